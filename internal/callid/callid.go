@@ -1,0 +1,28 @@
+// Package callid carries a call's id from the edge that logs it to the process
+// that runs it, so that one id finds both. It is a leaf because the bridge, the
+// command line and the providers share it, and a context value because an id
+// that only correlates must not widen every signature on the way.
+package callid
+
+import (
+	"context"
+	"crypto/rand"
+)
+
+type key struct{}
+
+// New returns an id that no other call has.
+func New() string { return rand.Text() }
+
+// With returns a context that carries id.
+func With(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, key{}, id)
+}
+
+// From returns the id that ctx carries, or a new one when it carries none.
+func From(ctx context.Context) string {
+	if id, ok := ctx.Value(key{}).(string); ok {
+		return id
+	}
+	return New()
+}

@@ -1,0 +1,128 @@
+// Package fault holds the error codes that a client can see, and the one error
+// type that carries them from the place that knows most to the edge that
+// answers. Nothing is ever decided by the text of a message.
+//
+// The codes are those of the Tool resource's taxonomy (SPEC-TOOLS §4). They are
+// strings on the wire and are never renamed.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Code names one kind of trouble. Whether a call may be tried again is a
+// property of the code, except where a tool says otherwise of its own error.
+type Code string
+
+// The taxonomy of SPEC-TOOLS §4.
+const (
+	InvalidInput           Code = "invalid_input"
+	UnsupportedTool        Code = "unsupported_tool"
+	RuntimePolicyInvalid   Code = "runtime_policy_invalid"
+	IsolationUnavailable   Code = "isolation_unavailable"
+	PermissionDenied       Code = "permission_denied"
+	ApprovalPending        Code = "approval_pending"
+	ApprovalDenied         Code = "approval_denied"
+	ApprovalTimeout        Code = "approval_timeout"
+	SecretResolutionFailed Code = "secret_resolution_failed"
+	AuthInvalid            Code = "auth_invalid"
+	AuthForbidden          Code = "auth_forbidden"
+	RateLimited            Code = "rate_limited"
+	Timeout                Code = "timeout"
+	Canceled               Code = "canceled"
+	NotReady               Code = "not_ready"
+	Crashed                Code = "crashed"
+	StartFailed            Code = "start_failed"
+	ExecutionFailed        Code = "execution_failed"
+)
+
+// Codes lists every code, in the order of the taxonomy.
+func Codes() []Code {
+	return []Code{
+		InvalidInput, UnsupportedTool, RuntimePolicyInvalid, IsolationUnavailable,
+		PermissionDenied, ApprovalPending, ApprovalDenied, ApprovalTimeout,
+		SecretResolutionFailed, AuthInvalid, AuthForbidden, RateLimited, Timeout,
+		Canceled, NotReady, Crashed, StartFailed, ExecutionFailed,
+	}
+}
+
+// Retryable reports whether trying again can help when nothing more is known
+// than the code.
+func (c Code) Retryable() bool {
+	switch c {
+	case RateLimited, Timeout, NotReady, Crashed, StartFailed:
+		return true
+	}
+	return false
+}
+
+// Error is trouble with a code. Its Reason is for people and models: it names
+// what went wrong and what to do, and holds no secret and no internal text.
+type Error struct {
+	Code   Code
+	Reason string
+	// Retry overrides Code.Retryable where the producer knows better: a
+	// tool's own word, or a 5xx behind execution_failed.
+	Retry *bool
+	// Err is the cause for the log; clients never see it. May be nil.
+	Err error
+}
+
+// New returns an Error whose reason is formatted from format and args.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Wrap returns an Error of the given code that keeps err as its cause and adds
+// a reason for the client. A nil err is allowed.
+func Wrap(code Code, err error, format string, args ...any) *Error {
+	return &Error{Code: code, Reason: fmt.Sprintf(format, args...), Err: err}
+}
+
+// Error gives the code, the reason and the cause, for logs.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %s: %v", e.Code, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Reason)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Retryable reports whether the call may be tried again.
+func (e *Error) Retryable() bool {
+	if e.Retry != nil {
+		return *e.Retry
+	}
+	return e.Code.Retryable()
+}
+
+// From returns the *Error in err's chain. Without one it makes one: canceled
+// and timeout for the context's errors, else execution_failed with a reason
+// that does not repeat err, which may hold internal text. From(nil) is nil.
+func From(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*Error](err); ok {
+		return f
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return Wrap(Timeout, err, "the call's deadline passed")
+	case errors.Is(err, context.Canceled):
+		return Wrap(Canceled, err, "the call was cancelled")
+	}
+	return Wrap(ExecutionFailed, err, "the call failed inside Orla; its log has the cause under this call's call_id")
+}
+
+// CodeOf returns the code of err as From sees it, and "" for nil.
+func CodeOf(err error) Code {
+	if f := From(err); f != nil {
+		return f.Code
+	}
+	return ""
+}
