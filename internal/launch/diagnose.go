@@ -1,0 +1,84 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// diagnose turns the reason why a start did not work into an error that says
+// what to do about it.
+func diagnose(spec Spec, err error) *fault.Error {
+	failed := func(format string, args ...any) *fault.Error {
+		return fault.Wrap(fault.StartFailed, err, format, args...)
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fault.From(err)
+	case errors.As(err, new(*fault.Error)):
+		return fault.From(err)
+	case errors.Is(err, errClosed):
+		return failed("Orla is stopping; no new process is started")
+	case errors.Is(err, syscall.E2BIG):
+		return fault.Wrap(fault.InvalidInput, err, "the arguments are larger than the system allows on a command line; take them on stdin (arguments: stdin)")
+	case errors.Is(err, syscall.ETXTBSY):
+		return failed("%s is still being written; try again", spec.Path)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return failed("no file descriptor is left; raise the limit (ulimit -n) or lower max_concurrent_calls")
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		return failed("the system has no room for another process (%v); raise its limits (ulimit -u) or lower max_concurrent_calls", errnoOf(err))
+	case errors.Is(err, syscall.ENOEXEC):
+		return failed("%s", unrunnable(spec.Path))
+	}
+	if _, statErr := os.Stat(spec.Dir); spec.Dir != "" && statErr != nil {
+		return failed("the working directory %s is not there: %v", spec.Dir, errnoOf(statErr))
+	}
+	info, statErr := os.Stat(spec.Path)
+	switch {
+	case errors.Is(statErr, syscall.ENOENT):
+		return failed("%s is not there any more", spec.Path)
+	case statErr == nil && info.Mode()&0o111 == 0:
+		return failed("%s is not executable: chmod +x %s", spec.Path, spec.Path)
+	case errors.Is(err, syscall.ENOENT):
+		return failed("%s names an interpreter or a loader that is not installed", spec.Path)
+	case errors.Is(err, syscall.EACCES):
+		return failed("%s may not be executed by this user, or lies on a file system mounted noexec", spec.Path)
+	}
+	return failed("%s could not be started: %v", spec.Path, errnoOf(err))
+}
+
+// unrunnable says why the system does not know how to run a file.
+func unrunnable(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return path + " cannot be read"
+	}
+	defer func() { _ = f.Close() }() // only read
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(f, head) // a short file is what is looked for
+	head = head[:n]
+	switch {
+	case n == 0:
+		return path + " is empty"
+	case bytes.HasPrefix(head, []byte(elf.ELFMAG)):
+		return path + " is a program for another kind of machine than this " + runtime.GOOS + "/" + runtime.GOARCH
+	case bytes.IndexByte(head, 0) < 0:
+		return path + " is a script without a shebang line: begin it with one, such as #!/bin/sh"
+	}
+	return path + " is no program for this " + runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// errnoOf strips the paths that os puts around a system error.
+func errnoOf(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,227 @@
+package launch
+
+import (
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	// instanceVar is in the environment of every process that a Local starts.
+	instanceVar = "ORLA_INSTANCE"
+	// goodbye is what a Local writes to its guard when all is in order.
+	goodbye = 'q'
+	// groupSlots bounds the groups that the guard is told of at one time. Past
+	// it, Linux still finds processes by their environment.
+	groupSlots = 4096
+	// guardPatience bounds how long a guard hunts for what Orla left.
+	guardPatience = 5 * time.Second
+)
+
+func newInstance() string { return rand.Text() }
+
+// groupTable is memory shared with the guard: the ids of the groups that live
+// now. It costs a call two stores, where a message to the guard would wake it
+// twice.
+type groupTable struct {
+	file  *os.File
+	mem   []byte
+	mu    sync.Mutex // guards free
+	free  []*int32
+	slots []int32
+}
+
+func newGroupTable() (*groupTable, error) {
+	f, err := sharedFile()
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mapGroups(f)
+	if err != nil {
+		_ = f.Close() // nothing was written to it
+		return nil, err
+	}
+	t := &groupTable{file: f, mem: mem, slots: groupView(mem)}
+	for i := range t.slots {
+		t.free = append(t.free, &t.slots[i])
+	}
+	return t, nil
+}
+
+func mapGroups(f *os.File) ([]byte, error) {
+	const size = groupSlots * 4
+	if err := f.Truncate(size); err != nil {
+		return nil, err
+	}
+	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+}
+
+func groupView(mem []byte) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/4)
+}
+
+// add enters a group and returns its slot, or nil when there is none left.
+func (t *groupTable) add(pgid int) *int32 {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.free) == 0 {
+		return nil
+	}
+	slot := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	atomic.StoreInt32(slot, int32(pgid))
+	return slot
+}
+
+// release strikes a group out. A nil slot is none.
+func (t *groupTable) release(slot *int32) {
+	if t == nil || slot == nil {
+		return
+	}
+	atomic.StoreInt32(slot, 0)
+	t.mu.Lock()
+	t.free = append(t.free, slot)
+	t.mu.Unlock()
+}
+
+func (t *groupTable) groups() []int {
+	var live []int
+	for i := range t.slots {
+		if g := atomic.LoadInt32(&t.slots[i]); g > 1 {
+			live = append(live, int(g))
+		}
+	}
+	return live
+}
+
+func (t *groupTable) close() {
+	if t == nil {
+		return
+	}
+	_ = syscall.Munmap(t.mem) // the process has no other use for the range
+	_ = t.file.Close()        // never written through the file
+}
+
+// guard is the parent's side of the guard process.
+type guard struct {
+	argv     []string
+	instance string
+	groups   *groupTable
+	log      *slog.Logger
+	done     chan struct{} // closed when no guard is wanted any more
+	stopped  sync.WaitGroup
+}
+
+// startGuard keeps a guard process running until dismiss.
+func startGuard(argv []string, instance string, groups *groupTable, log *slog.Logger) *guard {
+	g := &guard{argv: argv, instance: instance, groups: groups, log: log, done: make(chan struct{})}
+	g.stopped.Go(g.keep)
+	return g
+}
+
+// keep starts the guard again when somebody ends it, at most once a second.
+func (g *guard) keep() {
+	for {
+		err := g.runOnce()
+		select {
+		case <-g.done:
+			return
+		default:
+		}
+		g.log.Warn("the guard process ended; starting it again", "err", err)
+		select {
+		case <-g.done:
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// runOnce runs one guard process until it ends or is dismissed.
+func (g *guard) runOnce() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.Close() }() // closing is the message
+	cmd := &exec.Cmd{
+		Path:       g.argv[0],
+		Args:       append(append([]string{"orla"}, g.argv[1:]...), g.instance),
+		Env:        []string{},
+		Dir:        "/",
+		ExtraFiles: []*os.File{r, g.groups.file},
+		// A session of its own: Ctrl-C and a kill of Orla's group must not
+		// reach it, or there would be nobody left to clean up.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = cmd.Start()
+	_ = r.Close() // the child has its own
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-g.done:
+	}
+	if _, err := w.Write([]byte{goodbye}); err != nil {
+		g.log.Warn("dismiss the guard process", "err", err)
+	}
+	return <-ended
+}
+
+func (g *guard) dismiss() {
+	if g == nil {
+		return
+	}
+	close(g.done)
+	g.stopped.Wait()
+}
+
+// RunGuard is the whole life of a guard process, which the command in
+// Options.Guard must call with its last argument. It waits until Orla is gone;
+// if Orla did not say goodbye, it kills every process that Orla left behind.
+// It returns the exit code.
+func RunGuard(instance string) int {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	nameThisProcess("tool-guard")
+	orla := os.NewFile(3, "orla")
+	table := os.NewFile(4, "groups")
+	if orla == nil || table == nil {
+		return 2
+	}
+	last := make([]byte, 1)
+	if n, err := io.ReadFull(orla, last); n == 1 && err == nil && last[0] == goodbye {
+		return 0
+	}
+	var live []int
+	if mem, err := mapGroups(table); err == nil {
+		live = (&groupTable{slots: groupView(mem)}).groups()
+	}
+	// What is killed may have forked just before, so look until two looks in
+	// a row find nothing.
+	deadline := time.Now().Add(guardPatience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for quiet := 0; quiet < 2 && time.Now().Before(deadline); <-tick.C {
+		if sweepInstance(instance, live) == 0 {
+			quiet++
+		} else {
+			quiet = 0
+		}
+	}
+	return 0
+}

@@ -1,0 +1,260 @@
+// Package launch starts processes and ends them for certain.
+//
+// Each process leads a group of its own and dies with Orla: the direct child by
+// a death signal, whatever it forked by a guard process that outlives Orla for
+// the moment it takes (SPEC C4, D3). The package knows nothing of what a
+// process says; it is not for protocols.
+//
+// Its invariant: a process that Start returned is reaped, and its group is
+// empty or killed, before Close returns.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// DefaultGrace is the time between SIGTERM and SIGKILL (SPEC C4).
+const DefaultGrace = 2 * time.Second
+
+// Options configures a Local.
+type Options struct {
+	// Guard is the command that runs RunGuard with this process's word for
+	// it: argv with the program's absolute path first. If nil, no guard is
+	// kept, and only direct children are sure to die when Orla is killed.
+	Guard []string
+	// Log receives what goes wrong with the guard and with processes that do
+	// not die. Required.
+	Log *slog.Logger
+}
+
+// Local starts processes on this machine. Its methods may be called from any
+// goroutine.
+type Local struct {
+	log      *slog.Logger
+	instance string
+	spawns   chan spawn
+	groups   *groupTable
+	guard    *guard
+	procs    sync.WaitGroup
+	spawner  sync.WaitGroup
+	mu       sync.Mutex // guards closed and procs.Add against Close
+	closed   bool
+}
+
+// Spec describes one process to start.
+type Spec struct {
+	Path string   // the program, absolute
+	Argv []string // the whole argument vector, Argv[0] included
+	Env  []string
+	Dir  string
+	// Mark is a NAME=value of Env by which descendants that left the group
+	// can be told. If "", only the group and the children tree are ended.
+	Mark string
+	// Grace is the time between SIGTERM and SIGKILL. If zero, DefaultGrace.
+	Grace time.Duration
+}
+
+type spawn struct {
+	path  string
+	argv  []string
+	attr  *os.ProcAttr
+	reply chan<- spawned
+}
+
+type spawned struct {
+	proc *os.Process
+	err  error
+}
+
+// NewLocal returns a Local that is ready to start processes. The caller must
+// Close it.
+func NewLocal(opts Options) (*Local, error) {
+	l := &Local{
+		log:      opts.Log,
+		instance: newInstance(),
+		spawns:   make(chan spawn),
+	}
+	if opts.Guard != nil {
+		groups, err := newGroupTable()
+		if err != nil {
+			return nil, fmt.Errorf("shared memory for the guard: %w", err)
+		}
+		l.groups = groups
+		l.guard = startGuard(opts.Guard, l.instance, groups, opts.Log)
+	}
+	ready := make(chan struct{})
+	l.spawner.Go(func() { l.spawnLoop(ready) })
+	<-ready
+	return l, nil
+}
+
+// Instance is the NAME=value that every process gets in its environment, so
+// that the guard can find those that left their group.
+func (l *Local) Instance() string { return instanceVar + "=" + l.instance }
+
+// spawnLoop starts every process from one thread that lives as long as they
+// do: the death signal is sent when the thread that forked ends, not the
+// process (golang/go#27505).
+func (l *Local) spawnLoop(ready chan<- struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	close(ready)
+	for s := range l.spawns {
+		p, err := os.StartProcess(s.path, s.argv, s.attr)
+		s.reply <- spawned{p, err}
+	}
+}
+
+// errClosed is returned by Start after Close.
+var errClosed = errors.New("the launcher is closed")
+
+// Start starts a process with pipes for its three streams. Every error is a
+// *fault.Error that names the program and what to do. ctx bounds only the
+// start; end the process with Stop.
+func (l *Local) Start(ctx context.Context, spec Spec) (*Process, error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, diagnose(spec, errClosed)
+	}
+	l.procs.Add(1)
+	l.mu.Unlock()
+
+	p, err := l.start(ctx, spec)
+	if err != nil {
+		l.procs.Done()
+		return nil, err
+	}
+	go func() {
+		defer l.procs.Done()
+		p.attend()
+	}()
+	return p, nil
+}
+
+func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
+	var pipes pipes
+	if err := pipes.open(); err != nil {
+		return nil, diagnose(spec, err)
+	}
+	attr := &os.ProcAttr{
+		Dir:   spec.Dir,
+		Env:   spec.Env,
+		Files: pipes.child[:],
+		Sys:   sysProcAttr(),
+	}
+	proc, err := l.spawnRetrying(ctx, spec, attr)
+	pipes.closeChild()
+	if err != nil {
+		pipes.closeParent()
+		return nil, diagnose(spec, err)
+	}
+	p := &Process{
+		Stdin:  pipes.parent[0],
+		Stdout: pipes.parent[1],
+		Stderr: pipes.parent[2],
+		proc:   proc,
+		pid:    proc.Pid,
+		mark:   spec.Mark,
+		grace:  spec.Grace,
+		log:    l.log,
+		groups: l.groups,
+		slot:   l.groups.add(proc.Pid),
+		stop:   make(chan struct{}),
+		kill:   make(chan struct{}),
+		exited: make(chan struct{}),
+		gone:   make(chan struct{}),
+	}
+	if p.grace == 0 {
+		p.grace = DefaultGrace
+	}
+	return p, nil
+}
+
+// busyPauses are the waits between tries of a file that is still open for
+// writing somewhere: an editor saving it, or a sibling between fork and exec
+// (golang/go#22315).
+var busyPauses = [...]time.Duration{
+	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond,
+	80 * time.Millisecond, 100 * time.Millisecond,
+}
+
+func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *os.ProcAttr) (*os.Process, error) {
+	reply := make(chan spawned, 1)
+	for try := 0; ; try++ {
+		select {
+		case l.spawns <- spawn{spec.Path, spec.Argv, attr, reply}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		s := <-reply // the spawner always answers: a fork is never long
+		if !errors.Is(s.err, syscall.ETXTBSY) || try == len(busyPauses) {
+			return s.proc, s.err
+		}
+		select {
+		case <-time.After(busyPauses[try]):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Close waits until every process is reaped and its group is gone, and then
+// ends the guard. It does not stop processes: their owners do. Start fails
+// from now on.
+func (l *Local) Close() {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.closed = true
+	l.mu.Unlock()
+	l.procs.Wait()
+	close(l.spawns)
+	l.spawner.Wait()
+	l.guard.dismiss()
+	l.groups.close()
+}
+
+// pipes are the three streams between Orla and one process.
+type pipes struct {
+	child  [3]*os.File
+	parent [3]*os.File
+}
+
+func (p *pipes) open() error {
+	for i := range p.child {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.closeChild()
+			p.closeParent()
+			return err
+		}
+		if i == 0 {
+			p.child[i], p.parent[i] = r, w
+		} else {
+			p.child[i], p.parent[i] = w, r
+		}
+	}
+	return nil
+}
+
+func (p *pipes) closeChild()  { closeAll(p.child[:]) }
+func (p *pipes) closeParent() { closeAll(p.parent[:]) }
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // a pipe of ours: nothing can be lost by closing it
+		}
+	}
+}

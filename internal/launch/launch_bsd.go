@@ -1,0 +1,34 @@
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package launch
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// awaitExit returns when the process has ended, and leaves it unreaped.
+func awaitExit(p *os.Process) {
+	kq, err := unix.Kqueue()
+	if err != nil {
+		return // Wait does the waiting
+	}
+	defer func() { _ = unix.Close(kq) }() // nothing was written to it
+	var watch unix.Kevent_t
+	unix.SetKevent(&watch, p.Pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
+	watch.Fflags = unix.NOTE_EXIT
+	events := make([]unix.Kevent_t, 1)
+	for {
+		// No such process means that it is a zombie already.
+		n, err := unix.Kevent(kq, []unix.Kevent_t{watch}, events, nil)
+		if err != unix.EINTR || n > 0 {
+			return
+		}
+	}
+}

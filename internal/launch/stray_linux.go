@@ -1,0 +1,121 @@
+package launch
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stray is a process that belongs to a tree but left its group. The start time
+// tells it from a later process of the same id.
+type stray struct {
+	pid   int
+	start uint64
+}
+
+// signal sends sig to the process itself, never to another one that got its id.
+func (s stray) signal(sig syscall.Signal) {
+	fd, err := unix.PidfdOpen(s.pid, 0)
+	if err != nil {
+		return // gone
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !s.alive() {
+		return
+	}
+	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it may have ended just now
+}
+
+// alive reports whether the process is there and is no zombie.
+func (s stray) alive() bool {
+	st, ok := readStat(s.pid)
+	return ok && st.start == s.start && st.state != 'Z'
+}
+
+// findStrays returns the descendants of root that are not in its group, and
+// every process outside it whose environment holds mark.
+func findStrays(root int, mark string) []stray {
+	procs := readProcesses()
+	ours := map[int]bool{root: true}
+	for grew := true; grew; {
+		grew = false
+		for pid, st := range procs {
+			if !ours[pid] && (ours[st.parent] || st.group == root) {
+				ours[pid], grew = true, true
+			}
+		}
+	}
+	var strays []stray
+	for pid, st := range procs {
+		if st.group == root || pid == os.Getpid() || st.state == 'Z' {
+			continue
+		}
+		if ours[pid] || mark != "" && environHas(pid, mark) {
+			strays = append(strays, stray{pid, st.start})
+		}
+	}
+	return strays
+}
+
+// procStat is what a line of /proc/PID/stat tells.
+type procStat struct {
+	state  byte
+	parent int
+	group  int
+	start  uint64 // in clock ticks since boot
+}
+
+func readProcesses() map[int]procStat {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil // no /proc: the group is all that can be found
+	}
+	procs := make(map[int]procStat, len(entries))
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if st, ok := readStat(pid); ok {
+			procs[pid] = st
+		}
+	}
+	return procs
+}
+
+func readStat(pid int) (procStat, bool) {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return procStat{}, false
+	}
+	// The second field is the command in parentheses, which may hold anything.
+	end := bytes.LastIndexByte(line, ')')
+	if end < 0 {
+		return procStat{}, false
+	}
+	fields := bytes.Fields(line[end+1:])
+	if len(fields) < 20 {
+		return procStat{}, false
+	}
+	parent, err1 := strconv.Atoi(string(fields[1]))
+	group, err2 := strconv.Atoi(string(fields[2]))
+	start, err3 := strconv.ParseUint(string(fields[19]), 10, 64)
+	ok := err1 == nil && err2 == nil && err3 == nil
+	return procStat{fields[0][0], parent, group, start}, ok
+}
+
+// environHas reports whether the environment that pid was started with holds
+// the NAME=value mark.
+func environHas(pid int, mark string) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false // gone, or another user's and so not ours
+	}
+	return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(kv []byte) bool {
+		return string(kv) == mark
+	})
+}
