@@ -1,0 +1,135 @@
+package mcpbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// Keys of a failed result's _meta (SPEC G5, SPEC-TOOLS §4).
+const (
+	MetaToolCode   = "tool_code"
+	MetaToolReason = "tool_reason"
+	MetaRetryable  = "retryable"
+)
+
+// callTool answers one tools/call.
+func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	began := time.Now()
+	id := callid.New()
+	call := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Caller: caller(req)}
+	res, err := b.ask(callid.With(ctx, id), call)
+	answer, rpcErr := Answer(res, err)
+	if rpcErr == nil {
+		answer = b.bound(answer, id)
+	}
+	b.record(ctx, req, id, began, answer, err)
+	if rpcErr != nil {
+		return nil, rpcErr
+	}
+	return answer, nil
+}
+
+// ask calls the catalog. A provider that panics has failed its call, no more.
+func (b *Bridge) ask(ctx context.Context, call supervisor.Call) (res *mcp.CallToolResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.Error("panic in a call", "tool", call.Tool, "call_id", callid.From(ctx), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			res, err = nil, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
+		}
+	}()
+	return b.catalog.Call(ctx, call)
+}
+
+// Answer makes what a client sees of a provider's result and error: trouble of
+// a tool is a result with isError, text a model can act on and the code in
+// _meta; an unknown tool is a JSON-RPC error (SPEC G5). The second value is
+// non-nil exactly when the first is nil.
+func Answer(res *mcp.CallToolResult, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
+	if errors.Is(err, supervisor.ErrUnknownTool) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
+	}
+	if res == nil {
+		res = &mcp.CallToolResult{}
+	}
+	if res.Content == nil {
+		res.Content = []mcp.Content{}
+	}
+	f := fault.From(err)
+	if f == nil {
+		if res.IsError { // the tool's own word; it may have given a code too
+			setDefault(res, MetaToolCode, string(fault.ExecutionFailed))
+			setDefault(res, MetaRetryable, false)
+		}
+		return res, nil
+	}
+	res.IsError = true
+	res.Content = append(res.Content, &mcp.TextContent{Text: f.Reason})
+	setDefault(res, MetaToolCode, string(f.Code))
+	setDefault(res, MetaToolReason, f.Reason)
+	setDefault(res, MetaRetryable, f.Retryable())
+	return res, nil
+}
+
+func setDefault(res *mcp.CallToolResult, key string, value any) {
+	if res.Meta == nil {
+		res.Meta = mcp.Meta{}
+	}
+	if _, has := res.Meta[key]; !has {
+		res.Meta[key] = value
+	}
+}
+
+// caller is the authenticated subject, else the transport (SPEC-TOOLS 8.1).
+func caller(req *mcp.CallToolRequest) string {
+	switch {
+	case req.Extra == nil || req.Extra.Header == nil:
+		return "stdio"
+	case req.Extra.TokenInfo != nil:
+		return req.Extra.TokenInfo.UserID
+	}
+	return "anonymous"
+}
+
+// record writes the one line that a call leaves in the log (SPEC I2).
+func (b *Bridge) record(ctx context.Context, req *mcp.CallToolRequest, id string, began time.Time, answer *mcp.CallToolResult, err error) {
+	attrs := []slog.Attr{
+		slog.String("tool", req.Params.Name),
+		slog.String("call_id", id),
+		slog.Float64("duration_ms", float64(time.Since(began).Microseconds())/1000),
+		slog.Bool("ok", answer != nil && !answer.IsError),
+		slog.String("caller", caller(req)),
+		slog.String("session", shortened(req.Session.ID())),
+		slog.Int("request_bytes", len(req.Params.Arguments)),
+		slog.Int64("response_bytes", contentSize(answer)),
+	}
+	if f := fault.From(err); f != nil {
+		attrs = append(attrs, slog.String("code", string(f.Code)), slog.String("reason", f.Reason))
+		if f.Err != nil {
+			attrs = append(attrs, slog.String("err", f.Err.Error()))
+		}
+	} else if answer != nil && answer.IsError {
+		attrs = append(attrs, slog.Any("code", answer.Meta[MetaToolCode]))
+	}
+	b.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
+}
+
+// shortened gives enough of a session's id to tell sessions apart in a log:
+// the whole of it would let a reader of the log take the session over.
+func shortened(id string) string {
+	const enough = 8
+	if len(id) > enough {
+		return id[:enough]
+	}
+	return id
+}

@@ -1,0 +1,161 @@
+package mcpbridge
+
+import (
+	"encoding/json"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// guarded lets through to next only what may run a tool: the right Host, no
+// foreign web page, a valid token where one is asked for, and JSON (SPEC G8).
+func (h *HTTP) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := h.settings.Load()
+		if s.Verify == nil && !hostAllowed(r.Host, s) {
+			refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
+			return
+		}
+		if !originAllowed(r, s) {
+			refuse(w, http.StatusForbidden, "the page's origin may not call this server; add it to allowed_origins")
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" {
+			allowCORS(w, origin)
+			if r.Method == http.MethodOptions {
+				preflight(w, r)
+				return
+			}
+		}
+		checked := next
+		if r.Method == http.MethodPost {
+			checked = jsonOnly(next)
+		}
+		if s.Verify == nil {
+			checked.ServeHTTP(w, r)
+			return
+		}
+		// RFC 6750 §3: a refusal says what is asked for. Taken back below.
+		w.Header().Set("WWW-Authenticate", `Bearer realm="orla"`)
+		auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Del("WWW-Authenticate")
+				checked.ServeHTTP(w, r)
+			})).ServeHTTP(w, r)
+	})
+}
+
+// jsonOnly refuses bodies of other types. A web page can send those without
+// asking first, so none of them may reach a tool.
+func jsonOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || media != "application/json" {
+			refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostAllowed reports whether a Host header is one of ours. A name that an
+// attacker's DNS points here is not (DNS rebinding).
+func hostAllowed(host string, s *HTTPSettings) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") || containsFold(s.AllowedHosts, name) || containsFold(s.AllowedHosts, host) {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	if s.Loopback {
+		return err == nil && addr.Unmap().IsLoopback()
+	}
+	if err == nil {
+		return true
+	}
+	own, err := os.Hostname()
+	return err == nil && strings.EqualFold(own, name)
+}
+
+// originAllowed reports whether the request is from no web page at all, from
+// one of ours, or from an allowed one.
+func originAllowed(r *http.Request, s *HTTPSettings) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "cross-site", "same-site":
+			return false
+		}
+		return true
+	}
+	if containsFold(s.AllowedOrigins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
+}
+
+// allowCORS lets the page of an allowed origin read the answer.
+func allowCORS(w http.ResponseWriter, origin string) {
+	w.Header().Set("Access-Control-Allow-Origin", origin)
+	w.Header().Add("Vary", "Origin")
+	w.Header().Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
+}
+
+// mcpHeaders are the request headers that a browser client needs; those of
+// tool parameters come on top, by their prefix.
+const mcpHeaders = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"
+
+// preflight answers a browser's question before a request of an allowed origin.
+func preflight(w http.ResponseWriter, r *http.Request) {
+	allowed := mcpHeaders
+	for asked := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
+		if asked = strings.TrimSpace(asked); strings.HasPrefix(strings.ToLower(asked), "mcp-param-") {
+			allowed += ", " + asked
+		}
+	}
+	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
+	w.Header().Set("Access-Control-Allow-Headers", allowed)
+	w.Header().Set("Access-Control-Max-Age", "600")
+	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
+		w.Header().Set("Access-Control-Allow-Private-Network", "true")
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// refuse answers a request that reaches no session, as a JSON-RPC error
+// without id, which every client can show.
+func refuse(w http.ResponseWriter, status int, text string) {
+	writeError(w, status, nil, jsonrpc.CodeInvalidRequest, text)
+}
+
+func writeError(w http.ResponseWriter, status int, id json.RawMessage, code int64, text string) {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	body, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0",
+		"id":      id,
+		"error":   map[string]any{"code": code, "message": text},
+	})
+	if err != nil {
+		http.Error(w, text, status)
+		return
+	}
+	writeJSON(w, status, string(body))
+}

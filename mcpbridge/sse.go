@@ -1,0 +1,96 @@
+package mcpbridge
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// sse serves the transport of protocol version 2024-11-05: a GET opens a
+// stream of events and names an endpoint, to which messages are POSTed.
+type sse struct {
+	bridge *Bridge
+
+	mu    sync.Mutex // guards conns
+	conns map[string]sseConn
+}
+
+// sseConn is one open stream.
+type sseConn struct {
+	*conn
+	caller string // who opened it; nobody else may post to it
+}
+
+func newSSE(b *Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
+
+// stream serves a GET until the client leaves.
+func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string) {
+	id := rand.Text()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache, no-transform")
+	out := http.NewResponseController(w)
+	c := newConn(func(raw json.RawMessage) error {
+		if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", raw); err != nil {
+			return err
+		}
+		return out.Flush()
+	}, maxMessage, s.bridge.log)
+	c.newest = false
+
+	s.mu.Lock()
+	s.conns[id] = sseConn{c, who}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, id)
+		s.mu.Unlock()
+	}()
+	if _, err := fmt.Fprintf(w, "event: endpoint\ndata: %s?sessionid=%s\n\n", r.URL.Path, id); err != nil || out.Flush() != nil {
+		return
+	}
+	session, err := s.bridge.server.Connect(r.Context(), c, nil)
+	if err != nil {
+		s.bridge.log.Error("connect an SSE session", "err", err)
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = session.Wait() // it ends with the stream, whose state says all
+	}()
+	select {
+	case <-ended:
+	case <-r.Context().Done():
+		c.hangUp()
+		<-ended
+	}
+}
+
+// post hands one message to its stream.
+func (s *sse) post(w http.ResponseWriter, r *http.Request, body []byte, who string) {
+	s.mu.Lock()
+	c, ok := s.conns[r.URL.Query().Get("sessionid")]
+	s.mu.Unlock()
+	if !ok || c.caller != who {
+		http.Error(w, "session not found", http.StatusNotFound)
+		return
+	}
+	select {
+	case c.read <- line{data: body}:
+		w.WriteHeader(http.StatusAccepted)
+	case <-c.done:
+		http.Error(w, "the session has ended", http.StatusNotFound)
+	case <-r.Context().Done():
+	}
+}
+
+// closeAll ends every stream.
+func (s *sse) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		c.hangUp()
+	}
+}

@@ -1,0 +1,260 @@
+// Package simple runs a command once per call (RFC 1 §5, SPEC C).
+//
+// A call's arguments go to the process on stdin and as flags; its two streams
+// and its exit code come back as one result. Nothing lives between two calls,
+// and the memory of one is bounded by the output that is kept.
+package simple
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Defaults that stand where neither the tool nor the options give a value.
+const (
+	DefaultMaxOutput = 8 << 20 // bytes kept of each stream (SPEC C5)
+	// pipeCapacity is what a fresh pipe takes without anybody reading it.
+	pipeCapacity = 64 << 10
+)
+
+// Options is what a Command needs beside its description.
+type Options struct {
+	// Launcher starts the processes. Required.
+	Launcher *launch.Local
+	// Slots bounds the processes of all commands that share it. If nil,
+	// nothing is bounded.
+	Slots *Slots
+	// Environ is what tools may inherit, as CleanEnv returns it.
+	Environ []string
+}
+
+// Command answers the calls of one simple tool. Call may be used from any
+// number of goroutines at once.
+type Command struct {
+	tool    manifest.Tool
+	opts    Options
+	own     *Slots         // bounds this command alone; nil without max_concurrency
+	output  *schema.Schema // nil without an output schema
+	listed  []*mcp.Tool
+	environ []string // all of the environment but what is the call's own
+}
+
+// New returns the Command that tool describes.
+func New(tool manifest.Tool, opts Options) (*Command, error) {
+	c := &Command{tool: tool, opts: opts}
+	if tool.Run.MaxOutput == 0 {
+		c.tool.Run.MaxOutput = DefaultMaxOutput
+	}
+	if tool.Run.MaxConcurrency > 0 {
+		c.own = NewSlots(tool.Run.MaxConcurrency)
+	}
+	if tool.OutputSchema != nil {
+		output, err := schema.Compile(tool.OutputSchema)
+		if err != nil {
+			return nil, fmt.Errorf("%s: mcp.output_schema: %w", tool.Source, err)
+		}
+		c.output = output
+	}
+	c.listed = []*mcp.Tool{describe(tool)}
+	c.environ = slices.Concat(
+		inherited(opts.Environ, tool.Run.InheritEnv),
+		[]string{"PWD=" + tool.Dir, opts.Launcher.Instance(), "ORLA_TOOL=" + tool.Name},
+		tool.Interpreter.Env,
+	)
+	for _, name := range slices.Sorted(maps.Keys(tool.Run.Env)) {
+		c.environ = append(c.environ, name+"="+tool.Run.Env[name])
+	}
+	c.environ = lastOfEach(c.environ)
+	return c, nil
+}
+
+func describe(tool manifest.Tool) *mcp.Tool {
+	t := &mcp.Tool{
+		Name:        tool.Name,
+		Title:       tool.Title,
+		Description: tool.Description,
+		InputSchema: tool.InputSchema,
+		Annotations: tool.Annotations,
+	}
+	if tool.OutputSchema != nil {
+		t.OutputSchema = tool.OutputSchema
+	}
+	return t
+}
+
+// Tools returns the one tool that the command answers.
+func (c *Command) Tools() []*mcp.Tool { return c.listed }
+
+// String names the command in logs.
+func (c *Command) String() string { return "simple " + c.tool.Name }
+
+// Call runs the command once and returns what it gave. An error is always a
+// *fault.Error; the result beside it, if there is one, holds what the process
+// printed before. Call returns when the process itself is gone, and never
+// waits for a descendant that holds its streams open (SPEC C4).
+func (c *Command) Call(ctx context.Context, _ string, args json.RawMessage) (*mcp.CallToolResult, error) {
+	in, err := buildInput(args, c.tool.Run.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	for _, slots := range []*Slots{c.own, c.opts.Slots} {
+		if err := slots.take(ctx); err != nil {
+			return nil, err
+		}
+		defer slots.give()
+	}
+	spec, err := c.spec(ctx, in.flags)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	p, err := c.opts.Launcher.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	run := c.attend(ctx, p, in.stdin)
+	run.took = time.Since(began)
+	return c.answer(run)
+}
+
+// spec puts the command line and the environment of one call together.
+func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error) {
+	id := callid.From(ctx)
+	mark := "ORLA_CALL_ID=" + id
+	spec := launch.Spec{
+		Path: c.tool.Path,
+		Env:  append(slices.Clip(c.environ), mark),
+		Dir:  c.tool.Dir,
+		Mark: mark,
+	}
+	if c.tool.Interpreter.Name == "" {
+		spec.Argv = slices.Concat([]string{c.tool.Path}, c.tool.Run.Args, flags)
+		return spec, nil
+	}
+	interpreter, err := c.tool.Interpreter.Resolve()
+	if err != nil {
+		return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+	}
+	spec.Path = interpreter
+	spec.Argv = slices.Concat([]string{interpreter}, c.tool.Interpreter.Args, []string{c.tool.Path}, c.tool.Run.Args, flags)
+	return spec, nil
+}
+
+// run is what one process left.
+type run struct {
+	callID         string
+	stdout, stderr capture
+	state          *os.ProcessState
+	took           time.Duration
+	ended          error // why Orla ended it, nil when it ended by itself
+}
+
+// attend feeds the process, keeps what it prints, and waits for its end.
+func (c *Command) attend(ctx context.Context, p *launch.Process, stdin []byte) *run {
+	r := &run{
+		callID: callid.From(ctx),
+		stdout: capture{limit: c.tool.Run.MaxOutput},
+		stderr: capture{limit: c.tool.Run.MaxOutput},
+	}
+	var streams sync.WaitGroup
+	streams.Go(func() { r.stdout.readFrom(p.Stdout) })
+	streams.Go(func() { r.stderr.readFrom(p.Stderr) })
+	if len(stdin) <= pipeCapacity {
+		feed(p.Stdin, stdin) // fits into the pipe, so it cannot block
+	} else {
+		streams.Go(func() { feed(p.Stdin, stdin) })
+	}
+
+	select {
+	case <-p.Exited():
+	case <-ctx.Done():
+		r.ended = fault.From(context.Cause(ctx))
+		p.Stop()
+		<-p.Exited() // SIGKILL sees to it within the grace
+	}
+	// A descendant may hold the streams open for as long as it likes. What is
+	// in the pipes now is all that belongs to this call.
+	past := time.Unix(1, 0)
+	for _, f := range []*os.File{p.Stdin, p.Stdout, p.Stderr} {
+		_ = f.SetDeadline(past) // wakes the goroutine above; a closed file has none
+	}
+	streams.Wait()
+	r.state = p.State()
+	return r
+}
+
+// feed writes all of stdin and closes it. A process that does not read it, or
+// ends before, is within its rights.
+func feed(f *os.File, stdin []byte) {
+	if len(stdin) > 0 {
+		_, _ = f.Write(stdin)
+	}
+	_ = f.Close()
+}
+
+// exit tells how the process ended by itself: its code, 128 and the signal's
+// number when a signal ended it (as shells have it), and the signal's name.
+func (r *run) exit() (code int, signal string) {
+	if r.state == nil {
+		return -1, ""
+	}
+	status, ok := r.state.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		return 128 + int(status.Signal()), status.Signal().String()
+	}
+	return r.state.ExitCode(), ""
+}
+
+// Slots bounds how many processes run at once. Waiters are served in order.
+type Slots struct {
+	places chan struct{}
+}
+
+// NewSlots returns Slots with n places.
+func NewSlots(n int) *Slots { return &Slots{places: make(chan struct{}, n)} }
+
+// take waits for a place inside ctx's deadline. On nil Slots there always is one.
+func (s *Slots) take(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case s.places <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	}
+	cause := context.Cause(ctx)
+	if fault.CodeOf(cause) == fault.Timeout {
+		return fault.Wrap(fault.Timeout, cause, "no place to run became free before the deadline: %d calls run at once at most", cap(s.places))
+	}
+	return fault.From(cause)
+}
+
+func (s *Slots) give() {
+	if s != nil {
+		<-s.places
+	}
+}
+
+var errNotObject = errors.New("not a JSON object")

@@ -1,0 +1,166 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/thejerf/suture/v4"
+
+	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Diff says what an Apply did, by the names of manifests, each list sorted.
+type Diff struct {
+	Added, Removed, Changed []string
+	Kept                    int
+	// Failed holds why a manifest is not served, by its name.
+	Failed map[string]error
+}
+
+// Empty reports whether nothing changed and nothing failed.
+func (d Diff) Empty() bool {
+	return len(d.Added)+len(d.Removed)+len(d.Changed)+len(d.Failed) == 0
+}
+
+// Apply makes tools the ones that exist. What equals what is there already
+// keeps its provider, its process and its calls (SPEC H2); what is gone is
+// stopped once its calls have ended; what cannot be built is in the Diff and
+// leaves the rest alone.
+func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+
+	diff := Diff{Failed: map[string]error{}}
+	next := make(map[string]*living, len(tools))
+	for _, tool := range tools {
+		old, was := s.living[tool.Name]
+		if was && reflect.DeepEqual(old.tool, tool) {
+			next[tool.Name] = old
+			diff.Kept++
+			continue
+		}
+		made, err := s.build(tool)
+		if err != nil {
+			diff.Failed[tool.Name] = err
+			continue
+		}
+		next[tool.Name] = made
+		if was {
+			diff.Changed = append(diff.Changed, tool.Name)
+		} else {
+			diff.Added = append(diff.Added, tool.Name)
+		}
+	}
+	var over []*living
+	for name, old := range s.living {
+		if next[name] == old {
+			continue
+		}
+		over = append(over, old)
+		if _, still := next[name]; !still {
+			diff.Removed = append(diff.Removed, name)
+		}
+	}
+	slices.Sort(diff.Added)
+	slices.Sort(diff.Changed)
+	slices.Sort(diff.Removed)
+	if len(diff.Added)+len(diff.Changed)+len(diff.Removed) == 0 {
+		return diff
+	}
+	s.living = next
+	s.publish() // nobody finds the old ones before they are stopped
+	for _, l := range over {
+		s.stop(l)
+	}
+	return diff
+}
+
+// build makes the provider of one manifest and starts it if it lives.
+func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
+	build, ok := s.opts.Build[tool.Kind]
+	if !ok {
+		return nil, fmt.Errorf("%s: this release of Orla does not serve tools of kind %q", tool.Source, tool.Kind)
+	}
+	built, err := build(tool)
+	if err != nil {
+		return nil, err
+	}
+	l := &living{tool: tool, provider: built}
+	if s.opts.Wrap != nil {
+		l.provider = s.opts.Wrap(tool, built)
+	}
+	for _, t := range built.Tools() {
+		input, err := compileInput(t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: input schema of %q: %w", tool.Source, t.Name, err)
+		}
+		l.tools = append(l.tools, t)
+		l.inputs = append(l.inputs, input)
+	}
+	// What Build returned is asked, not the wrapper, so that none can hide it.
+	if service, ok := built.(suture.Service); ok {
+		token := s.tree.Add(service)
+		l.token = &token
+	}
+	return l, nil
+}
+
+func compileInput(t *mcp.Tool) (*schema.Schema, error) {
+	raw, ok := t.InputSchema.(json.RawMessage)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(t.InputSchema); err != nil {
+			return nil, err
+		}
+	}
+	return schema.CompileObject(raw)
+}
+
+// stop ends the service of a provider that is not listed any more. It returns
+// at once; the tree waits for the service.
+func (s *Supervisor) stop(l *living) {
+	if l.token == nil {
+		return
+	}
+	if err := s.tree.Remove(*l.token); err != nil {
+		s.opts.Log.Warn("stop a service", "tool", l.tool.Name, "err", err)
+	}
+}
+
+// publish replaces the catalog by one of what is living now.
+func (s *Supervisor) publish() {
+	changed := make(chan struct{})
+	next := &Catalog{Changed: changed, changed: changed, entries: make(map[string]*entry, len(s.living))}
+	for _, name := range slices.Sorted(maps.Keys(s.living)) {
+		l := s.living[name]
+		for i, t := range l.tools {
+			if _, taken := next.entries[t.Name]; taken {
+				s.opts.Log.Warn("two tools of one name; the first in order serves", "tool", t.Name, "source", l.tool.Source)
+				continue
+			}
+			next.entries[t.Name] = &entry{provider: l.provider, input: l.inputs[i], timeout: l.tool.Run.Timeout}
+			next.Tools = append(next.Tools, t)
+		}
+	}
+	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	if old := s.catalog.Swap(next); old != nil {
+		close(old.changed)
+	}
+}
+
+// Wait returns when c is out of date or ctx ends, and reports which by ctx's error.
+func (c *Catalog) Wait(ctx context.Context) error {
+	select {
+	case <-c.Changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,216 @@
+// Package supervisor knows which tools exist, keeps the providers of those
+// that live running, and routes calls to them.
+//
+// It sees Providers only: a one-shot command, a capsule and a remote service
+// are the same to it. Desired state comes in by Apply, calls by Call; what
+// others may know comes out as an immutable Catalog and a channel that closes
+// when it is out of date.
+//
+// Its invariant: a call that has begun ends by its provider's word, its
+// deadline or its caller's leave, whatever Apply does meanwhile.
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/thejerf/suture/v4"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/manifest"
+)
+
+// A Provider answers calls to one or more tools. A Provider that also has
+// Serve(context.Context) error is kept running for as long as it is listed;
+// such a Serve returns ctx.Err() or suture.ErrDoNotRestart and nothing else.
+//
+// Call may be used from any number of goroutines. It returns by ctx's end at
+// the latest, but for the time it takes to see a process off. Its error should
+// be a *fault.Error; a result beside an error is what there is of an answer.
+type Provider interface {
+	Tools() []*mcp.Tool
+	Call(ctx context.Context, tool string, args json.RawMessage) (*mcp.CallToolResult, error)
+}
+
+// Build makes the Provider for a manifest of one kind.
+type Build func(manifest.Tool) (Provider, error)
+
+// Call is one request as admission sees it.
+type Call struct {
+	Tool   string
+	Args   json.RawMessage // as the client sent them
+	Caller string          // the authenticated subject, else the transport
+}
+
+// Options configures a Supervisor.
+type Options struct {
+	// Build makes providers, by kind. A kind without a Build is reported and
+	// not served.
+	Build map[manifest.Kind]Build
+	// Admit may refuse a call. If nil, all are admitted.
+	Admit func(context.Context, Call) error
+	// Wrap may put something around a provider. If nil, nothing is.
+	Wrap func(manifest.Tool, Provider) Provider
+	// Log is required.
+	Log *slog.Logger
+}
+
+// ErrUnknownTool is in the chain of the error for a call of a tool that is not there.
+var ErrUnknownTool = errors.New("unknown tool")
+
+// errStopping is why calls are refused and ended while Orla stops.
+var errStopping = fault.New(fault.NotReady, "Orla is stopping; try again when it is back")
+
+// Catalog is what can be called at one moment. It is never changed.
+type Catalog struct {
+	// Tools is sorted by name. The tools must not be modified.
+	Tools []*mcp.Tool
+	// Changed is closed when a newer Catalog replaces this one.
+	Changed <-chan struct{}
+
+	changed chan struct{}
+	entries map[string]*entry // by the name of a tool
+}
+
+// entry is one tool that can be called.
+type entry struct {
+	provider Provider
+	input    *schema.Schema
+	timeout  time.Duration // 0: no limit but the caller's
+}
+
+// Supervisor routes calls to providers. Its methods may be called from any
+// goroutine, but Serve only once.
+type Supervisor struct {
+	opts    Options
+	tree    *suture.Supervisor
+	catalog atomic.Pointer[Catalog]
+
+	applying sync.Mutex // serialises Apply; taken before nothing else
+	living   map[string]*living
+
+	mu       sync.Mutex // guards the fields that follow
+	stopping bool
+	inFlight int
+	idle     chan struct{} // closed when stopping and no call is in flight
+
+	halt      context.Context // ends when calls in flight must end
+	haltCalls context.CancelCauseFunc
+}
+
+// living is what stands behind one manifest that was applied.
+type living struct {
+	tool     manifest.Tool
+	provider Provider // what Build returned, wrapped
+	tools    []*mcp.Tool
+	inputs   []*schema.Schema // one for each of tools
+	token    *suture.ServiceToken
+}
+
+// New returns a Supervisor that knows no tool yet.
+func New(opts Options) *Supervisor {
+	s := &Supervisor{
+		opts:   opts,
+		tree:   suture.New("back", TreeSpec(opts.Log)),
+		living: map[string]*living{},
+		idle:   make(chan struct{}),
+	}
+	s.halt, s.haltCalls = context.WithCancelCause(context.Background())
+	s.publish()
+	return s
+}
+
+// String names the supervisor in logs.
+func (s *Supervisor) String() string { return "back" }
+
+// Serve keeps the living providers running until ctx ends, and returns when
+// all of them have.
+func (s *Supervisor) Serve(ctx context.Context) error { return s.tree.Serve(ctx) }
+
+// Catalog returns what can be called now.
+func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
+
+// Call answers one call: it finds the tool, admits the call, checks its
+// arguments, sets the deadline and asks the provider. Every error has a fault
+// code; that of an unknown tool matches ErrUnknownTool.
+func (s *Supervisor) Call(ctx context.Context, call Call) (*mcp.CallToolResult, error) {
+	e, ok := s.catalog.Load().entries[call.Tool]
+	if !ok {
+		return nil, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
+	}
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if s.opts.Admit != nil {
+		if err := s.opts.Admit(ctx, call); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.input.Validate(call.Args); err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })()
+	if e.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout,
+			fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", call.Tool, e.timeout))
+		defer cancel()
+	}
+	return e.provider.Call(ctx, call.Tool, call.Args)
+}
+
+// enter counts a call in, unless Orla is stopping.
+func (s *Supervisor) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return errStopping
+	}
+	s.inFlight++
+	return nil
+}
+
+func (s *Supervisor) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight--
+	if s.stopping && s.inFlight == 0 {
+		close(s.idle)
+	}
+}
+
+// Drain refuses new calls and waits until those in flight have ended. When ctx
+// ends first, it cancels them and waits for what that takes (SPEC H4). It must
+// be called once at most.
+func (s *Supervisor) Drain(ctx context.Context) {
+	s.mu.Lock()
+	s.stopping = true
+	if s.inFlight == 0 {
+		close(s.idle)
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.idle:
+		return
+	case <-ctx.Done():
+	}
+	s.haltCalls(errStopping)
+	<-s.idle
+}
+
+// InFlight returns the number of calls that have begun and not ended.
+func (s *Supervisor) InFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight
+}
