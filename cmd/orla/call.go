@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/simple"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// callFlags are the flags of `orla call`.
+type callFlags struct {
+	args   []string // k=v
+	json   string
+	result bool
+}
+
+// newCall calls one tool from the shell.
+func newCall(flags *configFlags, std stdio) *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call NAME",
+		Short: "Call one tool and print its answer",
+		Long: "Call one tool the way an MCP client would and print its answer: text on stdout,\n" +
+			"what the tool wrote to stderr on stderr. The exit code is 1 when the tool failed.\n\n" +
+			"A value of --arg is text, unless the tool's schema wants a number, a boolean, an\n" +
+			"array or an object; then it is JSON.",
+		Example: "  orla call hello --arg name=Ada --arg times=3\n" +
+			"  orla call hello --json '{\"name\": \"Ada\"}'\n" +
+			"  echo '{\"name\": \"Ada\"}' | orla call hello --json -\n" +
+			"  orla call hello --result | jq .",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, l, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			return callOnce(cmd.Context(), cfg, l.home, args[0], &f, std)
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			cfg, l, err := flags.load(cmd)
+			if err != nil || len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, t := range discover(cfg, l.home).Tools {
+				names = append(names, t.Name+"\t"+firstLine(t.Description))
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.Flags().StringArrayVarP(&f.args, "arg", "a", nil, "one argument `NAME=VALUE`; may be repeated")
+	cmd.Flags().StringVar(&f.json, "json", "", "all arguments as a JSON `OBJECT`, or - to read it from stdin")
+	cmd.Flags().BoolVar(&f.result, "result", false, "print the whole CallToolResult as JSON")
+	cmd.MarkFlagsMutuallyExclusive("arg", "json")
+	return cmd
+}
+
+// callOnce runs one call without a server.
+func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags, std stdio) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	found := discover(cfg, home)
+	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == name })
+	if i < 0 {
+		return noSuchTool(name, found)
+	}
+	tool := found.Tools[i]
+	args, err := f.arguments(tool, std.in)
+	if err != nil {
+		return &failure{code: exitUsage, err: err}
+	}
+	p, err := join(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	defer p.close()
+	if diff := p.supervisor.Apply([]manifest.Tool{tool}); diff.Failed[name] != nil {
+		return &failure{code: exitFailed, err: diff.Failed[name]}
+	}
+	res, err := p.supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
+	answer, rpcErr := mcpbridge.Answer(res, err)
+	if rpcErr != nil {
+		return &failure{code: exitFailed, err: rpcErr}
+	}
+	if f.result {
+		err = writeIndented(std.out, answer)
+	} else {
+		err = printAnswer(answer, std)
+	}
+	if err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	if answer.IsError {
+		return &failure{code: exitFailed, err: errors.New("")} // the answer has said why
+	}
+	return nil
+}
+
+// noSuchTool says why there is no tool of that name, if the search knows.
+func noSuchTool(name string, found manifest.Result) error {
+	for _, p := range found.Problems {
+		if p.Tool == name {
+			return &failure{code: exitInvalid, err: fmt.Errorf("%s is not served: %w", name, p.Err)}
+		}
+	}
+	return &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
+}
+
+// arguments puts the call's arguments together as a JSON object.
+func (f *callFlags) arguments(tool manifest.Tool, stdin io.Reader) (json.RawMessage, error) {
+	switch {
+	case f.json == "-":
+		return io.ReadAll(stdin)
+	case f.json != "":
+		return json.RawMessage(f.json), nil
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(tool.InputSchema, &schema); err != nil {
+		return nil, err
+	}
+	args := map[string]json.RawMessage{}
+	for _, arg := range f.args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--arg %q: write it as NAME=VALUE", arg)
+		}
+		raw := json.RawMessage(text)
+		if isText(schema.Properties[name].Type) || !json.Valid(raw) {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return nil, err
+			}
+			raw = quoted
+		}
+		args[name] = raw
+	}
+	return json.Marshal(args)
+}
+
+// isText reports whether a schema's type takes a string, or says nothing.
+func isText(kind any) bool {
+	switch k := kind.(type) {
+	case nil:
+		return true
+	case string:
+		return k == "string"
+	case []any:
+		return slices.Contains(k, any("string"))
+	}
+	return false
+}
+
+// printAnswer writes an answer for people: what is text as it is, the rest as JSON.
+func printAnswer(answer *mcp.CallToolResult, std stdio) error {
+	for i, block := range answer.Content {
+		text, ok := block.(*mcp.TextContent)
+		if !ok {
+			raw, err := block.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(std.out, "%s\n", raw); err != nil {
+				return err
+			}
+			continue
+		}
+		to, body := std.out, text.Text
+		switch stream, _ := text.Meta[simple.MetaStream].(string); {
+		case stream != "":
+			to, body = std.err, strings.TrimPrefix(body, stream+":\n")
+		case answer.IsError && i == len(answer.Content)-1:
+			to, body = std.err, "orla: "+body
+		}
+		if body != "" && !strings.HasSuffix(body, "\n") && (to == std.err || isTerminal(to)) {
+			body += "\n"
+		}
+		if _, err := io.WriteString(to, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/simple"
+)
+
+// Config is the whole configuration (RFC 1 §6, SPEC H1). The struct tags are
+// the keys of orla.yaml, and what "orla schema" says of them.
+type Config struct {
+	ToolsDir           string           `json:"tools_dir,omitempty" jsonschema:"Folder of executables and packages; a relative path counts from this file's folder. Default ./tools."`
+	Port               int              `json:"port,omitempty" jsonschema:"TCP port of the HTTP server; 0 picks a free one. Not used on stdio. Default 8080."`
+	Listen             string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1."`
+	Stdio              bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout in place of HTTP. Default false."`
+	Timeout            yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s."`
+	LogFormat          string           `json:"log_format,omitempty" jsonschema:"json or pretty. Default json."`
+	LogLevel           string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
+	LogFile            string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
+	AutoReload         bool             `json:"auto_reload,omitempty" jsonschema:"Pick up changes in the tools folders by themselves; false leaves it to SIGHUP. Default true."`
+	MaxOutput          yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each stream of a simple tool. Default 8MiB."`
+	MaxInline          yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"Answers over this size keep head and tail and become a resource. Default 4MiB."`
+	MaxRequest         yamldoc.Size     `json:"max_request,omitempty" jsonschema:"Largest request from a client. Default 16MiB."`
+	MaxConcurrentCalls int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at once; calls over it wait inside their deadline. Default 8 for each core."`
+	StructuredResults  bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
+	ShutdownGrace      yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
+	SessionTimeout     yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
+	MaxSessions        int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the one idle longest ends. Default 10000."`
+	AllowedOrigins     []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://example.com."`
+	AllowedHosts       []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
+	Insecure           bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
+	Auth               AuthConfig       `json:"auth,omitempty" jsonschema:"Who may call over HTTP."`
+}
+
+// AuthConfig says who may call over HTTP.
+type AuthConfig struct {
+	Tokens []TokenConfig `json:"tokens,omitempty" jsonschema:"Static bearer tokens."`
+}
+
+// TokenConfig is one bearer token and the caller it stands for.
+type TokenConfig struct {
+	Name       string `json:"name,omitempty" jsonschema:"The caller's name in logs and rules."`
+	File       string `json:"file,omitempty" jsonschema:"File that holds the token; read again on SIGHUP."`
+	Credential string `json:"credential,omitempty" jsonschema:"Name of a systemd credential (LoadCredential=) that holds the token."`
+}
+
+// defaults returns what stands where nobody says otherwise.
+func defaults() Config {
+	return Config{
+		ToolsDir:           "./tools",
+		Port:               8080,
+		Listen:             "127.0.0.1",
+		Timeout:            yamldoc.Duration(30 * time.Second),
+		LogFormat:          "json",
+		LogLevel:           "info",
+		AutoReload:         true,
+		MaxOutput:          simple.DefaultMaxOutput,
+		MaxInline:          mcpbridge.DefaultMaxInline,
+		MaxRequest:         mcpbridge.DefaultMaxRequest,
+		MaxConcurrentCalls: 8 * runtime.NumCPU(),
+		ShutdownGrace:      yamldoc.Duration(10 * time.Second),
+		SessionTimeout:     yamldoc.Duration(mcpbridge.DefaultSessionTimeout),
+		MaxSessions:        mcpbridge.DefaultMaxSessions,
+	}
+}
+
+// rank orders the sources of a setting: a higher one wins (SPEC H1).
+type rank int
+
+const (
+	fromDefault rank = iota
+	fromFile
+	fromEnviron
+	fromFlag
+)
+
+// origin is where a setting's value came from.
+type origin struct {
+	rank rank
+	text string // as `orla config` shows it
+}
+
+// setting is a value that the command line gave, by its key.
+type setting struct{ key, value, flag string }
+
+// loader knows the sources of the configuration. Loading may be repeated.
+type loader struct {
+	path    string    // of --config; "" looks in the usual places
+	flags   []setting // in the order of the command line
+	environ []string
+	home    string // the user's home; "" when there is none
+}
+
+// loaded is a configuration that holds, and where it came from.
+type loaded struct {
+	Config
+	file    string            // the file it was read from; "" for none
+	origins map[string]origin // by key; what is missing is a default
+}
+
+// load reads every source and merges them. Every fault of every source is in
+// the error.
+func (l *loader) load() (*loaded, error) {
+	c := &loaded{Config: defaults(), origins: map[string]origin{}}
+	var faults []error
+	if err := l.readFile(c); err != nil {
+		faults = append(faults, err)
+	}
+	for _, key := range keys() {
+		name := "ORLA_" + strings.ToUpper(key)
+		value, ok := lookup(l.environ, name)
+		if !ok || value == "" {
+			continue
+		}
+		if err := set(&c.Config, key, value); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %s: %w", name, key, err))
+			continue
+		}
+		c.origins[key] = origin{fromEnviron, "environment " + name}
+	}
+	for _, f := range l.flags {
+		if err := set(&c.Config, f.key, f.value); err != nil {
+			faults = append(faults, fmt.Errorf("--%s: %w", f.flag, err))
+			continue
+		}
+		c.origins[f.key] = origin{fromFlag, "flag --" + f.flag}
+	}
+	if len(faults) == 0 {
+		faults = append(faults, c.check()...)
+	}
+	return c, errors.Join(faults...)
+}
+
+// readFile reads the first configuration file there is.
+func (l *loader) readFile(c *loaded) error {
+	path := l.path
+	if path == "" {
+		path = l.find()
+	}
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	doc, err := yamldoc.Decode(path, data, &c.Config, yamldoc.Options{})
+	if err != nil {
+		return err
+	}
+	c.file = path
+	for _, key := range keys() {
+		if doc.Has(key) {
+			c.origins[key] = origin{fromFile, path}
+		}
+	}
+	if doc.Has("tools_dir") && !filepath.IsAbs(c.ToolsDir) {
+		c.ToolsDir = filepath.Join(filepath.Dir(path), c.ToolsDir)
+	}
+	return nil
+}
+
+// find returns the configuration file in the usual places, or "".
+func (l *loader) find() string {
+	places := []string{"orla.yaml"}
+	if l.home != "" {
+		places = append(places, filepath.Join(l.home, ".orla", "config.yaml"))
+	}
+	for _, place := range places {
+		// A file that is there but cannot be read is one that the user
+		// means; reading it says what is wrong.
+		if _, err := os.Lstat(place); !errors.Is(err, fs.ErrNotExist) {
+			return place
+		}
+	}
+	return ""
+}
+
+// check returns what is wrong with the values, each with the place to mend it.
+func (c *loaded) check() []error {
+	var faults []error
+	wrong := func(key, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s: %s: %s", c.originOf(key).text, key, fmt.Sprintf(format, args...)))
+	}
+	if c.ToolsDir == "" {
+		wrong("tools_dir", "must not be empty")
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		wrong("port", "must be between 0 and 65535, got %d", c.Port)
+	}
+	if _, ok := levels[c.LogLevel]; !ok {
+		wrong("log_level", "must be debug, info, warn, error or fatal, got %q", c.LogLevel)
+	}
+	if c.LogFormat != "json" && c.LogFormat != "pretty" {
+		wrong("log_format", "must be json or pretty, got %q", c.LogFormat)
+	}
+	for key, n := range map[string]int64{
+		"timeout":              int64(c.Timeout),
+		"max_output":           int64(c.MaxOutput),
+		"max_inline":           int64(c.MaxInline),
+		"max_request":          int64(c.MaxRequest),
+		"max_concurrent_calls": int64(c.MaxConcurrentCalls),
+		"session_timeout":      int64(c.SessionTimeout),
+		"max_sessions":         int64(c.MaxSessions),
+	} {
+		if n <= 0 {
+			wrong(key, "must be above 0")
+		}
+	}
+	for _, o := range c.AllowedOrigins {
+		u, err := url.Parse(o)
+		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "http" && u.Scheme != "https" {
+			wrong("allowed_origins", "%q is no web origin; write it as https://host or https://host:port", o)
+		}
+	}
+	names := map[string]bool{}
+	for i, t := range c.Auth.Tokens {
+		key := fmt.Sprintf("auth.tokens[%d]", i)
+		switch {
+		case t.Name == "":
+			faults = append(faults, fmt.Errorf("%s: %s.name: is required", c.file, key))
+		case names[t.Name]:
+			faults = append(faults, fmt.Errorf("%s: %s.name: %q is there twice", c.file, key, t.Name))
+		case (t.File == "") == (t.Credential == ""):
+			faults = append(faults, fmt.Errorf("%s: %s: wants either file or credential", c.file, key))
+		}
+		names[t.Name] = true
+	}
+	if len(faults) > 0 {
+		slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return faults
+	}
+	if host, _, err := net.SplitHostPort(c.address()); err != nil {
+		wrong("listen", "%q is no address or address:port", c.Listen)
+	} else if !c.Stdio && !loopback(host) && len(c.Auth.Tokens) == 0 && !c.Insecure {
+		wrong("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", c.Listen)
+	}
+	return faults
+}
+
+// address is the host:port to listen on. A port in listen gives way only to a
+// port from a source that outranks it.
+func (c *loaded) address() string {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return net.JoinHostPort(strings.Trim(c.Listen, "[]"), strconv.Itoa(c.Port))
+	}
+	if c.originOf("port").rank > c.originOf("listen").rank {
+		port = strconv.Itoa(c.Port)
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// loopback reports whether a host is this machine as only itself sees it.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (c *loaded) originOf(key string) origin {
+	if o, ok := c.origins[key]; ok {
+		return o
+	}
+	return origin{fromDefault, "default"}
+}
+
+// keys lists the configuration's keys, in the order of Config.
+func keys() []string {
+	t := reflect.TypeFor[Config]()
+	names := make([]string, 0, t.NumField())
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// value returns the field of a key.
+func value(c *Config, key string) reflect.Value {
+	return reflect.ValueOf(c).Elem().Field(slices.Index(keys(), key))
+}
+
+// set gives a key a value that came as text, from the environment or a flag.
+func set(c *Config, key, text string) error {
+	field := value(c, key)
+	if u, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return u.UnmarshalText([]byte(text))
+	}
+	switch field.Kind() {
+	case reflect.String:
+		field.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("wants true or false, got %q", text)
+		}
+		field.SetBool(b)
+	case reflect.Int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("wants a whole number, got %q", text)
+		}
+		field.SetInt(int64(n))
+	case reflect.Slice:
+		var list []string
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				list = append(list, part)
+			}
+		}
+		field.Set(reflect.ValueOf(list))
+	default:
+		return errors.New("can be set in the configuration file only")
+	}
+	return nil
+}
+
+// lookup finds a variable in an environment.
+func lookup(environ []string, name string) (string, bool) {
+	for _, kv := range slices.Backward(environ) {
+		if n, v, ok := strings.Cut(kv, "="); ok && n == name {
+			return v, true
+		}
+	}
+	return "", false
+}

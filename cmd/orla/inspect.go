@@ -1,0 +1,269 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// newTools lists what would be served.
+func newTools(flags *configFlags, std stdio) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "tools",
+		Short:   "List the tools that are found",
+		Example: "  orla tools\n  orla tools --json | jq '.[].name'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, l, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			found := discover(cfg, l.home)
+			printProblems(std.err, found.Problems)
+			if asJSON {
+				return writeIndented(std.out, listTools(found.Tools))
+			}
+			return printTools(std.out, found.Tools)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// listedTool is a tool as `orla tools --json` prints it.
+type listedTool struct {
+	Name         string          `json:"name"`
+	Kind         manifest.Kind   `json:"kind"`
+	Version      string          `json:"version,omitempty"`
+	Title        string          `json:"title,omitempty"`
+	Description  string          `json:"description,omitempty"`
+	Path         string          `json:"path"`
+	Source       string          `json:"source"`
+	Interpreter  string          `json:"interpreter,omitempty"`
+	InputSchema  json.RawMessage `json:"inputSchema"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	Timeout      string          `json:"timeout"`
+}
+
+func listTools(tools []manifest.Tool) []listedTool {
+	list := make([]listedTool, 0, len(tools))
+	for _, t := range tools {
+		list = append(list, listedTool{
+			Name: t.Name, Kind: t.Kind, Version: t.Version, Title: t.Title, Description: t.Description,
+			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter.Name,
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(),
+		})
+	}
+	return list
+}
+
+func printTools(w io.Writer, tools []manifest.Tool) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tKIND\tRUNS WITH\tDESCRIPTION")
+	for _, t := range tools {
+		with := t.Interpreter.Name
+		if with == "" {
+			with = "itself"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, with, firstLine(t.Description))
+	}
+	return table.Flush()
+}
+
+// firstLine is as much of a description as a table has room for.
+func firstLine(text string) string {
+	const most = 72
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if runes := []rune(line); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return line
+}
+
+func printProblems(w io.Writer, problems []manifest.Problem) {
+	for _, p := range problems {
+		text := p.Err.Error()
+		if p.Path != "" && !strings.Contains(text, p.Path) {
+			text = p.Path + ": " + text
+		}
+		for line := range strings.Lines(text) {
+			fmt.Fprintf(w, "orla: %s: %s\n", p.Severity, strings.TrimRight(line, "\n"))
+		}
+	}
+}
+
+func writeIndented(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// newValidate checks tools and says what is wrong with them.
+func newValidate(flags *configFlags, std stdio) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate [PATH]",
+		Short: "Check tools and the configuration, and say what is wrong",
+		Long: "Check a folder of tools, a package, a tool.yaml or a single executable; without a\n" +
+			"path, the configuration and everything that would be served. The exit code is 4\n" +
+			"when something is at fault; warnings alone leave it 0.",
+		Example: "  orla validate\n  orla validate tools/report.py\n  orla validate --json my-package/",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, l, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			var found manifest.Result
+			if len(args) == 1 {
+				found = manifest.Validate(args[0])
+			} else {
+				found = discover(cfg, l.home)
+			}
+			for _, t := range found.Tools {
+				if t.Kind != manifest.Simple {
+					found.Problems = append(found.Problems, manifest.Problem{
+						Path: t.Source, Tool: t.Name, Severity: manifest.Warning,
+						Err: fmt.Errorf("it is in order, but this release of Orla does not serve tools of kind %q", t.Kind),
+					})
+				}
+			}
+			return reportValidation(found, asJSON, std)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// listedProblem is a problem as `orla validate --json` prints it.
+type listedProblem struct {
+	Severity manifest.Severity `json:"severity"`
+	Path     string            `json:"path"`
+	Tool     string            `json:"tool,omitempty"`
+	Messages []string          `json:"messages"`
+}
+
+func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
+	faults := 0
+	list := []listedProblem{}
+	for _, p := range found.Problems {
+		if p.Severity == manifest.Fault {
+			faults++
+		}
+		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, strings.Split(p.Err.Error(), "\n")})
+	}
+	if asJSON {
+		if err := writeIndented(std.out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {
+			return err
+		}
+	} else {
+		printProblems(std.err, found.Problems)
+		fmt.Fprintf(std.out, "%s in order, %s\n", count(len(found.Tools), "tool"), count(faults, "fault"))
+	}
+	if faults > 0 {
+		return &failure{code: exitInvalid, err: fmt.Errorf("%s; see above", count(faults, "fault"))}
+	}
+	return nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// newConfig shows the configuration and where it came from.
+func newConfig(flags *configFlags, std stdio) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "config",
+		Short:   "Print the configuration and where each value came from",
+		Long:    "Print the configuration as it is in force: flags over environment (ORLA_PORT, …)\nover file (--config, ./orla.yaml, ~/.orla/config.yaml) over defaults.",
+		Example: "  orla config\n  ORLA_PORT=9000 orla config --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, _, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeIndented(std.out, configMap(cfg))
+			}
+			table := tabwriter.NewWriter(std.out, 0, 4, 2, ' ', 0)
+			fmt.Fprintln(table, "KEY\tVALUE\tFROM")
+			for _, key := range keys() {
+				fmt.Fprintf(table, "%s\t%s\t%s\n", key, shown(value(&cfg.Config, key)), cfg.originOf(key).text)
+			}
+			return table.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func configMap(cfg *loaded) map[string]any {
+	type entry struct {
+		Value any    `json:"value"`
+		From  string `json:"from"`
+	}
+	m := map[string]any{}
+	for _, key := range keys() {
+		m[key] = entry{value(&cfg.Config, key).Interface(), cfg.originOf(key).text}
+	}
+	return m
+}
+
+// shown is a value as people read it.
+func shown(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case fmt.Stringer:
+		return x.String()
+	case []string:
+		return strings.Join(x, ",")
+	case AuthConfig:
+		var names []string
+		for _, t := range x.Tokens {
+			names = append(names, t.Name)
+		}
+		return strings.Join(names, ",")
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// newSchema prints the JSON Schemas that editors check files with.
+func newSchema(std stdio) *cobra.Command {
+	return &cobra.Command{
+		Use:       "schema [tool.yaml|orla.yaml]",
+		Short:     "Print the JSON Schema of tool.yaml and of orla.yaml",
+		Example:   "  orla schema tool.yaml > tool.schema.json",
+		ValidArgs: []string{"tool.yaml", "orla.yaml"},
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		RunE: func(_ *cobra.Command, args []string) error {
+			configSchema, err := yamldoc.Schema[Config](yamldoc.SchemaOptions{
+				Title: "orla.yaml", Description: "Configuration of Orla.",
+			})
+			if err != nil {
+				return err
+			}
+			schemas := map[string]json.RawMessage{
+				"tool.yaml": manifest.SchemaJSON(),
+				"orla.yaml": configSchema,
+			}
+			if len(args) == 1 {
+				return writeIndented(std.out, schemas[args[0]])
+			}
+			return writeIndented(std.out, schemas)
+		},
+	}
+}

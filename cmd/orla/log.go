@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+)
+
+// levelFatal is for what ends the program.
+const levelFatal = slog.Level(12)
+
+// levels are the names of RFC 1 §6.4.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug,
+	"info":  slog.LevelInfo,
+	"warn":  slog.LevelWarn,
+	"error": slog.LevelError,
+	"fatal": levelFatal,
+}
+
+// logging is the program's log: where it goes and what it shows may change
+// while it runs.
+type logging struct {
+	*slog.Logger
+	level  slog.LevelVar
+	pretty atomic.Bool
+	out    *logFile
+}
+
+// newLogging returns a log on stderr at level info.
+func newLogging(stderr io.Writer) *logging {
+	l := &logging{out: &logFile{fallback: stderr}}
+	jsonHandler := slog.NewJSONHandler(l.out, &slog.HandlerOptions{Level: &l.level, ReplaceAttr: lowerLevel})
+	prettyHandler := tint.NewTextHandler(l.out, &tint.Options{
+		Level:      &l.level,
+		TimeFormat: time.TimeOnly,
+		NoColor:    !colourful(stderr),
+	})
+	l.Logger = slog.New(&eitherHandler{pretty: &l.pretty, ifPretty: prettyHandler, ifNot: jsonHandler})
+	return l
+}
+
+// configure makes the log what cfg says, from the next line on.
+func (l *logging) configure(cfg *Config) error {
+	l.level.Set(levels[cfg.LogLevel])
+	l.pretty.Store(cfg.LogFormat == "pretty")
+	return l.out.reopen(cfg.LogFile)
+}
+
+func (l *logging) fatal(msg string, args ...any) {
+	l.Log(context.Background(), levelFatal, msg, args...)
+}
+
+// lowerLevel writes levels as the configuration names them.
+func lowerLevel(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 || a.Key != slog.LevelKey {
+		return a
+	}
+	level, ok := a.Value.Any().(slog.Level)
+	if !ok {
+		return a
+	}
+	if level >= levelFatal {
+		return slog.String(slog.LevelKey, "fatal")
+	}
+	return slog.String(slog.LevelKey, strings.ToLower(level.String()))
+}
+
+// colourful reports whether w is a terminal whose user did not refuse colours.
+func colourful(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
+}
+
+// eitherHandler writes by one of two handlers, as a switch says at that moment.
+type eitherHandler struct {
+	pretty          *atomic.Bool
+	ifPretty, ifNot slog.Handler
+}
+
+func (h *eitherHandler) now() slog.Handler {
+	if h.pretty.Load() {
+		return h.ifPretty
+	}
+	return h.ifNot
+}
+
+func (h *eitherHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.ifNot.Enabled(ctx, level) // both share one level
+}
+
+func (h *eitherHandler) Handle(ctx context.Context, r slog.Record) error {
+	return h.now().Handle(ctx, r)
+}
+
+func (h *eitherHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &eitherHandler{h.pretty, h.ifPretty.WithAttrs(attrs), h.ifNot.WithAttrs(attrs)}
+}
+
+func (h *eitherHandler) WithGroup(name string) slog.Handler {
+	return &eitherHandler{h.pretty, h.ifPretty.WithGroup(name), h.ifNot.WithGroup(name)}
+}
+
+// logFile writes to a file that can be opened anew, as logrotate wants it, or
+// to a fallback while there is none.
+type logFile struct {
+	fallback io.Writer
+
+	mu   sync.Mutex // guards file
+	file *os.File
+}
+
+// reopen opens path, for appending, in place of what was open. An empty path
+// goes back to the fallback. When it does not work, what was open stays.
+func (f *logFile) reopen(path string) error {
+	var file *os.File
+	if path != "" {
+		var err error
+		if file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640); err != nil {
+			return fmt.Errorf("log_file: %w", err)
+		}
+	}
+	f.mu.Lock()
+	old := f.file
+	f.file = file
+	f.mu.Unlock()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+func (f *logFile) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != nil {
+		return f.file.Write(p)
+	}
+	return f.fallback.Write(p)
+}

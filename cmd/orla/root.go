@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orla-project/orla/internal/version"
+)
+
+const rootExample = `  orla                                  serve ./tools on http://127.0.0.1:8080/mcp
+  orla --tools-dir examples/tools       serve another folder
+  orla --stdio                          serve one client on stdin and stdout
+  orla tools                            list what would be served
+  orla call hello --arg name=Ada        call one tool from the shell
+  orla validate                         check every tool and say what is wrong`
+
+// newRoot builds the command line.
+func newRoot(std stdio) *cobra.Command {
+	flags := &configFlags{}
+	serveHere := func(cmd *cobra.Command, _ []string) error {
+		return serve(cmd.Context(), flags.loader(cmd), std)
+	}
+	root := &cobra.Command{
+		Use:           "orla",
+		Short:         "Serve the executables in ./tools to MCP clients",
+		Long:          "Orla finds executables and packages in ./tools and serves each as a tool of one\nMCP endpoint. Without a command it serves.",
+		Example:       rootExample,
+		Args:          noCommand,
+		RunE:          serveHere,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	flags.add(root.PersistentFlags())
+	root.AddCommand(
+		&cobra.Command{
+			Use:     "serve",
+			Short:   "Serve until a signal (the same as orla without a command)",
+			Example: "  orla serve --port 9000\n  orla serve --stdio",
+			Args:    cobra.NoArgs,
+			RunE:    serveHere,
+		},
+		newTools(flags, std),
+		newCall(flags, std),
+		newValidate(flags, std),
+		newConfig(flags, std),
+		newSchema(std),
+		newVersion(std),
+	)
+	return root
+}
+
+// noCommand refuses a word that is no command. cobra suggests near ones only
+// for a root without arguments.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	f := &failure{code: exitUsage, err: fmt.Errorf("there is no command %q", args[0]), hint: "orla --help lists commands and flags"}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		f.hint = "did you mean orla " + near[0] + "?"
+	}
+	return f
+}
+
+// configFlags are the flags that stand for keys of the configuration.
+type configFlags struct {
+	config string
+}
+
+// flagKeys are the keys that have a flag, with what its help says.
+var flagKeys = [...]struct{ key, flag, kind, help string }{
+	{"tools_dir", "tools-dir", "DIR", "folder of executables and packages (default ./tools)"},
+	{"port", "port", "PORT", "TCP port, 0 for a free one (default 8080)"},
+	{"listen", "listen", "ADDR", "address or address:port to listen on (default 127.0.0.1)"},
+	{"timeout", "timeout", "DURATION", "longest time of one call (default 30s)"},
+	{"log_level", "log-level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
+	{"log_format", "log-format", "FORMAT", "json or pretty (default json)"},
+	{"log_file", "log-file", "FILE", "append the log to a file (default stderr)"},
+}
+
+// boolKeys are the keys whose flag needs no value.
+var boolKeys = [...]struct{ key, flag, help string }{
+	{"stdio", "stdio", "serve one client on stdin and stdout in place of HTTP"},
+	{"insecure", "insecure", "allow listening beyond loopback without authentication"},
+}
+
+func (f *configFlags) add(set *pflag.FlagSet) {
+	set.StringVarP(&f.config, "config", "c", "", "configuration `FILE` (default ./orla.yaml, then ~/.orla/config.yaml)")
+	for _, k := range flagKeys {
+		set.String(k.flag, "", fmt.Sprintf("%s `%s`", k.help, k.kind))
+	}
+	for _, k := range boolKeys {
+		set.Bool(k.flag, false, k.help)
+	}
+}
+
+// loader returns what loads the configuration for a command's flags.
+func (f *configFlags) loader(cmd *cobra.Command) *loader {
+	l := &loader{path: f.config, environ: os.Environ()}
+	if home, err := os.UserHomeDir(); err == nil {
+		l.home = home
+	}
+	set := cmd.Flags()
+	for _, k := range flagKeys {
+		if set.Changed(k.flag) {
+			text, _ := set.GetString(k.flag) // it is a string flag
+			l.flags = append(l.flags, setting{k.key, text, k.flag})
+		}
+	}
+	for _, k := range boolKeys {
+		if set.Changed(k.flag) {
+			on, _ := set.GetBool(k.flag) // it is a bool flag
+			l.flags = append(l.flags, setting{k.key, fmt.Sprint(on), k.flag})
+		}
+	}
+	return l
+}
+
+// load loads the configuration for a command that does not serve.
+func (f *configFlags) load(cmd *cobra.Command) (*loaded, *loader, error) {
+	l := f.loader(cmd)
+	cfg, err := l.load()
+	if err != nil {
+		return nil, nil, &failure{code: exitInvalid, err: err}
+	}
+	return cfg, l, nil
+}
+
+func newVersion(std stdio) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  orla version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(std.out, "orla", version.Version())
+			return err
+		},
+	}
+}

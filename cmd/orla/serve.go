@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/thejerf/suture/v4"
+
+	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// serve runs Orla until a signal, or on stdio until the client is done.
+//
+// The tree has a front, where work comes in, and a back, where tools live. The
+// back is ended only after the front has returned (SPEC F1):
+//
+//	front: bridge, http sessions, reloader
+//	back:  one service per living tool
+func serve(ctx context.Context, from *loader, std stdio) error {
+	log := newLogging(std.err)
+	cfg, err := from.load()
+	if err != nil {
+		return &failure{code: exitInvalid, err: err}
+	}
+	if err := log.configure(&cfg.Config); err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	signals := make(chan os.Signal, 4) // one of each kind that ends or reloads
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
+	defer signal.Stop(signals)
+
+	p, err := join(cfg, log.Logger)
+	if err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	defer p.close()
+
+	s := &server{parts: p, from: from, log: log, hup: make(chan struct{}, 1)}
+	s.watchers = newWatchers(log.Logger)
+	s.watchers.point(cfg, from.home) // before the folders are read, so that no change slips between
+	s.apply(cfg, "start")
+	s.bridge = mcpbridge.New(p.supervisor, mcpbridge.Options{
+		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
+	})
+	if cfg.Stdio {
+		return s.runStdio(ctx, cfg, std, signals)
+	}
+	return s.runHTTP(ctx, cfg, signals)
+}
+
+// server is a running Orla.
+type server struct {
+	*parts
+	from     *loader
+	log      *logging
+	bridge   *mcpbridge.Bridge
+	http     *mcpbridge.HTTP // nil on stdio
+	web      *web            // nil on stdio
+	watchers *watchers
+	hup      chan struct{}   // holds one request to reload
+	told     map[string]bool // problems that were logged; owned by apply
+
+	cfgMu sync.Mutex // guards cfg
+	cfg   *loaded    // what is in force
+}
+
+// runHTTP serves HTTP until a signal.
+func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals <-chan os.Signal) error {
+	settings, err := httpSettings(cfg)
+	if err != nil {
+		return &failure{code: exitInvalid, err: err}
+	}
+	s.http = s.bridge.HTTP(settings)
+	s.web = newWeb(s.http, s.log.Logger)
+	if err := s.web.listen(ctx, cfg.address()); err != nil {
+		return err
+	}
+	stop := s.grow(ctx, s.bridge, s.http, s)
+	s.log.Info("serving", "url", s.web.url(), "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+
+	ended := s.attend(ctx, signals, nil)
+	s.http.Drain()
+	s.drain(signals)
+	s.http.CloseSessions()
+	s.web.shutdown(context.WithoutCancel(ctx))
+	stop()
+	s.log.Info("stopped", "reason", ended.Error())
+	return nil
+}
+
+// runStdio serves the one client on stdin and stdout.
+func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals <-chan os.Signal) error {
+	stop := s.grow(ctx, s.bridge, s)
+	s.log.Info("serving", "url", "stdio", "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+
+	client, leave := context.WithCancel(ctx)
+	defer leave()
+	done := make(chan error, 1)
+	go func() { done <- s.bridge.ServeStdio(client, std.in, std.out, int64(cfg.MaxRequest)) }()
+	over := make(chan struct{})
+	var served error
+	go func() {
+		served = <-done
+		close(over)
+	}()
+	ended := s.attend(ctx, signals, over)
+	s.drain(signals)
+	leave()
+	<-over
+	stop()
+	s.log.Info("stopped", "reason", ended.Error())
+	if served != nil && !errors.Is(served, context.Canceled) {
+		return &failure{code: exitFailed, err: fmt.Errorf("stdio: %w", served)}
+	}
+	return nil
+}
+
+// grow starts the tree: the back with all that lives, the front with services.
+// The function that it returns stops the front, and then the back.
+func (s *server) grow(ctx context.Context, services ...suture.Service) (stop func()) {
+	backCtx, endBack := context.WithCancel(context.WithoutCancel(ctx))
+	frontCtx, endFront := context.WithCancel(context.WithoutCancel(ctx))
+	front := suture.New("front", supervisor.TreeSpec(s.log.Logger))
+	for _, service := range services {
+		front.Add(service)
+	}
+	backEnded := make(chan struct{})
+	go func() {
+		defer close(backEnded)
+		_ = s.supervisor.Serve(backCtx) // it ends by backCtx alone
+	}()
+	frontEnded := front.ServeBackground(frontCtx)
+	return func() {
+		endFront()
+		<-frontEnded
+		endBack()
+		<-backEnded
+	}
+}
+
+var (
+	errClientDone = errors.New("the client has closed its end")
+	errEnded      = errors.New("the caller ended it")
+)
+
+// signalled is a signal as the reason of an end.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return "signal: " + s.String() }
+
+// attend answers signals until one of them, the client or ctx ends Orla, and
+// returns which.
+func (s *server) attend(ctx context.Context, signals <-chan os.Signal, client <-chan struct{}) error {
+	for {
+		select {
+		case sig := <-signals:
+			switch sig {
+			case syscall.SIGHUP:
+				select {
+				case s.hup <- struct{}{}:
+				default: // one that waits already will see this change too
+				}
+			case syscall.SIGUSR1:
+				s.logState()
+			default:
+				return signalled{sig}
+			}
+		case <-client:
+			return errClientDone
+		case <-ctx.Done():
+			return errEnded
+		}
+	}
+}
+
+// drain lets the calls in flight end within shutdown_grace. A second signal to
+// end ends at once: the guard takes care of what is left (SPEC H4).
+func (s *server) drain(signals <-chan os.Signal) {
+	grace := time.Duration(s.current().ShutdownGrace)
+	s.log.Info("stopping", "in_flight", s.supervisor.InFlight(), "grace_ms", grace.Milliseconds())
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		s.supervisor.Drain(ctx)
+	}()
+	for {
+		select {
+		case <-drained:
+			return
+		case sig := <-signals:
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				s.log.fatal("a second signal; ending at once", "signal", sig.String())
+				os.Exit(int(exitFailed))
+			}
+		}
+	}
+}
+
+// logState writes what an operator asks for with SIGUSR1.
+func (s *server) logState() {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	s.log.Info("state",
+		"tools", len(s.supervisor.Catalog().Tools),
+		"in_flight", s.supervisor.InFlight(),
+		"goroutines", runtime.NumGoroutine(),
+		"heap_bytes", mem.HeapAlloc)
+}
+
+// httpSettings are what the HTTP front needs of the configuration.
+func httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
+	verify, err := tokenVerifier(cfg)
+	if err != nil {
+		return mcpbridge.HTTPSettings{}, err
+	}
+	return mcpbridge.HTTPSettings{
+		AllowedOrigins: cfg.AllowedOrigins,
+		AllowedHosts:   cfg.AllowedHosts,
+		Loopback:       loopback(hostOf(cfg.address())),
+		Verify:         verify,
+		MaxRequest:     int64(cfg.MaxRequest),
+		SessionTimeout: time.Duration(cfg.SessionTimeout),
+		MaxSessions:    cfg.MaxSessions,
+	}, nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+)
+
+// minToken is the shortest token that is taken: shorter ones can be guessed.
+const minToken = 16
+
+// bearer is one token that is known, as a hash, and the caller it stands for.
+type bearer struct {
+	name string
+	hash [sha256.Size]byte
+}
+
+// tokenVerifier reads the configured tokens and returns what checks them, or
+// nil when none are configured.
+func tokenVerifier(cfg *loaded) (auth.TokenVerifier, error) {
+	if len(cfg.Auth.Tokens) == 0 {
+		return nil, nil
+	}
+	var known []bearer
+	for _, t := range cfg.Auth.Tokens {
+		path := t.File
+		if t.Credential != "" {
+			dir := os.Getenv("CREDENTIALS_DIRECTORY")
+			if dir == "" || t.Credential != filepath.Base(t.Credential) {
+				return nil, fmt.Errorf("auth.tokens %q: there is no systemd credential %q; set LoadCredential= in the unit", t.Name, t.Credential)
+			}
+			path = filepath.Join(dir, t.Credential)
+		} else if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(cfg.file), path)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
+		}
+		token := strings.TrimSpace(string(data))
+		if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+			return nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
+		}
+		known = append(known, bearer{t.Name, sha256.Sum256([]byte(token))})
+	}
+	return func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		hash := sha256.Sum256([]byte(token))
+		for _, b := range known {
+			if subtle.ConstantTimeCompare(hash[:], b.hash[:]) == 1 {
+				return &auth.TokenInfo{UserID: b.name}, nil
+			}
+		}
+		return nil, auth.ErrInvalidToken
+	}, nil
+}

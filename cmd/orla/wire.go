@@ -1,0 +1,91 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/simple"
+	"github.com/orla-project/orla/supervisor"
+)
+
+var (
+	_ supervisor.Provider = (*simple.Command)(nil)
+)
+
+// parts are the pieces that answer calls, joined. The caller closes them.
+type parts struct {
+	launcher   *launch.Local
+	supervisor *supervisor.Supervisor
+	slots      *simple.Slots
+	places     int // how many places slots has
+	log        *slog.Logger
+}
+
+// join makes the parts that cfg describes, without any tool yet.
+func join(cfg *loaded, log *slog.Logger) (*parts, error) {
+	p := &parts{log: log}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p.launcher, err = launch.NewLocal(launch.Options{Guard: []string{self, guardCommand}, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	p.bound(cfg)
+	environ := simple.CleanEnv(os.Environ())
+	p.supervisor = supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{
+			manifest.Simple: func(t manifest.Tool) (supervisor.Provider, error) {
+				return simple.New(t, simple.Options{Launcher: p.launcher, Slots: p.slots, Environ: environ})
+			},
+		},
+		Log: log,
+	})
+	return p, nil
+}
+
+// bound makes max_concurrent_calls what cfg says for the tools that are built
+// from now on. Calls under way keep the place they have.
+func (p *parts) bound(cfg *loaded) {
+	if p.places != cfg.MaxConcurrentCalls {
+		p.places = cfg.MaxConcurrentCalls
+		p.slots = simple.NewSlots(p.places)
+	}
+}
+
+// close waits for the processes that are left.
+func (p *parts) close() { p.launcher.Close() }
+
+// folders are where tools are found: the project's first.
+func folders(cfg *loaded, home string) manifest.Options {
+	opts := manifest.Options{ToolsDir: cfg.ToolsDir}
+	if home != "" {
+		opts.UserDir = filepath.Join(home, ".orla", "tools")
+	}
+	return opts
+}
+
+// discover finds the tools and gives them the limits that the configuration
+// sets, so that a change of those is a change of the tools.
+func discover(cfg *loaded, home string) manifest.Result {
+	found := manifest.Discover(folders(cfg, home))
+	for i := range found.Tools {
+		withLimits(&found.Tools[i], cfg)
+	}
+	return found
+}
+
+func withLimits(t *manifest.Tool, cfg *loaded) {
+	if t.Run.Timeout == 0 {
+		t.Run.Timeout = time.Duration(cfg.Timeout)
+	}
+	if t.Run.MaxOutput == 0 {
+		t.Run.MaxOutput = int64(cfg.MaxOutput)
+	}
+	t.Run.StructuredResults = cfg.StructuredResults
+}
