@@ -35,7 +35,7 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(args, &object); err != nil {
-		return input{}, fault.Wrap(fault.InvalidInput, errNotObject, "arguments: want a JSON object")
+		return input{}, fault.New(fault.InvalidInput, "arguments: want a JSON object")
 	}
 	var in input
 	if mode != manifest.ArgumentsFlags {

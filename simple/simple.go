@@ -8,7 +8,6 @@ package simple
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -257,4 +256,5 @@ func (s *Slots) give() {
 	}
 }
 
-var errNotObject = errors.New("not a JSON object")
+// Free returns how many places are free now.
+func (s *Slots) Free() int { return cap(s.places) - len(s.places) }

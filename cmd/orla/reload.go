@@ -173,22 +173,30 @@ func (w *watchers) point(cfg *loaded, home string) {
 
 // run serves the newest set of watchers until ctx ends.
 func (w *watchers) run(ctx context.Context) {
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	setCtx, stop := context.WithCancel(ctx)
+	stop := func() {}
 	defer func() { stop() }()
 	for {
 		select {
 		case set := <-w.next:
 			stop()
-			setCtx, stop = context.WithCancel(ctx)
-			for _, one := range set {
-				serving.Go(func() { _ = one.Serve(setCtx) }) // it ends by setCtx alone
-				serving.Go(func() { w.forward(setCtx, one) })
-			}
+			stop = w.serve(ctx, set)
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// serve starts a set of watchers. The function that it returns ends them.
+func (w *watchers) serve(ctx context.Context, set []*watch.Watcher) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	for _, one := range set {
+		serving.Go(func() { _ = one.Serve(ctx) }) // it ends by ctx alone
+		serving.Go(func() { w.forward(ctx, one) })
+	}
+	return func() {
+		cancel()
+		serving.Wait()
 	}
 }
 

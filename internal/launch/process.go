@@ -116,7 +116,7 @@ func (p *Process) sweep(stopping bool, strays []stray) {
 	}
 	deadline := time.NewTimer(p.grace)
 	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for groupAlive(p.pid) || anyAlive(strays) {
 		select {
@@ -154,10 +154,6 @@ func (p *Process) signalGroup(sig syscall.Signal) {
 		p.log.Warn("signal", "pid", p.pid, "signal", sig.String(), "err", err)
 	}
 }
-
-// groupAlive reports whether the group has a member that is no zombie of ours:
-// the leader is reaped when this is asked.
-func groupAlive(pgid int) bool { return syscall.Kill(-pgid, 0) == nil }
 
 func anyAlive(strays []stray) bool {
 	for _, s := range strays {

@@ -23,3 +23,6 @@ func sweepInstance(_ string, groups []int) (found int) {
 	}
 	return found
 }
+
+// groupAlive reports whether a group whose leader is reaped has a member left.
+func groupAlive(pgid int) bool { return syscall.Kill(-pgid, 0) == nil }

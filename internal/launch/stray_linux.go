@@ -36,6 +36,20 @@ func (s stray) alive() bool {
 	return ok && st.start == s.start && st.state != 'Z'
 }
 
+// groupAlive reports whether a group whose leader is reaped has a member left.
+// A zombie counts for nothing: whoever inherited it may take its time.
+func groupAlive(pgid int) bool {
+	if syscall.Kill(-pgid, 0) != nil {
+		return false
+	}
+	for _, st := range readProcesses() {
+		if st.group == pgid && st.state != 'Z' {
+			return true
+		}
+	}
+	return false
+}
+
 // findStrays returns the descendants of root that are not in its group, and
 // every process outside it whose environment holds mark.
 func findStrays(root int, mark string) []stray {

@@ -1,0 +1,399 @@
+package launch_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// The test binary is also the guard and a stand-in for Orla.
+const (
+	asGuard = "guard"
+	asOrla  = "stand-in"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == asGuard:
+		os.Exit(launch.RunGuard(os.Args[2]))
+	case len(os.Args) == 3 && os.Args[1] == asOrla:
+		standIn(os.Args[2])
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// standIn starts a script the way Orla does, says so, and waits to be killed.
+func standIn(script string) {
+	l, err := launch.NewLocal(launch.Options{Guard: guardCommand(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	p, err := l.Start(context.Background(), shell(l, script))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	_, _ = io.Copy(os.Stdout, p.Stdout)
+	select {}
+}
+
+func guardCommand() []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return []string{self, asGuard}
+}
+
+func shell(l *launch.Local, script string) launch.Spec {
+	const mark = "ORLA_CALL_ID=test-call"
+	return launch.Spec{
+		Path:  "/bin/sh",
+		Argv:  []string{"/bin/sh", "-c", script},
+		Env:   []string{"PATH=" + os.Getenv("PATH"), mark, l.Instance()},
+		Dir:   "/",
+		Mark:  mark,
+		Grace: 300 * time.Millisecond,
+	}
+}
+
+func newLocal(t *testing.T) *launch.Local {
+	t.Helper()
+	l, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func start(t *testing.T, l *launch.Local, spec launch.Spec) *launch.Process {
+	t.Helper()
+	p, err := l.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		for _, f := range []*os.File{p.Stdin, p.Stdout, p.Stderr} {
+			_ = f.Close()
+		}
+	})
+	return p
+}
+
+// within fails the test when c does not close in time.
+func within(t *testing.T, d time.Duration, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(d):
+		t.Fatalf("%s did not happen within %s", what, d)
+	}
+}
+
+// eventually polls until ok reports true.
+func eventually(t *testing.T, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(d)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not so after %s", what, d)
+		}
+	}
+}
+
+// pidFrom reads one line that holds a process id.
+func pidFrom(t *testing.T, r *bufio.Reader) int {
+	t.Helper()
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("read a pid: %v (got %q)", err, line)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// alive reports whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	rest := stat[strings.LastIndexByte(string(stat), ')')+1:]
+	return strings.Fields(string(rest))[0] != "Z"
+}
+
+func TestStreamsAndExitCode(t *testing.T) {
+	p := start(t, newLocal(t), shell(newLocal(t), "cat; echo err >&2; exit 7"))
+	if _, err := io.WriteString(p.Stdin, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(p.Stdout)
+	if err != nil || string(out) != "hello" {
+		t.Errorf("stdout = %q, %v; want hello", out, err)
+	}
+	errOut, err := io.ReadAll(p.Stderr)
+	if err != nil || string(errOut) != "err\n" {
+		t.Errorf("stderr = %q, %v; want err", errOut, err)
+	}
+	within(t, 5*time.Second, p.Exited(), "the exit")
+	if code := p.State().ExitCode(); code != 7 {
+		t.Errorf("exit code = %d; want 7", code)
+	}
+}
+
+func TestProcessLeadsItsOwnGroup(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(l, "read x"))
+	group, err := syscall.Getpgid(p.Pid())
+	if err != nil || group != p.Pid() {
+		t.Errorf("group = %d, %v; want %d", group, err, p.Pid())
+	}
+}
+
+// SPEC C4: SIGTERM, the grace, SIGKILL, for the whole group.
+func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(l, `trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & echo $$; while :; do sleep 1; done`))
+	r := bufio.NewReader(p.Stdout)
+	pids := []int{pidFrom(t, r), pidFrom(t, r)}
+	began := time.Now()
+	p.Stop()
+	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("killed after %s, before the grace was over", took)
+	}
+	for _, pid := range pids {
+		eventually(t, 5*time.Second, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// A polite leader must not cancel the end of a child that is deaf.
+func TestDeafChildDiesAfterPoliteLeader(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(l, `sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`))
+	child := pidFrom(t, bufio.NewReader(p.Stdout))
+	p.Stop()
+	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	eventually(t, 5*time.Second, "the deaf child is gone", func() bool { return !alive(child) })
+}
+
+// SPEC C4: those that changed their group die too.
+func TestStopReachesThoseThatLeftTheGroup(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("no setsid command here:", err)
+	}
+	for name, script := range map[string]string{
+		"child":               `setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`,
+		"orphan":              `sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' &"; while :; do sleep 1; done`,
+		"child, no marks":     `setsid env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' & wait`,
+		"setsid of a setsid'": `setsid sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' & wait" & wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLocal(t)
+			p := start(t, l, shell(l, script))
+			stray := pidFrom(t, bufio.NewReader(p.Stdout))
+			p.Stop()
+			within(t, 10*time.Second, p.Gone(), "the end of the tree")
+			eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
+		})
+	}
+}
+
+// What a tool leaves in its group ends with it; the exit is known at once.
+func TestLeftoversEndWithTheLeader(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(l, `sleep 100 & echo $!`))
+	child := pidFrom(t, bufio.NewReader(p.Stdout))
+	within(t, 5*time.Second, p.Exited(), "the exit")
+	eventually(t, 5*time.Second, "the leftover is gone", func() bool { return !alive(child) })
+}
+
+func TestStoppedProcessIsEnded(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(l, "kill -STOP $$"))
+	p.Stop()
+	within(t, 5*time.Second, p.Gone(), "the end of a stopped process")
+}
+
+func TestBusyFileIsTriedAgain(t *testing.T) {
+	l := newLocal(t)
+	path := filepath.Join(t.TempDir(), "busy")
+	program, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(program); err != nil {
+		t.Fatal(err)
+	}
+	spec := launch.Spec{Path: path, Argv: []string{path}, Dir: "/"}
+	if _, err := l.Start(t.Context(), spec); fault.CodeOf(err) != fault.StartFailed {
+		t.Errorf("start of a file that stays open: %v; want start_failed", err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		<-time.After(30 * time.Millisecond) // within the tries' span, which ends after 250 ms
+		_ = f.Close()
+	}()
+	p := start(t, l, spec)
+	<-closed
+	within(t, 5*time.Second, p.Exited(), "the exit")
+}
+
+// SPEC C4: a start failure says why.
+func TestStartFailuresSayWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	foreign := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\xff\xff" + strings.Repeat("\x00", 44)
+	for _, c := range []struct{ name, path, dir, want string }{
+		{"gone", filepath.Join(dir, "none"), dir, "is not there any more"},
+		{"not executable", write("plain", "#!/bin/sh\n", 0o644), dir, "chmod +x"},
+		{"no shebang", write("bare", "echo hi\n", 0o755), dir, "script without a shebang line"},
+		{"empty", write("empty", "", 0o755), dir, "is empty"},
+		{"other machine", write("foreign", foreign, 0o755), dir, "another kind of machine"},
+		{"no interpreter", write("missing", "#!/no/such/interpreter\n", 0o755), dir, "interpreter or a loader that is not installed"},
+		{"no folder", "/bin/true", filepath.Join(dir, "nowhere"), "working directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := newLocal(t).Start(t.Context(), launch.Spec{Path: c.path, Argv: []string{c.path}, Dir: c.dir})
+			f, ok := errors.AsType[*fault.Error](err)
+			if !ok || f.Code != fault.StartFailed || !strings.Contains(f.Reason, c.want) {
+				t.Errorf("error = %v; want start_failed with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestHugeArgumentsAreTheCallersFault(t *testing.T) {
+	l := newLocal(t)
+	spec := launch.Spec{Path: "/bin/true", Argv: []string{"true", strings.Repeat("x", 1<<20)}, Dir: "/"}
+	if _, err := l.Start(t.Context(), spec); fault.CodeOf(err) != fault.InvalidInput {
+		t.Errorf("error = %v; want invalid_input", err)
+	}
+}
+
+func TestClosedLauncherStartsNothing(t *testing.T) {
+	l, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l.Close() // the second is nothing
+	if _, err := l.Start(t.Context(), launch.Spec{Path: "/bin/true", Argv: []string{"true"}}); err == nil {
+		t.Error("a closed launcher started a process")
+	}
+}
+
+// SPEC D3: nothing outlives Orla, even when it is killed with SIGKILL.
+func TestNothingOutlivesAKilledOrla(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The tool, a child in its group, one that left it, and one that left it
+	// and cleared its environment while its parent is still a mark's bearer.
+	const script = `echo $$
+sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
+setsid sh -c 'echo $$; while :; do sleep 1; done' &
+env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' &
+wait`
+	cmd := exec.Command(self, asOrla, script)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	var pids []int
+	for range 4 {
+		pids = append(pids, pidFrom(t, r))
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		eventually(t, 5*time.Second, fmt.Sprintf("process %d of %v is gone", pid, pids), func() bool { return !alive(pid) })
+	}
+	_ = cmd.Wait() // it was killed
+}
+
+func TestGuardComesBackAndLeavesNothing(t *testing.T) {
+	l, err := launch.NewLocal(launch.Options{Guard: guardCommand(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := guardPid(t, 0)
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := guardPid(t, first)
+	l.Close()
+	eventually(t, 5*time.Second, "the guard is gone", func() bool { return !alive(second) })
+}
+
+// guardPid waits for a guard process of this test that is not old.
+func guardPid(t *testing.T, old int) (pid int) {
+	t.Helper()
+	eventually(t, 10*time.Second, "a guard is there", func() bool {
+		children, err := filepath.Glob("/proc/self/task/*/children")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range children {
+			data, _ := os.ReadFile(path) // a thread may have ended
+			for _, field := range strings.Fields(string(data)) {
+				candidate, err := strconv.Atoi(field)
+				if err != nil || candidate == old || !alive(candidate) {
+					continue
+				}
+				if comm, _ := os.ReadFile("/proc/" + field + "/comm"); string(comm) == "tool-guard\n" {
+					pid = candidate
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return pid
+}
