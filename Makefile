@@ -1,0 +1,66 @@
+# Orla. "make" alone lists the targets; each is a line that could be typed.
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+FUZZTIME ?= 20s
+LDFLAGS  := -s -w -X github.com/orla-project/orla/internal/version.version=$(VERSION)
+LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+
+# Packages that own processes, goroutines or watches.
+LIFECYCLE := ./internal/launch ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
+
+# What a change has to pass, in this order. CI asks for the same list.
+CHECKS := tidy build vet lint test fuzz
+
+.DEFAULT_GOAL := help
+.PHONY: help build test short script lint fmt fuzz bench cover flake tidy vet check clean clients checks
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/orla
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
+
+test: clients ## run all tests with the race detector, those with foreign clients included
+	$(GO) test -race -shuffle=on ./...
+
+short: ## run the quick tests only
+	$(GO) test -short ./...
+
+script: ## run the whole-program scripts only
+	$(GO) test ./cmd/orla -run Script
+
+lint: ## check style and habits
+	$(LINT) run ./...
+
+fmt: ## format the code as lint wants it
+	$(LINT) fmt ./...
+
+fuzz: ## fuzz every fuzz target for FUZZTIME each
+	GO=$(GO) scripts/fuzz $(FUZZTIME)
+
+bench: ## measure speed and memory
+	$(GO) run ./internal/bench
+
+cover: ## write coverage.out and print what is covered
+	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out
+
+flake: ## run the lifecycle packages fifty times over
+	$(GO) test -race -shuffle=on -count=50 $(LIFECYCLE)
+
+tidy: ## fail if go.mod or go.sum are not tidy
+	$(GO) mod tidy -diff
+
+vet: ## let the compiler's own checks look
+	$(GO) vet ./...
+
+check: $(CHECKS) ## all that CI runs
+
+clean: ## remove what was built
+	rm -rf bin dist coverage.out
+
+clients:
+	scripts/clients
+
+checks:
+	@echo $(CHECKS)

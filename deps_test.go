@@ -1,0 +1,177 @@
+package orla_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/orla-project/orla"
+
+// anything stands for every package of ours.
+const anything = "*"
+
+// imports says which of our packages each of our packages may import, leaving
+// tests aside. The arrows point one way: a reader goes from cmd/orla down and
+// never turns back. A package that is missing here fails the test; one that is
+// not written yet does no harm.
+var imports = map[string][]string{
+	".": {},
+
+	// Leaves.
+	"internal/callid":  {},
+	"internal/fault":   {},
+	"internal/tail":    {},
+	"internal/version": {},
+	"internal/watch":   {},
+	"internal/yamldoc": {},
+
+	"internal/schema": {"internal/fault"},
+	"internal/launch": {"internal/fault"},
+	"manifest":        {"internal/yamldoc", "internal/schema", "internal/fault"},
+
+	// Providers: what answers a call.
+	"simple":  {"manifest", "internal/launch", "internal/fault", "internal/schema", "internal/callid"},
+	"capsule": {"manifest", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid"},
+
+	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
+	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid"},
+	"mcpbridge":  {"supervisor", "manifest", "internal/fault", "internal/version", "internal/callid"},
+
+	"internal/bench": {anything}, // measures the product, and is no part of it
+	"cmd/orla":       {anything}, // the only place where parts are chosen and joined
+}
+
+// owners says which of our packages may import each foreign module, tests aside.
+// A module with one owner can be exchanged there and nowhere else.
+var owners = map[string][]string{
+	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
+	// types would drift. Its servers, clients and sessions stay in the bridge.
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/schema", "internal/bench", "cmd/orla"},
+
+	"github.com/fsnotify/fsnotify":             {"internal/watch"},
+	"github.com/google/jsonschema-go":          {"internal/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's
+	"github.com/lmittmann/tint":                {"cmd/orla"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/schema"},
+	"github.com/spf13/cobra":                   {"cmd/orla"},
+	"github.com/spf13/pflag":                   {"cmd/orla"},
+	"github.com/thejerf/suture/v4":             {"supervisor", "capsule", "cmd/orla"},
+	"golang.org/x/mod":                         {"manifest"},
+	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
+	"golang.org/x/sys":                         {"internal/launch", "simple", "cmd/orla", "internal/bench"},
+	"golang.org/x/term":                        {"cmd/orla"},
+	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
+	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},
+}
+
+// goPackage is what the tests need of go list's answer.
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+}
+
+// ours lists the packages of this module. An import that cannot be resolved is
+// for the compiler to report (-e), and a file that a build constraint leaves
+// out here is checked where it is built.
+func ours(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports", "./...")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var packages []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return packages
+		case err != nil:
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// local returns the path of a package inside the module, and whether it is ours.
+func local(path string) (string, bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range ours(t) {
+		name, _ := local(p.ImportPath)
+		allowed, listed := imports[name]
+		if !listed {
+			t.Errorf("%s: not in the table of imports: say there what it may import", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			target, isOurs := local(path)
+			switch {
+			case isOurs && !slices.Contains(allowed, target) && !slices.Contains(allowed, anything):
+				t.Errorf("%s imports %s: the table of imports does not allow it", name, target)
+			case !isOurs && strings.Contains(strings.Split(path, "/")[0], "."):
+				checkOwner(t, name, path)
+			}
+		}
+	}
+}
+
+func checkOwner(t *testing.T, name, path string) {
+	t.Helper()
+	for foreign, allowed := range owners {
+		if path == foreign || strings.HasPrefix(path, foreign+"/") {
+			if !slices.Contains(allowed, name) {
+				t.Errorf("%s imports %s: only %s may", name, path, strings.Join(allowed, ", "))
+			}
+			return
+		}
+	}
+	t.Errorf("%s imports %s: not in the table of owners; a new dependency needs a decision note", name, path)
+}
+
+// A table that names what is not there, or goes round in circles, says nothing.
+func TestTablesAreSound(t *testing.T) {
+	for name, allowed := range imports {
+		for _, target := range allowed {
+			if _, listed := imports[target]; !listed && target != anything {
+				t.Errorf("%s may import %s, which is not in the table of imports", name, target)
+			}
+		}
+	}
+	for foreign, allowed := range owners {
+		for _, name := range allowed {
+			if _, listed := imports[name]; !listed {
+				t.Errorf("%s belongs to %s, which is not in the table of imports", foreign, name)
+			}
+		}
+	}
+
+	var visit func(name string, path []string)
+	visit = func(name string, path []string) {
+		if slices.Contains(path, name) {
+			t.Fatalf("the table of imports has a cycle: %s", strings.Join(append(path, name), " -> "))
+		}
+		for _, target := range imports[name] {
+			if target != anything {
+				visit(target, append(slices.Clone(path), name))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(imports)) {
+		visit(name, nil)
+	}
+}
