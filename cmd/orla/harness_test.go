@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// patience bounds every wait of these tests. It is long because the machines
+// are small; nothing waits for it unless something is wrong.
+const patience = 30 * time.Second
+
+func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: mkfifo NAME")
+	}
+	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o755))
+}
+
+// binary builds the program once for all tests that start it as a whole.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "orla-test-*")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "orla")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func orlaBinary(t *testing.T) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// writeTool writes an executable.
+func writeTool(t *testing.T, dir, name, body string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Written aside and renamed, as editors do: nobody sees half of it.
+	aside := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(aside, []byte(body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(aside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp := filepath.Join(dir, "."+filepath.Base(name)+".part")
+	if err := os.WriteFile(tmp, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// running is an Orla process.
+type running struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	url  string // of /mcp; "" until it serves
+	exit chan error
+
+	mu    sync.Mutex // guards lines and news
+	lines []map[string]any
+	news  chan struct{} // closed when a line comes
+}
+
+// serveOrla starts Orla on a free port with the given tools folder and waits
+// until it serves. It is killed at the end of the test.
+func serveOrla(t *testing.T, tools string, args ...string) *running {
+	t.Helper()
+	o := startOrla(t, t.TempDir(), nil, append([]string{"--tools-dir", tools, "--port", "0"}, args...)...)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	return o
+}
+
+func startOrla(t *testing.T, dir string, env []string, args ...string) *running {
+	t.Helper()
+	o := &running{t: t, exit: make(chan error, 1), news: make(chan struct{})}
+	o.cmd = exec.Command(orlaBinary(t), args...)
+	o.cmd.Dir = dir
+	o.cmd.Env = append(append(os.Environ(), "HOME="+t.TempDir()), env...)
+	stderr, err := o.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		o.readLog(stderr)
+	}()
+	go func() {
+		<-read
+		o.exit <- o.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = o.cmd.Process.Kill() // it may be over
+		<-read
+		if t.Failed() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			for _, l := range o.lines[max(0, len(o.lines)-40):] {
+				raw, _ := json.Marshal(l)
+				t.Logf("log: %s", raw)
+			}
+		}
+	})
+	return o
+}
+
+func (o *running) readLog(r io.Reader) {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
+		var line map[string]any
+		if json.Unmarshal(scanner.Bytes(), &line) != nil {
+			line = map[string]any{"text": scanner.Text()}
+		}
+		o.mu.Lock()
+		o.lines = append(o.lines, line)
+		close(o.news)
+		o.news = make(chan struct{})
+		o.mu.Unlock()
+	}
+}
+
+// waitLog waits for a log line with the message msg that fits, and returns it.
+// A nil fits takes any.
+func (o *running) waitLog(msg string, fits func(map[string]any) bool) map[string]any {
+	o.t.Helper()
+	deadline := time.After(patience)
+	seen := 0
+	for {
+		o.mu.Lock()
+		lines, news := o.lines, o.news
+		o.mu.Unlock()
+		for ; seen < len(lines); seen++ {
+			if lines[seen]["msg"] == msg && (fits == nil || fits(lines[seen])) {
+				return lines[seen]
+			}
+		}
+		select {
+		case <-news:
+		case err := <-o.exit:
+			o.exit <- err
+			o.mu.Lock()
+			done := len(o.lines) == seen
+			o.mu.Unlock()
+			if done {
+				o.t.Fatalf("Orla ended (%v) without the log line %q; last: %v", err, msg, last(lines))
+			}
+		case <-deadline:
+			o.t.Fatalf("no log line %q; last: %v", msg, last(lines))
+		}
+	}
+}
+
+func last(lines []map[string]any) any {
+	if len(lines) == 0 {
+		return nil
+	}
+	return lines[len(lines)-1]
+}
+
+// count returns how many log lines have the message msg and fit.
+func (o *running) count(msg string, fits func(map[string]any) bool) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for _, l := range o.lines {
+		if l["msg"] == msg && (fits == nil || fits(l)) {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *running) signal(sig os.Signal) {
+	o.t.Helper()
+	if err := o.cmd.Process.Signal(sig); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// wait waits for the end and returns the exit code.
+func (o *running) wait() int {
+	o.t.Helper()
+	select {
+	case err := <-o.exit:
+		o.exit <- err
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return exit.ExitCode()
+		}
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		return 0
+	case <-time.After(patience):
+		o.t.Fatal("Orla does not end")
+	}
+	return -1
+}
+
+// answer is what a call without a session gave.
+type answer struct {
+	Result *struct {
+		Content []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"content"`
+		StructuredContent json.RawMessage `json:"structuredContent"`
+		IsError           bool            `json:"isError"`
+		Meta              map[string]any  `json:"_meta"`
+		Tools             []struct {
+			Name string `json:"name"`
+		} `json:"tools"`
+	} `json:"result"`
+	Error *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// post sends one JSON-RPC request without a session, as curl would.
+func (o *running) post(method, params string) (*answer, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+	req, err := http.NewRequest(http.MethodPost, o.url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(raw) {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			raw = data
+		}
+	}
+	var a answer
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return nil, fmt.Errorf("HTTP %d: %w in %.200q", resp.StatusCode, err, raw)
+	}
+	return &a, nil
+}
+
+// call calls a tool without a session.
+func (o *running) call(name, args string) (*answer, error) {
+	return o.post("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
+}
+
+// mustCall calls a tool and returns the text of its first block.
+func (o *running) mustCall(name, args string) string {
+	o.t.Helper()
+	a, err := o.call(name, args)
+	switch {
+	case err != nil:
+		o.t.Fatal(err)
+	case a.Error != nil:
+		o.t.Fatalf("call %s: %+v", name, a.Error)
+	case a.Result.IsError || len(a.Result.Content) == 0:
+		o.t.Fatalf("call %s: %+v", name, a.Result)
+	}
+	return a.Result.Content[0].Text
+}
+
+// eventually polls until ok reports true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not so after %s", what, patience)
+		}
+	}
+}
+
+// alive reports whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}

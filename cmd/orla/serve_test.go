@@ -1,0 +1,583 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// goClient connects the Go SDK's client in the era of a protocol version.
+func goClient(t *testing.T, o *running) *mcp.ClientSession {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: o.url}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() }) // the server may be gone
+	return session
+}
+
+func TestGoClientCallsATool(t *testing.T) {
+	o := serveOrla(t, toolbox(t))
+	res, err := goClient(t, o).CallTool(t.Context(), &mcp.CallToolParams{Name: "hello", Arguments: map[string]any{"name": "Go"}})
+	if err != nil || res.IsError {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if text, ok := res.Content[0].(*mcp.TextContent); !ok || text.Text != "Hello, Go!\n" {
+		t.Errorf("content = %+v", res.Content[0])
+	}
+}
+
+// A1: an Orla without any tools serves, and picks them up as they appear.
+func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
+	dir := t.TempDir()
+	o := startOrla(t, dir, nil, "--port", "0")
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	o.waitLog("about the tools folder", func(l map[string]any) bool {
+		return strings.Contains(fmt.Sprint(l["err"]), "chmod +x") || l["err"] != nil
+	})
+	writeTool(t, filepath.Join(dir, "tools"), "late.sh", "#!/bin/sh\necho late\n")
+	eventually(t, "the late tool answers", func() bool {
+		a, err := o.call("late", "{}")
+		return err == nil && a.Error == nil && a.Result.Content[0].Text == "late\n"
+	})
+}
+
+// SPEC A2: one bad entry never keeps another from being served, and each is
+// reported once.
+func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "good.sh", "#!/bin/sh\necho good\n")
+	writeTool(t, tools, "again/good.py", "#!/usr/bin/env python3\n")
+	writeTool(t, tools, "block.sh", "#!/bin/sh\n# /// tool\n# desciption: x\n# ///\n")
+	writeTool(t, tools, "interp.sh", "#!/usr/bin/env no-such-interpreter\n")
+	if err := syscall.Mkfifo(filepath.Join(tools, "pipe"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"dangling": "nowhere", "leaves": "/bin/sh"} {
+		if err := os.Symlink(target, filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := serveOrla(t, tools)
+	if got := o.mustCall("good", "{}"); got != "good\n" {
+		t.Errorf("good = %q", got)
+	}
+	for path, text := range map[string]string{
+		"again/good.py": "good.sh",
+		"block.sh":      "description",
+		"interp.sh":     "no-such-interpreter",
+		"pipe":          "",
+		"dangling":      "",
+		"leaves":        "",
+	} {
+		fits := func(l map[string]any) bool {
+			return strings.HasSuffix(fmt.Sprint(l["path"]), path) && strings.Contains(fmt.Sprint(l["err"]), text)
+		}
+		if n := o.count("a tool is not served", fits) + o.count("about the tools folder", fits); n != 1 {
+			t.Errorf("%s is reported %d times; want once, with %q", path, n, text)
+		}
+	}
+}
+
+// SPEC H2: SIGHUP under load loses no call, and what did not change is kept.
+func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	o := serveOrla(t, tools)
+	stop := make(chan struct{})
+	var calls, lost atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		session := goClient(t, o)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "echo"})
+				calls.Add(1)
+				if err != nil || res.IsError {
+					lost.Add(1)
+					t.Errorf("lost: %v %+v", err, res)
+					return
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		writeTool(t, tools, fmt.Sprintf("t%d.sh", i%3), fmt.Sprintf("#!/bin/sh\necho %d\n", i))
+		o.signal(syscall.SIGHUP)
+		want := i + 1
+		eventually(t, "the reload is done", func() bool {
+			return o.count("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" }) >= want
+		})
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d calls over 30 reloads, %d lost", calls.Load(), lost.Load())
+	if calls.Load() < 30 {
+		t.Errorf("only %d calls were made", calls.Load())
+	}
+}
+
+// SPEC H2: a configuration that does not parse changes nothing.
+func TestH2ABadConfigurationChangesNothing(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	config := filepath.Join(t.TempDir(), "orla.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tools_dir: " + tools + "\nport: 0\n")
+	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	write("tools_dir: " + tools + "\nprot: 1\ntimeout: [x]\n")
+	o.signal(syscall.SIGHUP)
+	line := o.waitLog("reload: the configuration has faults; the old one stays", nil)
+	if text := fmt.Sprint(line["err"]); !strings.Contains(text, config+":2:1: prot") || !strings.Contains(text, `"port"`) || !strings.Contains(text, config+":3:") {
+		t.Errorf("err = %s", text)
+	}
+	if got := o.mustCall("echo", "{}"); got != "ok\n" {
+		t.Errorf("echo = %q", got)
+	}
+}
+
+// SPEC H2: a new port is listened on before the old one is given up, and open
+// connections stay.
+func TestH2ThePortMoves(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	config := filepath.Join(t.TempDir(), "orla.yaml")
+	ports := []int{freePort(t), freePort(t)}
+	write := func(port int) {
+		if err := os.WriteFile(config, fmt.Appendf(nil, "tools_dir: %s\nport: %d\n", tools, port), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ports[0])
+	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	session := goClient(t, o)
+	write(ports[1])
+	o.signal(syscall.SIGHUP)
+	o.url, _ = o.waitLog("listening elsewhere", nil)["url"].(string)
+	if !strings.Contains(o.url, strconv.Itoa(ports[1])) {
+		t.Errorf("url = %s", o.url)
+	}
+	if got := o.mustCall("echo", "{}"); got != "ok\n" {
+		t.Errorf("echo on the new port = %q", got)
+	}
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"}); err != nil {
+		t.Errorf("a session from before the move: %v", err)
+	}
+	if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0])); err == nil {
+		_ = conn.Close()
+		t.Error("the old port is still listened on")
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// SPEC H3: auto_reload: false leaves changes to SIGHUP.
+func TestH3AutoReloadCanBeOff(t *testing.T) {
+	tools := t.TempDir()
+	config := filepath.Join(t.TempDir(), "orla.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "tools_dir: %s\nport: 0\nauto_reload: false\n", tools), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	writeTool(t, tools, "one.sh", "#!/bin/sh\necho one\n")
+	o.signal(syscall.SIGHUP)
+	o.waitLog("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" && l["added"] == 1.0 })
+	if n := o.count("reload", nil); n != 2 {
+		t.Errorf("%d reloads; want the start and the SIGHUP", n)
+	}
+	o.mustCall("one", "{}")
+}
+
+// SPEC H4: SIGTERM lets calls in flight end, answers no new ones, exit code 0.
+func TestH4SIGTERMLetsCallsEnd(t *testing.T) {
+	tools := t.TempDir()
+	fifo := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, tools, "wait.sh", "#!/bin/sh\nread line < "+fifo+"\necho \"$line\"\n")
+	o := serveOrla(t, tools)
+	done := make(chan *answer, 1)
+	go func() {
+		a, err := o.call("wait", "{}")
+		if err != nil {
+			t.Error(err)
+		}
+		done <- a
+	}()
+	gate, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the tool to read
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.signal(syscall.SIGTERM)
+	if line := o.waitLog("stopping", nil); line["in_flight"] != 1.0 {
+		t.Errorf("stopping: %v", line)
+	}
+	resp, err := http.Get(strings.TrimSuffix(o.url, "/mcp") + "/readyz")
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("/readyz while draining: %v, %v", resp, err)
+	} else {
+		_ = resp.Body.Close()
+	}
+	if a, err := o.call("wait", "{}"); err != nil || a.Result == nil || a.Result.Meta["tool_code"] != "not_ready" || a.Result.Meta["retryable"] != true {
+		t.Errorf("a new call while draining: %+v, %v", a, err)
+	}
+	if _, err := io.WriteString(gate, "in time\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = gate.Close()
+	if a := <-done; a == nil || a.Result == nil || a.Result.Content[0].Text != "in time\n" {
+		t.Errorf("the call in flight: %+v", a)
+	}
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d; want 0", code)
+	}
+	o.waitLog("stopped", nil)
+}
+
+// SPEC H4: a second signal ends at once, and nothing is left behind.
+func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
+	tools := t.TempDir()
+	pids := filepath.Join(t.TempDir(), "pids")
+	if err := syscall.Mkfifo(pids, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, tools, "stay.sh", "#!/bin/sh\ntrap '' TERM\nsleep 100 &\necho $$ $! > "+pids+"\nwait\nwait\n")
+	o := serveOrla(t, tools)
+	go func() { _, _ = o.call("stay", "{}") }() // it fails with the connection
+	line, err := os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.signal(syscall.SIGTERM)
+	o.waitLog("stopping", nil)
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code == 0 {
+		t.Error("exit code 0 after a second signal")
+	}
+	for _, field := range strings.Fields(string(line)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "process "+field+" is gone", func() bool { return !alive(pid) })
+	}
+}
+
+// kill -9 of Orla with a running tool that has a grandchild: nothing is left.
+func TestKilledOrlaLeavesNothing(t *testing.T) {
+	tools := t.TempDir()
+	pids := filepath.Join(t.TempDir(), "pids")
+	if err := syscall.Mkfifo(pids, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, tools, "family.sh", "#!/bin/sh\nsleep 1000 &\nsetsid sleep 1000 &\necho $$ $! > "+pids+"\nwait\n")
+	o := serveOrla(t, tools)
+	go func() { _, _ = o.call("family", "{}") }() // it fails with the connection
+	if _, err := os.ReadFile(pids); err != nil {
+		t.Fatal(err)
+	}
+	ours := func() (n int) {
+		found, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range found {
+			if env, _ := os.ReadFile(path); bytes.Contains(env, []byte("ORLA_TOOL=family")) {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the whole family runs", func() bool { return ours() >= 3 })
+	began := time.Now()
+	o.signal(syscall.SIGKILL)
+	eventually(t, "the family is gone", func() bool { return ours() == 0 })
+	t.Logf("all gone %s after kill -9", time.Since(began).Round(time.Millisecond))
+}
+
+func TestOccupiedPortIsOneClearError(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	cmd := exec.Command(orlaBinary(t), "--port", port, "--tools-dir", t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != int(exitFailed) || !strings.Contains(string(out), "127.0.0.1:"+port+" is in use") || !strings.Contains(string(out), "hint:") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// SPEC C5, G7: 64 MiB in either direction are refused or cut, and Orla goes on.
+func TestFloodsAreBounded(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "flood.sh", "#!/bin/sh\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
+	writeTool(t, tools, "bytes.sh", "#!/bin/sh\nprintf '\\377\\376'\n")
+	writeTool(t, tools, "closes.sh", "#!/bin/sh\nexec >&- 2>&-\nsleep 0.1\nexit 4\n")
+	o := serveOrla(t, tools)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":"` + strings.Repeat("x", 64<<20) + `"}}}`
+	resp, err := http.Post(o.url, "application/json", strings.NewReader(body))
+	if err == nil {
+		if resp.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("64 MiB body: HTTP %d", resp.StatusCode)
+		}
+		_ = resp.Body.Close()
+	} // else: the connection was closed while we wrote, which is right too
+	a, err := o.call("flood", "{}")
+	if err != nil || a.Result == nil || a.Result.IsError || a.Result.Meta["stdout_dropped"] != float64(1<<30-8<<20) {
+		t.Errorf("flood: %+v, %v", a, err)
+	}
+	if peak := peakMemory(t, o.cmd.Process.Pid); peak > 200<<20 {
+		t.Errorf("peak memory is %d MiB after a tool printed 1 GiB", peak>>20)
+	}
+	if a, err := o.call("bytes", "{}"); err != nil || a.Result.Content[0].Type != "resource" {
+		t.Errorf("bytes: %+v, %v", a, err)
+	}
+	if a, err := o.call("closes", "{}"); err != nil || a.Result.Meta["exit_code"] != 4.0 {
+		t.Errorf("closes: %+v, %v", a, err)
+	}
+}
+
+// peakMemory is the largest resident size of a process so far, in bytes.
+func peakMemory(t *testing.T, pid int) int {
+	t.Helper()
+	return statusField(t, pid, "VmHWM:") << 10
+}
+
+func statusField(t *testing.T, pid int, name string) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			n, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no %s in the status of %d", name, pid)
+	return 0
+}
+
+// SPEC F3: after 10 000 calls, descriptors, goroutines and memory are where
+// they were.
+func TestF3NothingLeaksOver10000Calls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10 000 calls take a while")
+	}
+	tools := toolbox(t)
+	o := serveOrla(t, tools)
+	state := func() (fds, goroutines int) {
+		before := o.count("state", nil)
+		o.signal(syscall.SIGUSR1)
+		var line map[string]any
+		eventually(t, "the state is logged", func() bool { return o.count("state", nil) > before })
+		o.mu.Lock()
+		for _, l := range o.lines {
+			if l["msg"] == "state" {
+				line = l
+			}
+		}
+		o.mu.Unlock()
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _ := line["goroutines"].(float64)
+		return len(entries), int(g)
+	}
+	run := func(n int) {
+		var left atomic.Int64
+		left.Store(int64(n))
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					a, err := o.call("compiled", `{"x":1}`)
+					if err != nil || a.Result == nil || a.Result.IsError {
+						t.Errorf("call: %+v, %v", a, err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	run(1000) // what pools and caches need is there now
+	fds, goroutines := state()
+	rss := statusField(t, o.cmd.Process.Pid, "VmRSS:")
+	run(10_000)
+	var fds2, goroutines2 int
+	eventually(t, "descriptors and goroutines are back", func() bool {
+		fds2, goroutines2 = state()
+		return fds2 <= fds+8 && goroutines2 <= goroutines+8 // idle connections come and go
+	})
+	rss2 := statusField(t, o.cmd.Process.Pid, "VmRSS:")
+	t.Logf("fds %d → %d, goroutines %d → %d, RSS %d → %d KiB", fds, fds2, goroutines, goroutines2, rss, rss2)
+	if rss2 > rss+rss/2+8<<10 {
+		t.Errorf("memory grew from %d to %d KiB", rss, rss2)
+	}
+}
+
+// SPEC G1: on stdio everything that was read is answered before the end.
+func TestG1StdioAnswersAllBeforeEOF(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "slow.sh", "#!/bin/sh\nsleep 0.3\necho slow\n")
+	cmd := exec.Command(orlaBinary(t), "--stdio", "--tools-dir", tools)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	var in strings.Builder
+	in.WriteString("\r\n\n" + `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\r\n")
+	in.WriteString(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\r\n")
+	in.WriteString("this is not JSON\n")
+	for i := 1; i <= 5; i++ {
+		fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow"}}`+"\n", i)
+	}
+	in.WriteString(`{"jsonrpc":"2.0","id":"u","method":"no/such"}`) // no newline at the end
+	cmd.Stdin = strings.NewReader(in.String())
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]map[string]any{}
+	scanner := bufio.NewScanner(bytes.NewReader(out))
+	for scanner.Scan() {
+		var m map[string]any
+		if err := json.Unmarshal(scanner.Bytes(), &m); err != nil {
+			t.Fatalf("stdout has %q, which is no JSON", scanner.Text())
+		}
+		answers[fmt.Sprint(m["id"])] = m
+	}
+	for i := range 6 {
+		if answers[strconv.Itoa(i)]["result"] == nil {
+			t.Errorf("request %d: %v", i, answers[strconv.Itoa(i)])
+		}
+	}
+	for id, code := range map[string]float64{"<nil>": -32700, "u": -32601} {
+		failure, _ := answers[id]["error"].(map[string]any)
+		if failure["code"] != code {
+			t.Errorf("id %s: %v; want code %v", id, answers[id], code)
+		}
+	}
+}
+
+// SPEC G8: the static bearer token, from a file.
+func TestG8BearerToken(t *testing.T) {
+	dir := t.TempDir()
+	token := strings.Repeat("t0ken", 5)
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "orla.yaml")
+	if err := os.WriteFile(config, []byte("port: 0\ntools_dir: tools\nauth:\n  tokens:\n    - name: ci\n      file: token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	for header, want := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer " + token: 200} {
+		req, err := http.NewRequest(http.MethodPost, o.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		if header != "" {
+			req.Header.Set("Authorization", header)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%q: HTTP %d; want %d", header, resp.StatusCode, want)
+		}
+	}
+	if line := o.waitLog("call", nil); line["caller"] != "ci" {
+		t.Errorf("caller = %v", line["caller"])
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lines {
+		if raw, _ := json.Marshal(l); bytes.Contains(raw, []byte(token)) {
+			t.Errorf("the token is in the log: %s", raw)
+		}
+	}
+}
+
+// SPEC G8: no listening beyond loopback without authentication.
+func TestG8OpenListeningIsRefused(t *testing.T) {
+	cmd := exec.Command(orlaBinary(t), "--listen", "0.0.0.0:0", "--tools-dir", t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != int(exitInvalid) || !strings.Contains(string(out), "--insecure") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// SPEC I1: the log goes to a file that is opened anew on SIGHUP.
+func TestI1LogFileIsReopened(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "orla.log")
+	o := startOrla(t, dir, nil, "--port", "0", "--log-file", path, "--tools-dir", dir)
+	has := func(path, text string) func() bool {
+		return func() bool {
+			data, _ := os.ReadFile(path)
+			return bytes.Contains(data, []byte(text))
+		}
+	}
+	eventually(t, "the log file has the start", has(path, `"msg":"serving"`))
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	o.signal(syscall.SIGHUP)
+	eventually(t, "the new log file has the reload", has(path, `"reason":"SIGHUP"`))
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if !has(path, `"msg":"stopped"`)() {
+		t.Error("the stop is not in the new log file")
+	}
+}
