@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -211,6 +212,22 @@ func (c *client) call(name string, args map[string]any) result {
 	return r
 }
 
+// names lists the tools.
+func (c *client) names() []string {
+	c.t.Helper()
+	var list struct {
+		Tools []struct{ Name string }
+	}
+	if a := c.do("list", nil); json.Unmarshal(a.Result, &list) != nil {
+		c.t.Fatalf("list: %+v", a)
+	}
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
 // toolbox is a folder with a tool of each kind of program.
 func toolbox(t *testing.T) string {
 	t.Helper()
@@ -246,17 +263,7 @@ func TestForeignClients(t *testing.T) {
 			if version := fmt.Sprint(c.hello["protocolVersion"]); (version >= "2026-07-28") != (s.era == "modern") || server["name"] != "orla" {
 				t.Errorf("connected as %v", c.hello)
 			}
-			var list struct {
-				Tools []struct{ Name, Description string }
-			}
-			if a := c.do("list", nil); json.Unmarshal(a.Result, &list) != nil {
-				t.Fatalf("list: %+v", a)
-			}
-			var names []string
-			for _, tool := range list.Tools {
-				names = append(names, tool.Name)
-			}
-			if got := strings.Join(names, " "); got != "compiled fail hello slow slugify today wordcount" {
+			if got := strings.Join(c.names(), " "); got != "compiled fail hello slow slugify today wordcount" {
 				t.Errorf("tools = %s", got)
 			}
 			if got := c.call("hello", map[string]any{"name": "Ada Ł"}); got.Content[0].Text != "Hello, Ada Ł!\n" {
@@ -319,7 +326,7 @@ func TestListChangedReachesForeignClients(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%s/%s", s.name, s.era, s.via), func(t *testing.T) {
 			c := s.connect(t, o, tools)
 			has := func(name string) bool {
-				return strings.Contains(string(c.do("list", nil).Result), `"name":"`+name+`"`)
+				return slices.Contains(c.names(), name)
 			}
 			path := writeTool(t, tools, "fresh.sh", "#!/bin/sh\necho fresh\n")
 			if a := c.do("waitListChanged", map[string]any{"timeoutMs": patience.Milliseconds()}); !a.OK {

@@ -157,10 +157,11 @@ func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
 	faults := 0
 	list := []listedProblem{}
 	for _, p := range found.Problems {
+		messages := strings.Split(p.Err.Error(), "\n")
 		if p.Severity == manifest.Fault {
-			faults++
+			faults += len(messages)
 		}
-		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, strings.Split(p.Err.Error(), "\n")})
+		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, messages})
 	}
 	if asJSON {
 		if err := writeIndented(std.out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {

@@ -66,7 +66,7 @@ func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
 func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
 	tools := t.TempDir()
 	writeTool(t, tools, "good.sh", "#!/bin/sh\necho good\n")
-	writeTool(t, tools, "again/good.py", "#!/usr/bin/env python3\n")
+	writeTool(t, tools, "zz/good.py", "#!/usr/bin/env python3\n")
 	writeTool(t, tools, "block.sh", "#!/bin/sh\n# /// tool\n# desciption: x\n# ///\n")
 	writeTool(t, tools, "interp.sh", "#!/usr/bin/env no-such-interpreter\n")
 	if err := syscall.Mkfifo(filepath.Join(tools, "pipe"), 0o755); err != nil {
@@ -82,7 +82,7 @@ func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
 		t.Errorf("good = %q", got)
 	}
 	for path, text := range map[string]string{
-		"again/good.py": "good.sh",
+		"zz/good.py": "good.sh",
 		"block.sh":      "description",
 		"interp.sh":     "no-such-interpreter",
 		"pipe":          "",
