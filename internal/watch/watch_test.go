@@ -389,7 +389,7 @@ func TestAttributesCountWhenTheyMatter(t *testing.T) {
 func TestBurstIsOneChange(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	w := serve(t, root, watch.Options{Debounce: time.Second, MaxWait: time.Minute})
+	w := serve(t, root, watch.Options{Debounce: 500 * time.Millisecond, MaxWait: time.Minute})
 	live(t, w, root)
 	for i := range 300 {
 		dir := filepath.Join(root, fmt.Sprintf("dir-%d", i%10))
