@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -94,9 +95,7 @@ func (c *Command) passThrough(r *run) (*mcp.CallToolResult, error) {
 	if raw.StructuredContent != nil && string(raw.StructuredContent) != "null" {
 		res.StructuredContent = raw.StructuredContent
 	}
-	for key, value := range raw.Meta {
-		res.Meta[key] = value
-	}
+	maps.Copy(res.Meta, raw.Meta)
 	return res, nil
 }
 

@@ -97,7 +97,13 @@ func text(t *testing.T, res *mcp.CallToolResult, i int) string {
 	return block.Text
 }
 
-func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
+func wantCode(t *testing.T, err error, code fault.Code) {
+	t.Helper()
+	_ = faultOf(t, err, code)
+}
+
+// faultOf returns the fault of err, which must have the code.
+func faultOf(t *testing.T, err error, code fault.Code) *fault.Error {
 	t.Helper()
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Code != code {
@@ -151,7 +157,7 @@ func TestC1BadNamesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = call(t, c, string(args))
-		if f := wantCode(t, err, fault.InvalidInput); len(f.Reason) > 300 {
+		if f := faultOf(t, err, fault.InvalidInput); len(f.Reason) > 300 {
 			t.Errorf("the reason repeats all of a long name: %s", f.Reason)
 		}
 	}
@@ -231,7 +237,7 @@ func TestC2CallIDIsTheCallers(t *testing.T) {
 func TestC3StreamsExitCodeAndMeta(t *testing.T) {
 	c := command(t, script(t, "echo out; echo err >&2; exit 3"))
 	res, err := call(t, c, "{}")
-	f := wantCode(t, err, fault.ExecutionFailed)
+	f := faultOf(t, err, fault.ExecutionFailed)
 	if f.Retryable() || !strings.Contains(f.Reason, "code 3") {
 		t.Errorf("error = %v", f)
 	}
@@ -250,7 +256,7 @@ func TestC3StreamsExitCodeAndMeta(t *testing.T) {
 
 func TestC3SignalIsNamed(t *testing.T) {
 	res, err := call(t, command(t, script(t, "kill -9 $$")), "{}")
-	f := wantCode(t, err, fault.ExecutionFailed)
+	f := faultOf(t, err, fault.ExecutionFailed)
 	if res.Meta["exit_code"] != 137 || res.Meta["signal"] != "killed" || !strings.Contains(f.Reason, "killed") {
 		t.Errorf("_meta = %v, reason = %s", res.Meta, f.Reason)
 	}
@@ -354,7 +360,7 @@ func TestC4TimeoutKeepsWhatWasPrintedAndKillsTheTree(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, fault.New(fault.Timeout, "too slow"))
 	defer cancel()
 	res, err := c.Call(ctx, "tool", nil)
-	if f := wantCode(t, err, fault.Timeout); f.Reason != "too slow" || !f.Retryable() {
+	if f := faultOf(t, err, fault.Timeout); f.Reason != "too slow" || !f.Retryable() {
 		t.Errorf("error = %v", f)
 	}
 	lines := strings.Split(text(t, res, 0), "\n")
@@ -429,7 +435,7 @@ func TestC4MissingInterpreterIsNamed(t *testing.T) {
 		t.Interpreter = manifest.Interpreter{Name: "no-such-interpreter"}
 	}))
 	_, err := call(t, c, "{}")
-	if f := wantCode(t, err, fault.StartFailed); !strings.Contains(f.Reason, "no-such-interpreter") {
+	if f := faultOf(t, err, fault.StartFailed); !strings.Contains(f.Reason, "no-such-interpreter") {
 		t.Errorf("reason = %s", f.Reason)
 	}
 }
@@ -513,7 +519,7 @@ func TestC6WaitingEndsWithTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, fault.New(fault.Timeout, "late"))
 	defer cancel()
 	_, err := c.Call(ctx, "tool", nil)
-	if f := wantCode(t, err, fault.Timeout); !strings.Contains(f.Reason, "1 calls run at once") {
+	if f := faultOf(t, err, fault.Timeout); !strings.Contains(f.Reason, "1 calls run at once") {
 		t.Errorf("reason = %s", f.Reason)
 	}
 	release()

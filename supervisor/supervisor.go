@@ -159,7 +159,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (*mcp.CallToolResult, 
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })()
+	defer context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })() //nolint:contextcheck // halt is not the call's context: it is what ends all calls
 	if e.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout,

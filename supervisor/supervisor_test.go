@@ -313,7 +313,9 @@ func TestF1ServicesLiveAsLongAsTheyAreListed(t *testing.T) {
 			t.Errorf("%s was stopped; want a", name)
 		}
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the tree ended with %v", err)
+		}
 		if name := <-gone; name != "b" {
 			t.Errorf("%s was stopped; want b", name)
 		}
@@ -345,7 +347,9 @@ func TestF2APanicTakesNobodyElseAlong(t *testing.T) {
 			t.Errorf("bad ran %d times, good %d; want 2 and 1", bad, good)
 		}
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the tree ended with %v", err)
+		}
 	})
 }
 
@@ -365,7 +369,9 @@ func TestWrapCannotHideAService(t *testing.T) {
 			t.Error("the wrapped service does not run")
 		}
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the tree ended with %v", err)
+		}
 	})
 }
 

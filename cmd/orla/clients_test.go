@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,9 +156,7 @@ func (c *client) send(op string, fields map[string]any) (int, chan reply) {
 	c.waiting[id] = w
 	c.mu.Unlock()
 	command := map[string]any{"id": id, "op": op}
-	for k, v := range fields {
-		command[k] = v
-	}
+	maps.Copy(command, fields)
 	raw, err := json.Marshal(command)
 	if err != nil {
 		c.t.Fatal(err)

@@ -44,7 +44,7 @@ type Config struct {
 	AllowedOrigins     []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://example.com."`
 	AllowedHosts       []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
 	Insecure           bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
-	Auth               AuthConfig       `json:"auth,omitempty" jsonschema:"Who may call over HTTP."`
+	Auth               AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 }
 
 // AuthConfig says who may call over HTTP.
@@ -286,8 +286,8 @@ func (c *loaded) originOf(key string) origin {
 func keys() []string {
 	t := reflect.TypeFor[Config]()
 	names := make([]string, 0, t.NumField())
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 	}
 	return names
@@ -301,7 +301,7 @@ func value(c *Config, key string) reflect.Value {
 // set gives a key a value that came as text, from the environment or a flag.
 func set(c *Config, key, text string) error {
 	field := value(c, key)
-	if u, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
 		return u.UnmarshalText([]byte(text))
 	}
 	switch field.Kind() {

@@ -95,19 +95,19 @@ type running struct {
 
 // serveOrla starts Orla on a free port with the given tools folder and waits
 // until it serves. It is killed at the end of the test.
-func serveOrla(t *testing.T, tools string, args ...string) *running {
+func serveOrla(t *testing.T, tools string) *running {
 	t.Helper()
-	o := startOrla(t, t.TempDir(), nil, append([]string{"--tools-dir", tools, "--port", "0"}, args...)...)
+	o := startOrla(t, t.TempDir(), "--tools-dir", tools, "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o
 }
 
-func startOrla(t *testing.T, dir string, env []string, args ...string) *running {
+func startOrla(t *testing.T, dir string, args ...string) *running {
 	t.Helper()
 	o := &running{t: t, exit: make(chan error, 1), news: make(chan struct{})}
 	o.cmd = exec.Command(orlaBinary(t), args...)
 	o.cmd.Dir = dir
-	o.cmd.Env = append(append(os.Environ(), "HOME="+t.TempDir()), env...)
+	o.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	stderr, err := o.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -287,10 +287,10 @@ func (o *running) call(name, args string) (*answer, error) {
 	return o.post("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
 }
 
-// mustCall calls a tool and returns the text of its first block.
-func (o *running) mustCall(name, args string) string {
+// mustCall calls a tool without arguments and returns the text of its first block.
+func (o *running) mustCall(name string) string {
 	o.t.Helper()
-	a, err := o.call(name, args)
+	a, err := o.call(name, "{}")
 	switch {
 	case err != nil:
 		o.t.Fatal(err)

@@ -120,6 +120,6 @@ func maxConnections() int {
 		return spareDescriptors
 	}
 	const enough = 1 << 20
-	n := int(min(uint64(limit.Cur), enough))
+	n := int(min(limit.Cur, enough))
 	return max(n-spareDescriptors, n/2)
 }

@@ -56,10 +56,6 @@ func (l *logging) configure(cfg *Config) error {
 	return l.out.reopen(cfg.LogFile)
 }
 
-func (l *logging) fatal(msg string, args ...any) {
-	l.Log(context.Background(), levelFatal, msg, args...)
-}
-
 // lowerLevel writes levels as the configuration names them.
 func lowerLevel(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 || a.Key != slog.LevelKey {

@@ -89,7 +89,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals <-chan os.Sig
 
 	ended := s.attend(ctx, signals, nil)
 	s.http.Drain()
-	s.drain(signals)
+	s.drain(ctx, signals)
 	s.http.CloseSessions()
 	s.web.shutdown(context.WithoutCancel(ctx))
 	stop()
@@ -113,7 +113,7 @@ func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals <
 		close(over)
 	}()
 	ended := s.attend(ctx, signals, over)
-	s.drain(signals)
+	s.drain(ctx, signals)
 	leave()
 	<-over
 	stop()
@@ -141,7 +141,9 @@ func (s *server) grow(ctx context.Context, services ...suture.Service) (stop fun
 	frontEnded := front.ServeBackground(frontCtx)
 	return func() {
 		endFront()
-		<-frontEnded
+		if err := <-frontEnded; !errors.Is(err, context.Canceled) {
+			s.log.Warn("the front ended", "err", err)
+		}
 		endBack()
 		<-backEnded
 	}
@@ -184,10 +186,10 @@ func (s *server) attend(ctx context.Context, signals <-chan os.Signal, client <-
 
 // drain lets the calls in flight end within shutdown_grace. A second signal to
 // end ends at once: the guard takes care of what is left (SPEC H4).
-func (s *server) drain(signals <-chan os.Signal) {
+func (s *server) drain(ctx context.Context, signals <-chan os.Signal) {
 	grace := time.Duration(s.current().ShutdownGrace)
 	s.log.Info("stopping", "in_flight", s.supervisor.InFlight(), "grace_ms", grace.Milliseconds())
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	drained := make(chan struct{})
 	go func() {
@@ -200,7 +202,7 @@ func (s *server) drain(signals <-chan os.Signal) {
 			return
 		case sig := <-signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
-				s.log.fatal("a second signal; ending at once", "signal", sig.String())
+				s.log.Log(ctx, levelFatal, "a second signal; ending at once", "signal", sig.String())
 				os.Exit(int(exitFailed))
 			}
 		}

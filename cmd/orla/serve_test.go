@@ -49,7 +49,7 @@ func TestGoClientCallsATool(t *testing.T) {
 // A1: an Orla without any tools serves, and picks them up as they appear.
 func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
 	dir := t.TempDir()
-	o := startOrla(t, dir, nil, "--port", "0")
+	o := startOrla(t, dir, "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	o.waitLog("about the tools folder", func(l map[string]any) bool {
 		return strings.Contains(fmt.Sprint(l["err"]), "chmod +x") || l["err"] != nil
@@ -78,16 +78,16 @@ func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
 		}
 	}
 	o := serveOrla(t, tools)
-	if got := o.mustCall("good", "{}"); got != "good\n" {
+	if got := o.mustCall("good"); got != "good\n" {
 		t.Errorf("good = %q", got)
 	}
 	for path, text := range map[string]string{
 		"zz/good.py": "good.sh",
-		"block.sh":      "description",
-		"interp.sh":     "no-such-interpreter",
-		"pipe":          "",
-		"dangling":      "",
-		"leaves":        "",
+		"block.sh":   "description",
+		"interp.sh":  "no-such-interpreter",
+		"pipe":       "",
+		"dangling":   "",
+		"leaves":     "",
 	} {
 		fits := func(l map[string]any) bool {
 			return strings.HasSuffix(fmt.Sprint(l["path"]), path) && strings.Contains(fmt.Sprint(l["err"]), text)
@@ -152,7 +152,7 @@ func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 		}
 	}
 	write("tools_dir: " + tools + "\nport: 0\n")
-	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	write("tools_dir: " + tools + "\nprot: 1\ntimeout: [x]\n")
 	o.signal(syscall.SIGHUP)
@@ -160,7 +160,7 @@ func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 	if text := fmt.Sprint(line["err"]); !strings.Contains(text, config+":2:1: prot") || !strings.Contains(text, `"port"`) || !strings.Contains(text, config+":3:") {
 		t.Errorf("err = %s", text)
 	}
-	if got := o.mustCall("echo", "{}"); got != "ok\n" {
+	if got := o.mustCall("echo"); got != "ok\n" {
 		t.Errorf("echo = %q", got)
 	}
 }
@@ -178,7 +178,7 @@ func TestH2ThePortMoves(t *testing.T) {
 		}
 	}
 	write(ports[0])
-	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	session := goClient(t, o)
 	write(ports[1])
@@ -187,7 +187,7 @@ func TestH2ThePortMoves(t *testing.T) {
 	if !strings.Contains(o.url, strconv.Itoa(ports[1])) {
 		t.Errorf("url = %s", o.url)
 	}
-	if got := o.mustCall("echo", "{}"); got != "ok\n" {
+	if got := o.mustCall("echo"); got != "ok\n" {
 		t.Errorf("echo on the new port = %q", got)
 	}
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"}); err != nil {
@@ -216,7 +216,7 @@ func TestH3AutoReloadCanBeOff(t *testing.T) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, "tools_dir: %s\nport: 0\nauto_reload: false\n", tools), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	writeTool(t, tools, "one.sh", "#!/bin/sh\necho one\n")
 	o.signal(syscall.SIGHUP)
@@ -224,7 +224,7 @@ func TestH3AutoReloadCanBeOff(t *testing.T) {
 	if n := o.count("reload", nil); n != 2 {
 		t.Errorf("%d reloads; want the start and the SIGHUP", n)
 	}
-	o.mustCall("one", "{}")
+	o.mustCall("one")
 }
 
 // SPEC H4: SIGTERM lets calls in flight end, answers no new ones, exit code 0.
@@ -294,7 +294,7 @@ func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
 	if code := o.wait(); code == 0 {
 		t.Error("exit code 0 after a second signal")
 	}
-	for _, field := range strings.Fields(string(line)) {
+	for field := range strings.FieldsSeq(string(line)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatal(err)
@@ -514,7 +514,7 @@ func TestG8BearerToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
-	o := startOrla(t, t.TempDir(), nil, "--config", config)
+	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	for header, want := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer " + token: 200} {
 		req, err := http.NewRequest(http.MethodPost, o.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`))
@@ -560,7 +560,7 @@ func TestG8OpenListeningIsRefused(t *testing.T) {
 func TestI1LogFileIsReopened(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "orla.log")
-	o := startOrla(t, dir, nil, "--port", "0", "--log-file", path, "--tools-dir", dir)
+	o := startOrla(t, dir, "--port", "0", "--log-file", path, "--tools-dir", dir)
 	has := func(path, text string) func() bool {
 		return func() bool {
 			data, _ := os.ReadFile(path)

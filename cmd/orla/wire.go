@@ -12,9 +12,7 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-var (
-	_ supervisor.Provider = (*simple.Command)(nil)
-)
+var _ supervisor.Provider = (*simple.Command)(nil)
 
 // parts are the pieces that answer calls, joined. The caller closes them.
 type parts struct {

@@ -54,8 +54,9 @@ func (c Code) Retryable() bool {
 	switch c {
 	case RateLimited, Timeout, NotReady, Crashed, StartFailed:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Error is trouble with a code. Its Reason is for people and models: it names

@@ -382,7 +382,7 @@ func guardPid(t *testing.T, old int) (pid int) {
 		}
 		for _, path := range children {
 			data, _ := os.ReadFile(path) // a thread may have ended
-			for _, field := range strings.Fields(string(data)) {
+			for field := range strings.FieldsSeq(string(data)) {
 				candidate, err := strconv.Atoi(field)
 				if err != nil || candidate == old || !alive(candidate) {
 					continue
