@@ -1,0 +1,229 @@
+package yamldoc
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	// maxDepth is how deep values may be nested, aliases included.
+	maxDepth = 100
+	// maxAliased is how many bytes all aliases of a file may stand for.
+	maxAliased = 4 << 20
+)
+
+// An Enum is a string type that has no values but these.
+type Enum interface {
+	Values() []string
+}
+
+// decoder walks one document and fills the structs.
+type decoder struct {
+	doc     *Doc
+	refuse  map[string]string
+	inAlias int // aliases that are being followed
+	aliased int // bytes that aliases have stood for so far
+	spent   bool
+}
+
+// enter follows an alias and bounds what comes of it. It returns the node to
+// decode and what to call when done, or nil when that is too much.
+func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()) {
+	leave := func() {}
+	if depth > maxDepth {
+		d.doc.fault(n, key, "is nested more than %d deep", maxDepth)
+		return nil, leave
+	}
+	if n.Kind == yaml.AliasNode {
+		d.inAlias++
+		leave = func() { d.inAlias-- }
+		n = n.Alias
+	}
+	if d.inAlias > 0 {
+		d.aliased += len(n.Value) + 16
+		if d.aliased > maxAliased {
+			if !d.spent {
+				d.doc.fault(n, key, "the file's aliases stand for more than %d bytes", maxAliased)
+			}
+			d.spent = true
+			leave()
+			return nil, func() {}
+		}
+	}
+	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains(coreTags, n.Tag) {
+		d.doc.fault(n, key, "the tag %s is not supported", n.Tag)
+		leave()
+		return nil, func() {}
+	}
+	return n, leave
+}
+
+var coreTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!timestamp"}
+
+// value decodes n into v, which is addressable.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, depth int) {
+	n, leave := d.enter(n, key, depth)
+	defer leave()
+	if n == nil {
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if u, ok := v.Addr().Interface().(json.Unmarshaler); ok {
+		d.unmarshal(n, u, key, depth)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		if d.wants(n, key, yaml.MappingNode, "a mapping") {
+			d.structure(n, v, key, depth)
+		}
+	case reflect.Map:
+		if d.wants(n, key, yaml.MappingNode, "a mapping") {
+			d.mapping(n, v, key, depth)
+		}
+	case reflect.Slice:
+		if !d.wants(n, key, yaml.SequenceNode, "a list") {
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			d.value(item, v.Index(i), indexed(key, i), depth+1)
+		}
+	default:
+		if err := setScalar(n, v); err != nil {
+			d.doc.fault(n, key, "%v", err)
+		}
+	}
+}
+
+// wants reports whether n is of the kind, and faults it if not.
+func (d *decoder) wants(n *yaml.Node, key string, kind yaml.Kind, name string) bool {
+	if n.Kind == kind {
+		return true
+	}
+	d.doc.fault(n, key, "wants %s, got %s", name, describe(n))
+	return false
+}
+
+// unmarshal hands a subtree to a type that decodes itself.
+func (d *decoder) unmarshal(n *yaml.Node, u json.Unmarshaler, key string, depth int) {
+	if isNull(n) {
+		d.doc.fault(n, key, "wants a value, got nothing")
+		return
+	}
+	raw, ok := d.appendJSON(nil, n, key, depth)
+	if !ok {
+		return
+	}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		d.doc.fault(n, key, "%v", err)
+	}
+}
+
+// structure decodes a mapping into a struct.
+func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int) {
+	fields := fieldsOf(v.Type())
+	given := map[string]bool{}
+	d.entries(n, key, func(name string, k, value *yaml.Node) {
+		path := join(key, name)
+		given[name] = true
+		if reason, ok := d.refuse[name]; ok && key == "" {
+			d.doc.fault(k, path, "%s", reason)
+			return
+		}
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		if i < 0 {
+			d.doc.fault(k, path, "unknown key%s", hint(name, fields))
+			return
+		}
+		d.value(value, v.FieldByIndex(fields[i].index), path, depth+1)
+	})
+	for _, f := range fields {
+		if f.required && !given[f.name] {
+			d.doc.Faultf(join(key, f.name), "is required")
+		}
+	}
+}
+
+// mapping decodes a mapping into a map with string keys.
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, depth int) {
+	m := reflect.MakeMap(v.Type())
+	d.entries(n, key, func(name string, _, value *yaml.Node) {
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.value(value, item, join(key, name), depth+1)
+		m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), item)
+	})
+	v.Set(m)
+}
+
+// entries calls each for every entry of a mapping whose key is sound.
+func (d *decoder) entries(n *yaml.Node, key string, each func(name string, k, value *yaml.Node)) {
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		switch {
+		case k.Kind != yaml.ScalarNode:
+			d.doc.fault(k, key, "a key wants to be text, got %s", describe(k))
+			continue
+		case k.Tag == "!!merge":
+			d.doc.fault(k, key, "merge keys (<<) are not supported; repeat the keys")
+			continue
+		}
+		if line, ok := first[k.Value]; ok {
+			d.doc.fault(k, join(key, k.Value), "is given twice, first on line %d", line)
+			continue
+		}
+		first[k.Value] = d.line(k)
+		each(k.Value, k, n.Content[i+1])
+	}
+}
+
+// line is where n stands in the file.
+func (d *decoder) line(n *yaml.Node) int {
+	if d.doc.position == nil {
+		return n.Line
+	}
+	line, _ := d.doc.position(n.Line, n.Column)
+	return line
+}
+
+// field is a struct field as a file names it.
+type field struct {
+	name     string
+	index    []int
+	required bool
+	typ      reflect.Type
+}
+
+// fieldsOf lists the fields of a struct type and of those embedded in it.
+func fieldsOf(t reflect.Type) []field {
+	var fields []field
+	for _, f := range reflect.VisibleFields(t) {
+		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
+			continue
+		}
+		optional := strings.Contains(rest, "omitempty") || strings.Contains(rest, "omitzero")
+		fields = append(fields, field{name: name, index: f.Index, required: !optional, typ: f.Type})
+	}
+	return fields
+}
+
+func join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+func indexed(key string, i int) string {
+	return key + "[" + strconv.Itoa(i) + "]"
+}

@@ -1,0 +1,110 @@
+package yamldoc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// SchemaOptions says what a generated schema says of itself.
+type SchemaOptions struct {
+	Title       string
+	Description string
+	ID          string // its $id; "" for none
+}
+
+// A selfDescribed type gives the JSON Schema of what it decodes, where the
+// type's kind does not say it. The method is called on a zero value.
+type selfDescribed interface {
+	JSONSchema() string
+}
+
+// Schema returns the JSON Schema (2020-12), indented, of the files that Decode
+// takes into a T. Descriptions are those of the fields' jsonschema tags.
+func Schema[T any](opts SchemaOptions) (json.RawMessage, error) {
+	types := map[reflect.Type]*jsonschema.Schema{}
+	if err := collect(reflect.TypeFor[T](), types); err != nil {
+		return nil, err
+	}
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: types})
+	if err != nil {
+		return nil, err
+	}
+	refuseNull(s)
+	s.Schema = "https://json-schema.org/draft/2020-12/schema"
+	s.ID, s.Title, s.Description = opts.ID, opts.Title, opts.Description
+	compact, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, compact, "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// collect finds the types below t that describe themselves.
+func collect(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) error {
+	if _, ok := types[t]; ok {
+		return nil
+	}
+	var text []byte
+	switch zero := reflect.New(t).Elem().Interface().(type) {
+	case selfDescribed:
+		text = []byte(zero.JSONSchema())
+	case Enum:
+		enum, err := json.Marshal(zero.Values())
+		if err != nil {
+			return err
+		}
+		text = fmt.Appendf(nil, `{"type":"string","enum":%s}`, enum)
+	}
+	if text != nil {
+		s := new(jsonschema.Schema)
+		if err := json.Unmarshal(text, s); err != nil {
+			return fmt.Errorf("schema of %s: %w", t, err)
+		}
+		types[t] = s
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return collect(t.Elem(), types)
+	case reflect.Struct:
+		for _, f := range fieldsOf(t) {
+			if err := collect(f.typ, types); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// refuseNull takes back the null that the generator allows for pointers and
+// slices: Decode wants a value wherever there is a key.
+func refuseNull(s *jsonschema.Schema) {
+	if i := slices.Index(s.Types, "null"); i >= 0 {
+		s.Types = slices.Delete(s.Types, i, i+1)
+	}
+	switch len(s.Types) {
+	case 0:
+		s.Types = nil
+	case 1:
+		s.Type, s.Types = s.Types[0], nil
+	}
+	for below := range maps.Values(s.Properties) {
+		refuseNull(below)
+	}
+	for _, below := range []*jsonschema.Schema{s.Items, s.AdditionalProperties} {
+		if below != nil {
+			refuseNull(below)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package yamldoc
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxFaults is how many faults of one file are listed.
+const maxFaults = 100
+
+// Doc is a decoded file, kept to say where in it a key stands. A key is a
+// path such as "runtime.timeout" or "args[1]". A Doc is not safe for
+// concurrent use.
+type Doc struct {
+	file     string
+	position func(line, column int) (int, int)
+	root     *yaml.Node // nil when the file could not be parsed
+	faults   Faults
+	unlisted int // faults past maxFaults
+	decoded  int // how many of faults Decode found
+}
+
+// Has reports whether the file gives the key.
+func (d *Doc) Has(key string) bool {
+	_, found := d.find(key)
+	return found
+}
+
+// Faultf adds a fault at the place of key, or of its nearest parent that the
+// file gives. If Decode found a fault with the key itself, that is enough, and
+// this does nothing.
+func (d *Doc) Faultf(key, format string, args ...any) {
+	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool { return f.Key == key }) {
+		return
+	}
+	d.add(d.At(key, format, args...))
+}
+
+// At is Faultf that returns the fault and does not add it: for what deserves a
+// warning and no more.
+func (d *Doc) At(key, format string, args ...any) Fault {
+	line, column := 1, 1
+	if at, _ := d.find(key); at != nil {
+		line, column = at.Line, at.Column
+	}
+	return d.placed(line, column, key, format, args...)
+}
+
+// Err returns every fault so far as Faults, sorted by place, or nil.
+func (d *Doc) Err() error {
+	if len(d.faults) == 0 {
+		return nil
+	}
+	faults := slices.Clone(d.faults)
+	slices.SortStableFunc(faults, func(a, b Fault) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	if d.unlisted > 0 {
+		last := faults[len(faults)-1]
+		last.Key, last.Msg = "", fmt.Sprintf("%d more faults are not listed", d.unlisted)
+		faults = append(faults, last)
+	}
+	return faults
+}
+
+// find returns the node that stands for key in messages, and whether the whole
+// key is there; if not, the node is that of its nearest parent.
+func (d *Doc) find(key string) (at *yaml.Node, found bool) {
+	if d.root == nil {
+		return nil, false
+	}
+	at, node := d.root, d.root
+	for rest := key; rest != ""; {
+		label, child, tail := step(node, rest)
+		if child == nil {
+			return at, false
+		}
+		at, node, rest = label, child, tail
+	}
+	return at, true
+}
+
+// step goes one element of a path down from node. The label is the child
+// itself where that is a scalar one can point at, else its key.
+func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	switch node.Kind {
+	case yaml.MappingNode:
+		// The longest key wins, since a key may itself hold a dot.
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			k, v := node.Content[i], node.Content[i+1]
+			tail, ok := strings.CutPrefix(path, k.Value)
+			if !ok || tail != "" && tail[0] != '.' && tail[0] != '[' || child != nil && len(tail) >= len(rest) {
+				continue
+			}
+			label, child, rest = k, v, tail
+			if v.Kind == yaml.AliasNode || v.Kind == yaml.ScalarNode && (v.Value != "" || v.Style != 0) {
+				label = v
+			}
+		}
+		return label, child, strings.TrimPrefix(rest, ".")
+	case yaml.SequenceNode:
+		// Both items[2] and items.2 are understood.
+		path = strings.TrimPrefix(path, "[")
+		end := strings.IndexFunc(path, func(c rune) bool { return c < '0' || c > '9' })
+		if end < 0 {
+			end = len(path)
+		}
+		i, err := strconv.Atoi(path[:end])
+		if err != nil || i >= len(node.Content) {
+			return nil, nil, ""
+		}
+		rest = strings.TrimPrefix(path[end:], "]")
+		return node.Content[i], node.Content[i], strings.TrimPrefix(rest, ".")
+	}
+	return nil, nil, ""
+}
+
+func (d *Doc) fault(at *yaml.Node, key, format string, args ...any) {
+	d.faultAt(at.Line, at.Column, key, format, args...)
+}
+
+func (d *Doc) faultAt(line, column int, key, format string, args ...any) {
+	d.add(d.placed(line, column, key, format, args...))
+}
+
+// placed makes a fault at a place in the decoded data.
+func (d *Doc) placed(line, column int, key, format string, args ...any) Fault {
+	line, column = max(line, 1), max(column, 1)
+	if d.position != nil {
+		line, column = d.position(line, column)
+	}
+	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: fmt.Sprintf(format, args...)}
+}
+
+func (d *Doc) add(f Fault) {
+	if len(d.faults) == maxFaults {
+		d.unlisted++
+		return
+	}
+	d.faults = append(d.faults, f)
+}

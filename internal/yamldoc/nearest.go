@@ -1,0 +1,86 @@
+package yamldoc
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Nearest returns the known word that somebody who wrote the given one is most
+// likely to have meant, or "".
+func Nearest(given string, known []string) string {
+	best, bestCost := "", 3
+	for _, k := range known {
+		cost := distance(given, k)
+		switch {
+		case squash(given) == squash(k):
+			cost = 0
+		case cost >= min(len(given), len(k)):
+			continue // nothing of the word is left
+		}
+		if cost < bestCost {
+			best, bestCost = k, cost
+		}
+	}
+	return best
+}
+
+// squash makes read_only_hint, read-only-hint and readOnlyHint the same.
+func squash(s string) string {
+	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
+}
+
+// distance is the least number of characters to insert, drop, replace or swap
+// with their neighbour to make a into b, or a large number when that is
+// plainly more than Nearest looks at.
+func distance(a, b string) int {
+	if len(a)-len(b) > 2 || len(b)-len(a) > 2 {
+		return 99
+	}
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
+
+// hint says what an unknown key may have been meant to be, for the end of a
+// message, or nothing.
+func hint(name string, fields []field) string {
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.name
+	}
+	if near := Nearest(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	for _, f := range fields {
+		t := f.typ
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			continue
+		}
+		if slices.ContainsFunc(fieldsOf(t), func(below field) bool { return below.name == name }) {
+			return fmt.Sprintf("; it belongs in %q", f.name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+// Package yamldoc decodes YAML and JSON files into Go structs, strictly: every
+// fault of a file is reported at once, each as FILE:LINE:COLUMN: key.path: what
+// is wrong (SPEC B5). It knows nothing of what the keys mean; that is for its
+// callers, who add their own faults to the same Doc.
+//
+// Its invariant: nothing in a file is lost silently. A key is decoded, or it
+// is a fault; a number keeps every digit.
+package yamldoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxFile is the size in bytes over which a file is refused unread.
+const maxFile = 1 << 20
+
+// Options adjusts Decode. The zero value decodes a file of its own.
+type Options struct {
+	// Position maps a place in data to the place in the file that data was
+	// taken from; lines and columns count from 1. If nil, they are the same.
+	Position func(line, column int) (int, int)
+	// Refuse maps keys of the top level that must not be given to the reason
+	// why, which becomes their fault.
+	Refuse map[string]string
+}
+
+// Decode decodes data into v, a pointer to a struct. Keys are those of the
+// fields' json tags, embedded structs are part of the one that holds them, and
+// a field without omitempty is required. What data does not mention keeps its
+// value. A type that implements json.Unmarshaler gets its subtree as compact
+// JSON; a string type that implements Enum takes only those values.
+//
+// The Doc is never nil. The error is its Err: nil or Faults, after which v may
+// be filled in part. file is used in messages alone.
+func Decode(file string, data []byte, v any, opts Options) (*Doc, error) {
+	target := reflect.ValueOf(v)
+	if target.Kind() != reflect.Pointer || target.Elem().Kind() != reflect.Struct {
+		panic(fmt.Sprintf("yamldoc: Decode into %T, want a pointer to a struct", v))
+	}
+	doc := &Doc{file: file, position: opts.Position}
+	if !doc.readable(data) {
+		return doc, doc.Err()
+	}
+	root, ok := doc.parse(data)
+	if !ok {
+		return doc, doc.Err()
+	}
+	if root == nil || isNull(root) {
+		root = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
+	}
+	doc.root = root
+	if root.Kind != yaml.MappingNode {
+		doc.fault(root, "", "the top level wants a mapping (key: value), got %s", describe(root))
+		return doc, doc.Err()
+	}
+	d := decoder{doc: doc, refuse: opts.Refuse}
+	d.structure(root, target.Elem(), "", 0)
+	doc.decoded = len(doc.faults)
+	return doc, doc.Err()
+}
+
+// readable reports whether data can be text at all, and faults it if not.
+func (d *Doc) readable(data []byte) bool {
+	if len(data) > maxFile {
+		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), maxFile)
+		return false
+	}
+	line, column := 1, 1
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			d.faultAt(line, column, "", "byte 0x%02x is not UTF-8; save the file as UTF-8", data[i])
+			return false
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f, r >= 0x80 && r < 0xa0 && r != 0x85:
+			d.faultAt(line, column, "", "control character %U is not allowed", r)
+			return false
+		case r == '\n':
+			line, column = line+1, 0
+		}
+		column++
+		i += size
+	}
+	return true
+}
+
+// parse returns the root of data's only document, nil for an empty one.
+func (d *Doc) parse(data []byte) (root *yaml.Node, ok bool) {
+	// The parser is not ours and reads what strangers write: a panic in it is
+	// a fault of the file, not the end of the process.
+	defer func() {
+		if r := recover(); r != nil {
+			d.faultAt(1, 1, "", "the YAML parser gave up: %v", r)
+			root, ok = nil, false
+		}
+	}()
+	dec := yaml.NewDecoder(bytes.NewReader(asYAML(data)))
+	var first, second yaml.Node
+	if err := dec.Decode(&first); errors.Is(err, io.EOF) {
+		return nil, true
+	} else if err != nil {
+		d.syntaxFault(data, err)
+		return nil, false
+	}
+	switch err := dec.Decode(&second); {
+	case err == nil:
+		d.fault(&second, "", "a second document begins here; a file holds one")
+		return nil, false
+	case !errors.Is(err, io.EOF):
+		d.syntaxFault(data, err)
+		return nil, false
+	}
+	if len(first.Content) == 0 {
+		return nil, true
+	}
+	return first.Content[0], true
+}
+
+var (
+	syntaxLine    = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(?s:(.*))$`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
+
+// syntaxFault turns the parser's text into a fault. The text has a line for
+// most errors and never a column.
+func (d *Doc) syntaxFault(data []byte, err error) {
+	m := syntaxLine.FindStringSubmatch(err.Error())
+	line, _ := strconv.Atoi(m[1]) // "" is line 0, which becomes 1 below
+	msg := m[2]
+	if strings.HasPrefix(msg, "did not find expected") {
+		line++ // the parser counts these from 0, the scanner its own from 1
+		msg += "; look at the indentation, quotes and brackets around here"
+	}
+	if a := unknownAnchor.FindStringSubmatch(msg); a != nil {
+		if i := bytes.Index(data, []byte("*"+a[1])); i >= 0 {
+			line = 1 + bytes.Count(data[:i], []byte("\n"))
+		}
+	}
+	lines := bytes.Split(data, []byte("\n"))
+	line = min(max(line, 1), len(lines))
+	text := lines[line-1]
+	indent := len(text) - len(bytes.TrimLeft(text, " \t"))
+	if bytes.ContainsRune(text[:indent], '\t') {
+		msg += "; YAML is indented with spaces, and this line begins with a tab"
+	}
+	d.faultAt(line, indent+1, "", "%s", msg)
+}
