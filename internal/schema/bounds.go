@@ -1,0 +1,156 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// The validator calls itself for each level of a value, and within a level for
+// each schema that applies to it. These bounds keep the product far below what
+// fits on a stack, and a single level from taking for ever.
+const (
+	maxDepth    = 512    // levels of a value or a schema
+	maxChain    = 128    // schemas that lead to one another within a level
+	maxSteps    = 20_000 // schemas that apply within a level, counted as often as they do
+	maxDigits   = 1000   // characters of a number
+	maxExponent = 400    // a float64 ends at 308
+)
+
+// bounded returns a fault for a value that is too deep or holds a number that
+// takes too long to reckon with.
+func bounded(value any, path []string) *Fault {
+	if len(path) > maxDepth {
+		return &Fault{Msg: fmt.Sprintf("is nested more than %d deep", maxDepth)}
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, item := range value {
+			if f := bounded(item, append(path, name)); f != nil {
+				return f
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if f := bounded(item, append(path, strconv.Itoa(i))); f != nil {
+				return f
+			}
+		}
+	case json.Number:
+		return boundedNumber(value.String(), path)
+	}
+	return nil
+}
+
+func boundedNumber(digits string, path []string) *Fault {
+	if len(digits) > maxDigits {
+		return &Fault{Path: path, Msg: fmt.Sprintf("must be a number of at most %d digits", maxDigits)}
+	}
+	if i := strings.IndexAny(digits, "eE"); i >= 0 {
+		exponent, err := strconv.Atoi(strings.TrimPrefix(digits[i+1:], "+"))
+		if err != nil || exponent > maxExponent || exponent < -maxExponent {
+			return &Fault{Path: path, Msg: fmt.Sprintf("must be a number between 1e-%d and 1e%[1]d, got %s", maxExponent, shorten(digits))}
+		}
+	}
+	return nil
+}
+
+// weight is what checking one value against a schema costs within its level.
+type weight struct {
+	chain, steps int
+	done         bool // false while it is being reckoned
+}
+
+// affordable refuses a schema that refers to itself without going down a level
+// of the value, and one that multiplies: ten definitions that each name the
+// next one ten times are ten thousand million steps.
+func affordable(root *jsonschema.Schema) error {
+	weights := map[*jsonschema.Schema]*weight{}
+	seen := map[*jsonschema.Schema]bool{}
+	todo := []*jsonschema.Schema{root}
+	for len(todo) > 0 {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if s == nil || seen[s] {
+			continue
+		}
+		seen[s] = true
+		if err := weigh(s, weights); err != nil {
+			return err
+		}
+		todo = append(append(todo, sameLevel(s)...), levelBelow(s)...)
+	}
+	return nil
+}
+
+func weigh(s *jsonschema.Schema, weights map[*jsonschema.Schema]*weight) error {
+	if w, ok := weights[s]; ok {
+		if !w.done {
+			return faulty(pointer(s.Location), "refers to itself")
+		}
+		return nil
+	}
+	w := &weight{chain: 1, steps: 1}
+	weights[s] = w
+	for _, next := range sameLevel(s) {
+		if next == nil {
+			continue
+		}
+		if err := weigh(next, weights); err != nil {
+			return err
+		}
+		w.chain = max(w.chain, 1+weights[next].chain)
+		w.steps += weights[next].steps
+		if w.chain > maxChain || w.steps > maxSteps {
+			return faulty(pointer(s.Location), "combines too many schemas to be checked")
+		}
+	}
+	w.done = true
+	return nil
+}
+
+// sameLevel lists the schemas that apply to the same value as s. Some may be nil.
+func sameLevel(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}
+	if s.DynamicRef != nil {
+		all = append(all, s.DynamicRef.Ref)
+	}
+	all = append(all, s.RecursiveRef)
+	all = append(all, s.AllOf...)
+	all = append(all, s.AnyOf...)
+	all = append(all, s.OneOf...)
+	for _, below := range s.DependentSchemas {
+		all = append(all, below)
+	}
+	for _, below := range s.Dependencies {
+		if below, ok := below.(*jsonschema.Schema); ok {
+			all = append(all, below)
+		}
+	}
+	return all
+}
+
+// levelBelow lists the schemas that apply to members and items. Some may be nil.
+func levelBelow(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := []*jsonschema.Schema{
+		s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
+	}
+	for _, below := range s.Properties {
+		all = append(all, below)
+	}
+	for _, below := range s.PatternProperties {
+		all = append(all, below)
+	}
+	for _, below := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
+		switch below := below.(type) {
+		case *jsonschema.Schema:
+			all = append(all, below)
+		case []*jsonschema.Schema:
+			all = append(all, below...)
+		}
+	}
+	return append(all, s.PrefixItems...)
+}

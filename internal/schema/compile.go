@@ -1,0 +1,200 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// maxSchema is the size in bytes over which a schema is refused unread.
+const maxSchema = 1 << 20
+
+// A CompileError says what is wrong in a schema. Faults is never empty.
+type CompileError struct {
+	Faults []Fault
+}
+
+// Fault is one thing that is wrong in a schema or a value.
+type Fault struct {
+	// Path leads to it from the root: names of members, and indexes in lists.
+	Path []string
+	Msg  string
+}
+
+// String gives path: what is wrong.
+func (f Fault) String() string {
+	if len(f.Path) == 0 {
+		return f.Msg
+	}
+	return strings.Join(f.Path, ".") + ": " + f.Msg
+}
+
+// Error lists the faults on one line.
+func (e *CompileError) Error() string {
+	texts := make([]string, len(e.Faults))
+	for i, f := range e.Faults {
+		texts[i] = f.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func faulty(path []string, format string, args ...any) *CompileError {
+	return &CompileError{[]Fault{{Path: path, Msg: fmt.Sprintf(format, args...)}}}
+}
+
+// Compile compiles a schema without a $schema as draft 2020-12. Formats are
+// asserted. References lead nowhere but into raw itself. The error is nil or a
+// *CompileError.
+func Compile(raw json.RawMessage) (*Schema, error) {
+	s, _, err := compile(raw)
+	return s, err
+}
+
+// CompileObject is Compile for a schema whose root must say "type": "object",
+// as MCP wants it of a tool's output schema.
+func CompileObject(raw json.RawMessage) (*Schema, error) {
+	s, _, err := compileObject(raw)
+	return s, err
+}
+
+// CompileInput is CompileObject for a tool's input schema, whose x-mcp-header
+// annotations must be sound as well.
+func CompileInput(raw json.RawMessage) (*Schema, error) {
+	s, doc, err := compileObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHeaders(doc); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func compileObject(raw json.RawMessage) (*Schema, map[string]any, error) {
+	s, doc, err := compile(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	object, ok := doc.(map[string]any)
+	if !ok {
+		return nil, nil, faulty(nil, "must be a mapping whose type is object, got %s", inJSON(doc))
+	}
+	switch kind, given := object["type"]; {
+	case !given:
+		return nil, nil, faulty([]string{"type"}, "is required at the root, and must be object")
+	case kind != "object":
+		return nil, nil, faulty([]string{"type"}, "must be object at the root, got %s", inJSON(kind))
+	}
+	return s, object, nil
+}
+
+// nothingElse is the loader of whatever is not in the schema itself.
+type nothingElse struct{}
+
+var errOutside = errors.New("outside the schema")
+
+func (nothingElse) Load(string) (any, error) { return nil, errOutside }
+
+// base is the address that the compiler knows a schema by. Relative references
+// resolve against it, and nothing can be loaded from there.
+const base = "orla:///schema"
+
+func compile(raw json.RawMessage) (s *Schema, doc any, err error) {
+	// The compiler is not ours and reads what strangers write. It is thrown
+	// away after a panic, so nothing is left half done.
+	defer func() {
+		if r := recover(); r != nil {
+			s, doc, err = nil, nil, faulty(nil, "cannot be compiled: %v", r)
+		}
+	}()
+	if len(raw) > maxSchema {
+		return nil, nil, faulty(nil, "has %d bytes, more than the %d allowed", len(raw), maxSchema)
+	}
+	doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, nil, faulty(nil, "is not JSON: %v", err)
+	}
+	if f := bounded(doc, nil); f != nil {
+		return nil, nil, &CompileError{[]Fault{*f}}
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(nothingElse{})
+	c.AssertFormat()
+	if err := c.AddResource(base, doc); err != nil {
+		return nil, nil, explain(doc, err)
+	}
+	compiled, err := c.Compile(base)
+	if err != nil {
+		return nil, nil, explain(doc, err)
+	}
+	if err := affordable(compiled); err != nil {
+		return nil, nil, err
+	}
+	return &Schema{compiled: compiled, open: isOpen(doc)}, doc, nil
+}
+
+// isOpen reports whether a schema asks for an object and nothing more.
+func isOpen(doc any) bool {
+	object, ok := doc.(map[string]any)
+	if !ok || object["type"] != "object" {
+		return false
+	}
+	for key, value := range object {
+		switch key {
+		case "type", "$schema", "$comment", "title", "description":
+		case "additionalProperties":
+			if value != true {
+				return false
+			}
+		case "properties":
+			if m, ok := value.(map[string]any); !ok || len(m) > 0 {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// explain turns the compiler's error into one with places in the schema.
+func explain(doc any, err error) *CompileError {
+	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		if verr, ok := errors.AsType[*jsonschema.ValidationError](e.Err); ok {
+			r := report{root: doc}
+			r.add(verr)
+			return &CompileError{r.sorted()}
+		}
+	}
+	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
+		return faulty(pointer(e.URL), "is no regular expression: %v", e.Err)
+	}
+	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
+		if name, inside := strings.CutPrefix(e.URL, "orla:///"); inside {
+			e.URL = name
+		}
+		return faulty(nil, "refers to %q, which is outside the schema; only references that begin with # are followed", e.URL)
+	}
+	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
+		return faulty(nil, "refers to %q, which is not in the schema", strings.TrimPrefix(e.URL, base))
+	}
+	return faulty(nil, "%s", strings.ReplaceAll(err.Error(), base, ""))
+}
+
+// pointer returns the path in a location's fragment.
+func pointer(location string) []string {
+	_, fragment, _ := strings.Cut(location, "#")
+	if decoded, err := url.PathUnescape(fragment); err == nil {
+		fragment = decoded
+	}
+	var path []string
+	for token := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
+		path = append(path, strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
+	}
+	return path
+}

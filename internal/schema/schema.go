@@ -1,0 +1,86 @@
+// Package schema checks JSON values against JSON Schemas (drafts 4 to 2020-12)
+// and says of every misfit which argument it is about. Schemas may come from
+// strangers: nothing outside a schema is ever read, and one that would cost too
+// much to compile or to check is refused.
+//
+// Its invariant: a Schema that Compile returned can be used on any JSON value.
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// Schema is a compiled JSON Schema. It is safe for concurrent use.
+type Schema struct {
+	compiled *jsonschema.Schema
+	// open: any object fits, so that nothing needs to be decoded.
+	open bool
+}
+
+// Validate checks a call's arguments, which must be well-formed JSON. Nothing
+// and null stand for no arguments. The error is nil or a *fault.Error of
+// fault.InvalidInput that names every argument that does not fit.
+func (s *Schema) Validate(args json.RawMessage) error {
+	args = bytes.TrimSpace(args)
+	if len(args) == 0 || string(args) == "null" {
+		args = json.RawMessage("{}")
+	}
+	if args[0] != '{' {
+		return fault.New(fault.InvalidInput, "arguments: must be a JSON object, got %s", shorten(string(args)))
+	}
+	if s.open {
+		return nil
+	}
+	if misfits := s.misfits(args); misfits != "" {
+		return fault.New(fault.InvalidInput, "arguments: %s", misfits)
+	}
+	return nil
+}
+
+// ValidateOutput checks what a tool answered. The error names everything that
+// does not fit, or says that raw is not JSON.
+func (s *Schema) ValidateOutput(raw json.RawMessage) error {
+	if s.open && json.Valid(raw) && bytes.TrimSpace(raw)[0] == '{' {
+		return nil
+	}
+	if misfits := s.misfits(raw); misfits != "" {
+		return errors.New(misfits)
+	}
+	return nil
+}
+
+// misfits lists what in raw does not fit, or returns "".
+func (s *Schema) misfits(raw []byte) (list string) {
+	// The validator is not ours and meets what strangers wrote on both sides.
+	// Its Validate keeps no state, so nothing is left half done.
+	defer func() {
+		if r := recover(); r != nil {
+			list = fmt.Sprintf("cannot be checked: %v", r)
+		}
+	}()
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Sprintf("is not JSON: %v", err)
+	}
+	if f := bounded(value, nil); f != nil {
+		return f.String()
+	}
+	err = s.compiled.Validate(value)
+	if err == nil {
+		return ""
+	}
+	verr, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return err.Error()
+	}
+	r := report{root: value, known: s.compiled.Properties}
+	r.add(verr)
+	return r.String()
+}
