@@ -1,0 +1,233 @@
+package manifest
+
+import (
+	"path"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+// longestMS bounds every key in milliseconds: 24 days, beyond which somebody
+// counted in another unit.
+const longestMS = 1<<31 - 1
+
+// description is what tool.yaml, a block and a sidecar have in common, on its
+// way to being a Tool. It collects faults in doc and warnings.
+type description struct {
+	doc      *yamldoc.Doc
+	folded   bool // keys may stand without their section
+	mcp      mcpKeys
+	runtime  runtimeKeys
+	warnings []error
+}
+
+// key is the path by which the file gives a key of a section.
+func (d *description) key(section, name string) string {
+	if d.folded && d.doc.Has(name) {
+		return name
+	}
+	return section + "." + name
+}
+
+// given reports whether the file gives a key of a section.
+func (d *description) given(section, name string) bool {
+	return d.doc.Has(d.key(section, name))
+}
+
+func (d *description) fault(section, name, format string, args ...any) {
+	d.doc.Faultf(d.key(section, name), format, args...)
+}
+
+// unfold moves the keys of flat that the file gives to where they belong, in
+// section. Both forms of one key are a fault.
+func (d *description) unfold(section string, flat, nested reflect.Value) {
+	for i := range flat.NumField() {
+		name, _, _ := strings.Cut(flat.Type().Field(i).Tag.Get("json"), ",")
+		if !d.doc.Has(name) {
+			continue
+		}
+		if full := section + "." + name; d.doc.Has(full) {
+			d.doc.Faultf(full, "is given twice, as %s and as %s; keep one", name, full)
+		}
+		nested.Field(i).Set(flat.Field(i))
+	}
+}
+
+// fill checks what the file says and puts it into t.
+func (d *description) fill(t *Tool) {
+	t.Kind = d.runtime.Mode
+	t.Title = d.mcp.Title
+	t.Annotations = d.annotations()
+	t.InputSchema = d.inputSchema()
+	t.OutputSchema = d.outputSchema()
+	d.checkRun()
+	d.checkCapsule()
+	t.Run = d.run()
+	if t.Kind == Capsule {
+		t.Runtime = d.capsule()
+	}
+	d.warnOfIdleKeys()
+}
+
+func (d *description) annotations() *mcp.ToolAnnotations {
+	if !d.given("mcp", "annotations") {
+		return nil
+	}
+	a := d.mcp.Annotations
+	return &mcp.ToolAnnotations{
+		Title:           a.Title,
+		ReadOnlyHint:    a.ReadOnlyHint,
+		DestructiveHint: a.DestructiveHint,
+		IdempotentHint:  a.IdempotentHint,
+		OpenWorldHint:   a.OpenWorldHint,
+	}
+}
+
+func (d *description) checkRun() {
+	r := d.runtime
+	if d.given("runtime", "timeout") && r.Timeout == 0 {
+		d.fault("runtime", "timeout", "must be above 0; leave it out for the configured timeout")
+	}
+	if d.given("runtime", "max_output") && r.MaxOutput == 0 {
+		d.fault("runtime", "max_output", "must be above 0; leave it out for the configured max_output")
+	}
+	if d.given("runtime", "max_concurrency") && r.MaxConcurrency < 1 {
+		d.fault("runtime", "max_concurrency", "must be at least 1, got %d; leave it out for no limit", r.MaxConcurrency)
+	}
+	for i, arg := range r.Args {
+		if strings.ContainsRune(arg, 0) {
+			d.doc.Faultf(d.key("runtime", "args")+indexed(i), "must not hold a NUL byte")
+		}
+	}
+	for name, value := range r.Env {
+		at := d.key("runtime", "env") + "." + name
+		if why := badVariable(name); why != "" {
+			d.doc.Faultf(at, "%s", why)
+		}
+		if strings.ContainsRune(value, 0) {
+			d.doc.Faultf(at, "must not hold a NUL byte")
+		}
+	}
+}
+
+// badVariable says why no environment variable can have the name, or "".
+func badVariable(name string) string {
+	if name == "" || strings.ContainsAny(name, "=\x00") {
+		return "is no name of a variable: it must not be empty, and must not hold = or a NUL byte"
+	}
+	return ""
+}
+
+func (d *description) checkCapsule() {
+	r := d.runtime
+	for _, ms := range []struct {
+		key   string
+		value int
+		least int
+	}{
+		{"startup_timeout_ms", r.StartupTimeoutMS, 1},
+		{"stop_grace_ms", r.StopGraceMS, 0},
+		{"hot_load.debounce_ms", r.HotLoad.DebounceMS, 0},
+		{"restart.initial_ms", r.Restart.InitialMS, 1},
+		{"restart.max_ms", r.Restart.MaxMS, 1},
+		{"restart.max_failures", r.Restart.MaxFailures, 0},
+		{"restart.reset_after_ms", r.Restart.ResetAfterMS, 0},
+		{"health.interval_ms", r.Health.IntervalMS, 1},
+		{"health.timeout_ms", r.Health.TimeoutMS, 1},
+		{"health.failures", r.Health.Failures, 1},
+	} {
+		if ms.value < ms.least || ms.value > longestMS {
+			d.doc.Faultf("runtime."+ms.key, "must be between %d and %d, got %d", ms.least, longestMS, ms.value)
+		}
+	}
+	if r.Restart.MaxMS < r.Restart.InitialMS {
+		d.doc.Faultf("runtime.restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
+	}
+	if p := r.ToolPrefix; p != nil && (len(*p) > maxName/2 || strings.ContainsFunc(*p, notInName)) {
+		d.doc.Faultf("runtime.tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", maxName/2, *p)
+	}
+	for i, p := range r.HotLoad.Watch {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			d.doc.Faultf("runtime.hot_load.watch"+indexed(i), "must be a relative path inside the package, got %q", p)
+		}
+	}
+	for i, p := range r.HotLoad.Ignore {
+		if _, err := path.Match(p, ""); err != nil {
+			d.doc.Faultf("runtime.hot_load.ignore"+indexed(i), "is no glob pattern: %q", p)
+		}
+	}
+}
+
+// warnOfIdleKeys warns of keys that do nothing in the tool's mode, since their
+// author expects that they do.
+func (d *description) warnOfIdleKeys() {
+	if d.runtime.Mode == Capsule {
+		for _, name := range simpleOnly {
+			if d.given("runtime", name) {
+				d.warnings = append(d.warnings, d.doc.At(d.key("runtime", name), "has no effect on a capsule"))
+			}
+		}
+		return
+	}
+	t := reflect.TypeFor[capsuleKeys]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if d.doc.Has("runtime." + name) {
+			d.warnings = append(d.warnings, d.doc.At("runtime."+name, "has no effect without runtime.mode: capsule"))
+		}
+	}
+}
+
+func (d *description) run() Run {
+	r := d.runtime
+	return Run{
+		Args:           r.Args,
+		Env:            r.Env,
+		InheritEnv:     EnvPolicy(r.InheritEnv),
+		Arguments:      r.Arguments,
+		Output:         r.Output,
+		Timeout:        time.Duration(r.Timeout),
+		MaxOutput:      int64(r.MaxOutput),
+		MaxConcurrency: r.MaxConcurrency,
+	}
+}
+
+func (d *description) capsule() Runtime {
+	r := d.runtime
+	c := Runtime{
+		Declared:       d.doc.Has("mcp"),
+		Handshake:      r.Handshake,
+		Start:          r.Start,
+		StartupTimeout: milliseconds(r.StartupTimeoutMS),
+		StopGrace:      milliseconds(r.StopGraceMS),
+		IdleTimeout:    time.Duration(r.IdleTimeout),
+		ToolPrefix:     r.ToolPrefix,
+		HotLoad: HotLoad{
+			Watch:    r.HotLoad.Watch,
+			Ignore:   r.HotLoad.Ignore,
+			Mode:     r.HotLoad.Mode,
+			Debounce: milliseconds(r.HotLoad.DebounceMS),
+		},
+		Restart: Restart{
+			Initial:     milliseconds(r.Restart.InitialMS),
+			Max:         milliseconds(r.Restart.MaxMS),
+			MaxFailures: r.Restart.MaxFailures,
+			ResetAfter:  milliseconds(r.Restart.ResetAfterMS),
+		},
+	}
+	if d.doc.Has("runtime.health") {
+		c.Health = &Health{
+			Interval: milliseconds(r.Health.IntervalMS),
+			Timeout:  milliseconds(r.Health.TimeoutMS),
+			Failures: r.Health.Failures,
+		}
+	}
+	return c
+}
+
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,94 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// sidecarSuffix ends the name of the file that describes the executable beside
+// it (SPEC A6).
+const sidecarSuffix = ".tool.yaml"
+
+// executable is a file to be served as a simple tool.
+type executable struct {
+	base     string   // its name in the folder
+	path     string   // absolute, links resolved
+	display  string   // for messages
+	folder   string   // absolute, links resolved: where it was found
+	dir      string   // absolute: the working directory of its calls
+	sidecars []string // the names of the files that describe it
+}
+
+// sidecarsOf picks those of a folder's sidecars that describe an executable:
+// report.py is described by report.tool.yaml or by report.py.tool.yaml.
+func sidecarsOf(base string, has func(string) bool) []string {
+	var list []string
+	for _, name := range []string{base + sidecarSuffix, stem(base) + sidecarSuffix} {
+		if has(name) && (len(list) == 0 || list[0] != name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// read makes a Tool of an executable. The name is filled in even if there is
+// an error. resolve looks an interpreter up.
+func (e executable) read(resolve func(Interpreter) error) (t Tool, warnings []error, err error) {
+	name, changed := nameOf(e.base)
+	t = Tool{
+		Name:        name,
+		Kind:        Simple,
+		Path:        e.path,
+		Dir:         e.dir,
+		Source:      e.display,
+		InputSchema: []byte(anyObject),
+		Run:         Run{Arguments: ArgumentsBoth, Output: OutputText},
+	}
+	if changed {
+		warnings = append(warnings, fmt.Errorf("is served as %q: the name %q is longer than %d characters or has some other than A-Z a-z 0-9 _ . and -", name, stem(e.base), maxName))
+	}
+	h, err := readHead(e.path, e.display)
+	if err != nil {
+		return t, warnings, err
+	}
+	t.Interpreter = h.interpreter
+	more, err := e.describe(&t, h.block)
+	return t, append(warnings, more...), errors.Join(resolve(h.interpreter), err)
+}
+
+// describe reads the block or the sidecar, whichever there is.
+func (e executable) describe(t *Tool, b *block) (warnings []error, err error) {
+	switch {
+	case b != nil && len(e.sidecars) > 0:
+		return nil, fmt.Errorf("is described twice, by the block on its line %d and by %s; keep one", b.line, e.sidecars[0])
+	case len(e.sidecars) > 1:
+		return nil, fmt.Errorf("is described twice, by %s; keep one", strings.Join(e.sidecars, " and "))
+	case b != nil:
+		return applyBlock(t, e.display, b.body, b.position)
+	case len(e.sidecars) == 0:
+		return nil, nil
+	}
+	sidecar := e.sidecars[0]
+	t.Source = filepath.Join(filepath.Dir(e.display), sidecar)
+	data, err := readSidecar(e, sidecar)
+	if err != nil {
+		// Not being readable is a fault of a description, so the cause ends here.
+		return nil, fmt.Errorf("%s: %v", t.Source, err)
+	}
+	return applyBlock(t, t.Source, data, nil)
+}
+
+// readSidecar reads a sidecar. It stands beside the executable as found, not
+// beside what a link points to, and may be a link itself that stays in dir.
+func readSidecar(e executable, name string) ([]byte, error) {
+	file, err := filepath.EvalSymlinks(filepath.Join(e.folder, name))
+	if err != nil {
+		return nil, readError(err)
+	}
+	if !within(e.dir, file) {
+		return nil, errors.New("is a link that leaves the folder")
+	}
+	return readRegular(file)
+}

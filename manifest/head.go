@@ -1,0 +1,62 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+)
+
+// firstRead is how much of a file is read before it is known that more is
+// needed. The shebang and the code after it are within it almost always.
+const firstRead = 4 << 10
+
+// head is what the first bytes of an executable say.
+type head struct {
+	interpreter Interpreter
+	block       *block // nil when there is none
+}
+
+// readHead reads the shebang and the metadata block of a regular file, and no
+// more bytes than it takes. display is the file's name for messages.
+func readHead(file, display string) (head, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return head{}, readError(err)
+	}
+	defer f.Close()
+	buf := make([]byte, firstRead)
+	n, err := io.ReadFull(f, buf)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return head{}, readError(err)
+	}
+	whole := err != nil
+	buf = buf[:n]
+	b, unsure, err := findBlock(display, buf, whole)
+	if unsure && !whole {
+		rest, rerr := io.ReadAll(io.LimitReader(f, headSize-firstRead+1))
+		if rerr != nil {
+			return head{}, readError(rerr)
+		}
+		buf = append(buf, rest...)
+		whole = len(buf) <= headSize
+		b, _, err = findBlock(display, buf[:min(len(buf), headSize)], whole)
+	}
+	first, _, _ := bytes.Cut(buf, []byte("\n"))
+	interpreter, _, serr := ParseShebang(first)
+	return head{interpreter: interpreter, block: b}, errors.Join(serr, err)
+}
+
+// readError drops the path, which the Problem has, from an error of os.
+func readError(err error) error {
+	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
+		err = pathErr.Err
+	}
+	return &unreadableError{err}
+}
+
+// An unreadableError is trouble with reading an entry, not with what it says.
+type unreadableError struct{ cause error }
+
+func (e *unreadableError) Error() string { return "cannot be read: " + e.cause.Error() }
+func (e *unreadableError) Unwrap() error { return e.cause }

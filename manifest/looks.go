@@ -1,0 +1,69 @@
+package manifest
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+// scriptExtensions are those of files that are most likely meant to be run.
+var scriptExtensions = []string{".sh", ".bash", ".py", ".js", ".mjs", ".ts", ".rb", ".pl", ".php", ".lua"}
+
+// dataExtensions are those of files that are not worth opening to look for a
+// shebang.
+var dataExtensions = []string{
+	".md", ".txt", ".json", ".yaml", ".yml", ".toml", ".csv", ".xml", ".html", ".css", ".lock", ".log",
+	".png", ".jpg", ".svg", ".pdf", ".zip", ".gz", ".db", ".sqlite", ".pyc", ".o", ".so",
+}
+
+// looksLikeScript reports whether a file that is not executable may be meant
+// to be: by its extension, or by a shebang.
+func looksLikeScript(file string) bool {
+	extension := filepath.Ext(file)
+	if slices.Contains(scriptExtensions, extension) {
+		return true
+	}
+	return !slices.Contains(dataExtensions, extension) && bytes.HasPrefix(firstBytes(file, 2), []byte("#!"))
+}
+
+// firstBytes returns at most n bytes from the front of a regular file, and
+// none if they cannot be read: whoever asks is only guessing.
+func firstBytes(file string, n int64) []byte {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, n))
+	if err != nil {
+		return nil
+	}
+	return head
+}
+
+var kindTool = regexp.MustCompile(`(?m)^kind:[ \t]*["']?Tool["']?[ \t\r]*(#.*)?$`)
+
+const resourceNotServed = "is a tool resource (kind: Tool), which this release does not serve"
+
+// isToolResource reports whether a YAML file says that it is a tool resource.
+func isToolResource(file string) bool {
+	return kindTool.Match(firstBytes(file, headSize))
+}
+
+// notATool says why a regular file is no tool whatever its mode, or "".
+func notATool(file string) string {
+	switch filepath.Base(file) {
+	case "tool.yml":
+		return "is not read: call it " + manifestFile
+	}
+	if extension := filepath.Ext(file); extension != ".yaml" && extension != ".yml" {
+		return ""
+	}
+	if isToolResource(file) {
+		return resourceNotServed
+	}
+	return ""
+}

@@ -1,0 +1,152 @@
+// Package manifest reads, checks and finds descriptions of tools: simple
+// executables with or without a metadata block, packages with a tool.yaml, and
+// nothing else. It is pure: it reads files and starts no process.
+//
+// Its invariant: a Tool that leaves this package can be run. What cannot be is
+// reported as a Problem that says where the fault is and what to do about it,
+// and one bad entry never keeps another from being found (SPEC A2, B5).
+package manifest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Kind says how a tool's calls are answered.
+type Kind string
+
+const (
+	// Simple tools are run once per call (RFC 1).
+	Simple Kind = "simple"
+	// Capsule tools are kept running (RFC 2, RFC 3).
+	Capsule Kind = "capsule"
+)
+
+// Values lists what runtime.mode may be.
+func (Kind) Values() []string { return []string{string(Simple), string(Capsule)} }
+
+// Tool is the checked description of one tool. Two Tools that are equal by
+// reflect.DeepEqual behave the same, so a reload keeps the one it has.
+type Tool struct {
+	Name string // as clients call it: [A-Za-z0-9_.-]{1,64}, unique in a Result
+	Kind Kind
+
+	// Path is the file to run, absolute, with links resolved.
+	Path string
+	// Dir is the working directory of its processes, absolute (SPEC C2, D3).
+	Dir string
+	// Source is the file that describes the tool, for messages: the
+	// executable itself, its NAME.tool.yaml, or the package's tool.yaml.
+	Source string
+
+	Interpreter Interpreter
+
+	Version     string // SemVer; "" for a plain executable
+	Title       string
+	Description string
+
+	// InputSchema is a compact JSON Schema whose type is "object"; never empty.
+	InputSchema json.RawMessage
+	// OutputSchema is a compact JSON Schema whose type is "object", or nil.
+	OutputSchema json.RawMessage
+	Annotations  *mcp.ToolAnnotations // nil when none are given
+
+	Run Run
+	// Runtime is how a capsule's process is kept; zero for simple tools.
+	Runtime Runtime
+}
+
+// Interpreter is what a shebang line asks for (SPEC A5). The zero value means
+// that the file is executed directly.
+type Interpreter struct {
+	// Name is the program's base name: "bash", "python3".
+	Name string
+	// Path is the absolute path that the shebang gave, or "" when env looks
+	// the name up in PATH.
+	Path string
+	// Args stand between the interpreter and the file.
+	Args []string
+	// Env holds NAME=value pairs that "env -S" sets.
+	Env []string
+}
+
+// Run says how a tool's process is started and what its answer is made of.
+// Zero limits mean that the configured ones apply.
+type Run struct {
+	Args []string          // stand after the file, before a call's own flags
+	Env  map[string]string // set on top of what InheritEnv lets through
+
+	InheritEnv EnvPolicy
+	Arguments  ArgumentsMode
+	Output     OutputMode
+
+	Timeout        time.Duration // of one call; 0: the configured timeout
+	MaxOutput      int64         // bytes kept of each stream; 0: the configured max_output
+	MaxConcurrency int           // calls at once; 0: no limit of its own
+
+	// StructuredResults puts stdout, stderr and exit_code in structuredContent
+	// as well (SPEC C3). It comes from the configuration, never from a manifest.
+	StructuredResults bool
+}
+
+// EnvPolicy says which of Orla's own variables a tool inherits (SPEC C2). The
+// zero value inherits all but Orla's own and secrets.
+type EnvPolicy struct {
+	// Narrow limits the inherited variables to PATH, HOME, LANG, TMPDIR and Names.
+	Narrow bool
+	Names  []string
+}
+
+// ArgumentsMode says how a call's arguments reach a simple tool (SPEC C1).
+type ArgumentsMode string
+
+const (
+	ArgumentsBoth  ArgumentsMode = "both" // JSON on stdin and flags on argv
+	ArgumentsStdin ArgumentsMode = "stdin"
+	ArgumentsFlags ArgumentsMode = "flags"
+)
+
+// Values lists what runtime.arguments may be.
+func (ArgumentsMode) Values() []string {
+	return []string{string(ArgumentsBoth), string(ArgumentsStdin), string(ArgumentsFlags)}
+}
+
+// OutputMode says what a simple tool's stdout is (SPEC C3).
+type OutputMode string
+
+const (
+	OutputText OutputMode = "text" // text or bytes, as they come
+	OutputMCP  OutputMode = "mcp"  // a whole CallToolResult as JSON
+)
+
+// Values lists what runtime.output may be.
+func (OutputMode) Values() []string { return []string{string(OutputText), string(OutputMCP)} }
+
+// Severity says how bad a Problem is.
+type Severity string
+
+const (
+	// Warning: the entry is served, or was skipped for a reason that needs no repair.
+	Warning Severity = "warning"
+	// Fault: the entry is not served, and `orla validate` fails.
+	Fault Severity = "error"
+)
+
+// Problem is one reason why an entry is skipped or not as its author may think.
+type Problem struct {
+	Path     string // the entry, as found below the folder that was searched
+	Tool     string // the tool's name where it is known, else ""
+	Severity Severity
+	// Err says what is wrong and what to do. For a fault inside a file it
+	// unwraps to the yamldoc faults with FILE:LINE:COLUMN, one per line.
+	Err error
+}
+
+// Result is what a search found. Tools are sorted by name; each name is there
+// once. Problems are sorted by path.
+type Result struct {
+	Tools    []Tool
+	Problems []Problem
+}

@@ -1,0 +1,66 @@
+package manifest
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/semver"
+)
+
+// maxName is how long a tool's name may be; clients accept no more.
+const maxName = 64
+
+// notInName reports whether MCP does not allow a character in a tool's name.
+func notInName(c rune) bool {
+	switch {
+	case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_', c == '.', c == '-':
+		return false
+	}
+	return true
+}
+
+// validName reports whether a tool can have the name as it is.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, notInName)
+}
+
+// stem is a file name without its last extension.
+func stem(file string) string {
+	return strings.TrimSuffix(file, filepath.Ext(file))
+}
+
+// nameOf gives the name of the tool in a file (SPEC A3), and whether that is
+// another than the file's own because MCP would not allow it.
+func nameOf(file string) (name string, changed bool) {
+	own := stem(file)
+	name = strings.Map(func(c rune) rune {
+		if notInName(c) {
+			return '_'
+		}
+		return c
+	}, own)
+	name = name[:min(len(name), maxName)]
+	return name, name != own
+}
+
+// validVersion reports whether v is SemVer 2.0, all three numbers given.
+func validVersion(v string) bool {
+	core, _, _ := strings.Cut(v, "+")
+	core, _, _ = strings.Cut(core, "-")
+	return strings.Count(core, ".") == 2 && semver.IsValid("v"+v)
+}
+
+// compareVersions orders versions by precedence. A leading v, which folders
+// may have, is ignored.
+func compareVersions(a, b string) int {
+	return semver.Compare("v"+strings.TrimPrefix(a, "v"), "v"+strings.TrimPrefix(b, "v"))
+}
+
+// isVersionFolder reports whether a folder's name is a version, as in
+// NAME/VERSION/tool.yaml.
+func isVersionFolder(name string) bool {
+	return validVersion(strings.TrimPrefix(name, "v"))
+}
+
+func indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }

@@ -1,0 +1,172 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+const (
+	manifestFile = "tool.yaml"
+	capsuleFile  = "orla-tool.json" // RFC 2
+)
+
+// maxManifest is one byte more than is ever decoded, so that a longer file is
+// seen to be longer without being read.
+const maxManifest = 1<<20 + 1
+
+// readRegular reads a small regular file whole. Anything else is not opened,
+// since opening a FIFO waits for its writer.
+func readRegular(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("is no regular file but %s", kindOf(info.Mode()))
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer f.Close()
+	data := make([]byte, min(info.Size(), maxManifest))
+	n, err := f.ReadAt(data, 0)
+	if err != nil && n < len(data) {
+		return nil, readError(err)
+	}
+	return data, nil
+}
+
+// readPackage reads the package in dir, an absolute path without links.
+// display is its tool.yaml for messages. The tool's name is filled in even if
+// there is an error, where it is known.
+func readPackage(dir, display string) (t Tool, warnings []error, err error) {
+	file, err := filepath.EvalSymlinks(filepath.Join(dir, manifestFile))
+	if err != nil {
+		return Tool{}, nil, readError(err)
+	}
+	if !within(dir, file) {
+		return Tool{}, nil, errors.New("is a link that leaves the package")
+	}
+	data, err := readRegular(file)
+	if err != nil {
+		return Tool{}, nil, err
+	}
+	t, d, entrypoint := parseManifest(display, data)
+	t.Dir = dir
+	if entrypoint != "" {
+		d.entrypoint(&t, entrypoint)
+	}
+	return t, d.warnings, d.doc.Err()
+}
+
+// parseManifest reads a tool.yaml as far as that goes without looking at the
+// other files of the package. The faults are in the description's doc.
+func parseManifest(display string, data []byte) (t Tool, d description, entrypoint string) {
+	keys := toolYAML{Runtime: runtimeDefaults()}
+	// The error is the doc's, which more faults are added to.
+	doc, _ := yamldoc.Decode(display, data, &keys, yamldoc.Options{})
+	d = description{doc: doc, mcp: keys.MCP, runtime: keys.Runtime}
+	t = Tool{Source: display, Version: keys.Version, Description: keys.Description}
+	if validName(keys.Name) {
+		t.Name = keys.Name
+	} else if doc.Has("name") {
+		doc.Faultf("name", "must be 1 to %d of A-Z a-z 0-9 _ . and -, got %q", maxName, keys.Name)
+	}
+	if doc.Has("version") && !validVersion(keys.Version) {
+		doc.Faultf("version", "must be a SemVer 2.0 version such as 1.2.3, got %q", keys.Version)
+	}
+	if doc.Has("description") && strings.TrimSpace(keys.Description) == "" {
+		doc.Faultf("description", "must not be empty: models choose tools by it")
+	}
+	if doc.Has("entrypoint") && !filepath.IsLocal(filepath.FromSlash(keys.Entrypoint)) {
+		doc.Faultf("entrypoint", "must be a relative path inside the package, got %q", keys.Entrypoint)
+		keys.Entrypoint = ""
+	}
+	d.fill(&t)
+	return t, d, keys.Entrypoint
+}
+
+// entrypoint finds the file to run and what runs it.
+func (d *description) entrypoint(t *Tool, entrypoint string) {
+	wrong := func(format string, args ...any) { d.doc.Faultf("entrypoint", format, args...) }
+	file, err := filepath.EvalSymlinks(filepath.Join(t.Dir, filepath.FromSlash(entrypoint)))
+	if errors.Is(err, fs.ErrNotExist) {
+		wrong("%q does not exist in the package", entrypoint)
+		return
+	} else if err != nil {
+		wrong("%q %v", entrypoint, readError(err))
+		return
+	}
+	if !within(t.Dir, file) {
+		wrong("%q is a link that leaves the package", entrypoint)
+		return
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		wrong("%q %v", entrypoint, readError(err))
+		return
+	}
+	if !info.Mode().IsRegular() {
+		wrong("%q is no regular file but %s", entrypoint, kindOf(info.Mode()))
+		return
+	}
+	// The description of a package is its tool.yaml, so a block in the
+	// entrypoint is a comment like any other, broken or not.
+	interpreter, shebang, err := readShebang(file)
+	switch {
+	case err != nil:
+		wrong("%q: %v", entrypoint, err)
+	case !shebang && info.Mode()&0o111 == 0:
+		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
+	default:
+		if _, err := interpreter.Resolve(); err != nil {
+			wrong("%q: %v", entrypoint, err)
+		}
+	}
+	t.Path, t.Interpreter = file, interpreter
+}
+
+// readShebang reads the first line of a regular file.
+func readShebang(file string) (i Interpreter, ok bool, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return Interpreter{}, false, readError(err)
+	}
+	defer f.Close()
+	first := make([]byte, firstRead)
+	n, err := f.ReadAt(first, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Interpreter{}, false, readError(err)
+	}
+	return ParseShebang(first[:n])
+}
+
+// within reports whether file is dir or below it. Both are absolute and
+// without links.
+func within(dir, file string) bool {
+	rel, err := filepath.Rel(dir, file)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// kindOf names what is not a regular file.
+func kindOf(mode fs.FileMode) string {
+	switch mode.Type() {
+	case fs.ModeDir:
+		return "a folder"
+	case fs.ModeNamedPipe:
+		return "a FIFO"
+	case fs.ModeSocket:
+		return "a socket"
+	case fs.ModeSymlink:
+		return "a link"
+	}
+	return "a device"
+}

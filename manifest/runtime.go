@@ -1,0 +1,84 @@
+package manifest
+
+import "time"
+
+// Runtime says how the process of a capsule is kept (SPEC B2, D). Every
+// default is filled in.
+type Runtime struct {
+	// Declared: the manifest has an mcp section, and the capsule is exactly
+	// the one tool that it describes (SPEC D7).
+	Declared bool
+
+	Handshake Handshake
+	Start     Start
+
+	StartupTimeout time.Duration
+	StopGrace      time.Duration
+	IdleTimeout    time.Duration // 0: never stopped for being idle
+
+	// ToolPrefix replaces the "CAPSULE__" before the names of a capsule's own
+	// tools. nil: it is not replaced.
+	ToolPrefix *string
+
+	HotLoad HotLoad
+	Restart Restart
+	Health  *Health // nil: not asked
+}
+
+// HotLoad says what makes a capsule reload (SPEC E).
+type HotLoad struct {
+	Watch    []string // relative to the package; empty: nothing
+	Ignore   []string // glob patterns
+	Mode     HotLoadMode
+	Debounce time.Duration
+}
+
+// Restart says when a crashed capsule is started again (SPEC D9).
+type Restart struct {
+	Initial     time.Duration
+	Max         time.Duration
+	MaxFailures int // 0: no limit
+	ResetAfter  time.Duration
+}
+
+// Health says how a capsule is asked whether it is well (SPEC D12).
+type Health struct {
+	Interval time.Duration
+	Timeout  time.Duration
+	Failures int
+}
+
+// Handshake is how a capsule says that it is ready.
+type Handshake string
+
+const (
+	HandshakeHello Handshake = "hello" // it sends orla.hello (RFC 2 §9)
+	HandshakeMCP   Handshake = "mcp"   // it answers initialize (SPEC D8)
+)
+
+// Values lists what runtime.handshake may be.
+func (Handshake) Values() []string { return []string{string(HandshakeHello), string(HandshakeMCP)} }
+
+// Start is when a capsule is first started.
+type Start string
+
+const (
+	StartEager Start = "eager" // with Orla
+	StartLazy  Start = "lazy"  // at its first call
+)
+
+// Values lists what runtime.start may be.
+func (Start) Values() []string { return []string{string(StartEager), string(StartLazy)} }
+
+// HotLoadMode is how a capsule reloads.
+type HotLoadMode string
+
+const (
+	HotLoadRestart HotLoadMode = "restart" // stop, then start (RFC 2 §10)
+	HotLoadReplace HotLoadMode = "replace" // start the new beside the old (SPEC D7b)
+)
+
+// Values lists what runtime.hot_load.mode may be.
+func (HotLoadMode) Values() []string {
+	return []string{string(HotLoadRestart), string(HotLoadReplace)}
+}

@@ -1,0 +1,118 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+)
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// ParseShebang reads the interpreter from a file's first line (SPEC A5). ok
+// reports whether the line is a shebang at all; the error says why one cannot
+// be used. As in the kernel, all that follows an interpreter is one argument;
+// env takes the interpreter's name, and with -S its arguments as well.
+func ParseShebang(firstLine []byte) (i Interpreter, ok bool, err error) {
+	line, _, _ := bytes.Cut(bytes.TrimPrefix(firstLine, byteOrderMark), []byte("\n"))
+	text, ok := strings.CutPrefix(string(line), "#!")
+	if !ok {
+		return Interpreter{}, false, nil
+	}
+	text = strings.Trim(text, " \t\r")
+	if strings.ContainsRune(text, 0) {
+		return Interpreter{}, true, errors.New("the shebang holds a NUL byte")
+	}
+	program, args := text, ""
+	if end := strings.IndexAny(text, " \t"); end >= 0 {
+		program, args = text[:end], strings.Trim(text[end:], " \t")
+	}
+	switch {
+	case program == "":
+		return Interpreter{}, true, errors.New("the shebang names no interpreter")
+	case path.Base(program) == "env":
+		i, err = parseEnv(program, args)
+		return i, true, err
+	case !path.IsAbs(program):
+		return Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is no absolute path; write #!/usr/bin/env %s", program, path.Base(program))
+	}
+	i = Interpreter{Name: path.Base(program), Path: program}
+	if args != "" {
+		i.Args = []string{args}
+	}
+	return i, true, nil
+}
+
+// parseEnv reads what follows env in a shebang.
+func parseEnv(program, args string) (Interpreter, error) {
+	command, split := cutSplit(args)
+	if !split {
+		switch {
+		case args == "":
+			return Interpreter{}, errors.New("the shebang names no interpreter after env")
+		case strings.ContainsAny(args, " \t"), strings.HasPrefix(args, "-"), strings.Contains(args, "="):
+			return Interpreter{}, fmt.Errorf("env takes one word from a shebang; write #!%s -S %s", program, args)
+		case strings.Contains(args, "/"):
+			return Interpreter{}, fmt.Errorf("env is given a path, %q; write #!%s or a name to look up in PATH", args, args)
+		}
+		return Interpreter{Name: args}, nil
+	}
+	words := strings.Fields(command)
+	if strings.ContainsAny(command, `"'\$#`) || len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		// Quotes, variables and options are for env itself to understand.
+		return Interpreter{Name: "env", Path: program, Args: []string{args}}, nil
+	}
+	var i Interpreter
+	for len(words) > 0 && strings.Contains(words[0], "=") {
+		i.Env, words = append(i.Env, words[0]), words[1:]
+	}
+	if len(words) == 0 {
+		return Interpreter{}, errors.New("the shebang names no interpreter after env -S")
+	}
+	i.Name = words[0]
+	if strings.Contains(i.Name, "/") {
+		i.Name, i.Path = path.Base(words[0]), words[0]
+	}
+	if i.Path != "" && !path.IsAbs(i.Path) {
+		return Interpreter{}, fmt.Errorf("the shebang's interpreter %q is no absolute path", i.Path)
+	}
+	if len(words) > 1 {
+		i.Args = words[1:]
+	}
+	return i, nil
+}
+
+// cutSplit takes env's split option off the front of its arguments.
+func cutSplit(args string) (command string, ok bool) {
+	for _, option := range []string{"-S", "--split-string=", "--split-string "} {
+		if command, ok := strings.CutPrefix(args, option); ok {
+			return strings.TrimSpace(command), true
+		}
+	}
+	return "", false
+}
+
+// Resolve returns the path of the interpreter's program: Path if that can be
+// run, else what PATH has under Name. It is "" for the zero Interpreter. The
+// error names the interpreter and says what to do.
+func (i Interpreter) Resolve() (string, error) {
+	if i.Name == "" {
+		return "", nil
+	}
+	if i.Path != "" {
+		if info, err := os.Stat(i.Path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return i.Path, nil
+		}
+	}
+	found, err := exec.LookPath(i.Name)
+	switch {
+	case err == nil:
+		return found, nil
+	case i.Path != "":
+		return "", fmt.Errorf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
+	}
+	return "", fmt.Errorf("interpreter %q is not there: no %s in PATH; install it, or change the file's first line", i.Name, i.Name)
+}

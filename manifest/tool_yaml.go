@@ -1,0 +1,195 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+// toolYAML is tool.yaml, key by key (SPEC B1, B2). What a tag says of a key is
+// what editors show for it.
+type toolYAML struct {
+	Name        string `json:"name" jsonschema:"Name of the tool, as clients call it: 1 to 64 of A-Z a-z 0-9 _ . and -"`
+	Version     string `json:"version" jsonschema:"Version of the package: SemVer 2.0, such as 1.2.3"`
+	Description string `json:"description" jsonschema:"What the tool does and when to use it. Models read this."`
+	Entrypoint  string `json:"entrypoint" jsonschema:"File to run, relative to the package: an executable, or a script that names its interpreter in a shebang line"`
+	about
+	MCP     mcpKeys     `json:"mcp,omitempty" jsonschema:"How the tool looks to MCP clients"`
+	Runtime runtimeKeys `json:"runtime,omitempty" jsonschema:"How the tool is run"`
+}
+
+// blockYAML is a metadata block or a NAME.tool.yaml (SPEC A6). What matters to
+// a simple tool may be written without its section; see unfold.
+type blockYAML struct {
+	Description string `json:"description,omitempty"`
+	about
+	MCP     mcpKeys     `json:"mcp,omitempty"`
+	Runtime runtimeKeys `json:"runtime,omitempty"`
+	mcpKeys
+	simpleKeys
+}
+
+// about is what people want to know of a package. Orla does nothing with it.
+type about struct {
+	Author       string       `json:"author,omitempty" jsonschema:"Who wrote the tool"`
+	License      string       `json:"license,omitempty" jsonschema:"SPDX identifier of the licence"`
+	Repository   string       `json:"repository,omitempty" jsonschema:"Where the source is kept"`
+	Homepage     string       `json:"homepage,omitempty" jsonschema:"Where to read more"`
+	Keywords     []string     `json:"keywords,omitempty" jsonschema:"Words to find the tool by"`
+	Dependencies yamldoc.JSON `json:"dependencies,omitempty" jsonschema:"What the tool needs. Informational only"`
+	Permissions  yamldoc.JSON `json:"permissions,omitempty" jsonschema:"What the tool is meant to be allowed. Informational only"`
+	Language     string       `json:"language,omitempty" jsonschema:"What the tool is written in. Informational only"`
+}
+
+type mcpKeys struct {
+	Title        string         `json:"title,omitempty" jsonschema:"Name of the tool for people"`
+	Annotations  annotationKeys `json:"annotations,omitempty" jsonschema:"Hints to clients about what a call may do"`
+	InputSchema  schemaKey      `json:"input_schema,omitempty" jsonschema:"JSON Schema of the arguments, or the short form NAME: TYPE, with TYPE? for an argument that may be left out"`
+	OutputSchema schemaKey      `json:"output_schema,omitempty" jsonschema:"JSON Schema of the answer: stdout must be JSON that fits it"`
+}
+
+// annotationKeys has the names of MCP's ToolAnnotations.
+type annotationKeys struct {
+	Title           string `json:"title,omitempty" jsonschema:"Name of the tool for people"`
+	ReadOnlyHint    bool   `json:"readOnlyHint,omitempty" jsonschema:"A call changes nothing. Default false"`
+	DestructiveHint *bool  `json:"destructiveHint,omitempty" jsonschema:"A call may destroy something. Default true"`
+	IdempotentHint  bool   `json:"idempotentHint,omitempty" jsonschema:"A second call with the same arguments changes nothing more. Default false"`
+	OpenWorldHint   *bool  `json:"openWorldHint,omitempty" jsonschema:"A call reaches beyond this machine. Default true"`
+}
+
+type runtimeKeys struct {
+	Mode Kind `json:"mode,omitempty" jsonschema:"simple: one process for each call; capsule: one process that stays. Default simple"`
+	simpleKeys
+	capsuleKeys
+}
+
+// simpleKeys are the keys of runtime that matter to a simple tool. Some matter
+// to capsules as well; simpleOnly lists the rest.
+type simpleKeys struct {
+	Args           []string         `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
+	Env            envKeys          `json:"env,omitempty" jsonschema:"Environment variables to set"`
+	InheritEnv     inheritEnv       `json:"inherit_env,omitempty" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of names to get beside these. Default true"`
+	Timeout        yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call: 30s, 1m30s or a number of seconds. Default: the configured timeout"`
+	MaxConcurrency int              `json:"max_concurrency,omitempty" jsonschema:"Calls that may run at once. Default: no limit of its own"`
+	Arguments      ArgumentsMode    `json:"arguments,omitempty" jsonschema:"How a call's arguments arrive: as JSON on stdin, as flags, or both. Default both"`
+	Output         OutputMode       `json:"output,omitempty" jsonschema:"text: stdout is the answer's text; mcp: stdout is a whole CallToolResult. Default text"`
+	MaxOutput      yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of stdout and of stderr: 8MiB or a number. Default: the configured max_output"`
+}
+
+// simpleOnly are the simpleKeys without effect on a capsule.
+var simpleOnly = []string{"arguments", "output", "max_output"}
+
+// capsuleKeys are the keys of runtime without effect on a simple tool.
+type capsuleKeys struct {
+	StartupTimeoutMS int              `json:"startup_timeout_ms,omitempty" jsonschema:"Longest time until the capsule is ready, in ms. Default 5000"`
+	StopGraceMS      int              `json:"stop_grace_ms,omitempty" jsonschema:"Time between SIGTERM and SIGKILL, in ms. Default 5000"`
+	IdleTimeout      yamldoc.Duration `json:"idle_timeout,omitempty" jsonschema:"Stop the capsule after this long without a call. Default: never"`
+	Handshake        Handshake        `json:"handshake,omitempty" jsonschema:"How readiness shows: hello (orla.hello) or mcp (a completed initialize). Default hello"`
+	Start            Start            `json:"start,omitempty" jsonschema:"eager: with Orla; lazy: at the first call. Default eager"`
+	ToolPrefix       *string          `json:"tool_prefix,omitempty" jsonschema:"What stands before the names of the capsule's own tools. Default: its name and two underscores"`
+	HotLoad          hotLoadKeys      `json:"hot_load,omitempty" jsonschema:"Reload when files change"`
+	Restart          restartKeys      `json:"restart,omitempty" jsonschema:"When to start again after a crash"`
+	Health           healthKeys       `json:"health,omitempty" jsonschema:"Ask the capsule whether it is well. Off unless given"`
+}
+
+type hotLoadKeys struct {
+	Watch      []string    `json:"watch,omitempty" jsonschema:"Paths to watch, relative to the package. Default [./]"`
+	Ignore     []string    `json:"ignore,omitempty" jsonschema:"Glob patterns of files to ignore"`
+	Mode       HotLoadMode `json:"mode,omitempty" jsonschema:"restart: stop, then start; replace: start the new process beside the old one. Default restart"`
+	DebounceMS int         `json:"debounce_ms,omitempty" jsonschema:"Quiet time after the last change, in ms. Default 100"`
+}
+
+type restartKeys struct {
+	InitialMS    int `json:"initial_ms,omitempty" jsonschema:"First pause, in ms. Default 500"`
+	MaxMS        int `json:"max_ms,omitempty" jsonschema:"Longest pause, in ms. Default 30000"`
+	MaxFailures  int `json:"max_failures,omitempty" jsonschema:"Failures in a row after which the capsule stays stopped; 0 is no limit. Default 8"`
+	ResetAfterMS int `json:"reset_after_ms,omitempty" jsonschema:"Time of readiness that makes the count start afresh, in ms. Default 30000"`
+}
+
+type healthKeys struct {
+	IntervalMS int `json:"interval_ms,omitempty" jsonschema:"Time between two questions, in ms. Default 10000"`
+	TimeoutMS  int `json:"timeout_ms,omitempty" jsonschema:"Longest time for an answer, in ms. Default 1000"`
+	Failures   int `json:"failures,omitempty" jsonschema:"Questions in a row without an answer that count as a crash. Default 3"`
+}
+
+// runtimeDefaults is what holds for the keys that a file leaves out.
+func runtimeDefaults() runtimeKeys {
+	return runtimeKeys{
+		Mode:       Simple,
+		simpleKeys: simpleKeys{Arguments: ArgumentsBoth, Output: OutputText},
+		capsuleKeys: capsuleKeys{
+			StartupTimeoutMS: 5000,
+			StopGraceMS:      5000,
+			Handshake:        HandshakeHello,
+			Start:            StartEager,
+			HotLoad:          hotLoadKeys{Watch: []string{"./"}, Mode: HotLoadRestart, DebounceMS: 100},
+			Restart:          restartKeys{InitialMS: 500, MaxMS: 30_000, MaxFailures: 8, ResetAfterMS: 30_000},
+			Health:           healthKeys{IntervalMS: 10_000, TimeoutMS: 1000, Failures: 3},
+		},
+	}
+}
+
+// schemaKey is a JSON Schema, or the short form of one.
+type schemaKey []byte
+
+// UnmarshalJSON keeps a mapping of any shape.
+func (s *schemaKey) UnmarshalJSON(raw []byte) error {
+	if raw[0] != '{' {
+		return fmt.Errorf("wants a mapping: a JSON Schema whose type is object, or NAME: TYPE for each argument")
+	}
+	*s = append(schemaKey{}, raw...)
+	return nil
+}
+
+// JSONSchema allows any mapping.
+func (schemaKey) JSONSchema() string { return `{"type":"object"}` }
+
+// envKeys are variables. Their values may be written without quotes: LOG: 1.
+type envKeys map[string]string
+
+// JSONSchema allows the scalars that stand for their own text.
+func (envKeys) JSONSchema() string {
+	return `{"type":"object","additionalProperties":{"type":["string","number","boolean"]}}`
+}
+
+// inheritEnv is true, false, or a list of names.
+type inheritEnv EnvPolicy
+
+// UnmarshalJSON reads either.
+func (p *inheritEnv) UnmarshalJSON(raw []byte) error {
+	var all bool
+	if err := json.Unmarshal(raw, &all); err == nil {
+		*p = inheritEnv{Narrow: !all}
+		return nil
+	}
+	var names []string
+	if err := json.Unmarshal(raw, &names); err != nil {
+		return errors.New("wants true, false or a list of names")
+	}
+	for _, name := range names {
+		if why := badVariable(name); why != "" {
+			return fmt.Errorf("%q %s", name, why)
+		}
+	}
+	*p = inheritEnv{Narrow: true, Names: names}
+	return nil
+}
+
+// JSONSchema allows both.
+func (inheritEnv) JSONSchema() string {
+	return `{"anyOf":[{"type":"boolean"},{"type":"array","items":{"type":"string"}}]}`
+}
+
+// SchemaJSON returns the JSON Schema of tool.yaml, indented (SPEC B6).
+func SchemaJSON() []byte {
+	raw, err := yamldoc.Schema[toolYAML](yamldoc.SchemaOptions{
+		Title:       "tool.yaml",
+		Description: "A package of tools for Orla",
+	})
+	if err != nil {
+		panic(err) // the types above are all that it depends on
+	}
+	return raw
+}

@@ -1,0 +1,56 @@
+package manifest
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// versions lists the entries of a folder NAME that are NAME/VERSION/tool.yaml,
+// the highest first.
+func (in listing) versions() []string {
+	var list []string
+	for _, entry := range in.entries {
+		if !entry.IsDir() || !isVersionFolder(entry.Name()) {
+			continue
+		}
+		info, err := os.Lstat(filepath.Join(in.abs, entry.Name(), manifestFile))
+		if err == nil && info.Mode().Type() != fs.ModeDir {
+			list = append(list, entry.Name())
+		}
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return compareVersions(b, a) })
+	return list
+}
+
+// versions serves the highest of the versions in a folder. If that is faulty,
+// the next one serves, since one bad entry never keeps another from being
+// served (SPEC A2); its faults are reported all the same.
+func (w *walker) versions(in listing, versions []string) {
+	for _, version := range versions {
+		dir := filepath.Join(in.abs, version)
+		before := len(w.found)
+		w.packageAt(dir, filepath.Join(in.display, version))
+		if len(w.found) == before {
+			continue
+		}
+		t := w.found[before].tool
+		if folder := strings.TrimPrefix(version, "v"); t.Version != folder {
+			w.problem(t.Source, t.Name, Warning, fmt.Errorf("says version %s and is in the folder of version %s", t.Version, folder))
+		}
+		break
+	}
+	for _, version := range versions {
+		w.visited[filepath.Join(in.abs, version)] = true
+	}
+}
+
+// packageAt reads the package in a folder.
+func (w *walker) packageAt(abs, display string) {
+	at := filepath.Join(display, manifestFile)
+	t, warnings, err := readPackage(abs, at)
+	w.take(at, t, warnings, Fault, err)
+}

@@ -1,0 +1,264 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxLevels is how deep folders are searched.
+const maxLevels = 64
+
+// skippedFolders belong to package managers. They are full of executables that
+// nobody means to serve.
+var skippedFolders = []string{"node_modules", "__pycache__", ".venv", "venv"}
+
+// walker goes through folders and collects what it finds, in path order: the
+// entries of a folder by name, each folder where its name stands.
+type walker struct {
+	found    []found
+	problems []Problem
+
+	root string // the folder that is searched: absolute, links resolved
+	// rootHasVersions: the root may itself be the NAME of NAME/VERSION/tool.yaml.
+	rootHasVersions bool
+	// only limits the entries of a folder that are looked at. nil: all are.
+	only func(name string) bool
+
+	visited     map[string]bool // folders that have been searched, absolute
+	interpreter map[string]error
+}
+
+func newWalker() *walker {
+	return &walker{visited: map[string]bool{}, interpreter: map[string]error{}}
+}
+
+func (w *walker) problem(path, tool string, severity Severity, err error) {
+	w.problems = append(w.problems, Problem{Path: path, Tool: tool, Severity: severity, Err: err})
+}
+
+func (w *walker) warn(path, format string, args ...any) {
+	w.problem(path, "", Warning, fmt.Errorf(format, args...))
+}
+
+// resolve looks an interpreter up, once for all the files that want it.
+func (w *walker) resolve(i Interpreter) error {
+	key := i.Name + "\x00" + i.Path
+	err, known := w.interpreter[key]
+	if !known {
+		_, err = i.Resolve()
+		w.interpreter[key] = err
+	}
+	return err
+}
+
+// resolveRoot returns the absolute path of a folder, without links.
+func resolveRoot(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", readError(err)
+	}
+	return root, nil
+}
+
+// tree searches a folder that a user named.
+func (w *walker) tree(dir string) {
+	root, err := resolveRoot(dir)
+	if err != nil {
+		w.problem(dir, "", Fault, err)
+		return
+	}
+	info, err := os.Stat(root)
+	if err != nil {
+		w.problem(dir, "", Fault, readError(err))
+		return
+	}
+	if !info.IsDir() {
+		w.problem(dir, "", Fault, errors.New("is no folder"))
+		return
+	}
+	w.root = root
+	w.folder(root, dir, 0)
+}
+
+// folder searches one folder: abs is its path without links, display the same
+// as messages have it.
+func (w *walker) folder(abs, display string, level int) {
+	if w.visited[abs] {
+		return
+	}
+	w.visited[abs] = true
+	if level > maxLevels {
+		w.warn(display, "is more than %d folders deep, and is not searched", maxLevels)
+		return
+	}
+	entries, err := os.ReadDir(abs)
+	if err != nil {
+		// What could be read of the folder is served all the same.
+		w.problem(display, "", Warning, readError(err))
+	}
+	if has(entries, manifestFile) {
+		w.packageAt(abs, display)
+		return
+	}
+	if has(entries, capsuleFile) {
+		w.warn(filepath.Join(display, capsuleFile), "capsules are not served by this release")
+		return
+	}
+	w.entries(abs, display, entries, level)
+}
+
+// has reports whether a folder has an entry of that name that is no folder.
+// The entries are sorted.
+func has(entries []fs.DirEntry, name string) bool {
+	i, ok := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+	return ok && !entries[i].IsDir()
+}
+
+// entries looks at what is in a folder that is no package.
+func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) {
+	in := listing{abs: abs, display: display, entries: entries, described: map[string]bool{}}
+	var versions []string
+	if abs != w.root || w.rootHasVersions {
+		versions = in.versions()
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		at := filepath.Join(display, name)
+		switch {
+		case strings.HasPrefix(name, "."), w.only != nil && (entry.IsDir() || !w.only(name)):
+		case entry.IsDir():
+			if slices.Contains(skippedFolders, name) {
+				continue
+			}
+			if len(versions) > 0 && slices.Contains(versions, name) {
+				w.versions(in, versions)
+				versions = nil
+				continue
+			}
+			w.folder(filepath.Join(abs, name), at, level+1)
+		case entry.Type() == fs.ModeSymlink:
+			w.link(&in, name)
+		case entry.Type().IsRegular():
+			w.file(&in, entry)
+		default:
+			w.warn(at, "is skipped: it is %s, not a file", kindOf(entry.Type()))
+		}
+	}
+	w.strayDescriptions(in)
+}
+
+// listing is a folder that is being looked at.
+type listing struct {
+	abs, display string
+	entries      []fs.DirEntry
+	described    map[string]bool // executables that were met, by their sidecars' names
+}
+
+func (in listing) has(name string) bool { return has(in.entries, name) }
+
+// link looks at what a link points to. A folder is not entered: it is found by
+// itself, and so no loop of links can lead astray.
+func (w *walker) link(in *listing, name string) {
+	at := filepath.Join(in.display, name)
+	target, err := filepath.EvalSymlinks(filepath.Join(in.abs, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		w.warn(at, "is skipped: it is a link to what does not exist")
+		return
+	case err != nil:
+		w.warn(at, "is skipped: it is a link that %w", readError(err))
+		return
+	case !within(w.root, target):
+		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
+		return
+	}
+	info, err := os.Lstat(target)
+	switch {
+	case err != nil:
+		w.warn(at, "is skipped: it is a link that %w", readError(err))
+	case info.IsDir():
+	case !info.Mode().IsRegular():
+		w.warn(at, "is skipped: it is a link to %s, not to a file", kindOf(info.Mode()))
+	default:
+		w.regular(in, name, target, info.Mode())
+	}
+}
+
+// file looks at a regular file.
+func (w *walker) file(in *listing, entry fs.DirEntry) {
+	info, err := entry.Info()
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
+	case err != nil:
+		w.problem(filepath.Join(in.display, entry.Name()), "", Warning, readError(err))
+	default:
+		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info.Mode())
+	}
+}
+
+// regular looks at a regular file called name, whose path without links is file.
+func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
+	at := filepath.Join(in.display, name)
+	if strings.HasSuffix(name, sidecarSuffix) {
+		return // it describes an executable; see strayDescriptions
+	}
+	if why := notATool(file); why != "" {
+		w.warn(at, "%s", why)
+		return
+	}
+	sidecars := sidecarsOf(name, in.has)
+	if mode&0o111 == 0 {
+		if len(sidecars) == 0 && looksLikeScript(file) {
+			w.warn(at, "is not executable: chmod +x %s", at)
+		}
+		return
+	}
+	for _, sidecar := range sidecars {
+		in.described[sidecar] = true
+	}
+	e := executable{base: name, path: file, display: at, folder: in.abs, dir: w.root, sidecars: sidecars}
+	t, warnings, err := e.read(w.resolve)
+	severity := Fault
+	if _, ok := errors.AsType[*unreadableError](err); ok {
+		severity = Warning
+	}
+	w.take(at, t, warnings, severity, err)
+}
+
+// take keeps a tool, or says why it is not served.
+func (w *walker) take(at string, t Tool, warnings []error, severity Severity, err error) {
+	for _, warning := range warnings {
+		w.problem(at, t.Name, Warning, warning)
+	}
+	if err == nil {
+		w.found = append(w.found, found{tool: t, entry: at})
+		return
+	}
+	w.problem(at, t.Name, severity, err)
+}
+
+// strayDescriptions reports sidecars without an executable beside them.
+func (w *walker) strayDescriptions(in listing) {
+	for _, entry := range in.entries {
+		name := entry.Name()
+		target, ok := strings.CutSuffix(name, sidecarSuffix)
+		if !ok || target == "" || target[0] == '.' || entry.IsDir() || in.described[name] || w.only != nil && !w.only(name) {
+			continue
+		}
+		at := filepath.Join(in.display, name)
+		if entry.Type().IsRegular() && isToolResource(filepath.Join(in.abs, name)) {
+			w.warn(at, "%s", resourceNotServed)
+			continue
+		}
+		w.problem(at, "", Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
+	}
+}
