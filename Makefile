@@ -3,6 +3,8 @@
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 20s
+# The race detector links with the C compiler.
+RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
 LDFLAGS  := -s -w -X github.com/orla-project/orla/internal/version.version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
@@ -22,7 +24,7 @@ build: ## build bin/orla
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test $(RACE) -shuffle=on ./...
 
 short: ## run the quick tests only
 	$(GO) test -short ./...

@@ -84,7 +84,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	if err != nil {
 		return &failure{code: exitUsage, err: err}
 	}
-	p, err := join(cfg, slog.New(slog.DiscardHandler))
+	p, err := join(cfg, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}

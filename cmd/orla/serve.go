@@ -38,7 +38,11 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(signals)
 
-	p, err := join(cfg, log.Logger)
+	self, err := os.Executable()
+	if err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	p, err := join(cfg, []string{self, guardCommand}, log.Logger)
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}

@@ -23,17 +23,14 @@ type parts struct {
 	log        *slog.Logger
 }
 
-// join makes the parts that cfg describes, without any tool yet.
-func join(cfg *loaded, log *slog.Logger) (*parts, error) {
-	p := &parts{log: log}
-	self, err := os.Executable()
+// join makes the parts that cfg describes, without any tool yet. guard is the
+// command that outlives this process to clean up after it; nil for none.
+func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
+	launcher, err := launch.NewLocal(launch.Options{Guard: guard, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	p.launcher, err = launch.NewLocal(launch.Options{Guard: []string{self, guardCommand}, Log: log})
-	if err != nil {
-		return nil, err
-	}
+	p := &parts{launcher: launcher, log: log}
 	p.bound(cfg)
 	environ := simple.CleanEnv(os.Environ())
 	p.supervisor = supervisor.New(supervisor.Options{
