@@ -11,6 +11,7 @@ package mcpbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -34,8 +35,12 @@ type Options struct {
 	// Version is told to clients as the server's version. Required.
 	Version string
 	// MaxInline bounds the size of an answer in bytes; a larger one is kept
-	// as a resource (SPEC G5a). If zero, DefaultMaxInline.
+	// as a resource (SPEC G5a). If zero, DefaultMaxInline; MinMaxInline is the
+	// least.
 	MaxInline int64
+	// Starting names what is not ready yet, for /readyz (SPEC G6). If nil,
+	// everything is.
+	Starting func() []string
 	// Log is required.
 	Log *slog.Logger
 }
@@ -48,16 +53,19 @@ type Bridge struct {
 	maxInline atomic.Int64
 	server    *mcp.Server
 	large     *largeAnswers
-	listed    map[string]*mcp.Tool // what the server has; owned by follow
+	starting  func() []string
+	listed    map[string]*mcp.Tool // what the server has; owned by New, then by Serve
+	listing   atomic.Pointer[listing]
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
 func New(catalog Catalog, opts Options) *Bridge {
 	b := &Bridge{
-		catalog: catalog,
-		log:     opts.Log,
-		large:   newLargeAnswers(),
-		listed:  map[string]*mcp.Tool{},
+		catalog:  catalog,
+		log:      opts.Log,
+		large:    newLargeAnswers(),
+		starting: opts.Starting,
+		listed:   map[string]*mcp.Tool{},
 	}
 	b.SetMaxInline(opts.MaxInline)
 	b.server = mcp.NewServer(
@@ -73,7 +81,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 		},
 	)
-	b.server.AddReceivingMiddleware(b.contained)
+	b.server.AddReceivingMiddleware(b.contained, b.recorded, b.prepared)
 	b.server.AddResourceTemplate(largeTemplate, b.readLarge)
 	b.server.AddResourceTemplate(largePartTemplate, b.readLarge)
 	b.list(catalog.Catalog())
@@ -85,7 +93,7 @@ func (b *Bridge) SetMaxInline(size int64) {
 	if size == 0 {
 		size = DefaultMaxInline
 	}
-	b.maxInline.Store(size)
+	b.maxInline.Store(max(size, MinMaxInline))
 }
 
 // String names the bridge in logs.
@@ -107,11 +115,17 @@ func (b *Bridge) Serve(ctx context.Context) error {
 // that clients hear of real changes alone.
 func (b *Bridge) list(c *supervisor.Catalog) {
 	next := make(map[string]*mcp.Tool, len(c.Tools))
+	var changed []*mcp.Tool
 	for _, t := range c.Tools {
-		next[t.Name] = t
-		if old, ok := b.listed[t.Name]; ok && reflect.DeepEqual(old, t) {
+		if old, ok := b.listed[t.Name]; ok && (old == t || reflect.DeepEqual(old, t)) {
+			next[t.Name] = old
 			continue
 		}
+		next[t.Name] = t
+		changed = append(changed, t)
+	}
+	b.listing.Store(b.listing.Load().next(next)) // before a client can hear of it
+	for _, t := range changed {
 		if err := b.add(t); err != nil {
 			b.log.Error("a tool cannot be listed", "tool", t.Name, "err", err)
 			delete(next, t.Name)
@@ -141,17 +155,35 @@ func (b *Bridge) add(t *mcp.Tool) (err error) {
 	return nil
 }
 
-// contained keeps a panic in one request from ending the process.
+// contained keeps a panic in one request from ending the process, and gives
+// every error that a client sees a code. Text of unexpected errors stays here.
 func (b *Bridge) contained(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				b.log.Error("panic in a request", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
+				res, err = nil, internalError()
 			}
 		}()
-		return next(ctx, method, req)
+		res, err = next(ctx, method, req)
+		if err == nil {
+			return res, nil
+		}
+		switch wire, coded := errors.AsType[*jsonrpc.Error](err); {
+		case coded && wire.Code != 0:
+			return nil, err
+		case method == methodInitialize: // the one error that the SDK has there
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
+		case ctx.Err() != nil:
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
+		}
+		b.log.Error("a request failed", "method", method, "err", err)
+		return nil, internalError()
 	}
+}
+
+func internalError() error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
 }
 
 // quietHandler turns the SDK's own log down by one step: what it calls an

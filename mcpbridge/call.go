@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -30,14 +31,25 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	call := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Caller: caller(req)}
 	res, err := b.ask(callid.With(ctx, id), call)
 	answer, rpcErr := Answer(res, err)
-	if rpcErr == nil {
-		answer = b.bound(answer, id)
-	}
-	b.record(ctx, req, id, began, answer, err)
 	if rpcErr != nil {
-		return nil, rpcErr
+		return nil, rpcErr // recorded notes it, with those that the SDK refuses
 	}
+	answer = b.bound(answer, id, b.listing.Load().structured(call.Tool))
+	b.record(ctx, req, id, began, answer, fault.From(err))
 	return answer, nil
+}
+
+// recorded writes the log's line for calls that ended in a JSON-RPC error: an
+// unknown tool's never reach callTool.
+func (b *Bridge) recorded(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		began := time.Now()
+		res, err := next(ctx, method, req)
+		if call, ok := req.(*mcp.CallToolRequest); ok && err != nil {
+			b.record(ctx, call, callid.New(), began, nil, fault.Wrap(fault.UnsupportedTool, nil, "%v", err))
+		}
+		return res, err
+	}
 }
 
 // ask calls the catalog. A provider that panics has failed its call, no more.
@@ -54,31 +66,48 @@ func (b *Bridge) ask(ctx context.Context, call supervisor.Call) (res *mcp.CallTo
 // Answer makes what a client sees of a provider's result and error: trouble of
 // a tool is a result with isError, text a model can act on and the code in
 // _meta; an unknown tool is a JSON-RPC error (SPEC G5). The second value is
-// non-nil exactly when the first is nil.
+// non-nil exactly when the first is nil. The provider's result is not modified.
 func Answer(res *mcp.CallToolResult, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
 	if errors.Is(err, supervisor.ErrUnknownTool) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
 	}
-	if res == nil {
-		res = &mcp.CallToolResult{}
+	answer := &mcp.CallToolResult{}
+	if res != nil {
+		*answer = *res
 	}
-	if res.Content == nil {
-		res.Content = []mcp.Content{}
-	}
+	// Copies: the SDK adds to the map, and the slice may have room that is the provider's.
+	answer.Content = append(make([]mcp.Content, 0, len(answer.Content)+1), answer.Content...)
+	answer.Meta = ownMeta(answer.Meta)
 	f := fault.From(err)
 	if f == nil {
-		if res.IsError { // the tool's own word; it may have given a code too
-			setDefault(res, MetaToolCode, string(fault.ExecutionFailed))
-			setDefault(res, MetaRetryable, false)
+		if answer.IsError { // the tool's own word; it may have given a code too
+			setDefault(answer, MetaToolCode, string(fault.ExecutionFailed))
+			setDefault(answer, MetaRetryable, false)
 		}
-		return res, nil
+		return answer, nil
 	}
-	res.IsError = true
-	res.Content = append(res.Content, &mcp.TextContent{Text: f.Reason})
-	setDefault(res, MetaToolCode, string(f.Code))
-	setDefault(res, MetaToolReason, f.Reason)
-	setDefault(res, MetaRetryable, f.Retryable())
-	return res, nil
+	answer.IsError = true
+	answer.Content = append(answer.Content, &mcp.TextContent{Text: f.Reason})
+	setDefault(answer, MetaToolCode, string(f.Code))
+	setDefault(answer, MetaToolReason, f.Reason)
+	setDefault(answer, MetaRetryable, f.Retryable())
+	return answer, nil
+}
+
+// ownMeta copies a result's _meta without what the protocol keeps for the
+// parties themselves: a tool behind Orla is none.
+func ownMeta(meta mcp.Meta) mcp.Meta {
+	var own mcp.Meta
+	for key, value := range meta {
+		if strings.HasPrefix(key, "io.modelcontextprotocol/") {
+			continue
+		}
+		if own == nil {
+			own = make(mcp.Meta, len(meta))
+		}
+		own[key] = value
+	}
+	return own
 }
 
 func setDefault(res *mcp.CallToolResult, key string, value any) {
@@ -102,7 +131,7 @@ func caller(req *mcp.CallToolRequest) string {
 }
 
 // record writes the one line that a call leaves in the log (SPEC I2).
-func (b *Bridge) record(ctx context.Context, req *mcp.CallToolRequest, id string, began time.Time, answer *mcp.CallToolResult, err error) {
+func (b *Bridge) record(ctx context.Context, req *mcp.CallToolRequest, id string, began time.Time, answer *mcp.CallToolResult, f *fault.Error) {
 	attrs := []slog.Attr{
 		slog.String("tool", req.Params.Name),
 		slog.String("call_id", id),
@@ -111,9 +140,9 @@ func (b *Bridge) record(ctx context.Context, req *mcp.CallToolRequest, id string
 		slog.String("caller", caller(req)),
 		slog.String("session", shortened(req.Session.ID())),
 		slog.Int("request_bytes", len(req.Params.Arguments)),
-		slog.Int64("response_bytes", contentSize(answer)),
+		slog.Int("response_bytes", payload(answer)),
 	}
-	if f := fault.From(err); f != nil {
+	if f != nil {
 		attrs = append(attrs, slog.String("code", string(f.Code)), slog.String("reason", f.Reason))
 		if f.Err != nil {
 			attrs = append(attrs, slog.String("err", f.Err.Error()))

@@ -4,38 +4,54 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// errHungUp is why nothing is sent any more.
+var errHungUp = errors.New("the connection is closed")
+
 // conn is a client's connection made of whole messages that come in on a
 // channel and go out by a function. It stands in place of the SDK's own
 // connections for stdio and SSE: those end at the first malformed message, and
 // drop what is not answered yet when their input ends.
 type conn struct {
-	send func(json.RawMessage) error // writes one message or batch; called by one goroutine at a time
-	log  *slog.Logger
-	max  int64
-	read chan line     // what comes in; closed after the last, if it ever ends
-	done chan struct{} // closed by Close
+	send  func(json.RawMessage) error // writes one message or batch; called by one goroutine at a time
+	log   *slog.Logger
+	max   int64
+	extra *mcp.RequestExtra // goes with every request; may be nil
+	read  chan line         // what comes in; closed after the last, if it ever ends
+	stop  chan struct{}     // closed when no more is to be read
+	done  chan struct{}     // closed by Close
 	// newest is false where the transport cannot carry the stateless era.
 	newest bool
 
-	closeOnce sync.Once
-	queue     []json.RawMessage // the rest of a batch; owned by Read
+	stopOnce, closeOnce sync.Once
+	queue               []jsonrpc.Message // came in and was not read yet; owned by Read
 
 	writing sync.Mutex // serialises send
 
-	mu       sync.Mutex        // guards the fields that follow
-	awaiting map[string]*batch // by the request's id; nil for a lone request
-	ended    bool              // the input has ended
-	answered chan struct{}     // closed when ended and nothing is awaited
-	failed   error             // why a message could not be sent
+	mu         sync.Mutex             // guards the fields that follow
+	awaiting   map[jsonrpc.ID]pending // the requests that have no answer yet
+	unanswered int                    // answers that the end of input waits for
+	ended      bool                   // the input has ended
+	answered   chan struct{}          // closed when ended and unanswered is 0
+	failed     error                  // why a message could not be sent
+}
+
+// pending is a request that has no answer yet.
+type pending struct {
+	in *batch // nil for a lone request
+	// open marks a subscription, whose answer is the end of the session: the
+	// end of input does not wait for it.
+	open bool
 }
 
 // batch is a JSON-RPC batch that waits for its answers.
@@ -44,21 +60,40 @@ type batch struct {
 	answers []json.RawMessage
 }
 
+// add collects an answer, and returns all of them when it was the last.
+func (in *batch) add(answer json.RawMessage) json.RawMessage {
+	if answer != nil {
+		in.answers = append(in.answers, answer)
+	}
+	if in.left--; in.left > 0 || len(in.answers) == 0 {
+		return nil
+	}
+	return slices.Concat([]byte("["), bytes.Join(asBytes(in.answers), []byte(",")), []byte("]"))
+}
+
+func asBytes(raw []json.RawMessage) [][]byte {
+	all := make([][]byte, len(raw))
+	for i, r := range raw {
+		all[i] = r
+	}
+	return all
+}
+
 // line is one message as it came, or the news that one was too long.
 type line struct {
 	data    []byte
 	tooLong bool
 }
 
-func newConn(send func(json.RawMessage) error, maxMessage int64, log *slog.Logger) *conn {
+func newConn(maxMessage int64, log *slog.Logger) *conn {
 	return &conn{
-		send:     send,
 		log:      log,
 		max:      maxMessage,
 		read:     make(chan line),
+		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		newest:   true,
-		awaiting: map[string]*batch{},
+		awaiting: map[jsonrpc.ID]pending{},
 		answered: make(chan struct{}),
 	}
 }
@@ -78,97 +113,112 @@ func (c *conn) SessionID() string { return "" }
 // connection lives on. At the end of input it first waits until everything
 // that was read is answered (SPEC G1).
 func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	for {
-		raw, err := c.next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		msg, err := jsonrpc.DecodeMessage(raw)
-		if err != nil {
-			c.refuse(ctx, raw, err)
-			continue
-		}
-		return msg, nil
-	}
-}
-
-// next returns the next raw message, be it a line or a member of a batch.
-func (c *conn) next(ctx context.Context) (json.RawMessage, error) {
-	for {
-		if len(c.queue) > 0 {
-			raw := c.queue[0]
-			c.queue = c.queue[1:]
-			return raw, nil
+	for len(c.queue) == 0 {
+		select {
+		case <-c.stop: // before more is taken from a client that never pauses
+			return nil, c.awaitAnswers(ctx)
+		default:
 		}
 		select {
 		case l, ok := <-c.read:
 			if !ok {
 				return nil, c.awaitAnswers(ctx)
 			}
-			if raw := c.take(ctx, l); raw != nil {
-				return raw, nil
-			}
+			c.take(l)
+		case <-c.stop:
+			return nil, c.awaitAnswers(ctx)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-c.done:
 			return nil, io.EOF
 		}
 	}
+	msg := c.queue[0]
+	c.queue = c.queue[1:]
+	return msg, nil
 }
 
-// take turns a line into a message, queues a batch, or answers what is neither.
-func (c *conn) take(ctx context.Context, l line) json.RawMessage {
+// take queues the messages of a line, or answers what is none.
+func (c *conn) take(l line) {
 	data := bytes.TrimSpace(bytes.TrimPrefix(l.data, []byte("\xef\xbb\xbf")))
 	switch {
 	case l.tooLong:
-		c.complain(ctx, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is over max_request (%d bytes)", c.max))
+		c.complain(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is over max_request (%d bytes)", c.max))
+	case len(data) == 0:
 	case !json.Valid(data):
-		c.complain(ctx, nil, jsonrpc.CodeParseError, "a line is no valid JSON; send one message a line")
+		c.complain(nil, jsonrpc.CodeParseError, "a line is no valid JSON; send one message a line")
 	case data[0] == '[':
-		var members []json.RawMessage
-		if err := json.Unmarshal(data, &members); err != nil || len(members) == 0 {
-			c.complain(ctx, nil, jsonrpc.CodeInvalidRequest, "an empty batch")
-			return nil
-		}
-		c.expectBatch(members)
-		c.queue = members
+		c.takeBatch(data)
 	default:
-		c.expect(data, nil)
-		return data
+		if msg, refusal := c.accept(data, nil); msg != nil {
+			c.queue = append(c.queue, msg)
+		} else if refusal != nil {
+			c.deliverLogged(refusal)
+		}
 	}
-	return nil
 }
 
-// envelope is what has to be known of a message to answer it.
-type envelope struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-}
-
-// call reports whether the message wants an answer before the session's end.
-// A listening subscription gets its answer only then.
-func (e envelope) call() bool {
-	return len(e.ID) > 0 && string(e.ID) != "null" && e.Method != "" && e.Method != "subscriptions/listen"
-}
-
-func (c *conn) expect(raw json.RawMessage, in *batch) {
-	var e envelope
-	if json.Unmarshal(raw, &e) != nil || !e.call() {
+func (c *conn) takeBatch(data []byte) {
+	var members []json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil || len(members) == 0 {
+		c.complain(nil, jsonrpc.CodeInvalidRequest, "an empty batch")
 		return
 	}
+	in := &batch{left: 1} // held open until all members are in
+	var refusals []json.RawMessage
+	for _, raw := range members {
+		if msg, refusal := c.accept(raw, in); msg != nil {
+			c.queue = append(c.queue, msg)
+		} else if refusal != nil {
+			refusals = append(refusals, refusal)
+		}
+	}
+	c.mu.Lock()
+	in.answers = append(in.answers, refusals...)
+	whole := in.add(nil)
+	c.mu.Unlock()
+	if whole != nil {
+		c.deliverLogged(whole)
+	}
+}
+
+// accept decodes a message and notes that it wants an answer, or returns the
+// error that refuses it.
+func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusal json.RawMessage) {
+	if id, odd := oddID(raw); odd {
+		return nil, errorJSON(id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
+	}
+	msg, err := jsonrpc.DecodeMessage(raw)
+	if err != nil {
+		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message")
+	}
+	req, ok := msg.(*jsonrpc.Request)
+	if !ok {
+		return msg, nil
+	}
+	if c.extra != nil {
+		req.Extra = c.extra
+	}
+	if !req.IsCall() {
+		return msg, nil
+	}
+	if !slices.Contains(methods, req.Method) {
+		return nil, errorJSON(rawID(req.ID), jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %q", req.Method))
+	}
+	p := pending{in: in, open: req.Method == methodListen}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, taken := c.awaiting[req.ID]; taken {
+		return nil, errorJSON(rawID(req.ID), jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
+	}
+	c.awaiting[req.ID] = p
 	if in != nil {
 		in.left++
 	}
-	c.mu.Lock()
-	c.awaiting[string(e.ID)] = in
-	c.mu.Unlock()
-}
-
-func (c *conn) expectBatch(raw []json.RawMessage) {
-	in := &batch{}
-	for _, r := range raw {
-		c.expect(r, in)
+	if !p.open {
+		c.unanswered++
 	}
+	return msg, nil
 }
 
 // awaitAnswers returns io.EOF when everything that was read is answered.
@@ -190,7 +240,7 @@ func (c *conn) awaitAnswers(ctx context.Context) error {
 
 // settleLocked closes answered when the input has ended and nothing is awaited.
 func (c *conn) settleLocked() {
-	if c.ended && len(c.awaiting) == 0 {
+	if c.ended && c.unanswered == 0 {
 		select {
 		case <-c.answered:
 		default:
@@ -199,86 +249,73 @@ func (c *conn) settleLocked() {
 	}
 }
 
-// refuse answers a message that is JSON but no JSON-RPC.
-func (c *conn) refuse(ctx context.Context, raw json.RawMessage, err error) {
-	var e envelope
-	_ = json.Unmarshal(raw, &e) // what is no object has no id
-	c.complain(ctx, e.ID, jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message: "+err.Error())
-}
-
-// complain sends an error response that no handler made.
-func (c *conn) complain(ctx context.Context, id json.RawMessage, code int64, text string) {
+// complain sends an error response that belongs to no request.
+func (c *conn) complain(id json.RawMessage, code int64, text string) {
 	c.log.Debug("malformed message", "code", code, "text", text)
-	if len(id) == 0 {
-		id = json.RawMessage("null")
-	}
-	raw, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0",
-		"id":      id,
-		"error":   map[string]any{"code": code, "message": text},
-	})
-	if err == nil {
-		err = c.answer(ctx, string(id), raw)
-	}
-	if err != nil {
-		c.log.Debug("answer a malformed message", "err", err)
-	}
+	c.deliverLogged(errorJSON(id, code, text))
 }
 
 // Write sends a message. It may be called from any goroutine.
 func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	resp, ok := msg.(*jsonrpc.Response)
+	if ok && resp.Error != nil {
+		msg = &jsonrpc.Response{ID: resp.ID, Error: presentable(resp.Error)}
+	}
 	raw, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err
 	}
-	resp, ok := msg.(*jsonrpc.Response)
 	if !ok {
-		return c.deliver(ctx, raw)
+		return c.deliver(raw)
 	}
-	id, err := json.Marshal(resp.ID.Raw())
-	if err != nil {
-		return err
-	}
-	return c.answer(ctx, string(id), raw)
+	return c.answer(resp.ID, raw)
 }
 
 // answer sends a response, or collects it when it belongs to a batch.
-func (c *conn) answer(ctx context.Context, id string, raw json.RawMessage) error {
+func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage) error {
 	c.mu.Lock()
-	if in := c.awaiting[id]; in != nil {
-		in.answers = append(in.answers, raw)
-		if in.left--; in.left > 0 {
-			delete(c.awaiting, id)
-			c.mu.Unlock()
-			return nil
-		}
-		var err error
-		if raw, err = json.Marshal(in.answers); err != nil {
-			c.mu.Unlock()
-			return err
-		}
+	p, awaited := c.awaiting[id]
+	delete(c.awaiting, id) // first, since the client may use the id again at once
+	if p.in != nil {
+		raw = p.in.add(raw)
 	}
 	c.mu.Unlock()
-	err := c.deliver(ctx, raw)
-	c.mu.Lock()
-	delete(c.awaiting, id)
-	c.settleLocked()
-	c.mu.Unlock()
+	var err error
+	if raw != nil {
+		err = c.deliver(raw)
+	}
+	if awaited && !p.open {
+		c.mu.Lock()
+		c.unanswered--
+		c.settleLocked()
+		c.mu.Unlock()
+	}
 	return err
 }
 
-// deliver sends one message or batch.
-func (c *conn) deliver(ctx context.Context, raw json.RawMessage) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// deliverLogged sends what no handler waits for.
+func (c *conn) deliverLogged(raw json.RawMessage) {
+	if err := c.deliver(raw); err != nil {
+		c.log.Debug("answer a malformed message", "err", err)
 	}
+}
+
+// deliver sends one message or batch. A client that cannot be written to has
+// left: the connection ends.
+func (c *conn) deliver(raw json.RawMessage) error {
 	c.writing.Lock()
 	err := c.send(raw)
 	c.writing.Unlock()
-	if err != nil {
+	if err != nil && !errors.Is(err, errHungUp) {
 		c.mu.Lock()
-		c.failed = fmt.Errorf("write to the client: %w", err)
+		if c.failed == nil {
+			c.failed = fmt.Errorf("write to the client: %w", err)
+		}
 		c.mu.Unlock()
+		c.hangUp()
 	}
 	return err
 }
@@ -289,6 +326,9 @@ func (c *conn) failure() error {
 	defer c.mu.Unlock()
 	return c.failed
 }
+
+// stopReading makes Read take no more, and end when what it took is answered.
+func (c *conn) stopReading() { c.stopOnce.Do(func() { close(c.stop) }) }
 
 // hangUp ends Read without waiting for answers.
 func (c *conn) hangUp() { c.closeOnce.Do(func() { close(c.done) }) }

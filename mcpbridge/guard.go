@@ -145,17 +145,5 @@ func refuse(w http.ResponseWriter, status int, text string) {
 }
 
 func writeError(w http.ResponseWriter, status int, id json.RawMessage, code int64, text string) {
-	if len(id) == 0 {
-		id = json.RawMessage("null")
-	}
-	body, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0",
-		"id":      id,
-		"error":   map[string]any{"code": code, "message": text},
-	})
-	if err != nil {
-		http.Error(w, text, status)
-		return
-	}
-	writeJSON(w, status, string(body))
+	writeJSON(w, status, string(errorJSON(id, code, text)))
 }

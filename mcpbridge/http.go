@@ -2,25 +2,24 @@ package mcpbridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Limits that no setting moves.
 const (
-	// bodyTimeout is how long a client may take to send a request's body.
-	bodyTimeout = 30 * time.Second
-	// writeTimeout is how long one write to a client may take.
-	writeTimeout = 30 * time.Second
 	// DefaultMaxRequest bounds a request's body in bytes (SPEC G7).
 	DefaultMaxRequest = 16 << 20
 	// DefaultSessionTimeout is after how long an idle session expires. It is
@@ -64,12 +63,14 @@ type HTTP struct {
 	sse      *sse
 	stateful http.Handler // serves the eras with sessions
 	newest   http.Handler // serves the stateless era, and calls without a session
+	limits   limits
 	draining atomic.Bool
+	calls    counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b)}
+	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits}
 	h.sessions = newSessions(b.server)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
@@ -108,14 +109,20 @@ func (h *HTTP) Configure(settings HTTPSettings) {
 // String names the front in logs.
 func (h *HTTP) String() string { return "http sessions" }
 
-// Serve expires idle sessions until ctx ends.
+// Serve ends the sessions that are idle for too long or must make room, until
+// ctx ends.
 func (h *HTTP) Serve(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
+	var closing sync.WaitGroup
+	defer closing.Wait()
 	for {
 		select {
 		case <-tick.C:
 			h.sessions.expire(h.settings.Load().SessionTimeout)
+		case <-h.sessions.wake:
+			over := h.sessions.takeOver()
+			closing.Go(func() { closeSessions(over) }) // it waits for calls whose client left
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -126,20 +133,35 @@ func (h *HTTP) Serve(ctx context.Context) error {
 func (h *HTTP) Drain() { h.draining.Store(true) }
 
 // CloseSessions ends every session and stream, so that a server's Shutdown
-// does not wait for them.
+// does not wait for them. Calls that have ended still get their answers out.
 func (h *HTTP) CloseSessions() {
+	h.awaitCalls()
 	h.sse.closeAll()
 	h.sessions.closeAll()
+}
+
+// awaitCalls waits a moment for the calls that are being answered: the SDK
+// sends no answer in a session that is closing.
+func (h *HTTP) awaitCalls() {
+	grace := time.NewTimer(h.limits.answers)
+	defer grace.Stop()
+	select {
+	case <-h.calls.none():
+	case <-grace.C:
+	}
 }
 
 // ServeHTTP serves one request and writes a line about it at debug.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	out := &response{ResponseWriter: w, control: http.NewResponseController(w)}
+	out := newResponse(w, h.limits)
 	defer out.finish()
 	h.mux.ServeHTTP(out, r)
 	if h.log.Enabled(r.Context(), slog.LevelDebug) {
-		h.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", out.status,
+		out.mu.Lock()
+		status := out.status
+		out.mu.Unlock()
+		h.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", cmp.Or(status, http.StatusOK),
 			"duration_ms", float64(time.Since(began).Microseconds())/1000,
 			"session", shortened(r.Header.Get(sessionHeader)), "remote", r.RemoteAddr)
 	}
@@ -149,11 +171,22 @@ func (h *HTTP) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
 }
 
-// ready says whether new work is wanted: 503 while draining.
+// ready says whether new work is wanted: 503 while something is starting and
+// while draining.
 func (h *HTTP) ready(w http.ResponseWriter, _ *http.Request) {
 	if h.draining.Load() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
 		return
+	}
+	if h.bridge.starting != nil {
+		if names := h.bridge.starting(); len(names) > 0 {
+			body, err := json.Marshal(map[string]any{"status": "starting", "waiting_for": names})
+			if err != nil { // names are strings
+				panic(err)
+			}
+			writeJSON(w, http.StatusServiceUnavailable, string(body))
+			return
+		}
 	}
 	writeJSON(w, http.StatusOK, fmt.Sprintf(`{"status":"ready","tools":%d}`, len(h.bridge.catalog.Catalog().Tools)))
 }
@@ -166,35 +199,53 @@ func writeJSON(w http.ResponseWriter, status int, body string) {
 
 // serveMCP serves Streamable HTTP in every era.
 func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
-	settings := h.settings.Load()
+	out := under(w)
 	id := r.Header.Get(sessionHeader)
 	if r.Method != http.MethodPost {
 		if r.Method == http.MethodGet {
 			w.Header().Set("X-Accel-Buffering", "no")
-			keepAlive(w)
+			out.keepAlive(false)
 		}
-		defer h.sessions.use(id)()
+		leave := h.sessions.use(id)
 		h.stateful.ServeHTTP(w, r)
+		leave(out)
 		return
 	}
+	settings := h.settings.Load()
 	body, ok := h.readBody(w, r, settings.MaxRequest)
 	if !ok {
 		return
 	}
-	handler := h.route(r, body)
-	if handler == h.newest {
-		handler.ServeHTTP(&explainer{ResponseWriter: w, body: body, stateless: true}, r)
+	if id, odd := oddID(body); odd && json.Valid(body) {
+		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 		return
 	}
-	if id == "" {
+	if r.Header.Get(methodHeader) != methodListen {
+		h.calls.add(1)
+		defer h.calls.add(-1)
+	}
+	w.Header().Set("X-Accel-Buffering", "no")
+	handler := h.route(r, body)
+	opens := handler == h.stateful && id == ""
+	out.keepAlive(!opens)
+	if opens {
 		h.sessions.makeRoom(settings.MaxSessions)
 	}
-	done := h.sessions.use(id)
-	handler.ServeHTTP(&explainer{ResponseWriter: w, body: body}, r)
-	done()
-	if id == "" {
-		h.sessions.use(w.Header().Get(sessionHeader))()
+	leave := h.sessions.use(id)
+	handler.ServeHTTP(&explainer{response: out, body: body}, r)
+	leave(out)
+	if opens {
+		h.sessions.use(w.Header().Get(sessionHeader))(out)
 	}
+}
+
+// under returns the response that the front's own handlers write to.
+func under(w http.ResponseWriter) *response {
+	out, ok := w.(*response)
+	if !ok {
+		panic(fmt.Sprintf("mcpbridge: %T between ServeHTTP and its handlers", w))
+	}
+	return out
 }
 
 // serveSSE serves the transport of 2024-11-05.
@@ -203,7 +254,7 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
 		w.Header().Set("X-Accel-Buffering", "no")
-		keepAlive(w)
+		under(w).keepAlive(false)
 		h.sse.stream(w, r, settings.MaxRequest, subject(r))
 	case http.MethodPost:
 		if body, ok := h.readBody(w, r, settings.MaxRequest); ok {
@@ -231,7 +282,7 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]
 		return nil, false
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // a recorder in a test has none
+	_ = control.SetReadDeadline(time.Now().Add(h.limits.body)) // a recorder in a test has none
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
@@ -245,6 +296,7 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]
 		return nil, false
 	default:
 		h.log.Debug("read a request", "err", err, "bytes", n)
+		w.Header().Set("Connection", "close") // the rest may still come
 		refuse(w, http.StatusRequestTimeout, "the request's body did not arrive")
 		return nil, false
 	}

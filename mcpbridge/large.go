@@ -3,31 +3,24 @@ package mcpbridge
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	"encoding/base64"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const (
-	// DefaultMaxInline is the size in bytes from which an answer is kept as a
-	// resource: clients drop the connection at 8 to 10 MiB (SPEC G5a).
-	DefaultMaxInline = 4 << 20
-	// keepInline is how much of the head and of the tail stay in the answer.
-	keepInline = 16 << 10
+	largePrefix = "orla://answers/"
 	// largeTTL is how long a large answer can be read.
 	largeTTL = 10 * time.Minute
 	// largeBudget bounds all kept answers together in bytes; the oldest go first.
 	largeBudget = 256 << 20
-	// metaTruncated marks a block of which only head and tail are inline.
-	metaTruncated = "full_size"
 )
 
 var (
@@ -35,13 +28,13 @@ var (
 		Name:        "large-answer",
 		Title:       "An answer too large to be inline",
 		Description: "The whole of an answer of which a call returned head and tail.",
-		URITemplate: "orla://answers/{id}",
+		URITemplate: largePrefix + "{id}",
 	}
 	largePartTemplate = &mcp.ResourceTemplate{
 		Name:        "large-answer-part",
 		Title:       "A part of an answer too large to be inline",
-		Description: "Bytes from offset on, length at most, of such an answer.",
-		URITemplate: "orla://answers/{id}/{offset}/{length}",
+		Description: "The bytes from offset to offset+length of such an answer. Text is cut between runes, so that parts put together are the whole.",
+		URITemplate: largePrefix + "{id}/{offset}/{length}",
 	}
 )
 
@@ -80,7 +73,7 @@ func (l *largeAnswers) keep(a largeAnswer) string {
 	if l.sweep == nil {
 		l.sweep = time.AfterFunc(largeTTL, l.expire)
 	}
-	return "orla://answers/" + id
+	return largePrefix + id
 }
 
 // expire forgets what is over, and comes again while there is more.
@@ -124,11 +117,11 @@ func (l *largeAnswers) close() {
 func (b *Bridge) readLarge(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	notFound := mcp.ResourceNotFoundError(uri)
-	u, err := url.Parse(uri)
-	if err != nil {
+	path, ok := strings.CutPrefix(uri, largePrefix)
+	if !ok {
 		return nil, notFound
 	}
-	id, part, inParts := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	id, part, inParts := strings.Cut(path, "/")
 	a, ok := b.large.get(id)
 	if !ok {
 		return nil, notFound
@@ -138,161 +131,33 @@ func (b *Bridge) readLarge(_ context.Context, req *mcp.ReadResourceRequest) (*mc
 		from, err1 := strconv.Atoi(offset)
 		most, err2 := strconv.Atoi(length)
 		if err1 != nil || err2 != nil || from < 0 || most < 0 {
-			return nil, notFound
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a part is named " + largePrefix + "ID/OFFSET/LENGTH, in bytes"}
 		}
 		a = a.part(from, most)
+	}
+	// Where messages share one stream, too large a one ends the connection,
+	// and all that is in flight with it. A response of HTTP stands alone.
+	limit := 2 * b.maxInline.Load()
+	alone := req.Extra != nil && req.Extra.CloseSSEStream != nil // set by Streamable HTTP only
+	if !alone && jsonSize(a.text)+int64(base64.StdEncoding.EncodedLen(len(a.blob))) > limit {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
+			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", limit/sixfold, largePrefix, id)}
 	}
 	contents := &mcp.ResourceContents{URI: uri, MIMEType: a.mime, Text: a.text, Blob: a.blob}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
 }
 
-// part returns the bytes from on, most at most; text is cut between runes.
+// part returns the bytes from on, most at most. Text begins and ends where
+// runes do, at or before the bytes that were asked for, so that neighbouring
+// parts neither overlap nor leave a gap.
 func (a largeAnswer) part(from, most int) largeAnswer {
+	size := int(a.size())
+	from = min(from, size)
+	to := from + min(most, size-from)
 	if a.blob != nil {
-		from = min(from, len(a.blob))
-		a.blob = a.blob[from : from+min(most, len(a.blob)-from)]
+		a.blob = a.blob[from:to]
 		return a
 	}
-	from = min(from, len(a.text))
-	a.text = strings.ToValidUTF8(a.text[from:from+min(most, len(a.text)-from)], "")
+	a.text = a.text[runeStart(a.text, from):runeStart(a.text, to)]
 	return a
-}
-
-// bound makes an answer small enough for every client: what is too large keeps
-// its head and tail inline and becomes a resource.
-func (b *Bridge) bound(res *mcp.CallToolResult, callID string) *mcp.CallToolResult {
-	most := b.maxInline.Load()
-	if contentSize(res) <= most {
-		return res
-	}
-	var content []mcp.Content
-	for i, block := range res.Content {
-		if blockSize(block) <= keepInline*4 {
-			content = append(content, block)
-			continue
-		}
-		content = append(content, b.replace(block, callID, i)...)
-	}
-	res.Content = content
-	if structured := structuredSize(res); structured > most/2 {
-		raw, err := json.Marshal(res.StructuredContent)
-		if err == nil {
-			uri := b.large.keep(largeAnswer{text: string(raw), mime: "application/json"})
-			res.StructuredContent = nil
-			res.Content = append(res.Content, link(uri, "structured content", "application/json", int64(len(raw))))
-			if len(res.Content) == 1 {
-				res.Content = append(res.Content, &mcp.TextContent{Text: "[the structured content is too large to be inline]"})
-			}
-		}
-	}
-	return res
-}
-
-// replace keeps one block and returns what stands for it.
-func (b *Bridge) replace(block mcp.Content, callID string, i int) []mcp.Content {
-	name := fmt.Sprintf("block %d of call %s", i+1, callID)
-	if text, ok := block.(*mcp.TextContent); ok {
-		uri := b.large.keep(largeAnswer{text: text.Text, mime: "text/plain"})
-		meta := mcp.Meta{metaTruncated: len(text.Text)}
-		for k, v := range text.Meta {
-			meta[k] = v
-		}
-		head, tail := cutText(text.Text, keepInline)
-		return []mcp.Content{
-			&mcp.TextContent{Meta: meta, Text: fmt.Sprintf(
-				"%s\n\n[… %d bytes are left out here; all %d are at %s, in parts at %s/OFFSET/LENGTH …]\n\n%s",
-				head, len(text.Text)-len(head)-len(tail), len(text.Text), uri, uri, tail)},
-			link(uri, name, "text/plain", int64(len(text.Text))),
-		}
-	}
-	if blob, ok := block.(*mcp.EmbeddedResource); ok && blob.Resource != nil {
-		r := blob.Resource
-		uri := b.large.keep(largeAnswer{text: r.Text, blob: r.Blob, mime: r.MIMEType})
-		return []mcp.Content{link(uri, name, r.MIMEType, int64(len(r.Text)+len(r.Blob)))}
-	}
-	raw, err := block.MarshalJSON()
-	if err != nil {
-		return []mcp.Content{&mcp.TextContent{Text: "[a block that could not be encoded is left out]"}}
-	}
-	uri := b.large.keep(largeAnswer{text: string(raw), mime: "application/json"})
-	return []mcp.Content{link(uri, name+" as JSON", "application/json", int64(len(raw)))}
-}
-
-func link(uri, name, mime string, size int64) *mcp.ResourceLink {
-	return &mcp.ResourceLink{URI: uri, Name: name, MIMEType: mime, Size: &size}
-}
-
-// cutText returns the first and the last n bytes of text, cut between runes.
-func cutText(text string, n int) (head, tail string) {
-	end, start := n, len(text)-n
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	for start < len(text) && !utf8.RuneStart(text[start]) {
-		start++
-	}
-	return text[:end], text[start:]
-}
-
-// contentSize is about the size of an answer as JSON, in bytes.
-func contentSize(res *mcp.CallToolResult) int64 {
-	if res == nil {
-		return 0
-	}
-	size := structuredSize(res)
-	for _, block := range res.Content {
-		size += blockSize(block)
-	}
-	return size
-}
-
-func structuredSize(res *mcp.CallToolResult) int64 {
-	switch s := res.StructuredContent.(type) {
-	case nil:
-		return 0
-	case json.RawMessage:
-		return int64(len(s))
-	default:
-		raw, err := json.Marshal(s)
-		if err != nil {
-			return 0
-		}
-		return int64(len(raw))
-	}
-}
-
-func blockSize(block mcp.Content) int64 {
-	switch c := block.(type) {
-	case *mcp.TextContent:
-		return jsonSize(c.Text)
-	case *mcp.EmbeddedResource:
-		if c.Resource != nil {
-			return jsonSize(c.Resource.Text) + int64(len(c.Resource.Blob))*4/3
-		}
-		return 0
-	case *mcp.ImageContent:
-		return int64(len(c.Data)) * 4 / 3
-	case *mcp.AudioContent:
-		return int64(len(c.Data)) * 4 / 3
-	}
-	raw, err := block.MarshalJSON()
-	if err != nil {
-		return 0
-	}
-	return int64(len(raw))
-}
-
-// jsonSize is the length of text as a JSON string: what has to be escaped can
-// make it six times as long.
-func jsonSize(text string) int64 {
-	size := int64(len(text))
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
-			size++
-		case c < 0x20 || c == '<' || c == '>' || c == '&':
-			size += 5
-		}
-	}
-	return size
 }

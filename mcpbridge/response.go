@@ -1,70 +1,143 @@
 package mcpbridge
 
 import (
+	"bytes"
+	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
 
-// keepAliveEvery is how often a silent event stream gets a comment, so that
-// proxies keep it open and a dead client is noticed.
-const keepAliveEvery = 25 * time.Second
+// limits are how long the front waits for clients.
+type limits struct {
+	// body is how long a client may take to send a request's body.
+	body time.Duration
+	// write is how long it may take to receive writeChunk.
+	write time.Duration
+	// keepAlive is how often an event stream gets a comment, so that proxies
+	// and clients keep it open and a dead client is noticed.
+	keepAlive time.Duration
+	// answers is how long the last answers may take when sessions are closed.
+	answers time.Duration
+}
+
+var defaultLimits = limits{body: 30 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
+
+// writeChunk is how much is written under one deadline, so that a slow client
+// is told from one that does not read.
+const writeChunk = 256 << 10
 
 // response is the front's view of a client: each write has a deadline, so that
 // one that does not read cannot hold a handler for ever (SPEC G7).
 type response struct {
-	http.ResponseWriter
+	w       http.ResponseWriter
 	control *http.ResponseController
-	status  int
+	limits  limits
+	header  http.Header // what the handler sets; goes out with the status
 
-	mu    sync.Mutex  // serialises writes; guards timer
-	timer *time.Timer // set while the stream is kept alive
-	over  bool        // the handler has returned
+	mu     sync.Mutex // serialises writes; guards the fields that follow
+	status int
+	timer  *time.Timer // set while the stream is kept alive
+	before http.Header // with what the stream may begin before the handler says
+	early  bool        // it began so
+	over   bool        // the handler has returned
+}
+
+func newResponse(w http.ResponseWriter, l limits) *response {
+	r := &response{w: w, control: http.NewResponseController(w), limits: l, header: http.Header{}}
+	r.extend() // the deadline of the connection's last response is still set
+	return r
 }
 
 // Unwrap serves http.ResponseController.
-func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *response) Unwrap() http.ResponseWriter { return r.w }
 
-// WriteHeader notes the status for the log.
-func (r *response) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
+// Header returns what the handler sets. It is the handler's own, so that a
+// stream can begin meanwhile.
+func (r *response) Header() http.Header { return r.header }
+
+// extend gives the next write its time.
+func (r *response) extend() {
+	_ = r.control.SetWriteDeadline(time.Now().Add(r.limits.write)) // a recorder in a test has none
 }
 
-// Write writes within writeTimeout.
+// WriteHeader sends the status.
+func (r *response) WriteHeader(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beginLocked(status, r.header)
+}
+
+func (r *response) beginLocked(status int, header http.Header) {
+	if r.status != 0 {
+		return // a stream that began early, or a handler's second thought
+	}
+	r.status = status
+	maps.Copy(r.w.Header(), header)
+	r.extend()
+	r.w.WriteHeader(status)
+}
+
+// Write writes p, chunk by chunk.
 func (r *response) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.status == 0 {
-		r.status = http.StatusOK
+	r.beginLocked(http.StatusOK, r.header)
+	if r.early && !isEventStream(r.header) { // too late for another kind of answer
+		if _, err := r.writeLocked([]byte("event: message\ndata: " + string(bytes.TrimSpace(p)) + "\n\n")); err != nil {
+			return 0, err
+		}
+		return len(p), nil
 	}
-	_ = r.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder in a test has none
-	return r.ResponseWriter.Write(p)
+	return r.writeLocked(p)
+}
+
+func (r *response) writeLocked(p []byte) (int, error) {
+	written := 0
+	for {
+		chunk := p[written:min(len(p), written+writeChunk)]
+		r.extend()
+		n, err := r.w.Write(chunk)
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
 }
 
 // FlushError sends what is written so far.
 func (r *response) FlushError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	r.beginLocked(http.StatusOK, r.header)
+	r.extend()
 	return r.control.Flush()
 }
 
 // Flush serves callers that know http.Flusher only.
 func (r *response) Flush() { _ = r.FlushError() }
 
-// keepAlive sends a comment whenever the stream was open for another while.
-// The stream ends with its handler.
-func keepAlive(w http.ResponseWriter) {
-	r, ok := w.(*response)
-	if !ok {
-		return
-	}
+// begun reports whether anything was sent.
+func (r *response) begun() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timer = time.AfterFunc(keepAliveEvery, r.comment)
+	return r.status != 0
+}
+
+// keepAlive sends a comment whenever the stream was open for another while.
+// With early, the stream begins so if the handler has sent nothing by then:
+// clients give up on a response without headers after some minutes. It ends
+// with its handler.
+func (r *response) keepAlive(early bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if early {
+		r.before = r.header.Clone()
+		r.before.Set("Content-Type", "text/event-stream")
+		r.before.Set("Cache-Control", "no-cache, no-transform")
+	}
+	r.timer = time.AfterFunc(r.limits.keepAlive, r.comment)
 }
 
 func (r *response) comment() {
@@ -73,17 +146,25 @@ func (r *response) comment() {
 	if r.over {
 		return
 	}
-	r.timer.Reset(keepAliveEvery)
-	if r.status != http.StatusOK {
-		return // not a stream yet, or a refusal
+	r.timer.Reset(r.limits.keepAlive)
+	if r.status == 0 && r.before != nil {
+		r.early = true
+		r.beginLocked(http.StatusOK, r.before)
 	}
-	_ = r.control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := r.ResponseWriter.Write([]byte(": keep-alive\n\n")); err == nil {
+	if r.status != http.StatusOK || !isEventStream(r.w.Header()) {
+		return // not a stream yet, or none at all
+	}
+	if _, err := r.writeLocked([]byte(": keep-alive\n\n")); err == nil {
 		_ = r.control.Flush() // the next write will say the same
 	}
 }
 
-// finish marks the handler's end: nothing is written from now on.
+func isEventStream(h http.Header) bool {
+	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+}
+
+// finish marks the handler's end: nothing is written from now on, but for what
+// the server holds back.
 func (r *response) finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,4 +172,6 @@ func (r *response) finish() {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
+	r.beginLocked(http.StatusOK, r.header)
+	r.extend()
 }

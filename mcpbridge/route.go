@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
+	methodHeader  = "Mcp-Method"
 	// firstStateless is the first protocol version without sessions.
 	firstStateless = "2026-07-28"
 )
@@ -36,29 +38,31 @@ func (h *HTTP) route(r *http.Request, body []byte) http.Handler {
 	}
 	err := json.Unmarshal(body, &peek)
 	_, newEra := peek.Params.Meta[mcp.MetaKeyProtocolVersion]
-	if err == nil && peek.Method == "initialize" && !newEra {
+	if err == nil && peek.Method == methodInitialize && !newEra {
 		return h.stateful
 	}
 	return h.newest
 }
 
-// explainer turns the SDK's plain-text refusals of a POST into JSON-RPC
-// errors that name the request they answer (SPEC G1). What the SDK says in
-// JSON, it says right.
-type explainer struct {
-	http.ResponseWriter
-	body      []byte
-	stateless bool // the new era has its own HTTP statuses
-	explained bool
-}
+// largeEvent is the size from which an answer goes out as a JSON body, which
+// is a client's to bound, rather than as an event: the Python SDK takes events
+// of 1 MiB at most.
+const largeEvent = 512 << 10
 
-// Unwrap serves http.ResponseController.
-func (e *explainer) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+// explainer stands between the SDK and the client of a POST. It turns plain-text
+// refusals into JSON-RPC errors that name the request they answer, gives every
+// error a code (SPEC G1), and sends a large answer as JSON.
+type explainer struct {
+	*response
+	body      []byte // of the request
+	explained bool
+	asJSON    bool // the one answer was sent as JSON
+}
 
 // WriteHeader takes over when it is a plain-text refusal.
 func (e *explainer) WriteHeader(status int) {
 	if status != http.StatusBadRequest || !strings.HasPrefix(e.Header().Get("Content-Type"), "text/plain") {
-		e.ResponseWriter.WriteHeader(status)
+		e.response.WriteHeader(status)
 		return
 	}
 	e.explained = true
@@ -67,16 +71,89 @@ func (e *explainer) WriteHeader(status int) {
 
 // Write passes on what is no refusal, and answers in JSON what is.
 func (e *explainer) Write(p []byte) (int, error) {
-	if !e.explained {
-		return e.ResponseWriter.Write(p)
+	if e.explained {
+		e.refuse(strings.TrimSpace(string(p)))
+		return len(p), nil
 	}
-	id, code, text := diagnose(e.body, strings.TrimSpace(string(p)))
-	status := http.StatusBadRequest
-	if len(id) > 0 && !e.stateless && code == jsonrpc.CodeMethodNotFound {
-		status = http.StatusOK // as the older eras have it: the transport did its part
+	if e.asJSON {
+		return len(p), nil // nothing follows the one answer
 	}
-	writeError(e.ResponseWriter, status, id, code, text)
+	frame, data, end := unframe(p)
+	changed := false
+	if fixed := withCode(data); fixed != nil {
+		data, changed = fixed, true
+	}
+	if len(frame) > 0 && len(data) >= largeEvent && e.alone() {
+		e.asJSON = true
+		e.Header().Set("Content-Type", "application/json")
+		frame, end, changed = nil, nil, true
+	}
+	if !changed {
+		return e.response.Write(p)
+	}
+	for _, part := range [][]byte{frame, data, end} {
+		if len(part) == 0 {
+			continue
+		}
+		if _, err := e.response.Write(part); err != nil {
+			return 0, err
+		}
+	}
 	return len(p), nil
+}
+
+// alone reports whether the answer is all that the response will hold.
+func (e *explainer) alone() bool {
+	return !e.begun() && !bytes.HasPrefix(bytes.TrimLeft(e.body, " \t\r\n"), []byte("["))
+}
+
+// unframe takes the data out of an event, as the SDK writes it.
+func unframe(p []byte) (frame, data, end []byte) {
+	if !bytes.HasPrefix(p, []byte("event: ")) {
+		return nil, p, nil
+	}
+	i := bytes.Index(p, []byte("\ndata: "))
+	if i < 0 || !bytes.HasSuffix(p, []byte("\n\n")) {
+		return nil, p, nil
+	}
+	i += len("\ndata: ")
+	return p[:i], p[i : len(p)-2], p[len(p)-2:]
+}
+
+// withCode returns the error response that should stand for data, or nil when
+// data is no error response or a good one.
+func withCode(data []byte) []byte {
+	const near = 512 // the error's code comes behind version and id
+	if !bytes.Contains(data[:min(len(data), near)], []byte(`"error":{"code":`)) {
+		return nil
+	}
+	msg, err := jsonrpc.DecodeMessage(data)
+	if err != nil {
+		return nil
+	}
+	resp, ok := msg.(*jsonrpc.Response)
+	if !ok || resp.Error == nil {
+		return nil
+	}
+	fixed, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: resp.ID, Error: presentable(resp.Error)})
+	if err != nil || bytes.Equal(fixed, data) {
+		return nil
+	}
+	return fixed
+}
+
+// refuse answers what the SDK refused with text.
+func (e *explainer) refuse(text string) {
+	id, code, text := diagnose(e.body, text)
+	switch {
+	case code != jsonrpc.CodeMethodNotFound:
+		writeError(e.response, http.StatusBadRequest, id, code, text)
+	case len(id) > 0: // as the older eras have it: the transport did its part
+		writeError(e.response, http.StatusOK, id, code, text)
+	default: // a notification that nobody knows is nobody's trouble
+		e.Header().Del("Content-Type")
+		e.response.WriteHeader(http.StatusAccepted)
+	}
 }
 
 // diagnose finds out what was wrong with a body that the SDK refused with text.
@@ -89,8 +166,8 @@ func diagnose(body []byte, text string) (id json.RawMessage, code int64, _ strin
 	switch {
 	case strings.Contains(text, "unsupported") && e.Method != "":
 		return e.ID, jsonrpc.CodeMethodNotFound, "method not found: " + e.Method
-	case strings.Contains(text, "params"):
-		return e.ID, jsonrpc.CodeInvalidParams, text
+	case strings.Contains(text, `missing required "params"`):
+		return e.ID, jsonrpc.CodeInvalidParams, `missing required "params"`
 	}
 	return e.ID, jsonrpc.CodeInvalidRequest, text
 }

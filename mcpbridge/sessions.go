@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +15,11 @@ import (
 type sessions struct {
 	server *mcp.Server
 
-	mu    sync.Mutex // guards known
+	wake chan struct{} // holds a token when over is not empty
+
+	mu    sync.Mutex // guards the fields that follow
 	known map[string]*usage
+	over  []*mcp.ServerSession // to be closed by Serve
 }
 
 // usage is how a session is used.
@@ -25,13 +29,14 @@ type usage struct {
 }
 
 func newSessions(server *mcp.Server) *sessions {
-	return &sessions{server: server, known: map[string]*usage{}}
+	return &sessions{server: server, known: map[string]*usage{}, wake: make(chan struct{}, 1)}
 }
 
-// use counts a request of a session as open until the function it returns is called.
-func (s *sessions) use(id string) func() {
+// use counts a request of a session as open until the function it returns is
+// called with the response.
+func (s *sessions) use(id string) func(*response) {
 	if id == "" {
-		return func() {}
+		return func(*response) {}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,16 +46,23 @@ func (s *sessions) use(id string) func() {
 		s.known[id] = u
 	}
 	u.open++
-	return func() {
+	return func(out *response) {
+		out.mu.Lock()
+		status := out.status
+		out.mu.Unlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		u.open--
 		u.last = time.Now()
+		gone := status == http.StatusNotFound || status == http.StatusNoContent
+		if gone && u.open == 0 && s.known[id] == u {
+			delete(s.known, id) // a client may send any id it likes
+		}
 	}
 }
 
-// expire ends the sessions that were idle for longer than timeout, and forgets
-// those that are gone.
+// expire has the sessions ended that were idle for longer than timeout, and
+// forgets those that are gone.
 func (s *sessions) expire(timeout time.Duration) {
 	oldest := time.Now().Add(-timeout)
 	live := s.live()
@@ -67,10 +79,11 @@ func (s *sessions) expire(timeout time.Duration) {
 		}
 	}
 	s.mu.Unlock()
-	closeSessions(over)
+	s.end(over)
 }
 
-// makeRoom ends the session that was idle longest when there are most already.
+// makeRoom has those sessions ended that were idle longest when there are most
+// already.
 func (s *sessions) makeRoom(most int) {
 	s.mu.Lock()
 	full := len(s.known) >= most
@@ -79,28 +92,53 @@ func (s *sessions) makeRoom(most int) {
 		return
 	}
 	live := s.live()
-	type idle struct {
-		id   string
-		last time.Time
-	}
-	var candidates []idle
+	var idle []string
+	var over []*mcp.ServerSession
 	s.mu.Lock()
 	for id, u := range s.known {
-		if _, lives := live[id]; !lives && u.open == 0 {
+		if u.open > 0 {
+			continue
+		}
+		if live[id] == nil {
 			delete(s.known, id)
-		} else if u.open == 0 {
-			candidates = append(candidates, idle{id, u.last})
+			continue
+		}
+		idle = append(idle, id)
+	}
+	// A tenth at a time, so that a flood does not pay for a scan each.
+	if surplus := len(s.known) - most + max(1, most/10); surplus > 0 {
+		slices.SortFunc(idle, func(a, b string) int { return s.known[a].last.Compare(s.known[b].last) })
+		for _, id := range idle[:min(surplus, len(idle))] {
+			over = append(over, live[id])
+			delete(s.known, id)
 		}
 	}
-	slices.SortFunc(candidates, func(a, b idle) int { return a.last.Compare(b.last) })
-	// A tenth at a time, so that a flood does not pay for a scan each.
-	var over []*mcp.ServerSession
-	for _, c := range candidates[:min(len(candidates), max(1, most/10), max(0, len(s.known)-most+max(1, most/10)))] {
-		over = append(over, live[c.id])
-		delete(s.known, c.id)
-	}
 	s.mu.Unlock()
-	closeSessions(over)
+	s.end(over)
+}
+
+// end hands sessions to Serve to be closed: that waits for their calls, which
+// may go on when their client has left.
+func (s *sessions) end(over []*mcp.ServerSession) {
+	if len(over) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.over = append(s.over, over...)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // Serve will find these too
+	}
+}
+
+// takeOver returns the sessions that are to be closed.
+func (s *sessions) takeOver() []*mcp.ServerSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := s.over
+	s.over = nil
+	return over
 }
 
 // live returns the SDK's sessions by their id.
@@ -130,4 +168,36 @@ func closeSessions(all []*mcp.ServerSession) {
 		wg.Go(func() { _ = session.Close() }) // its stream is gone with it
 	}
 	wg.Wait()
+}
+
+// counter counts what is open.
+type counter struct {
+	mu   sync.Mutex // guards the fields that follow
+	open int
+	zero chan struct{} // closed at the next 0; nil while nobody waits
+}
+
+func (c *counter) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open += n; c.open == 0 && c.zero != nil {
+		close(c.zero)
+		c.zero = nil
+	}
+}
+
+// none returns a channel that is closed when nothing is open.
+func (c *counter) none() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	zero := c.zero
+	if zero == nil {
+		zero = make(chan struct{})
+		if c.open == 0 {
+			close(zero)
+			return zero
+		}
+		c.zero = zero
+	}
+	return zero
 }

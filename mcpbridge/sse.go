@@ -1,11 +1,17 @@
 package mcpbridge
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // sse serves the transport of protocol version 2024-11-05: a GET opens a
@@ -31,13 +37,15 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := newConn(func(raw json.RawMessage) error {
+	c := newConn(maxMessage, s.bridge.log)
+	c.send = func(raw json.RawMessage) error {
 		if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", raw); err != nil {
 			return err
 		}
 		return out.Flush()
-	}, maxMessage, s.bridge.log)
+	}
 	c.newest = false
+	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
 
 	s.mu.Lock()
 	s.conns[id] = sseConn{c, who}
@@ -86,11 +94,21 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, body []byte, who stri
 	}
 }
 
-// closeAll ends every stream.
+// closeAll ends every stream when what it asked for is answered, or lastAnswers has passed.
 func (s *sse) closeAll() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
+	open := slices.Collect(maps.Values(s.conns))
+	s.mu.Unlock()
+	for _, c := range open {
+		c.stopReading()
+	}
+	grace, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	for _, c := range open {
+		select {
+		case <-c.done:
+		case <-grace.Done():
+		}
 		c.hangUp()
 	}
 }

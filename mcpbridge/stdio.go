@@ -7,19 +7,24 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"time"
 )
+
+// lastAnswers is how long the answers of calls that have ended may take to
+// reach a client on stdio that is being left.
+const lastAnswers = 500 * time.Millisecond
 
 // ServeStdio serves one client over in and out until in ends and every request
 // that was read is answered, or until ctx ends (SPEC G1). Messages are one a
 // line; maxMessage bounds a line in bytes. It returns why out could not be
 // written to, ctx's error, or nil.
+//
+// Neither a read nor a write can be interrupted on every system, so the
+// goroutine that does it may outlive this function until it is let go. It
+// touches nothing of the bridge's then.
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
-	c := newConn(func(raw json.RawMessage) error {
-		_, err := out.Write(append(raw, '\n'))
-		return err
-	}, maxMessage, b.log)
-	// A read of stdin cannot be interrupted on every system, so this goroutine
-	// may outlive the connection until its input ends. It touches nothing then.
+	c := newConn(maxMessage, b.log)
+	c.send = writeLines(out, c.done)
 	go c.readLines(bufio.NewReaderSize(in, 64<<10))
 
 	session, err := b.server.Connect(context.WithoutCancel(ctx), c, nil)
@@ -31,14 +36,56 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		c.hangUp()
-		<-ended
+		c.stopReading()
+		grace := time.NewTimer(lastAnswers)
+		defer grace.Stop()
+		select {
+		case <-ended:
+		case <-grace.C:
+			c.hangUp()
+			<-ended
+		}
 		err = ctx.Err()
 	}
+	c.hangUp() // lets go of the goroutines that read and write
 	if failed := c.failure(); failed != nil {
 		return failed
 	}
 	return err
+}
+
+// writeLines returns a function that writes a message as a line, and that
+// returns when done is closed even if the write does not.
+func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error {
+	lines, wrote := make(chan []byte), make(chan error)
+	go func() {
+		for {
+			select {
+			case line := <-lines:
+				_, err := out.Write(line)
+				select {
+				case wrote <- err:
+				case <-done:
+					return
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func(raw json.RawMessage) error {
+		select {
+		case lines <- append(raw, '\n'):
+		case <-done:
+			return errHungUp
+		}
+		select {
+		case err := <-wrote:
+			return err
+		case <-done:
+			return errHungUp
+		}
+	}
 }
 
 // readLines hands over line after line until the input ends.
@@ -49,25 +96,32 @@ func (c *conn) readLines(r *bufio.Reader) {
 		if len(bytes.TrimSpace(l.data)) > 0 || l.tooLong {
 			select {
 			case c.read <- l:
+			case <-c.stop:
+				return
 			case <-c.done:
 				return
 			}
 		}
 		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				c.log.Debug("read from the client", "err", err)
+			}
 			return
 		}
 	}
 }
 
-// readLine reads one line of at most maxLine bytes; a longer one is read to its end
-// and dropped.
+// readLine reads one line of at most maxLine bytes; a longer one is read to its
+// end and dropped.
 func readLine(r *bufio.Reader, maxLine int64) (line, error) {
 	var l line
 	for {
 		part, err := r.ReadSlice('\n')
-		if int64(len(l.data)+len(part)) > maxLine {
+		switch {
+		case l.tooLong:
+		case int64(len(l.data)+len(bytes.TrimRight(part, "\r\n"))) > maxLine:
 			l.tooLong, l.data = true, nil
-		} else if !l.tooLong {
+		default:
 			l.data = append(l.data, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {

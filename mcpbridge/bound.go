@@ -1,0 +1,369 @@
+package mcpbridge
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+const (
+	// DefaultMaxInline is the size in bytes from which an answer is kept as a
+	// resource: clients drop the connection at 8 to 10 MiB (SPEC G5a).
+	DefaultMaxInline = 4 << 20
+	// MinMaxInline is the least that head, tail and links fit into.
+	MinMaxInline = 64 << 10
+	// keepInline is how much of the head and of the tail stay in the answer.
+	keepInline = 16 << 10
+	// around is what may come around a result on its way: the JSON-RPC
+	// message, the server's name, and the frame of an event.
+	around = 2 << 10
+	// sixfold is how much longer text can get in JSON, "\u0001" for one byte.
+	sixfold = 6
+	// metaFullSize marks a block of which only head and tail are inline.
+	metaFullSize = "full_size"
+)
+
+// bound makes an answer one that can be sent, and small enough for every
+// client: what is too large keeps its head and tail inline and becomes a
+// resource. Blocks keep their order. With structured, clients expect a
+// structured answer, and take none without for an error.
+func (b *Bridge) bound(res *mcp.CallToolResult, callID string, structured bool) *mcp.CallToolResult {
+	res = sendable(res)
+	budget := b.maxInline.Load() - around
+	if len(res.Meta) == 0 && int64(payload(res)+128*len(res.Content))*sixfold <= budget && plain(res.Content) {
+		return res // whatever is in it
+	}
+	if resultSize(res) <= budget {
+		return res
+	}
+	c := cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID}
+	c.cutMeta(res)
+	c.cutBlocks(res)
+	c.cutStructured(res, structured)
+	c.cutRest(res)
+	return res
+}
+
+// plain reports whether the blocks have nothing but text.
+func plain(content []mcp.Content) bool {
+	for _, block := range content {
+		if t, ok := block.(*mcp.TextContent); !ok || t.Meta != nil || t.Annotations != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// sendable replaces what has no form in JSON: the SDK would send no answer at
+// all.
+func sendable(res *mcp.CallToolResult) *mcp.CallToolResult {
+	for i, block := range res.Content {
+		if t, ok := block.(*mcp.TextContent); ok && t != nil && t.Meta == nil {
+			continue
+		}
+		if !encodes(block) {
+			res.Content[i] = &mcp.TextContent{Text: "[a block of the answer has no form in JSON]"}
+		}
+	}
+	switch s := res.StructuredContent.(type) {
+	case nil:
+	case json.RawMessage:
+		if !json.Valid(s) {
+			res.StructuredContent = nil
+		}
+	default:
+		raw, err := json.Marshal(s)
+		if res.StructuredContent = json.RawMessage(raw); err != nil {
+			res.StructuredContent = nil
+		}
+	}
+	if _, err := json.Marshal(res.Meta); err != nil {
+		for key, value := range res.Meta {
+			if _, err := json.Marshal(value); err != nil {
+				delete(res.Meta, key)
+			}
+		}
+	}
+	return res
+}
+
+// encodes reports whether a block can be sent. A nil one can panic.
+func encodes(block mcp.Content) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	if block == nil {
+		return false
+	}
+	light, _ := withoutPayload(block)
+	_, err := light.MarshalJSON()
+	return err == nil
+}
+
+// cutter takes the parts of one answer that are too large out of it.
+type cutter struct {
+	large  *largeAnswers
+	budget int64 // of the whole answer, as JSON
+	keep   int   // of a head or a tail, as text
+	callID string
+}
+
+// cutMeta keeps of a large _meta what Orla itself says there.
+func (c *cutter) cutMeta(res *mcp.CallToolResult) {
+	if sizeOf(res.Meta) <= c.budget/16 {
+		return
+	}
+	raw, err := json.Marshal(res.Meta)
+	if err != nil {
+		return // sendable has seen to it
+	}
+	kept := mcp.Meta{}
+	for _, key := range []string{MetaToolCode, MetaToolReason, MetaRetryable} {
+		if value, has := res.Meta[key]; has && sizeOf(value) <= c.budget/64 {
+			kept[key] = value
+		}
+	}
+	res.Meta = kept
+	res.Content = append(res.Content, c.link(largeAnswer{text: string(raw), mime: "application/json"}, "_meta"))
+}
+
+// cutBlocks cuts the blocks that are large by themselves.
+func (c *cutter) cutBlocks(res *mcp.CallToolResult) {
+	content := make([]mcp.Content, 0, len(res.Content)+4)
+	for i, block := range res.Content {
+		if blockSize(block) <= int64(2*sixfold*c.keep+1024) {
+			content = append(content, block)
+			continue
+		}
+		content = append(content, c.cut(block, fmt.Sprintf("block %d", i+1))...)
+	}
+	res.Content = content
+}
+
+// cut keeps one block and returns what stands for it.
+func (c *cutter) cut(block mcp.Content, name string) []mcp.Content {
+	switch block := block.(type) {
+	case *mcp.TextContent:
+		text := strings.ToValidUTF8(block.Text, "\uFFFD")
+		if len(text) <= 2*c.keep {
+			break // it is its _meta that is large
+		}
+		link := c.link(largeAnswer{text: text, mime: "text/plain"}, name)
+		head, tail := cutText(text, c.keep)
+		return []mcp.Content{&mcp.TextContent{
+			Meta: mcp.Meta{metaFullSize: len(text)},
+			Text: fmt.Sprintf("%s\n\n[… %d bytes are left out here; all %d are at %s, in parts at %s/OFFSET/LENGTH …]\n\n%s",
+				head, len(text)-len(head)-len(tail), len(text), link.URI, link.URI, tail),
+		}, link}
+	case *mcp.EmbeddedResource:
+		if r := block.Resource; len(r.Text) > 0 || len(r.Blob) > 0 {
+			return []mcp.Content{c.link(largeAnswer{text: strings.ToValidUTF8(r.Text, "\uFFFD"), blob: r.Blob, mime: r.MIMEType}, name)}
+		}
+	case *mcp.ImageContent:
+		return []mcp.Content{c.link(largeAnswer{blob: block.Data, mime: block.MIMEType}, name)}
+	case *mcp.AudioContent:
+		return []mcp.Content{c.link(largeAnswer{blob: block.Data, mime: block.MIMEType}, name)}
+	}
+	raw, err := block.MarshalJSON()
+	if err != nil {
+		return nil // sendable has seen to it
+	}
+	return []mcp.Content{c.link(largeAnswer{text: string(raw), mime: "application/json"}, name+" as JSON")}
+}
+
+// cutStructured moves a large structured answer out.
+func (c *cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
+	raw, _ := res.StructuredContent.(json.RawMessage)
+	if rawSize(raw) <= c.budget/4 {
+		return
+	}
+	link := c.link(largeAnswer{text: string(raw), mime: "application/json"}, "structured content")
+	note := fmt.Sprintf("[the structured content of %d bytes is too large to be inline; it is at %s, in parts at %s/OFFSET/LENGTH]",
+		len(raw), link.URI, link.URI)
+	res.StructuredContent = nil
+	res.Content = append(res.Content, &mcp.TextContent{Text: note}, link)
+	if expected && !res.IsError {
+		res.IsError = true
+		setDefault(res, MetaToolCode, string(fault.ExecutionFailed))
+		setDefault(res, MetaToolReason, note)
+		setDefault(res, MetaRetryable, false)
+	}
+}
+
+// cutRest keeps as many blocks as fit, from the first on, and the last if it
+// is small: it says how the call ended. The rest becomes one resource.
+func (c *cutter) cutRest(res *mcp.CallToolResult) {
+	if resultSize(res) <= c.budget {
+		return
+	}
+	var used int64
+	fit := 0
+	for ; fit < len(res.Content); fit++ {
+		if used += blockSize(res.Content[fit]); used > c.budget/2 {
+			break
+		}
+	}
+	rest := res.Content[fit:]
+	if len(rest) == 0 {
+		return
+	}
+	raw, err := json.Marshal(rest)
+	if err != nil {
+		return // sendable has seen to it
+	}
+	link := c.link(largeAnswer{text: string(raw), mime: "application/json"}, "more blocks as JSON")
+	kept := append(res.Content[:fit:fit], &mcp.TextContent{Text: fmt.Sprintf("[… %d more blocks, %d bytes of JSON, are at %s …]", len(rest), len(raw), link.URI)}, link)
+	if last := rest[len(rest)-1]; blockSize(last) <= c.budget/16 {
+		kept = append(kept, last)
+	}
+	res.Content = kept
+}
+
+// link keeps an answer and returns the link to it.
+func (c *cutter) link(a largeAnswer, name string) *mcp.ResourceLink {
+	const longest = 127 // of a type's two halves each, RFC 6838
+	if len(a.mime) > 2*longest+1 || strings.ContainsFunc(a.mime, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		a.mime = "application/octet-stream"
+	}
+	size := a.size()
+	return &mcp.ResourceLink{URI: c.large.keep(a), Name: name + " of call " + c.callID, MIMEType: a.mime, Size: &size}
+}
+
+// cutText returns the first and the last n bytes of text, cut between runes.
+func cutText(text string, n int) (head, tail string) {
+	start := len(text) - n
+	for start < len(text) && !utf8.RuneStart(text[start]) {
+		start++
+	}
+	return text[:runeStart(text, n)], text[start:]
+}
+
+// runeStart returns where the rune that text[i] belongs to begins.
+func runeStart(text string, i int) int {
+	for i < len(text) && i > 0 && !utf8.RuneStart(text[i]) {
+		i--
+	}
+	return i
+}
+
+// payload is how many bytes of text and data are in an answer.
+func payload(res *mcp.CallToolResult) int {
+	if res == nil {
+		return 0
+	}
+	raw, _ := res.StructuredContent.(json.RawMessage)
+	size := len(raw)
+	for _, block := range res.Content {
+		_, text, data := parts(block)
+		size += len(text) + len(data)
+	}
+	return size
+}
+
+// parts splits a block in the payload, and a copy without it.
+func parts(block mcp.Content) (light mcp.Content, text string, data []byte) {
+	switch c := block.(type) {
+	case *mcp.TextContent:
+		return &mcp.TextContent{Meta: c.Meta, Annotations: c.Annotations}, c.Text, nil
+	case *mcp.ImageContent:
+		return &mcp.ImageContent{Meta: c.Meta, Annotations: c.Annotations, MIMEType: c.MIMEType}, "", c.Data
+	case *mcp.AudioContent:
+		return &mcp.AudioContent{Meta: c.Meta, Annotations: c.Annotations, MIMEType: c.MIMEType}, "", c.Data
+	case *mcp.EmbeddedResource:
+		if c.Resource == nil {
+			return c, "", nil
+		}
+		r := *c.Resource
+		text, data = r.Text, r.Blob
+		r.Text, r.Blob = "", nil
+		return &mcp.EmbeddedResource{Resource: &r, Meta: c.Meta, Annotations: c.Annotations}, text, data
+	}
+	return block, "", nil
+}
+
+func withoutPayload(block mcp.Content) (mcp.Content, bool) {
+	light, text, data := parts(block)
+	return light, len(text)+len(data) > 0
+}
+
+// resultSize is the most that an answer can be as JSON, in bytes.
+func resultSize(res *mcp.CallToolResult) int64 {
+	raw, _ := res.StructuredContent.(json.RawMessage)
+	size := int64(128) + rawSize(raw) + sizeOf(res.Meta)
+	for _, block := range res.Content {
+		size += blockSize(block) + 1
+	}
+	return size
+}
+
+func blockSize(block mcp.Content) int64 {
+	const members = 32 // `"text":"",` and the like, where light has none
+	light, text, data := parts(block)
+	size := jsonSize(text) + int64(base64.StdEncoding.EncodedLen(len(data))) + members
+	if t, ok := light.(*mcp.TextContent); ok && t.Meta == nil && t.Annotations == nil {
+		return size + members
+	}
+	raw, err := light.MarshalJSON()
+	if err != nil {
+		return size // sendable has seen to it
+	}
+	return size + int64(len(raw))
+}
+
+// sizeOf is the size of what is small as a rule.
+func sizeOf(value any) int64 {
+	if m, ok := value.(mcp.Meta); ok && len(m) == 0 {
+		return 0
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return 0 // sendable has seen to it
+	}
+	return int64(len(raw))
+}
+
+// rawSize is the most that JSON can be once encoding/json has been over it.
+func rawSize(raw json.RawMessage) int64 {
+	size := int64(len(raw))
+	for i, c := range raw {
+		switch {
+		case c == '<' || c == '>' || c == '&':
+			size += sixfold - 1
+		case c == 0xE2 && i+2 < len(raw) && raw[i+1] == 0x80 && raw[i+2]&^1 == 0xA8: // U+2028, U+2029
+			size += sixfold - 3
+		}
+	}
+	return size
+}
+
+// jsonSize is the most that text can be as a JSON string.
+func jsonSize(text string) int64 {
+	size := int64(len(text)) + 2
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c < utf8.RuneSelf {
+			i++
+			switch {
+			case c == '"' || c == '\\':
+				size++
+			case c < 0x20 || c == 0x7f || c == '<' || c == '>' || c == '&':
+				size += sixfold - 1
+			}
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 || r == '\u2028' || r == '\u2029' {
+			size += int64(sixfold - n)
+		}
+		i += n
+	}
+	return size
+}

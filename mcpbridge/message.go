@@ -1,0 +1,114 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+const (
+	methodCall       = "tools/call"
+	methodList       = "tools/list"
+	methodListen     = "subscriptions/listen"
+	methodInitialize = "initialize"
+)
+
+// methods are the requests that the SDK's server knows. Whatever else is asked
+// for is refused before it looks at the session's state, which would have it
+// say something else of an unknown method (SPEC G1).
+var methods = []string{
+	methodInitialize, "ping", "server/discover", methodListen,
+	methodList, methodCall,
+	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
+	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
+	// Notifications: with an id, they are invalid rather than unknown.
+	"notifications/cancelled", "notifications/initialized", "notifications/progress", "notifications/roots/list_changed",
+}
+
+// errorJSON is an error response; a missing id is null.
+func errorJSON(id json.RawMessage, code int64, text string) json.RawMessage {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	raw, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   jsonrpc.Error   `json:"error"`
+	}{"2.0", id, jsonrpc.Error{Code: code, Message: text}})
+	if err != nil { // the id is JSON, and text is a string
+		panic(err)
+	}
+	return raw
+}
+
+// envelope is what has to be known of a message to refuse it.
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+}
+
+// idOf returns the id of a message that is JSON but maybe no message; nil if it has none.
+func idOf(raw json.RawMessage) json.RawMessage {
+	var e struct {
+		ID json.RawMessage `json:"id"`
+	}
+	_ = json.Unmarshal(raw, &e) // what is no object has no id
+	return e.ID
+}
+
+func rawID(id jsonrpc.ID) json.RawMessage {
+	raw, err := json.Marshal(id.Raw())
+	if err != nil { // it is a string or an integer
+		panic(err)
+	}
+	return raw
+}
+
+// unusualID finds ids, at any depth, that are no plain integers.
+var unusualID = regexp.MustCompile(`"id"\s*:\s*-?(?:[0-9]+[.eE]|[0-9]{16})`)
+
+// oddID returns the id of a message when it is a number that the SDK would not
+// give back as it came: it keeps ids as 64-bit integers made of floats.
+func oddID(raw json.RawMessage) (json.RawMessage, bool) {
+	if !unusualID.Match(raw) {
+		return nil, false
+	}
+	id := idOf(raw)
+	if len(id) == 0 || id[0] == '"' {
+		return nil, false
+	}
+	f, err := strconv.ParseFloat(string(id), 64)
+	const exact = 1 << 53
+	return id, err != nil || f != math.Trunc(f) || math.Abs(f) >= exact
+}
+
+// presentable makes an error of the SDK one that a client can act on: the SDK
+// gives no code to some of what it refuses before any handler sees it, and
+// repeats the whole of params that it cannot read. Only its text tells these
+// cases apart; tests hold them.
+func presentable(err error) error {
+	out := &jsonrpc.Error{Message: err.Error()}
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		out.Code, out.Data = wire.Code, wire.Data
+	}
+	handling, _, unreadable := strings.Cut(out.Message, ": unmarshaling ")
+	switch {
+	case unreadable:
+		out.Code = jsonrpc.CodeInvalidParams
+		out.Message = strings.TrimSuffix(handling, ": invalid params") + ": params are not of the shape that the protocol gives them"
+	case strings.HasSuffix(out.Message, `missing required "params"`):
+		out.Code, out.Message = jsonrpc.CodeInvalidParams, `missing required "params"`
+	case out.Code != 0:
+	case out.Message == context.Canceled.Error():
+		out.Code, out.Message = jsonrpc.CodeInternalError, "the request was cancelled"
+	default:
+		out.Code = jsonrpc.CodeInvalidRequest
+	}
+	return out
+}
