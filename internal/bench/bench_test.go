@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The program cannot rot unseen: a quick run goes through every section. What
+// it measures is not looked at.
+func TestAQuickRunFillsEveryTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts Orla many times")
+	}
+	if _, err := cpuOf(os.Getpid()); err != nil {
+		t.Skip(err)
+	}
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	doc := filepath.Join(t.TempDir(), "doc.md")
+	const head, tail = "# Before\n\n", "\n\nAfter.\n"
+	if err := os.WriteFile(doc, []byte(head+beginMarker+"\nold\n"+endMarker+tail), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	var stdout, stderr bytes.Buffer
+	if err := run(t.Context(), []string{"-quick", "-out", doc}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(text)
+	if !strings.HasPrefix(got, head+beginMarker) || !strings.HasSuffix(got, endMarker+tail) || strings.Contains(got, "old") {
+		t.Errorf("what stands around the markers is not kept, or what stood between them is:\n%s", got)
+	}
+	for _, want := range []string{"HTTP, session", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec"} {
+		if !strings.Contains(stdout.String(), want) || !strings.Contains(got, want) {
+			t.Errorf("the tables do not speak of %q", want)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(tmp, "*bench*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary folder: %v (%v)", left, err)
+	}
+}
+
+func TestSectionsAreChosenByName(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	if got, err := choose("c,a", names); err != nil || strings.Join(got, " ") != "c a" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := choose("", names); err != nil || len(got) != 3 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := choose("a,x", names); err == nil || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("got %v, want an error that names x", err)
+	}
+}
+
+func TestRewriteRefusesAFileWithoutMarkers(t *testing.T) {
+	doc := filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(doc, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := rewrite(doc, "", nil); err == nil {
+		t.Error("no error")
+	}
+	if text, err := os.ReadFile(doc); err != nil || string(text) != "mine\n" {
+		t.Errorf("the file is now %q (%v)", text, err)
+	}
+}
+
+func TestRatiosAreTakenRoundByRound(t *testing.T) {
+	var order []string
+	fixed := func(name string, took ...time.Duration) subject {
+		calls := 0
+		return subject{
+			name: name,
+			load: func(n, _ int) ([]time.Duration, error) {
+				order = append(order, name)
+				calls++
+				return []time.Duration{took[min(calls-1, len(took)-1)]}, nil
+			},
+			cpu: func() (cpu, error) { return cpu{own: time.Duration(calls) * 10}, nil },
+		}
+	}
+	// The machine is three times as slow in the last round, for both.
+	results, err := compare(t.Context(), 0, 1, 1, []subject{fixed("base", 1, 10, 10, 30), fixed("other", 1, 20, 20, 60)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := results[1].ratio; got != 2 {
+		t.Errorf("ratio %v, want 2", got)
+	}
+	if got := results[1].p50; got != 20 {
+		t.Errorf("p50 %v, want 20", got)
+	}
+	if got := results[1].cpu.total(); got != 10 {
+		t.Errorf("CPU %v for each piece, want 10: the first round is to warm up", got)
+	}
+	if got, want := strings.Join(order, " "), "base other base other other base base other"; got != want {
+		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+func TestACanceledComparisonEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	idle := subject{
+		load: func(int, int) ([]time.Duration, error) { cancel(); return []time.Duration{1}, nil },
+		cpu:  func() (cpu, error) { return cpu{}, nil },
+	}
+	if _, err := compare(ctx, time.Hour, 1, 1, []subject{idle}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestLanesDoAllTheWork(t *testing.T) {
+	busy := make([]bool, 3)
+	took, err := lanes(50, 3, func(lane int) error {
+		if busy[lane] {
+			t.Errorf("lane %d is used twice at a time", lane)
+		}
+		busy[lane] = true
+		defer func() { busy[lane] = false }()
+		return nil
+	})
+	if err != nil || len(took) != 50 {
+		t.Errorf("%d pieces, %v", len(took), err)
+	}
+	if _, err := lanes(5, 2, func(int) error { return os.ErrInvalid }); err == nil {
+		t.Error("an error is lost")
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		in   []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
+		if got := median(tc.in); got != tc.want {
+			t.Errorf("median: got %v, want %v", got, tc.want)
+		}
+	}
+}
+
+func TestVerdictNamesWhatIsMissed(t *testing.T) {
+	if got := verdict(check{"p50", 1.2, 1.25}, check{"CPU", 1.25, 1.25}); got != "met" {
+		t.Errorf("got %q", got)
+	}
+	if got := verdict(check{"p50", 1.3, 1.25}, check{"CPU", 2, 1.25}); got != "MISSED p50, CPU" {
+		t.Errorf("got %q", got)
+	}
+}

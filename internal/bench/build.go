@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// bench is what all sections share. All that it makes is below dir.
+type bench struct {
+	dir      string // temporary; removed by close
+	orla     string
+	hello    string // a bare HTTP server
+	toolsDir string // holds the programs, as tools
+	programs []program
+	scale    scale
+}
+
+// program is a tool that is measured.
+type program struct {
+	name string // the tool's name, and its file's
+	what string
+}
+
+// prepare builds Orla and the programs. The caller closes what it returns.
+func prepare(ctx context.Context, quick bool) (*bench, error) {
+	dir, err := os.MkdirTemp("", "orla-bench-")
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{dir: dir, toolsDir: filepath.Join(dir, "tools"), scale: full}
+	if quick {
+		b.scale = smoke
+	}
+	if err := b.build(ctx); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bench) close() { _ = os.RemoveAll(b.dir) } // a temporary folder is all that can be left
+
+func (b *bench) build(ctx context.Context) error {
+	if err := os.MkdirAll(b.toolsDir, 0o755); err != nil {
+		return err
+	}
+	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return err
+	}
+	b.orla = filepath.Join(b.dir, "orla")
+	if err := goBuild(ctx, root, b.orla, "./cmd/orla"); err != nil {
+		return err
+	}
+	b.hello = filepath.Join(b.dir, "hello")
+	if err := goBuild(ctx, root, b.hello, "./internal/bench/testdata/hello"); err != nil {
+		return err
+	}
+	if err := b.buildEcho(ctx, root); err != nil {
+		return err
+	}
+	if err := b.script("shell", "/bin/sh script", "#!/bin/sh\ncat\n"); err != nil {
+		return err
+	}
+	if b.scale.quick {
+		return nil
+	}
+	// What stands first in PATH may be a script that looks for the real one.
+	python, err := output(ctx, "", "python3", "-c", "import sys; print(sys.executable)")
+	if err != nil {
+		return nil //nolint:nilerr // no Python, no measurement of it
+	}
+	return b.script("python", "python3 script",
+		"#!"+python+"\nimport sys\nsys.stdout.write(sys.stdin.read())\n")
+}
+
+func (b *bench) script(name, what, text string) error {
+	b.programs = append(b.programs, program{name, what})
+	return os.WriteFile(b.path(name), []byte(text), 0o755)
+}
+
+// path is where a program stands.
+func (b *bench) path(name string) string { return filepath.Join(b.toolsDir, name) }
+
+// buildEcho builds the smallest tool there can be: in C where that is possible.
+func (b *bench) buildEcho(ctx context.Context, root string) error {
+	source := filepath.Join(root, "internal/bench/testdata/echo.c")
+	if _, err := output(ctx, "", "cc", "-O2", "-static", "-o", b.path("echo"), source); err == nil {
+		b.programs = append(b.programs, program{"echo", "static C program"})
+		return nil
+	}
+	b.programs = append(b.programs, program{"echo", "static Go program"})
+	return goBuild(ctx, root, b.path("echo"), "./internal/bench/testdata/echo")
+}
+
+// goBuild builds a command as a release is built.
+func goBuild(ctx context.Context, root, to, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, pkg)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
+
+// output runs a command and returns what it prints, trimmed.
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	text, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// manyTools makes a folder of n small scripts that describe themselves.
+func (b *bench) manyTools(n int) (string, error) {
+	dir := filepath.Join(b.dir, fmt.Sprintf("tools-%d", n))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for i := range n {
+		text := fmt.Sprintf(describedTool, i)
+		if err := os.WriteFile(filepath.Join(dir, toolName(i)), []byte(text), 0o755); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// describedTool is about as large a description as tools have.
+const describedTool = `#!/bin/sh
+# /// tool
+# description: Reads its arguments and prints them again, as number %d of many that do the same.
+# mcp:
+#   input_schema:
+#     type: object
+#     properties:
+#       text: {type: string, description: What to print.}
+#       count: {type: integer, description: How often to print it.}
+# ///
+cat
+`
+
+// toolName is the name of the ith of many tools.
+func toolName(i int) string { return fmt.Sprintf("tool_%05d", i) }
+
+// conditions says what a reader has to know of the machine.
+func (b *bench) conditions() string {
+	return fmt.Sprintf("Measured on %s/%s with %d cores and %s. Times are those of one run; the ratios are what carries over.",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// subject is something whose work is measured against that of others.
+type subject struct {
+	name string
+	// load does n pieces of work, inFlight at a time, and returns how long
+	// each took.
+	load func(n, inFlight int) ([]time.Duration, error)
+	// cpu is what the process that does the work has used.
+	cpu func() (cpu, error)
+	// shared says that this process does other things between two loads.
+	shared bool
+}
+
+// result is what one piece of a subject's work costs.
+type result struct {
+	p50   time.Duration // the median over rounds of each round's median
+	ratio float64       // the median over rounds of p50 by the baseline's p50
+	cpu   cpu           // on average
+}
+
+// minRounds are measured even when the time is over.
+const minRounds = 3
+
+// compare lets subjects work in turns, n pieces of work a turn, until the time
+// is over. The first subject is the baseline of the ratios. What disturbs the
+// machine for longer than a turn disturbs all of them alike.
+func compare(ctx context.Context, budget time.Duration, n, inFlight int, subjects []subject) ([]result, error) {
+	for _, s := range subjects { // to warm up
+		if _, err := s.load(n, inFlight); err != nil {
+			return nil, err
+		}
+	}
+	meters := make([]meter, len(subjects))
+	for i, s := range subjects {
+		if err := meters[i].start(s); err != nil {
+			return nil, err
+		}
+	}
+	p50s := make([][]time.Duration, len(subjects))
+	rounds := 0
+	for began := time.Now(); rounds < minRounds || time.Since(began) < budget; rounds++ {
+		for turn := range subjects {
+			i := (turn + rounds) % len(subjects) // nobody always follows the same one
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			took, err := meters[i].measure(subjects[i], n, inFlight)
+			if err != nil {
+				return nil, err
+			}
+			p50s[i] = append(p50s[i], median(took))
+		}
+	}
+	results := make([]result, len(subjects))
+	for i, s := range subjects {
+		used, err := meters[i].stop(s)
+		if err != nil {
+			return nil, err
+		}
+		ratios := make([]float64, rounds)
+		for r := range rounds {
+			ratios[r] = quotient(p50s[i][r], p50s[0][r])
+		}
+		pieces := time.Duration(rounds * n)
+		results[i].ratio = median(ratios)
+		results[i].cpu = cpu{used.own / pieces, used.children / pieces}
+	}
+	for i := range results { // the last, since median sorts
+		results[i].p50 = median(p50s[i])
+	}
+	return results, nil
+}
+
+// meter adds up the CPU time of one subject.
+type meter struct {
+	before cpu // of a process that does nothing else
+	used   cpu // of one that does
+}
+
+func (m *meter) start(s subject) (err error) {
+	m.before, err = s.cpu()
+	return err
+}
+
+// measure does one turn of work.
+func (m *meter) measure(s subject, n, inFlight int) ([]time.Duration, error) {
+	if !s.shared {
+		return s.load(n, inFlight)
+	}
+	before, err := s.cpu()
+	if err != nil {
+		return nil, err
+	}
+	took, err := s.load(n, inFlight)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.cpu()
+	m.used = m.used.plus(after.since(before))
+	return took, err
+}
+
+// stop returns what the subject has used since start. A process that does
+// nothing else is charged for what it does after its answers, too.
+func (m *meter) stop(s subject) (cpu, error) {
+	if s.shared {
+		return m.used, nil
+	}
+	after, err := s.cpu()
+	return after.since(m.before), err
+}
+
+// lanes does n pieces of work, inFlight at a time, and returns how long each
+// took. Each piece is told its lane, in which nothing else goes on meanwhile.
+func lanes(n, inFlight int, work func(lane int) error) ([]time.Duration, error) {
+	took := make([]time.Duration, n)
+	errs := make(chan error, inFlight) // each lane has one at most
+	var taken atomic.Int64
+	lane := func(number int) {
+		for {
+			i := int(taken.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			began := time.Now()
+			if err := work(number); err != nil {
+				errs <- err
+				return
+			}
+			took[i] = time.Since(began)
+		}
+	}
+	if inFlight == 1 {
+		lane(0) // no change of goroutine on the way
+	} else {
+		var wg sync.WaitGroup
+		for number := range inFlight {
+			wg.Go(func() { lane(number) })
+		}
+		wg.Wait()
+	}
+	close(errs)
+	return took, <-errs
+}

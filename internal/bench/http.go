@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// callPatience bounds one answer.
+const callPatience = 60 * time.Second
+
+// httpClient is one keep-alive connection that sends requests as they are
+// handed in. It knows only as much HTTP as the servers here speak: what a
+// client costs must not drown what a server costs.
+type httpClient struct {
+	conn net.Conn
+	in   *bufio.Reader
+	body []byte // reused by every answer
+}
+
+// answer is what came back. Its body is good until the next request.
+type answer struct {
+	status  int
+	session string
+	body    []byte // the message itself, without the frame of an event
+}
+
+func dial(ctx context.Context, host string) (*httpClient, error) {
+	dialer := net.Dialer{Timeout: callPatience}
+	conn, err := dialer.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	return &httpClient{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}, nil
+}
+
+func (c *httpClient) close() { _ = c.conn.Close() } // nothing is under way
+
+// roundTrip sends a whole request and reads the answer to its end.
+func (c *httpClient) roundTrip(request []byte) (answer, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(callPatience)); err != nil {
+		return answer{}, err
+	}
+	if _, err := c.conn.Write(request); err != nil {
+		return answer{}, err
+	}
+	return c.read()
+}
+
+func (c *httpClient) read() (answer, error) {
+	line, err := c.line()
+	if err != nil {
+		return answer{}, err
+	}
+	var a answer
+	if _, err := fmt.Sscanf(string(line), "HTTP/1.1 %d", &a.status); err != nil {
+		return a, fmt.Errorf("status line %q: %w", line, err)
+	}
+	length, events := 0, false
+	for {
+		line, err := c.line()
+		if err != nil {
+			return a, err
+		}
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch textproto.CanonicalMIMEHeaderKey(string(name)) {
+		case "Content-Length":
+			if length, err = strconv.Atoi(string(value)); err != nil {
+				return a, err
+			}
+		case "Transfer-Encoding":
+			length = chunked
+		case "Content-Type":
+			events = bytes.HasPrefix(value, []byte("text/event-stream"))
+		case "Mcp-Session-Id":
+			a.session = string(value)
+		}
+	}
+	if err := c.readBody(length); err != nil {
+		return a, err
+	}
+	a.body = c.body
+	if events {
+		a.body, err = lastEvent(c.body)
+	}
+	return a, err
+}
+
+// chunked stands for a length that is not told beforehand.
+const chunked = -1
+
+func (c *httpClient) readBody(length int) error {
+	c.body = c.body[:0]
+	if length != chunked {
+		return c.take(length)
+	}
+	for {
+		line, err := c.line()
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseInt(string(line), 16, 32)
+		if err != nil {
+			return err
+		}
+		if err := c.take(int(size)); err != nil {
+			return err
+		}
+		if _, err := c.line(); err != nil || size == 0 {
+			return err
+		}
+	}
+}
+
+// take adds the next n bytes to the body.
+func (c *httpClient) take(n int) error {
+	have := len(c.body)
+	c.body = append(c.body, make([]byte, n)...)
+	_, err := io.ReadFull(c.in, c.body[have:])
+	return err
+}
+
+func (c *httpClient) line() ([]byte, error) {
+	line, err := c.in.ReadSlice('\n')
+	return bytes.TrimRight(line, "\r\n"), err
+}
+
+// lastEvent is the data of the last event of a stream: what comes before the
+// answer is news of it.
+func lastEvent(stream []byte) ([]byte, error) {
+	_, data, found := cutLast(stream, []byte("data: "))
+	if !found {
+		return nil, errors.New("an event stream without data")
+	}
+	return bytes.TrimRight(data, "\n"), nil
+}
+
+func cutLast(text, sep []byte) (before, after []byte, found bool) {
+	i := bytes.LastIndex(text, append([]byte("\n"), sep...))
+	if i >= 0 {
+		return text[:i], text[i+1+len(sep):], true
+	}
+	after, found = bytes.CutPrefix(text, sep)
+	return nil, after, found
+}
+
+// post makes the bytes of a request.
+func post(host string, headers []string, body string) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
+		"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n", host, len(body))
+	for _, h := range headers {
+		b.WriteString(h + "\r\n")
+	}
+	b.WriteString("\r\n" + body)
+	return []byte(b.String())
+}

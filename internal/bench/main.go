@@ -1,0 +1,117 @@
+// Command bench measures what Orla costs, as ratios (SPEC L).
+//
+// Each number stands beside a baseline that was measured in the same run, in
+// turns with it, since times on a shared machine say little by themselves. It
+// builds Orla and what it needs, reports whether each target is met, and exits
+// with 0 either way: it measures, a person judges.
+//
+// It is no test: bench_test.go only sees to it that it still runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// patience bounds a whole run, which takes a third of it.
+const patience = 9 * time.Minute
+
+// section is one group of measurements.
+type section struct {
+	name string // for -only
+	run  func(context.Context, *bench) ([]table, error)
+}
+
+// sections are in the order in which they run.
+func sections() []section {
+	return []section{
+		{"calls", measureCalls},
+		{"tools", measureTools},
+		{"start", measureStart},
+		{"memory", measureMemory},
+	}
+}
+
+// run is the program without its process. Tables go to stdout, news of the
+// progress to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var names []string
+	for _, s := range sections() {
+		names = append(names, s.name)
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	quick := flags.Bool("quick", false, "measure next to nothing, to see that everything runs")
+	out := flags.String("out", "", "rewrite the part of this Markdown `file` between its two markers")
+	only := flags.String("only", "", "run these `sections` alone: "+strings.Join(names, ","))
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	chosen, err := choose(*only, names)
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b, err := prepare(ctx, *quick)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	var tables []table
+	var failed []error
+	for _, s := range sections() {
+		if !slices.Contains(chosen, s.name) {
+			continue
+		}
+		fmt.Fprintln(stderr, "bench: measuring", s.name)
+		found, err := s.run(ctx, b)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
+		}
+		for _, t := range found {
+			fmt.Fprintln(stdout, t.text())
+		}
+		tables = append(tables, found...)
+	}
+	if *out == "" || failed != nil {
+		return errors.Join(failed...)
+	}
+	return rewrite(*out, b.conditions(), tables)
+}
+
+// choose returns the sections that only names, or all of them.
+func choose(only string, names []string) ([]string, error) {
+	if only == "" {
+		return names, nil
+	}
+	chosen := strings.Split(only, ",")
+	for _, name := range chosen {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("-only: there is no section %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return chosen, nil
+}

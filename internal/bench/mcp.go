@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// era is a generation of the protocol over HTTP.
+type era struct {
+	name    string
+	version string
+	session bool // calls belong to a session that an initialize begins
+}
+
+var (
+	withSession = era{"HTTP, session", "2025-11-25", true}
+	stateless   = era{"HTTP, stateless", "2026-07-28", false}
+)
+
+// argument is what every measured call sends, as JSON and as flags.
+const argument = `{"text":"hello"}`
+
+func argumentFlags() []string { return []string{"--text", "hello"} }
+
+// mcpClient is one client over HTTP.
+type mcpClient struct {
+	*httpClient
+	host    string
+	era     era
+	session string
+}
+
+// connect opens a connection, and a session where the era has them.
+func connect(ctx context.Context, host string, e era) (*mcpClient, error) {
+	conn, err := dial(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	c := &mcpClient{httpClient: conn, host: host, era: e}
+	if !e.session {
+		return c, nil
+	}
+	a, err := c.roundTrip(c.request("initialize", initializeParams(e.version)))
+	if err == nil && a.status != http.StatusOK {
+		err = fmt.Errorf("initialize: status %d: %s", a.status, a.body)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	c.session = a.session
+	if _, err := c.roundTrip(post(host, c.headers(""), initialized)); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+
+func initializeParams(version string) string {
+	return `"protocolVersion":"` + version + `","capabilities":{},"clientInfo":{"name":"bench","version":"1"}`
+}
+
+// message is a request as JSON. params are the members of its object.
+func message(id int, method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params)
+}
+
+// callParams are those of a tools/call.
+func callParams(tool string) string { return fmt.Sprintf(`"name":%q,"arguments":%s`, tool, argument) }
+
+// request makes the bytes of a request that names no tool.
+func (c *mcpClient) request(method, params string) []byte {
+	return c.named(method, "", params)
+}
+
+// call makes the bytes of a tools/call.
+func (c *mcpClient) call(tool string) []byte {
+	return c.named("tools/call", tool, callParams(tool))
+}
+
+func (c *mcpClient) named(method, name, params string) []byte {
+	headers := c.headers(method)
+	if !c.era.session {
+		if name != "" {
+			headers = append(headers, "Mcp-Name: "+name)
+		}
+		if params != "" {
+			params += ","
+		}
+		params += `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + c.era.version + `",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	}
+	return post(c.host, headers, message(1, method, params))
+}
+
+func (c *mcpClient) headers(method string) []string {
+	switch {
+	case !c.era.session:
+		return []string{"Mcp-Protocol-Version: " + c.era.version, "Mcp-Method: " + method}
+	case c.session != "":
+		return []string{"Mcp-Protocol-Version: " + c.era.version, "Mcp-Session-Id: " + c.session}
+	}
+	return nil
+}
+
+// ask sends a request and checks that the answer is a good result of a call.
+func (c *mcpClient) ask(request []byte) error {
+	a, err := c.roundTrip(request)
+	if err != nil {
+		return err
+	}
+	return checkCall(a.body)
+}
+
+// checkCall sees to it that no error is measured in place of a call.
+func checkCall(message []byte) error {
+	if !bytes.Contains(message, []byte(`"exit_code":0`)) || !bytes.Contains(message, []byte("hello")) {
+		return fmt.Errorf("not the answer of a call that went well: %.500s", message)
+	}
+	return nil
+}
+
+// list reads the whole list of tools, page after page, and returns how many
+// pages it had.
+func (c *mcpClient) list() (pages int, err error) {
+	params := ""
+	for {
+		a, err := c.roundTrip(c.request("tools/list", params))
+		if err != nil {
+			return pages, err
+		}
+		if !bytes.Contains(a.body, []byte(`"tools":[{`)) {
+			return pages, fmt.Errorf("not a list of tools: %.500s", a.body)
+		}
+		pages++
+		// The cursor stands at either end, far from what tools say.
+		_, cursor, more := bytes.Cut(a.body, []byte(`"nextCursor":"`))
+		if !more {
+			return pages, nil
+		}
+		cursor, _, _ = bytes.Cut(cursor, []byte(`"`))
+		params = fmt.Sprintf(`"cursor":%q`, cursor)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	// startPatience bounds a server's start, stopPatience its end.
+	startPatience = 60 * time.Second
+	stopPatience  = 15 * time.Second
+	// lookEvery is how often a log is looked at, which bounds how exactly a
+	// start is timed.
+	lookEvery = 200 * time.Microsecond
+)
+
+// server is a running program that logs as Orla does. Its log goes to a file,
+// as a service's does: reading it costs the measured calls nothing.
+type server struct {
+	cmd    *exec.Cmd
+	log    *os.File
+	began  time.Time
+	stdin  io.WriteCloser // nil but on stdio
+	stdout io.Reader      // nil but on stdio
+	host   string         // host:port, "" on stdio
+}
+
+// logLine is what the bench reads of a log.
+type logLine struct {
+	Msg        string `json:"msg"`
+	URL        string `json:"url"`
+	Goroutines int    `json:"goroutines"`
+}
+
+// startOrla starts Orla over HTTP and waits until it serves.
+func (b *bench) startOrla(ctx context.Context, toolsDir string) (*server, error) {
+	return b.start(ctx, b.orla, "--tools-dir", toolsDir, "--listen", "127.0.0.1", "--port", "0")
+}
+
+// start starts a server and waits until its log says that it serves.
+func (b *bench) start(ctx context.Context, argv ...string) (*server, error) {
+	s, err := b.spawn(ctx, argv, func(*server) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.await(ctx, "serving", 0)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	u, err := url.Parse(found.URL)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.host = u.Host
+	return s, nil
+}
+
+// startStdio starts Orla for one client on pipes.
+func (b *bench) startStdio(ctx context.Context, toolsDir string) (*server, error) {
+	return b.spawn(ctx, []string{b.orla, "--stdio", "--tools-dir", toolsDir}, func(s *server) (err error) {
+		if s.stdin, err = s.cmd.StdinPipe(); err != nil {
+			return err
+		}
+		s.stdout, err = s.cmd.StdoutPipe()
+		return err
+	})
+}
+
+func (b *bench) spawn(ctx context.Context, argv []string, connect func(*server) error) (*server, error) {
+	log, err := os.CreateTemp(b.dir, "log-")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(b.dir, "home")) // whose tools are none
+	cmd.Stderr = log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopPatience
+	s := &server{cmd: cmd, log: log}
+	if err := connect(s); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	s.began = time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return s, nil
+}
+
+func (s *server) pid() int { return s.cmd.Process.Pid }
+
+// await returns the first line with a message that stands at or after an
+// offset of the log.
+func (s *server) await(ctx context.Context, msg string, from int64) (logLine, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		text, err := io.ReadAll(io.NewSectionReader(s.log, from, 1<<20))
+		if err != nil {
+			return logLine{}, err
+		}
+		for line := range bytes.Lines(text) {
+			var l logLine
+			if json.Unmarshal(line, &l) == nil && l.Msg == msg {
+				return l, nil
+			}
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return logLine{}, fmt.Errorf("%s logged no %q: %w; its log: %s", filepath.Base(s.cmd.Path), msg, ctx.Err(), text)
+		}
+	}
+}
+
+// goroutines asks Orla how many it has.
+func (s *server) goroutines(ctx context.Context) (int, error) {
+	info, err := s.log.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		return 0, err
+	}
+	l, err := s.await(ctx, "state", info.Size())
+	return l.Goroutines, err
+}
+
+// logEnd is the last part of the log, to be shown when something went wrong.
+func (s *server) logEnd() string {
+	const most = 1000
+	info, err := s.log.Stat()
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(s.log, max(0, info.Size()-most), most))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// stop ends the server and all that it started.
+func (s *server) stop() {
+	if s.stdin != nil {
+		_ = s.stdin.Close() // the end of input is its sign to stop
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	last := time.AfterFunc(stopPatience, func() { _ = s.cmd.Process.Kill() })
+	_ = s.cmd.Wait() // how it ends is not measured
+	last.Stop()
+	_ = s.log.Close()
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// stdioClient is the one client of an Orla on pipes. One goroutine both writes
+// and reads, so that nothing but the pipe stands between it and Orla.
+type stdioClient struct {
+	in  *bufio.Reader
+	out io.Writer
+}
+
+// connectStdio does the handshake.
+func connectStdio(s *server) (*stdioClient, error) {
+	c := &stdioClient{in: bufio.NewReaderSize(s.stdout, 64<<10), out: s.stdin}
+	if _, err := io.WriteString(c.out, message(0, "initialize", initializeParams(withSession.version))+"\n"); err != nil {
+		return nil, err
+	}
+	if _, err := c.in.ReadSlice('\n'); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	_, err := io.WriteString(c.out, initialized+"\n")
+	return c, err
+}
+
+// calls makes n calls of a tool with inFlight of them on their way at a time,
+// and returns how long each took.
+func (c *stdioClient) calls(tool string, n, inFlight int) ([]time.Duration, error) {
+	inFlight = min(inFlight, n)
+	began := make([]time.Time, inFlight) // by the request's id, which is used again
+	send := func(id int) error {
+		began[id] = time.Now()
+		_, err := io.WriteString(c.out, message(id, "tools/call", callParams(tool))+"\n")
+		return err
+	}
+	for id := range inFlight {
+		if err := send(id); err != nil {
+			return nil, err
+		}
+	}
+	sent := inFlight
+	took := make([]time.Duration, 0, n)
+	for len(took) < n {
+		id, err := c.receive()
+		if err != nil {
+			return nil, err
+		}
+		if id < 0 || id >= inFlight {
+			return nil, fmt.Errorf("an answer to a request that was not sent: %d", id)
+		}
+		took = append(took, time.Since(began[id]))
+		if sent < n {
+			sent++
+			if err := send(id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return took, nil
+}
+
+// receive reads the next answer of a call and returns its id.
+func (c *stdioClient) receive() (int, error) {
+	for {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		_, rest, found := bytes.Cut(line, []byte(`"id":`))
+		if !found {
+			continue // a notification
+		}
+		end := bytes.IndexAny(rest, ",}")
+		if end < 0 {
+			return 0, fmt.Errorf("no message: %.500s", line)
+		}
+		id, err := strconv.Atoi(string(rest[:end]))
+		if err != nil {
+			return 0, fmt.Errorf("an id that was not sent: %.500s", line)
+		}
+		return id, checkCall(line)
+	}
+}
