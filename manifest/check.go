@@ -174,9 +174,8 @@ func (d *description) warnOfIdleKeys() {
 		}
 		return
 	}
-	t := reflect.TypeFor[capsuleKeys]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for field := range reflect.TypeFor[capsuleKeys]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if d.doc.Has("runtime." + name) {
 			d.warnings = append(d.warnings, d.doc.At("runtime."+name, "has no effect without runtime.mode: capsule"))
 		}

@@ -24,7 +24,7 @@ func readHead(file, display string) (head, error) {
 	if err != nil {
 		return head{}, readError(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	buf := make([]byte, firstRead)
 	n, err := io.ReadFull(f, buf)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

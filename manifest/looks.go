@@ -36,7 +36,7 @@ func firstBytes(file string, n int64) []byte {
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	head, err := io.ReadAll(io.LimitReader(f, n))
 	if err != nil {
 		return nil

@@ -102,6 +102,7 @@ type EnvPolicy struct {
 // ArgumentsMode says how a call's arguments reach a simple tool (SPEC C1).
 type ArgumentsMode string
 
+// The values of runtime.arguments.
 const (
 	ArgumentsBoth  ArgumentsMode = "both" // JSON on stdin and flags on argv
 	ArgumentsStdin ArgumentsMode = "stdin"
@@ -116,6 +117,7 @@ func (ArgumentsMode) Values() []string {
 // OutputMode says what a simple tool's stdout is (SPEC C3).
 type OutputMode string
 
+// The values of runtime.output.
 const (
 	OutputText OutputMode = "text" // text or bytes, as they come
 	OutputMCP  OutputMode = "mcp"  // a whole CallToolResult as JSON
@@ -128,9 +130,9 @@ func (OutputMode) Values() []string { return []string{string(OutputText), string
 type Severity string
 
 const (
-	// Warning: the entry is served, or was skipped for a reason that needs no repair.
+	// Warning means that the entry is served, or was skipped for a reason that needs no repair.
 	Warning Severity = "warning"
-	// Fault: the entry is not served, and `orla validate` fails.
+	// Fault means that the entry is not served, and `orla validate` fails.
 	Fault Severity = "error"
 )
 

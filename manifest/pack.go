@@ -35,7 +35,7 @@ func readRegular(file string) ([]byte, error) {
 	if err != nil {
 		return nil, readError(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	data := make([]byte, min(info.Size(), maxManifest))
 	n, err := f.ReadAt(data, 0)
 	if err != nil && n < len(data) {
@@ -140,7 +140,7 @@ func readShebang(file string) (i Interpreter, ok bool, err error) {
 	if err != nil {
 		return Interpreter{}, false, readError(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	first := make([]byte, firstRead)
 	n, err := f.ReadAt(first, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -167,6 +167,7 @@ func kindOf(mode fs.FileMode) string {
 		return "a socket"
 	case fs.ModeSymlink:
 		return "a link"
+	default:
+		return "a device"
 	}
-	return "a device"
 }

@@ -51,6 +51,7 @@ type Health struct {
 // Handshake is how a capsule says that it is ready.
 type Handshake string
 
+// The values of runtime.handshake.
 const (
 	HandshakeHello Handshake = "hello" // it sends orla.hello (RFC 2 §9)
 	HandshakeMCP   Handshake = "mcp"   // it answers initialize (SPEC D8)
@@ -62,6 +63,7 @@ func (Handshake) Values() []string { return []string{string(HandshakeHello), str
 // Start is when a capsule is first started.
 type Start string
 
+// The values of runtime.start.
 const (
 	StartEager Start = "eager" // with Orla
 	StartLazy  Start = "lazy"  // at its first call
@@ -73,6 +75,7 @@ func (Start) Values() []string { return []string{string(StartEager), string(Star
 // HotLoadMode is how a capsule reloads.
 type HotLoadMode string
 
+// The values of runtime.hot_load.mode.
 const (
 	HotLoadRestart HotLoadMode = "restart" // stop, then start (RFC 2 §10)
 	HotLoadReplace HotLoadMode = "replace" // start the new beside the old (SPEC D7b)

@@ -119,7 +119,7 @@ func (d *description) outputSchema() json.RawMessage {
 		return nil
 	}
 	list := members(d.mcp.OutputSchema)
-	if isShort(list) {
+	if isShort(list) && !hasType(list) {
 		d.fault("mcp", "output_schema", "wants a JSON Schema; the short form is for input_schema alone")
 		return nil
 	}
@@ -131,7 +131,7 @@ func (d *description) outputSchema() json.RawMessage {
 
 // withType adds "type": "object" to a schema without a type.
 func withType(object []byte, list []member) json.RawMessage {
-	if slices.ContainsFunc(list, func(m member) bool { return m.name == "type" }) {
+	if hasType(list) {
 		return object
 	}
 	if len(list) == 0 {
@@ -140,10 +140,15 @@ func withType(object []byte, list []member) json.RawMessage {
 	return append([]byte(`{"type":"object",`), object[1:]...)
 }
 
+func hasType(list []member) bool {
+	return slices.ContainsFunc(list, func(m member) bool { return m.name == "type" })
+}
+
 // expand makes JSON Schema of the short form. A value is a type's name, with ?
-// for an argument that may be left out, or an ordinary schema of the argument,
-// which may be left out if that gives a default. No other arguments are taken,
-// so that a misspelt one is named and not ignored.
+// for an argument that may be left out (in {…}, YAML wants that in quotes:
+// {limit: "integer?"}), or an ordinary schema of the argument, which may be left
+// out if that gives a default. No other arguments are taken, so that a misspelt
+// one is named and not ignored.
 func (d *description) expand(list []member) (raw json.RawMessage, ok bool) {
 	var required []string
 	out := []byte(`{"type":"object","properties":{`)

@@ -33,11 +33,13 @@ func ParseShebang(firstLine []byte) (i Interpreter, ok bool, err error) {
 	switch {
 	case program == "":
 		return Interpreter{}, true, errors.New("the shebang names no interpreter")
+	case program == "env":
+		return Interpreter{}, true, errors.New(`the shebang's interpreter "env" is no absolute path; write #!/usr/bin/env`)
+	case !path.IsAbs(program):
+		return Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is no absolute path; write #!/usr/bin/env %s", program, path.Base(program))
 	case path.Base(program) == "env":
 		i, err = parseEnv(program, args)
 		return i, true, err
-	case !path.IsAbs(program):
-		return Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is no absolute path; write #!/usr/bin/env %s", program, path.Base(program))
 	}
 	i = Interpreter{Name: path.Base(program), Path: program}
 	if args != "" {

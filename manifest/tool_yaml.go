@@ -16,8 +16,8 @@ type toolYAML struct {
 	Description string `json:"description" jsonschema:"What the tool does and when to use it. Models read this."`
 	Entrypoint  string `json:"entrypoint" jsonschema:"File to run, relative to the package: an executable, or a script that names its interpreter in a shebang line"`
 	about
-	MCP     mcpKeys     `json:"mcp,omitempty" jsonschema:"How the tool looks to MCP clients"`
-	Runtime runtimeKeys `json:"runtime,omitempty" jsonschema:"How the tool is run"`
+	MCP     mcpKeys     `json:"mcp,omitzero" jsonschema:"How the tool looks to MCP clients"`
+	Runtime runtimeKeys `json:"runtime,omitzero" jsonschema:"How the tool is run"`
 }
 
 // blockYAML is a metadata block or a NAME.tool.yaml (SPEC A6). What matters to
@@ -25,8 +25,8 @@ type toolYAML struct {
 type blockYAML struct {
 	Description string `json:"description,omitempty"`
 	about
-	MCP     mcpKeys     `json:"mcp,omitempty"`
-	Runtime runtimeKeys `json:"runtime,omitempty"`
+	MCP     mcpKeys     `json:"mcp,omitzero"`
+	Runtime runtimeKeys `json:"runtime,omitzero"`
 	mcpKeys
 	simpleKeys
 }
@@ -45,7 +45,7 @@ type about struct {
 
 type mcpKeys struct {
 	Title        string         `json:"title,omitempty" jsonschema:"Name of the tool for people"`
-	Annotations  annotationKeys `json:"annotations,omitempty" jsonschema:"Hints to clients about what a call may do"`
+	Annotations  annotationKeys `json:"annotations,omitzero" jsonschema:"Hints to clients about what a call may do"`
 	InputSchema  schemaKey      `json:"input_schema,omitempty" jsonschema:"JSON Schema of the arguments, or the short form NAME: TYPE, with TYPE? for an argument that may be left out"`
 	OutputSchema schemaKey      `json:"output_schema,omitempty" jsonschema:"JSON Schema of the answer: stdout must be JSON that fits it"`
 }
@@ -68,9 +68,9 @@ type runtimeKeys struct {
 // simpleKeys are the keys of runtime that matter to a simple tool. Some matter
 // to capsules as well; simpleOnly lists the rest.
 type simpleKeys struct {
-	Args           []string         `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
+	Args           argKeys          `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
 	Env            envKeys          `json:"env,omitempty" jsonschema:"Environment variables to set"`
-	InheritEnv     inheritEnv       `json:"inherit_env,omitempty" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of names to get beside these. Default true"`
+	InheritEnv     inheritEnv       `json:"inherit_env,omitzero" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of names to get beside these. Default true"`
 	Timeout        yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call: 30s, 1m30s or a number of seconds. Default: the configured timeout"`
 	MaxConcurrency int              `json:"max_concurrency,omitempty" jsonschema:"Calls that may run at once. Default: no limit of its own"`
 	Arguments      ArgumentsMode    `json:"arguments,omitempty" jsonschema:"How a call's arguments arrive: as JSON on stdin, as flags, or both. Default both"`
@@ -89,9 +89,9 @@ type capsuleKeys struct {
 	Handshake        Handshake        `json:"handshake,omitempty" jsonschema:"How readiness shows: hello (orla.hello) or mcp (a completed initialize). Default hello"`
 	Start            Start            `json:"start,omitempty" jsonschema:"eager: with Orla; lazy: at the first call. Default eager"`
 	ToolPrefix       *string          `json:"tool_prefix,omitempty" jsonschema:"What stands before the names of the capsule's own tools. Default: its name and two underscores"`
-	HotLoad          hotLoadKeys      `json:"hot_load,omitempty" jsonschema:"Reload when files change"`
-	Restart          restartKeys      `json:"restart,omitempty" jsonschema:"When to start again after a crash"`
-	Health           healthKeys       `json:"health,omitempty" jsonschema:"Ask the capsule whether it is well. Off unless given"`
+	HotLoad          hotLoadKeys      `json:"hot_load,omitzero" jsonschema:"Reload when files change"`
+	Restart          restartKeys      `json:"restart,omitzero" jsonschema:"When to start again after a crash"`
+	Health           healthKeys       `json:"health,omitzero" jsonschema:"Ask the capsule whether it is well. Off unless given"`
 }
 
 type hotLoadKeys struct {
@@ -145,6 +145,14 @@ func (s *schemaKey) UnmarshalJSON(raw []byte) error {
 
 // JSONSchema allows any mapping.
 func (schemaKey) JSONSchema() string { return `{"type":"object"}` }
+
+// argKeys are arguments. They may be written without quotes: [--limit, 5].
+type argKeys []string
+
+// JSONSchema allows the scalars that stand for their own text.
+func (argKeys) JSONSchema() string {
+	return `{"type":"array","items":{"type":["string","number","boolean"]}}`
+}
 
 // envKeys are variables. Their values may be written without quotes: LOG: 1.
 type envKeys map[string]string

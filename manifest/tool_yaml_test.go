@@ -124,11 +124,11 @@ func TestB1TheEntrypointStaysInsideAfterLinks(t *testing.T) {
 func TestB3ShortFormOrJSONSchema(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, want string }{
 		"types alone are the short form": {
-			"{path: string, limit: integer?}",
+			`{path: string, limit: "integer?"}`,
 			`{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"],"additionalProperties":false}`,
 		},
 		"all may be left out": {
-			"{path: string?}",
+			`{path: "string?"}`,
 			`{"type":"object","properties":{"path":{"type":"string"}},"additionalProperties":false}`,
 		},
 		"type: object is JSON Schema": {
@@ -180,8 +180,8 @@ func TestB3ShortFormOrJSONSchema(t *testing.T) {
 
 func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 	for runtime, want := range map[string]string{
-		"{hot_load: {}}":                       "tool.yaml:5:21: runtime.hot_load: has no effect without runtime.mode: capsule",
-		"{mode: capsule, output: mcp}":         "tool.yaml:5:33: runtime.output: has no effect on a capsule",
+		"{hot_load: {}}":                       "tool.yaml:5:11: runtime.hot_load: has no effect without runtime.mode: capsule",
+		"{mode: capsule, output: mcp}":         "tool.yaml:5:34: runtime.output: has no effect on a capsule",
 		"{mode: capsule, timeout: 1, env: {}}": "",
 	} {
 		dir := pack(t, "name: a\nversion: 1.0.0\ndescription: x\nentrypoint: run.sh\nruntime: "+runtime+"\n")

@@ -175,7 +175,7 @@ func (w *walker) link(in *listing, name string) {
 		w.warn(at, "is skipped: it is a link to what does not exist")
 		return
 	case err != nil:
-		w.warn(at, "is skipped: it is a link that %w", readError(err))
+		w.warn(at, "is skipped: it is a link that cannot be followed: %s", strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
 		return
 	case !within(w.root, target):
 		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
@@ -184,7 +184,7 @@ func (w *walker) link(in *listing, name string) {
 	info, err := os.Lstat(target)
 	switch {
 	case err != nil:
-		w.warn(at, "is skipped: it is a link that %w", readError(err))
+		w.problem(at, "", Warning, readError(err))
 	case info.IsDir():
 	case !info.Mode().IsRegular():
 		w.warn(at, "is skipped: it is a link to %s, not to a file", kindOf(info.Mode()))
@@ -251,7 +251,7 @@ func (w *walker) strayDescriptions(in listing) {
 	for _, entry := range in.entries {
 		name := entry.Name()
 		target, ok := strings.CutSuffix(name, sidecarSuffix)
-		if !ok || target == "" || target[0] == '.' || entry.IsDir() || in.described[name] || w.only != nil && !w.only(name) {
+		if !ok || target == "" || target[0] == '.' || entry.Type()&^fs.ModeSymlink != 0 || in.described[name] || w.only != nil && !w.only(name) {
 			continue
 		}
 		at := filepath.Join(in.display, name)

@@ -120,7 +120,7 @@ func compileInput(t *mcp.Tool) (*schema.Schema, error) {
 			return nil, err
 		}
 	}
-	return schema.CompileObject(raw)
+	return schema.CompileInput(raw)
 }
 
 // stop ends the service of a provider that is not listed any more. It returns

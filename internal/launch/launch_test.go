@@ -26,6 +26,7 @@ import (
 const (
 	asGuard = "guard"
 	asOrla  = "stand-in"
+	asAlone = "stand-in-without-guard"
 )
 
 func TestMain(m *testing.M) {
@@ -33,14 +34,16 @@ func TestMain(m *testing.M) {
 	case len(os.Args) == 3 && os.Args[1] == asGuard:
 		os.Exit(launch.RunGuard(os.Args[2]))
 	case len(os.Args) == 3 && os.Args[1] == asOrla:
-		standIn(os.Args[2])
+		standIn(os.Args[2], guardCommand())
+	case len(os.Args) == 3 && os.Args[1] == asAlone:
+		standIn(os.Args[2], nil)
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // standIn starts a script the way Orla does, says so, and waits to be killed.
-func standIn(script string) {
-	l, err := launch.NewLocal(launch.Options{Guard: guardCommand(), Log: slog.New(slog.DiscardHandler)})
+func standIn(script string, guard []string) {
+	l, err := launch.NewLocal(launch.Options{Guard: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -237,10 +240,20 @@ func TestLeftoversEndWithTheLeader(t *testing.T) {
 	eventually(t, 5*time.Second, "the leftover is gone", func() bool { return !alive(child) })
 }
 
-func TestStoppedProcessIsEnded(t *testing.T) {
+// A stopped process can obey SIGTERM only when it is made to go on.
+func TestStoppedProcessMayEndByItself(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, "kill -STOP $$"))
+	p := start(t, l, shell(l, `trap "echo bye; exit" TERM; echo $$; kill -STOP $$; while :; do sleep 1; done`))
+	r := bufio.NewReader(p.Stdout)
+	pid := pidFrom(t, r)
+	eventually(t, 5*time.Second, "it is stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
 	p.Stop()
+	if line, err := r.ReadString('\n'); err != nil || line != "bye\n" {
+		t.Errorf("read %q, %v; want its last word", line, err)
+	}
 	within(t, 5*time.Second, p.Gone(), "the end of a stopped process")
 }
 
@@ -355,6 +368,28 @@ wait`
 	for _, pid := range pids {
 		eventually(t, 5*time.Second, fmt.Sprintf("process %d of %v is gone", pid, pids), func() bool { return !alive(pid) })
 	}
+	_ = cmd.Wait() // it was killed
+}
+
+// The kernel ends the tool itself, guard or no guard.
+func TestDeathSignalNeedsNoGuard(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, asAlone, `trap "" TERM HUP PIPE; echo $$; while :; do sleep 1; done`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tool := pidFrom(t, bufio.NewReader(out))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "the tool is gone", func() bool { return !alive(tool) })
 	_ = cmd.Wait() // it was killed
 }
 

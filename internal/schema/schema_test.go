@@ -67,7 +67,7 @@ func TestG4ARefusalNamesTheArgument(t *testing.T) {
 		`{"name":"ab","one":1}`:                                   "one: fits more than one of the forms of which it must fit exactly one, got 1",
 		`{"name":"ab","maybe":1}`:                                 "maybe: must be null or a string, got 1",
 		`{"name":"ab","never":1}`:                                 "never: is not allowed",
-		`{"name":"ab","nmae":1}`:                                  "nmae: is not known here; known are big, count, either, items, kind, mail, maybe, name, never, one",
+		`{"name":"ab","nome":1}`:                                  "nome: is not known here; known are big, count, either, items, kind, mail, maybe, name, never, one",
 		`{"name":"` + strings.Repeat("é", 60) + `"}`:              `name: must match the pattern ^[a-z]+$, got "` + strings.Repeat("é", 39) + "…",
 		`{"name":"ab","count":1e999999999}`:                       "count: must be a number between 1e-400 and 1e400, got 1e999999999",
 		`{"name":"ab","count":` + strings.Repeat("1", 2000) + `}`: "count: must be a number of at most 1000 digits",

@@ -76,7 +76,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, depth int) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	if u, ok := v.Addr().Interface().(json.Unmarshaler); ok {
+	if u, ok := reflect.TypeAssert[json.Unmarshaler](v.Addr()); ok {
 		d.unmarshal(n, u, key, depth)
 		return
 	}

@@ -60,7 +60,7 @@ func setScalar(n *yaml.Node, v reflect.Value) error {
 // setString takes the text of any scalar but null as it is written, so that
 // version: 1.0 stays "1.0" and LOG: yes stays "yes".
 func setString(n *yaml.Node, v reflect.Value) error {
-	enum, isEnum := v.Interface().(Enum)
+	enum, isEnum := reflect.TypeAssert[Enum](v)
 	if n.Kind != yaml.ScalarNode || isNull(n) {
 		if isEnum {
 			return fmt.Errorf("wants %s, got %s", oneOf(enum.Values()), describe(n))

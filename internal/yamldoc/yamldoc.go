@@ -36,7 +36,7 @@ type Options struct {
 
 // Decode decodes data into v, a pointer to a struct. Keys are those of the
 // fields' json tags, embedded structs are part of the one that holds them, and
-// a field without omitempty is required. What data does not mention keeps its
+// a field without omitempty or omitzero is required. What data does not mention keeps its
 // value. A type that implements json.Unmarshaler gets its subtree as compact
 // JSON; a string type that implements Enum takes only those values.
 //

@@ -36,7 +36,7 @@ type file struct {
 	Colour  colour       `json:"colour,omitempty"`
 	Size    yamldoc.Size `json:"size,omitempty"`
 	Any     yamldoc.JSON `json:"any,omitempty"`
-	Runtime inner        `json:"runtime,omitempty"`
+	Runtime inner        `json:"runtime,omitzero"`
 	List    []inner      `json:"list,omitempty"`
 	shared
 }

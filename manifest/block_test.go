@@ -1,0 +1,215 @@
+package manifest_test
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// one serves a single executable called a.sh and returns it, or what is wrong.
+func one(t *testing.T, script string, others ...string) (manifest.Tool, string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, ".", "a.sh", script, 0o755)
+	for i := 0; i < len(others); i += 2 {
+		write(t, ".", others[i], others[i+1], 0o644)
+	}
+	r := manifest.Discover(manifest.Options{ToolsDir: "."})
+	if len(r.Tools) == 1 && len(r.Problems) == 0 {
+		return r.Tools[0], ""
+	}
+	var list []string
+	for _, p := range r.Problems {
+		list = append(list, p.Err.Error())
+	}
+	return manifest.Tool{}, strings.Join(list, "\n")
+}
+
+func TestA6BlocksInEveryCommentStyle(t *testing.T) {
+	const bom = "\xef\xbb\xbf"
+	for name, script := range map[string]string{
+		"hash":                  "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n# ///\necho\n",
+		"no shebang":            "# /// tool\n# description: d\n# timeout: 5\n# ///\n",
+		"no line after it":      "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n# ///",
+		"CRLF":                  "#!/bin/sh\r\n# /// tool\r\n# description: d\r\n# timeout: 5\r\n# ///\r\n",
+		"BOM":                   bom + "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n# ///\n",
+		"slashes":               "#!/bin/sh\n// /// tool\n// description: d\n// timeout: 5\n// ///\n",
+		"dashes":                "#!/bin/sh\n-- /// tool\n-- description: d\n-- timeout: 5\n-- ///\n",
+		"semicolon":             "#!/bin/sh\n; /// tool\n; description: d\n; timeout: 5\n; ///\n",
+		"no space":              "#!/bin/sh\n#/// tool\n#description: d\n#timeout: 5\n#///\n",
+		"below other comments":  "#!/bin/sh\n# -*- coding: utf-8 -*-\n\n# Licence\n  # indented\n# /// tool\n# description: d\n# timeout: 5\n# ///\n",
+		"below a block comment": "#!/bin/sh\n/* Licence\n here */\n// /// tool\n// description: d\n// timeout: 5\n// ///\n",
+		"below php's opening":   "#!/bin/sh\n<?php\n// /// tool\n// description: d\n// timeout: 5\n// ///\n",
+		"below another block":   "#!/bin/sh\n# /// script\n# dependencies = []\n# ///\n# /// tool\n# description: d\n# timeout: 5\n# ///\n",
+		"far down":              "#!/bin/sh\n" + strings.Repeat("# licence\n", 1000) + "# /// tool\n# description: d\n# timeout: 5\n# ///\n",
+		"over the first read":   "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n" + strings.Repeat("# # note\n", 1000) + "# ///\n",
+		"sections":              "#!/bin/sh\n# /// tool\n# description: d\n# runtime:\n#   timeout: 5\n#\n# ///\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool, faults := one(t, script)
+			if faults != "" {
+				t.Fatal(faults)
+			}
+			if tool.Name != "a" || tool.Kind != manifest.Simple || tool.Description != "d" || tool.Run.Timeout != 5*time.Second || tool.Source != "a.sh" {
+				t.Errorf("got %+v", tool)
+			}
+		})
+	}
+}
+
+func TestA6WhatIsNoBlockIsIgnored(t *testing.T) {
+	for name, script := range map[string]string{
+		"below code":         "#!/bin/sh\necho\n# /// tool\n# nonsense\n# ///\n",
+		"another block":      "#!/bin/sh\n# /// script\n# nonsense\n# ///\n",
+		"another word":       "#!/bin/sh\n# /// tools\n",
+		"empty":              "",
+		"binary":             "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00#\n", 50_000),
+		"one very long line": "#" + strings.Repeat("x", 200_000),
+		"comments for ever":  strings.Repeat("# x\n", 50_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool, faults := one(t, script)
+			if faults != "" || string(tool.InputSchema) != `{"type":"object"}` {
+				t.Errorf("got %+v, %s", tool, faults)
+			}
+		})
+	}
+}
+
+func TestA6ABrokenBlockIsAnErrorWithFileAndLine(t *testing.T) {
+	for name, c := range map[string]struct{ script, want string }{
+		"bad values": {
+			"#!/bin/sh\n# /// tool\n# description: d\n#timeuot: 5\n# mcp:\n#   title: [x]\n# ///\n",
+			"a.sh:4:2: timeuot: unknown key; did you mean \"timeout\"?\na.sh:6:12: mcp.title: wants a string, got a list",
+		},
+		"what a package has": {
+			"#!/bin/sh\n# /// tool\n# name: b\n# version: 1.0.0\n# entrypoint: c\n# ///\n",
+			"a.sh:3:3: name: does not belong here: a simple tool is called as its file is\n" +
+				"a.sh:4:3: version: does not belong here: only a package has a version\n" +
+				"a.sh:5:3: entrypoint: does not belong here: the executable itself is run",
+		},
+		"both forms of a key": {
+			"#!/bin/sh\n# /// tool\n# timeout: 5\n# runtime: {timeout: 6}\n# title: x\n# mcp: {title: y}\n# ///\n",
+			"a.sh:4:22: runtime.timeout: is given twice, as timeout and as runtime.timeout; keep one\n" +
+				"a.sh:6:16: mcp.title: is given twice, as title and as mcp.title; keep one",
+		},
+		"a bad value of the short form": {
+			"#!/bin/sh\n# /// tool\n# timeout: 0\n# input_schema: {a: strng}\n# ///\n",
+			"a.sh:3:12: timeout: must be above 0; leave it out for the configured timeout\n" +
+				"a.sh:4:21: input_schema.a: wants string, number, integer, boolean, object, array, null (with ? if it may be left out) or the schema of one argument, got \"strng\"; did you mean \"string\"?",
+		},
+		"a capsule": {
+			"#!/bin/sh\n# /// tool\n# runtime: {mode: capsule}\n# ///\n",
+			"a.sh:3:19: runtime.mode: must be simple: a capsule is a folder with tool.yaml",
+		},
+		"code before its end": {
+			"#!/bin/sh\n# /// tool\n# timeout: 5\n\necho\n",
+			`a.sh:4:1: the metadata block of line 2 must end with "# ///" before this line, which is no comment`,
+		},
+		"no end": {
+			"#!/bin/sh\n// /// tool\n// timeout: 5\n",
+			`a.sh:2:1: the metadata block that begins here must end with a line "// ///", within the file's first 65536 bytes`,
+		},
+		"an end too far down": {
+			"#!/bin/sh\n# /// tool\n" + strings.Repeat("# # note\n", 10_000) + "# ///\n",
+			`a.sh:2:1: the metadata block that begins here must end with a line "# ///", within the file's first 65536 bytes`,
+		},
+		"two blocks": {
+			"#!/bin/sh\n# /// tool\n# ///\n\n# /// tool\n# ///\n",
+			"a.sh:5:1: a second metadata block begins here; the first is on line 2",
+		},
+		"one inside the other": {
+			"#!/bin/sh\n# /// tool\n# /// tool\n# ///\n",
+			`a.sh:3:1: a second metadata block begins inside that of line 2, which must end with "# ///"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, got := one(t, c.script); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestA6FlatKeysAreThoseOfTheSections(t *testing.T) {
+	flat, faults := one(t, `#!/bin/sh
+# /// tool
+# description: d
+# title: T
+# annotations: {readOnlyHint: true}
+# input_schema: {a: string}
+# output_schema: {type: object}
+# args: [-v]
+# env: {A: 1}
+# inherit_env: false
+# timeout: 1m
+# max_concurrency: 2
+# arguments: flags
+# output: mcp
+# max_output: 1KiB
+# ///
+`)
+	if faults != "" {
+		t.Fatal(faults)
+	}
+	full, faults := one(t, `#!/bin/sh
+# /// tool
+# description: d
+# mcp:
+#   title: T
+#   annotations: {readOnlyHint: true}
+#   input_schema: {a: string}
+#   output_schema: {type: object}
+# runtime:
+#   args: [-v]
+#   env: {A: 1}
+#   inherit_env: false
+#   timeout: 1m
+#   max_concurrency: 2
+#   arguments: flags
+#   output: mcp
+#   max_output: 1KiB
+# ///
+`)
+	if faults != "" {
+		t.Fatal(faults)
+	}
+	full.Path, full.Dir = flat.Path, flat.Dir
+	if !reflect.DeepEqual(flat, full) {
+		t.Errorf("flat %+v\nfull %+v", flat, full)
+	}
+	if flat.Title != "T" || flat.Annotations == nil || flat.Run.MaxConcurrency != 2 || flat.Run.Args[0] != "-v" {
+		t.Errorf("got %+v", flat)
+	}
+}
+
+func TestA6SidecarsDescribeTheExecutableBesideThem(t *testing.T) {
+	const good = "description: d\ninput_schema: {a: string}\n"
+	for _, name := range []string{"a.tool.yaml", "a.sh.tool.yaml"} {
+		tool, faults := one(t, "\x7fELF", name, good)
+		if faults != "" || tool.Name != "a" || tool.Description != "d" || tool.Source != name || filepath.Base(tool.Path) != "a.sh" {
+			t.Errorf("%s: got %+v, %s", name, tool, faults)
+		}
+	}
+	block := "#!/bin/sh\n# /// tool\n# ///\n"
+	for name, c := range map[string]struct {
+		script string
+		files  []string
+		want   string
+	}{
+		"a block as well":  {block, []string{"a.tool.yaml", good}, "is described twice, by the block on its line 2 and by a.tool.yaml; keep one"},
+		"two of them":      {"", []string{"a.tool.yaml", good, "a.sh.tool.yaml", good}, "is described twice, by a.sh.tool.yaml and a.tool.yaml; keep one"},
+		"a broken one":     {"", []string{"a.tool.yaml", "\nname: b\n"}, "a.tool.yaml:2:1: name: does not belong here: a simple tool is called as its file is"},
+		"one with nothing": {"", []string{"a.tool.yaml", "description: d\n", "b.tool.yaml", good}, "describes no executable: there is none called b in its folder, with or without an extension (chmod +x)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, got := one(t, c.script, c.files...); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}

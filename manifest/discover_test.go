@@ -1,0 +1,335 @@
+package manifest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	script  = "#!/bin/sh\necho\n"
+	packed  = "name: %s\nversion: %s\ndescription: x\nentrypoint: run.sh\n"
+	another = "#!/bin/sh\necho another\n"
+)
+
+// writePackage makes a package with its entrypoint.
+func writePackage(t *testing.T, dir, name, version string) {
+	t.Helper()
+	write(t, dir, "tool.yaml", fmt.Sprintf(packed, name, version), 0o644)
+	write(t, dir, "run.sh", script, 0o755)
+}
+
+// discover searches the folder tools of a new working directory.
+func discover(t *testing.T, build func()) manifest.Result {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("tools", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build()
+	return manifest.Discover(manifest.Options{ToolsDir: "tools"})
+}
+
+// expect compares names and problems with what they should be.
+func expect(t *testing.T, r manifest.Result, tools, problems []string) {
+	t.Helper()
+	if got := names(r); !slices.Equal(got, tools) {
+		t.Errorf("tools\n got  %q\n want %q", got, tools)
+	}
+	if got := texts(r); !slices.Equal(got, problems) {
+		t.Errorf("problems\n got  %s\n want %s", strings.Join(got, "\n      "), strings.Join(problems, "\n      "))
+	}
+}
+
+func TestA1AnAbsentOrEmptyFolderIsAWarning(t *testing.T) {
+	t.Chdir(t.TempDir())
+	r := manifest.Discover(manifest.Options{ToolsDir: "tools", UserDir: "home"})
+	expect(t, r, nil, []string{"warning tools: does not exist; make the folder and put an executable into it to serve it as a tool"})
+	for _, dir := range []string{"tools", "home"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = manifest.Discover(manifest.Options{ToolsDir: "tools", UserDir: "home"})
+	expect(t, r, nil, []string{"warning tools: holds no tools; put an executable into it (chmod +x) to serve it"})
+	write(t, ".", "file", "", 0o644)
+	r = manifest.Discover(manifest.Options{ToolsDir: "file"})
+	expect(t, r, nil, []string{"error file: is no folder"})
+}
+
+func TestA2ASimpleToolIsDescribed(t *testing.T) {
+	r := discover(t, func() { write(t, "tools", "sub/hello.py", "#!/bin/sh -e\r\necho\r\n", 0o755) })
+	root, err := filepath.EvalSymlinks("tools")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = filepath.Abs(root); err != nil {
+		t.Fatal(err)
+	}
+	want := []manifest.Tool{{
+		Name: "hello", Kind: manifest.Simple, Path: filepath.Join(root, "sub/hello.py"), Dir: root, Source: "tools/sub/hello.py",
+		Interpreter: manifest.Interpreter{Name: "sh", Path: "/bin/sh", Args: []string{"-e"}},
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+		Run:         manifest.Run{Arguments: manifest.ArgumentsBoth, Output: manifest.OutputText},
+	}}
+	if len(r.Problems) > 0 || !reflect.DeepEqual(r.Tools, want) {
+		t.Errorf("got  %+v %v\nwant %+v", r.Tools, texts(r), want)
+	}
+}
+
+func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
+	r := discover(t, func() {
+		write(t, "tools", "run.sh", script, 0o755)
+		write(t, "tools", "a/b/c/deep", script, 0o700)
+		write(t, "tools", "binary", "\x7fELF", 0o001)
+		write(t, "tools", "archive.tar.gz", script, 0o755)
+		for _, silent := range []string{".hidden.sh", ".sh", ".git/hook", "node_modules/a/x", "a/__pycache__/x", "venv/bin/python", ".venv/bin/python"} {
+			write(t, "tools", silent, script, 0o755)
+		}
+		for _, data := range []string{"README.md", "a/data.json", "config.yaml", "notes", "empty"} {
+			write(t, "tools", data, "x", 0o644)
+		}
+		write(t, "tools", "forgot.py", "print()", 0o644)
+		write(t, "tools", "a/forgot", script, 0o644)
+		write(t, "tools", "old/orla-tool.json", "{}", 0o644)
+		write(t, "tools", "old/main.py", script, 0o755)
+		write(t, "tools", "res.yaml", "apiVersion: v1\nkind: Tool # it is\n", 0o755)
+		write(t, "tools", "res2.tool.yaml", "apiVersion: v1\nkind: \"Tool\"\n", 0o644)
+		write(t, "tools", "other.yaml", "kind: Toolbox\n", 0o644)
+		write(t, "tools", "pack/tool.yml", "name: x\n", 0o644)
+		write(t, "tools", "broken/tool.yaml", "name: broken\n", 0o644)
+		write(t, "tools", "broken/run.sh", script, 0o755)
+		write(t, "tools", "badblock.sh", "#!/bin/sh\n# /// tool\n", 0o755)
+	})
+	expect(t, r, []string{"archive.tar", "binary", "deep", "run"}, []string{
+		"warning tools/a/forgot: is not executable: chmod +x tools/a/forgot",
+		`error tools/badblock.sh: tools/badblock.sh:2:1: the metadata block that begins here must end with a line "# ///", within the file's first 65536 bytes`,
+		"error tools/broken/tool.yaml: tools/broken/tool.yaml:1:1: version: is required\n" +
+			"tools/broken/tool.yaml:1:1: description: is required\ntools/broken/tool.yaml:1:1: entrypoint: is required",
+		"warning tools/forgot.py: is not executable: chmod +x tools/forgot.py",
+		"warning tools/old/orla-tool.json: capsules are not served by this release",
+		"warning tools/pack/tool.yml: is not read: call it tool.yaml",
+		"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",
+		"warning tools/res2.tool.yaml: is a tool resource (kind: Tool), which this release does not serve",
+	})
+}
+
+func TestA2LinksStayInsideAndSpecialFilesAreNotOpened(t *testing.T) {
+	r := discover(t, func() {
+		write(t, "tools", "lib/real.sh", script, 0o755)
+		write(t, "tools", "lib/data.txt", "x", 0o644)
+		write(t, ".", "outside.sh", script, 0o755)
+		link(t, "lib/real.sh", "tools/alias.sh")
+		link(t, "lib/real.sh", "tools/real")
+		link(t, "lib/data.txt", "tools/data")
+		link(t, "../outside.sh", "tools/out1")
+		link(t, "..", "tools/out2")
+		link(t, "gone", "tools/dangling")
+		link(t, "loop2", "tools/loop1")
+		link(t, "loop1", "tools/loop2")
+		link(t, "..", "tools/lib/up")
+		link(t, ".", "tools/self")
+		fifo(t, "tools/fifo")
+		fifo(t, "tools/lib/fifo.tool.yaml")
+		fifo(t, "tools/waits/tool.yaml")
+		link(t, "fifo", "tools/tofifo")
+		socket, err := net.Listen("unix", "tools/socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := socket.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	root, err := filepath.EvalSymlinks(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = filepath.Abs(root); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, []string{"alias", "real"}, []string{
+		"warning tools/dangling: is skipped: it is a link to what does not exist",
+		"warning tools/fifo: is skipped: it is a FIFO, not a file",
+		"warning tools/lib/fifo.tool.yaml: is skipped: it is a FIFO, not a file",
+		"warning tools/loop1: is skipped: it is a link that cannot be followed: too many links",
+		"warning tools/loop2: is skipped: it is a link that cannot be followed: too many links",
+		"warning tools/out1: is skipped: it is a link that leaves the folder, to " + root + "/outside.sh",
+		"warning tools/out2: is skipped: it is a link that leaves the folder, to " + root,
+		"warning tools/socket: is skipped: it is a socket, not a file",
+		"warning tools/tofifo: is skipped: it is a link to a FIFO, not to a file",
+		"error tools/waits/tool.yaml: is no regular file but a FIFO",
+	})
+	for _, tool := range r.Tools {
+		if want := root + "/tools/lib/real.sh"; tool.Path != want || tool.Dir != root+"/tools" {
+			t.Errorf("%s: path %s, folder %s; want %s", tool.Name, tool.Path, tool.Dir, want)
+		}
+	}
+}
+
+func TestA2AHugeExecutableCostsItsFirstBytes(t *testing.T) {
+	r := discover(t, func() {
+		write(t, "tools", "huge", "\x7fELF", 0o755)
+		if err := os.Truncate("tools/huge", 1<<40); err != nil {
+			t.Skipf("the file system has no such large files: %v", err)
+		}
+	})
+	expect(t, r, []string{"huge"}, nil)
+}
+
+func TestA2TenThousandTools(t *testing.T) {
+	r := discover(t, func() {
+		for i := range 10_000 {
+			if err := os.WriteFile(fmt.Sprintf("tools/t%05d.sh", i), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if len(r.Tools) != 10_000 || len(r.Problems) > 0 || !slices.IsSortedFunc(r.Tools, func(a, b manifest.Tool) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Errorf("got %d tools and %d problems", len(r.Tools), len(r.Problems))
+	}
+}
+
+func TestA2PackagesAreOpaqueAndTheHighestVersionServes(t *testing.T) {
+	r := discover(t, func() {
+		writePackage(t, "tools/one", "first", "1.0.0")
+		write(t, "tools", "one/bin/inner", script, 0o755)
+		write(t, "tools", "one/inner2/tool.yaml", "x", 0o644)
+		for _, version := range []string{"1.9.0", "1.10.0", "1.10.0-rc.1", "v1.2.0"} {
+			writePackage(t, "tools/many/"+version, "many", strings.TrimPrefix(version, "v"))
+		}
+		writePackage(t, "tools/faulty/1.0.0", "faulty", "1.0.0")
+		write(t, "tools", "faulty/2.0.0/tool.yaml", "name: faulty\n", 0o644)
+		writePackage(t, "tools/odd/1.0.0", "odd", "1.0.1")
+		write(t, "tools", "odd/2.0.0/plain.sh", script, 0o755)
+		link(t, "many/1.9.0", "tools/current")
+		write(t, "tools", "caps/tool.yaml", fmt.Sprintf(packed, "caps", "1.0.0")+"runtime: {mode: capsule}\n", 0o644)
+		write(t, "tools", "caps/run.sh", script, 0o755)
+	})
+	expect(t, r, []string{"caps", "faulty", "first", "many", "odd", "plain"}, []string{
+		"error tools/faulty/2.0.0/tool.yaml: tools/faulty/2.0.0/tool.yaml:1:1: version: is required\n" +
+			"tools/faulty/2.0.0/tool.yaml:1:1: description: is required\ntools/faulty/2.0.0/tool.yaml:1:1: entrypoint: is required",
+		"warning tools/odd/1.0.0/tool.yaml: says version 1.0.1 and is in the folder of version 1.0.0",
+	})
+	if r.Tools[0].Kind != manifest.Capsule || r.Tools[3].Version != "1.10.0" || r.Tools[1].Version != "1.0.0" {
+		t.Errorf("got %+v", r.Tools)
+	}
+}
+
+func TestA3BadNamesAreReplaced(t *testing.T) {
+	long := strings.Repeat("n", 70)
+	r := discover(t, func() {
+		for _, name := range []string{"my tool.sh", "größe.sh", "bad\xffbyte", long + ".py", "a.b-c_D1.sh", "x;rm"} {
+			write(t, "tools", name, script, 0o755)
+		}
+	})
+	why := "is longer than 64 characters or has some other than A-Z a-z 0-9 _ . and -"
+	expect(t, r, []string{"a.b-c_D1", "bad_byte", "gr__e", "my_tool", long[:64], "x_rm"}, []string{
+		`warning tools/bad` + "\xff" + `byte: is served as "bad_byte": the name "bad\xffbyte" ` + why,
+		`warning tools/größe.sh: is served as "gr__e": the name "größe" ` + why,
+		`warning tools/my tool.sh: is served as "my_tool": the name "my tool" ` + why,
+		`warning tools/` + long + `.py: is served as "` + long[:64] + `": the name "` + long + `" ` + why,
+		`warning tools/x;rm: is served as "x_rm": the name "x;rm" ` + why,
+	})
+}
+
+func TestA4TheFirstOfANameServesAndTheOtherIsAConflict(t *testing.T) {
+	r := discover(t, func() {
+		write(t, "tools", "b.sh", script, 0o755)
+		write(t, "tools", "b.py", another, 0o755)
+		write(t, "tools", "a/b", another, 0o755)
+		writePackage(t, "tools/z", "b", "1.0.0")
+		write(t, "tools", "c/d.sh", script, 0o755)
+		link(t, "d.sh", "tools/c/d")
+	})
+	expect(t, r, []string{"b", "d"}, []string{
+		`error tools/b.py: conflict: the tool "b" is served from tools/a/b; rename one of the two`,
+		`error tools/b.sh: conflict: the tool "b" is served from tools/a/b; rename one of the two`,
+		`error tools/z/tool.yaml: conflict: the tool "b" is served from tools/a/b; rename one of the two`,
+	})
+	if r.Tools[0].Source != "tools/a/b" || r.Problems[0].Tool != "b" {
+		t.Errorf("got %+v, %+v", r.Tools[0], r.Problems[0])
+	}
+}
+
+func TestA2TheProjectHidesTheUsersTools(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "tools", "both.sh", script, 0o755)
+	write(t, "home", "both.py", another, 0o755)
+	write(t, "home", "mine.sh", script, 0o755)
+	write(t, "home", "x/mine", another, 0o755)
+	r := manifest.Discover(manifest.Options{ToolsDir: "tools", UserDir: "home"})
+	expect(t, r, []string{"both", "mine"}, []string{
+		`error home/x/mine: conflict: the tool "mine" is served from home/mine.sh; rename one of the two`,
+	})
+	if r.Tools[0].Source != "tools/both.sh" {
+		t.Errorf("served is %s", r.Tools[0].Source)
+	}
+}
+
+func TestA2OneFolderInsideTheOtherIsSearchedOnce(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "tools", "a.sh", script, 0o755)
+	write(t, "tools", "user/b.sh", script, 0o755)
+	write(t, "tools", "user/forgot.sh", script, 0o644)
+	forgot := func(dir string) []string {
+		return []string{"warning " + dir + "/forgot.sh: is not executable: chmod +x " + dir + "/forgot.sh"}
+	}
+	for _, c := range []struct{ project, user, seen string }{
+		{"tools", "tools", "tools/user"},
+		{"tools", "./tools/", "tools/user"},
+		{"tools", "tools/user", "tools/user"},
+		{"tools/user", "tools", "tools/user"},
+	} {
+		r := manifest.Discover(manifest.Options{ToolsDir: c.project, UserDir: c.user})
+		expect(t, r, []string{"a", "b"}, forgot(c.seen))
+	}
+}
+
+func TestValidateTakesWhateverThereIs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "tools", "a.sh", script, 0o755)
+	write(t, "tools", "a.tool.yaml", "description: d\n", 0o644)
+	write(t, "tools", "b", script, 0o755)
+	write(t, "tools", "plain.py", script, 0o644)
+	write(t, "tools", ".hidden", script, 0o755)
+	write(t, "tools", "res.yaml", "kind: Tool\n", 0o644)
+	write(t, "tools", "a/ignored", script, 0o755)
+	writePackage(t, "tools/p", "pack", "1.0.0")
+	writePackage(t, "tools/v/1.0.0", "versions", "1.0.0")
+	writePackage(t, "tools/v/2.0.0", "versions", "2.0.0")
+	fifo(t, "fifo")
+	for path, want := range map[string]struct{ tools, problems []string }{
+		"tools/a.sh":        {[]string{"a"}, nil},
+		"tools/a.tool.yaml": {[]string{"a"}, nil},
+		"tools/b":           {[]string{"b"}, nil},
+		"tools/p":           {[]string{"pack"}, nil},
+		"tools/p/tool.yaml": {[]string{"pack"}, nil},
+		"tools/v":           {[]string{"versions"}, nil},
+		"tools/v/1.0.0":     {[]string{"versions"}, nil},
+		"tools/plain.py":    {nil, []string{"warning tools/plain.py: is not executable: chmod +x tools/plain.py"}},
+		"tools/.hidden":     {nil, []string{"error tools/.hidden: is hidden, as its name begins with a dot, and is never served"}},
+		"tools/res.yaml":    {nil, []string{"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve"}},
+		"tools/none":        {nil, []string{"error tools/none: cannot be read: no such file or directory"}},
+		"fifo":              {nil, []string{"error fifo: is neither a folder nor a file but a FIFO"}},
+		"tools": {[]string{"a", "b", "ignored", "pack", "versions"}, []string{
+			"warning tools/plain.py: is not executable: chmod +x tools/plain.py",
+			"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",
+		}},
+	} {
+		t.Run(path, func(t *testing.T) { expect(t, manifest.Validate(path), want.tools, want.problems) })
+	}
+	if r := manifest.Validate("tools/a.tool.yaml"); len(r.Tools) == 1 && r.Tools[0].Description != "d" {
+		t.Errorf("the description is not read: %+v", r.Tools[0])
+	}
+}

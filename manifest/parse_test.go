@@ -1,0 +1,182 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+// keysOf lists the keys that the parser knows, as paths.
+func keysOf(t reflect.Type, prefix string) []string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if _, own := reflect.TypeAssert[json.Unmarshaler](reflect.New(t)); own || t.Kind() != reflect.Struct {
+		return nil
+	}
+	var list []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous {
+			continue
+		}
+		list = append(append(list, prefix+name), keysOf(f.Type, prefix+name+".")...)
+	}
+	return list
+}
+
+// keysIn lists the keys that a JSON Schema knows, as paths.
+func keysIn(object map[string]any, prefix string) []string {
+	properties, ok := object["properties"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	var list []string
+	for name, below := range properties {
+		list = append(list, prefix+name)
+		if below, ok := below.(map[string]any); ok {
+			list = append(list, keysIn(below, prefix+name+".")...)
+		}
+	}
+	return list
+}
+
+func TestB6TheSchemaHasTheParsersKeys(t *testing.T) {
+	var object map[string]any
+	if err := json.Unmarshal(SchemaJSON(), &object); err != nil {
+		t.Fatal(err)
+	}
+	parser, schema := keysOf(reflect.TypeFor[toolYAML](), ""), keysIn(object, "")
+	slices.Sort(parser)
+	slices.Sort(schema)
+	if !slices.Equal(parser, schema) {
+		t.Errorf("parser %q\nschema %q", parser, schema)
+	}
+	// A sample that SPEC B1 and B2 name, so that both cannot be wrong together.
+	for _, key := range []string{
+		"name", "dependencies", "permissions", "language", "mcp.input_schema", "mcp.output_schema", "mcp.title", "mcp.annotations.readOnlyHint",
+		"runtime.mode", "runtime.startup_timeout_ms", "runtime.args", "runtime.env", "runtime.hot_load.watch", "runtime.hot_load.ignore",
+		"runtime.hot_load.mode", "runtime.hot_load.debounce_ms", "runtime.restart.initial_ms", "runtime.restart.max_ms",
+		"runtime.restart.max_failures", "runtime.restart.reset_after_ms", "runtime.stop_grace_ms", "runtime.timeout", "runtime.handshake",
+		"runtime.tool_prefix", "runtime.start", "runtime.idle_timeout", "runtime.health.interval_ms", "runtime.health.timeout_ms",
+		"runtime.health.failures", "runtime.max_concurrency", "runtime.inherit_env", "runtime.arguments", "runtime.output", "runtime.max_output",
+	} {
+		if !slices.Contains(parser, key) {
+			t.Errorf("the parser does not know %s", key)
+		}
+	}
+}
+
+// sound checks what holds of every file, whatever is in it.
+func sound(t *testing.T, tool Tool, err error) {
+	t.Helper()
+	if err != nil {
+		faults, ok := errors.AsType[yamldoc.Faults](err)
+		if !ok {
+			t.Fatalf("got %#v, want Faults", err)
+		}
+		for _, f := range faults {
+			if f.Line < 1 || f.Column < 1 || f.Msg == "" {
+				t.Fatalf("a fault that points nowhere: %#v", f)
+			}
+		}
+		return
+	}
+	if _, err := schema.CompileInput(tool.InputSchema); err != nil {
+		t.Fatalf("input schema %s: %v", tool.InputSchema, err)
+	}
+	if tool.OutputSchema == nil {
+		return
+	}
+	if _, err := schema.CompileObject(tool.OutputSchema); err != nil {
+		t.Fatalf("output schema %s: %v", tool.OutputSchema, err)
+	}
+}
+
+func addTestdata(f *testing.F, pattern string) {
+	f.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+}
+
+func FuzzParseManifest(f *testing.F) {
+	addTestdata(f, "testdata/good/*.yaml")
+	addTestdata(f, "testdata/bad/*.txtar")
+	f.Add([]byte(`{"name":"a","mcp":{"input_schema":{"a":"string","b?":"integer?"}}}`))
+	f.Add([]byte("a: &a [*a]\nb: &b {<<: *b}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tool, d, _ := parseManifest("tool.yaml", data)
+		sound(t, tool, d.doc.Err())
+		if tool.Name != "" && !validName(tool.Name) {
+			t.Fatalf("name %q", tool.Name)
+		}
+	})
+}
+
+func FuzzBlock(f *testing.F) {
+	f.Add([]byte("#!/bin/sh\n# /// tool\n# timeout: 5\n# mcp:\n#   input_schema: {a: string}\n# ///\n"), 20)
+	f.Add([]byte("\xef\xbb\xbf// /// tool\r\n//title: x\r\n// ///"), 3)
+	f.Add([]byte("/* x */\n-- /// tool\n-- runtime: {output: mcp}\n-- output: mcp\n"), 0)
+	f.Fuzz(func(t *testing.T, data []byte, cut int) {
+		b, unsure, err := findBlock("a.sh", data, true)
+		if unsure {
+			t.Fatal("unsure of a whole file")
+		}
+		// What is found in part of a file for certain, the whole file has.
+		if cut > 0 && cut < len(data) {
+			part, unsure, perr := findBlock("a.sh", data[:cut], false)
+			if !unsure && ((perr == nil) != (err == nil) || !reflect.DeepEqual(part, b)) {
+				t.Fatalf("cut at %d: %+v, %v; whole: %+v, %v", cut, part, perr, b, err)
+			}
+		}
+		if err != nil {
+			sound(t, Tool{}, err)
+			return
+		}
+		if b == nil {
+			return
+		}
+		tool := Tool{InputSchema: json.RawMessage(anyObject)}
+		_, err = applyBlock(&tool, "a.sh", b.body, b.position)
+		sound(t, tool, err)
+	})
+}
+
+func FuzzShebang(f *testing.F) {
+	for _, line := range []string{"#!/bin/sh -e\r\n", "#!/usr/bin/env -S A=1 python3 -u", "#!/usr/bin/env python3", "\xef\xbb\xbf#! /usr/bin/env -S \"a b\"", "#!", "x"} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		i, ok, err := ParseShebang(line)
+		switch {
+		case err == nil && ok && i.Name == "":
+			t.Fatalf("%q: no name", line)
+		case (err != nil || !ok) && !reflect.DeepEqual(i, Interpreter{}):
+			t.Fatalf("%q: %+v beside %v, %v", line, i, ok, err)
+		case i.Path != "" && !filepath.IsAbs(i.Path):
+			t.Fatalf("%q: path %q", line, i.Path)
+		}
+		for _, arg := range slices.Concat([]string{i.Name, i.Path}, i.Args, i.Env) {
+			if strings.ContainsAny(arg, "\x00\n") {
+				t.Fatalf("%q: %+v holds what no argument can", line, i)
+			}
+		}
+	})
+}

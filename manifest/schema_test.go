@@ -1,0 +1,84 @@
+package manifest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// free is any document, for reading YAML as JSON.
+type free struct {
+	Doc yamldoc.JSON `json:"doc"`
+}
+
+// asJSON returns a YAML mapping as JSON.
+func asJSON(t *testing.T, text []byte) json.RawMessage {
+	t.Helper()
+	indented := "doc:\n  " + strings.ReplaceAll(string(text), "\n", "\n  ")
+	var f free
+	if _, err := yamldoc.Decode("", []byte(indented), &f, yamldoc.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return json.RawMessage(f.Doc)
+}
+
+func toolYAMLSchema(t *testing.T) *schema.Schema {
+	t.Helper()
+	s, err := schema.CompileObject(manifest.SchemaJSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestB6GoodManifestsFitTheSchema(t *testing.T) {
+	s := toolYAMLSchema(t)
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no testdata: %v", err)
+	}
+	for _, file := range files {
+		if err := s.ValidateOutput(asJSON(t, read(t, file))); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestB6BadManifestsDoNotFitTheSchema(t *testing.T) {
+	s := toolYAMLSchema(t)
+	const required = `"name":"a","version":"1.0.0","description":"x","entrypoint":"run.sh"`
+	for _, doc := range []string{
+		`{}`, `[]`,
+		`{"name":["a"],"version":"1.0.0","description":"x","entrypoint":"run.sh"}`,
+		`{` + required + `,"timeout":5}`,
+		`{` + required + `,"runtime":{"mode":"capsul"}}`,
+		`{` + required + `,"runtime":{"timeout":"soon"}}`,
+		`{` + required + `,"runtime":{"timeout":null}}`,
+		`{` + required + `,"runtime":{"args":"-v"}}`,
+		`{` + required + `,"runtime":{"args":null}}`,
+		`{` + required + `,"runtime":{"env":{"A":{}}}}`,
+		`{` + required + `,"runtime":{"inherit_env":"HOME"}}`,
+		`{` + required + `,"runtime":{"hot_load":{"debounce":1}}}`,
+		`{` + required + `,"mcp":{"annotations":{"read_only_hint":true}}}`,
+		`{` + required + `,"mcp":{"input_schema":"string"}}`,
+	} {
+		if err := s.ValidateOutput(json.RawMessage(doc)); err == nil {
+			t.Errorf("%s fits", doc)
+		}
+	}
+}
+
+func TestB6TheSchemaTellsEditorsWhatKeysMean(t *testing.T) {
+	raw := manifest.SchemaJSON()
+	for _, want := range []string{`"title": "tool.yaml"`, `"$schema": "https://json-schema.org/draft/2020-12/schema"`, `"description": "Reload when files change"`} {
+		if !bytes.Contains(raw, []byte(want)) {
+			t.Errorf("the schema lacks %s", want)
+		}
+	}
+}

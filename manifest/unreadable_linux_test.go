@@ -1,0 +1,60 @@
+package manifest_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// asNobody runs f without the right to read everything that root has. Only the
+// thread that f runs on loses it, and ends with its goroutine.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if os.Geteuid() == 0 {
+			runtime.LockOSThread() // never unlocked
+			if err := syscall.Setfsuid(65534); err != nil {
+				t.Errorf("set the file system user: %v", err)
+				return
+			}
+		}
+		f()
+	}()
+	<-done
+}
+
+func TestA2WhatCannotBeReadIsSkippedAndTheRestServed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	write(t, "tools", "good.sh", script, 0o755)
+	write(t, "tools", "secret.sh", script, 0o311)
+	write(t, "tools", "closed/a.sh", script, 0o755)
+	write(t, "tools", "pack/tool.yaml", "x", 0o000)
+	write(t, "tools", "side", script, 0o755)
+	write(t, "tools", "side.tool.yaml", "", 0o000)
+	if err := os.Chmod("tools/closed", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod("tools/closed", 0o755); err != nil {
+			t.Error(err)
+		}
+	})
+	var r manifest.Result
+	asNobody(t, func() { r = manifest.Discover(manifest.Options{ToolsDir: "tools"}) })
+	expect(t, r, []string{"good"}, []string{
+		"warning tools/closed: cannot be read: permission denied",
+		"error tools/pack/tool.yaml: cannot be read: permission denied",
+		"warning tools/secret.sh: cannot be read: permission denied",
+		"error tools/side: tools/side.tool.yaml: cannot be read: permission denied",
+	})
+}
