@@ -153,8 +153,12 @@ func (c *cutter) cut(block mcp.Content, name string) []mcp.Content {
 	switch block := block.(type) {
 	case *mcp.TextContent:
 		text := strings.ToValidUTF8(block.Text, "\uFFFD")
-		if len(text) <= 2*c.keep {
-			break // it is its _meta that is large
+		if len(text) <= 2*c.keep { // it is its _meta that is large
+			raw, err := json.Marshal(block)
+			if err != nil {
+				return nil // sendable has seen to it
+			}
+			return []mcp.Content{&mcp.TextContent{Text: text}, c.link(largeAnswer{text: string(raw), mime: "application/json"}, name+" as JSON")}
 		}
 		link := c.link(largeAnswer{text: text, mime: "text/plain"}, name)
 		head, tail := cutText(text, c.keep)
