@@ -156,6 +156,10 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	out := newResponse(w, h.limits)
 	defer out.finish()
+	if r.ContentLength != 0 {
+		// It holds for what the server reads of a refused request, too.
+		_ = out.control.SetReadDeadline(began.Add(h.limits.body)) // a recorder in a test has none
+	}
 	h.mux.ServeHTTP(out, r)
 	if h.log.Enabled(r.Context(), slog.LevelDebug) {
 		out.mu.Lock()
@@ -281,16 +285,14 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]
 		tooLarge(w, limit)
 		return nil, false
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(h.limits.body)) // a recorder in a test has none
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
 	n, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	_ = control.SetReadDeadline(time.Time{})
 	switch {
 	case err == nil:
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
 	case errors.As(err, new(*http.MaxBytesError)):
 		tooLarge(w, limit)
 		return nil, false

@@ -1,0 +1,445 @@
+package mcpbridge_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+func TestG6HealthAndReadiness(t *testing.T) {
+	var starting atomic.Pointer[[]string]
+	starting.Store(&[]string{"db"})
+	w := newWorld(t, func(o *mcpbridge.Options) { o.Starting = func() []string { return *starting.Load() } })
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	check := func(path string, status int, part string) {
+		t.Helper()
+		if r := f.send(t, http.MethodGet, path, ""); r.status != status || !strings.Contains(r.raw, part) {
+			t.Errorf("%s: %d %s; want %d with %s", path, r.status, r.raw, status, part)
+		}
+	}
+	check("/healthz", 200, "ok")
+	check("/readyz", 503, `"waiting_for":["db"]`)
+	starting.Store(&[]string{})
+	check("/readyz", 200, `"tools":1`)
+	f.Drain()
+	check("/readyz", 503, "draining")
+	check("/healthz", 200, "ok")
+	if r := f.send(t, http.MethodPost, "/healthz", "{}"); r.status != http.StatusMethodNotAllowed {
+		t.Errorf("POST /healthz: %d", r.status)
+	}
+	if r := f.send(t, http.MethodGet, "/", ""); r.status != http.StatusNotFound {
+		t.Errorf("GET /: %d", r.status)
+	}
+}
+
+// SPEC H4: what ended within the grace is answered, though sessions close right then.
+func TestG6LastAnswersGetOut(t *testing.T) {
+	w := newWorld(t)
+	g := newGate()
+	w.answer("echo", g.answer)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	stream := f.openSSE(t)
+	stream.post(t, initialize("2024-11-05"))
+	stream.next(t)
+	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
+	got := make(chan reply, 3)
+	go func() { got <- f.post(t, call(1, "echo"), "Mcp-Session-Id", session) }()
+	go func() { got <- f.post(t, body, headers...) }()
+	stream.post(t, call(1, "echo"))
+	for range 3 {
+		within(t, g.began, "call")
+	}
+	close(g.open)
+	f.CloseSessions()
+	got <- stream.next(t)
+	for range 3 {
+		if r := within(t, got, "answer"); r.failed || !strings.Contains(string(r.result), "let through") {
+			t.Errorf("%d %s", r.status, r.raw)
+		}
+	}
+}
+
+func TestG7BodiesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{MaxRequest: 1000})
+	stream := f.openSSE(t)
+	long := call(1, "echo") + strings.Repeat(" ", 1000)
+	for _, path := range []string{"/mcp", stream.endpoint} {
+		if r := f.send(t, http.MethodPost, path, long); r.status != http.StatusRequestEntityTooLarge || !r.failed || r.header.Get("Connection") != "" && !strings.EqualFold(r.header.Get("Connection"), "close") {
+			t.Errorf("%s with a length: %d %s", path, r.status, r.raw)
+		}
+		res := f.open(t, http.MethodPost, path, io.MultiReader(strings.NewReader(long))) // chunked
+		if res.StatusCode != http.StatusRequestEntityTooLarge || !res.Close {
+			t.Errorf("%s in chunks: %d, close %v", path, res.StatusCode, res.Close)
+		}
+		_ = res.Body.Close()
+	}
+	f.Configure(mcpbridge.HTTPSettings{MaxRequest: 5000, Loopback: true})
+	if r := f.post(t, long); r.failed {
+		t.Errorf("after the limit was raised: %s", r.raw)
+	}
+}
+
+func TestG7ASlowBodyIsGivenUp(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxRequest: 1000}, func(h *mcpbridge.HTTP) {
+		h.SetLimits(20*time.Millisecond, time.Minute, time.Minute)
+	})
+	for name, c := range map[string]struct {
+		headers string
+		status  int
+	}{
+		"slow":               {"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100", http.StatusRequestTimeout},
+		"slow chunks":        {"Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked", http.StatusRequestTimeout},
+		"too large":          {"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000", http.StatusRequestEntityTooLarge},
+		"refused, with body": {"Host: evil.example\r\nContent-Length: 100", http.StatusForbidden},
+	} {
+		conn := dial(t, f)
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\n%s\r\nAccept: */*\r\n\r\n", c.headers)
+		reader := bufio.NewReader(conn)
+		res, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if res.StatusCode != c.status {
+			t.Errorf("%s: %d; want %d", name, res.StatusCode, c.status)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if _, err := io.Copy(io.Discard, reader); err != nil {
+			t.Errorf("%s: the connection: %v; want its end", name, err)
+		}
+	}
+}
+
+func dial(t *testing.T, f *front) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return conn
+}
+
+// A connection that is kept must not carry the deadline of its last response.
+func TestG7AKeptConnectionIsUsedAfterItsDeadline(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+		h.SetLimits(time.Minute, 10*time.Millisecond, time.Minute)
+	})
+	session := f.initialize(t)
+	conn := dial(t, f)
+	reader := bufio.NewReader(conn)
+	for range 3 {
+		body := `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", session, len(body), body)
+		res, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusAccepted {
+			t.Fatalf("got %d", res.StatusCode)
+		}
+		late := time.NewTimer(30 * time.Millisecond) // the deadline has to pass for real
+		<-late.C
+	}
+}
+
+func TestG7AClientThatDoesNotReadIsLeft(t *testing.T) {
+	w := newWorld(t, func(o *mcpbridge.Options) { o.MaxInline = 64 << 20 })
+	w.gives(text(strings.Repeat("x", 12<<20)), nil)
+	ended := make(chan struct{})
+	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+		h.SetLimits(time.Minute, 50*time.Millisecond, time.Minute)
+	})
+	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		f.ServeHTTP(rw, r)
+		close(ended)
+	})
+	server := newServer(t, handler)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body := call(1, "echo")
+	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	within(t, ended, "end of the handler")
+}
+
+// newServer serves a handler and returns its address.
+func newServer(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return l.Addr().String()
+}
+
+func TestG7IdleSessionsExpire(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	idle, listening, working := f.initialize(t), f.initialize(t), f.initialize(t)
+	stream := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", listening)
+	defer stream.Body.Close()
+	g := newGate()
+	w.answer("echo", g.answer)
+	got := make(chan reply, 1)
+	go func() { got <- f.post(t, call(1, "echo"), "Mcp-Session-Id", working) }()
+	within(t, g.began, "call")
+
+	f.Expire(time.Hour)
+	if r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", idle); r.failed {
+		t.Fatalf("before its time: %s", r.raw)
+	}
+	f.Expire(-time.Second)
+	eventually(t, "the idle session has expired", func() bool {
+		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", idle).status == http.StatusNotFound
+	})
+	if r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", listening); r.failed {
+		t.Errorf("a session with an open stream expired: %s", r.raw)
+	}
+	close(g.open)
+	if r := within(t, got, "answer"); r.failed {
+		t.Errorf("a session with a call in flight expired: %s", r.raw)
+	}
+	// What a stranger invents is forgotten at once, as is what was deleted.
+	before := f.Sessions()
+	for i := range 10 {
+		f.post(t, call(1, "echo"), "Mcp-Session-Id", fmt.Sprint("made-up", i))
+		f.send(t, http.MethodGet, "/mcp", "", "Mcp-Session-Id", fmt.Sprint("made-up", i))
+	}
+	f.send(t, http.MethodDelete, "/mcp", "", "Mcp-Session-Id", working)
+	if now := f.Sessions(); now != before-1 {
+		t.Errorf("%d sessions are known; want %d", now, before-1)
+	}
+}
+
+func TestG7TheLongestIdleMakesRoom(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 3})
+	ping := func(id string) int {
+		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", id).status
+	}
+	first, second, third := f.initialize(t), f.initialize(t), f.initialize(t)
+	ping(first)
+	fourth := f.initialize(t)
+	eventually(t, "the longest idle is gone", func() bool { return ping(second) == http.StatusNotFound })
+	for _, id := range []string{first, third, fourth} {
+		if status := ping(id); status != http.StatusOK {
+			t.Errorf("another one: %d", status)
+		}
+	}
+}
+
+func TestG7AFloodStaysBounded(t *testing.T) {
+	const most = 100
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
+	before := runtime.NumGoroutine()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 250 {
+				if r := f.post(t, initialize("2025-11-25")); r.status != http.StatusOK {
+					t.Errorf("%d %s", r.status, r.raw)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := f.Sessions(); n > most+8 {
+		t.Errorf("%d sessions; want %d at most", n, most)
+	}
+	f.CloseSessions()
+	f.client.CloseIdleConnections()
+	eventually(t, "goroutines are back", func() bool { return runtime.NumGoroutine() <= before+5 })
+}
+
+func TestG7ManyStreamsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	before := runtime.NumGoroutine()
+	var open []*http.Response
+	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
+	for range 100 {
+		open = append(open, f.open(t, http.MethodGet, "/sse", nil),
+			f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t)),
+			f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...))
+	}
+	w.set(tool("echo"), tool("more"))
+	for i, res := range open {
+		if i%3 == 0 {
+			continue // not initialized
+		}
+		scan := bufio.NewScanner(res.Body)
+		found := false
+		for !found && scan.Scan() {
+			found = strings.Contains(scan.Text(), "notifications/tools/list_changed")
+		}
+		if !found {
+			t.Fatalf("stream %d heard nothing: %v", i, scan.Err())
+		}
+	}
+	for _, res := range open {
+		_ = res.Body.Close()
+	}
+	f.CloseSessions()
+	f.client.CloseIdleConnections()
+	eventually(t, "goroutines are back", func() bool { return runtime.NumGoroutine() <= before+5 })
+}
+
+// comments scans a stream for as many keep-alive comments and data lines.
+func comments(t *testing.T, body io.Reader, wantComments, wantData int) {
+	t.Helper()
+	scan := bufio.NewScanner(body)
+	scan.Buffer(nil, 16<<20)
+	for wantComments > 0 || wantData > 0 {
+		if !scan.Scan() {
+			t.Fatalf("the stream ended: %v", scan.Err())
+		}
+		switch line := scan.Text(); {
+		case line == ": keep-alive":
+			wantComments--
+		case strings.HasPrefix(line, "data: "):
+			wantData--
+			if strings.HasPrefix(line, "data: {") && !json.Valid([]byte(line[6:])) {
+				t.Fatalf("a broken event: %.100s", line)
+			}
+		case line == "", line == ": ok", strings.HasPrefix(line, "event: "):
+		default:
+			t.Fatalf("a broken line: %.100q", line)
+		}
+	}
+}
+
+func TestKeepAliveOnEveryStream(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+		h.SetLimits(time.Minute, time.Minute, time.Millisecond)
+	})
+	get := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t))
+	defer get.Body.Close()
+	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
+	listen := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
+	defer listen.Body.Close()
+	sse := f.open(t, http.MethodGet, "/sse", nil)
+	defer sse.Body.Close()
+	comments(t, get.Body, 3, 0)
+	comments(t, listen.Body, 3, 1)
+	comments(t, sse.Body, 3, 1)
+	w.set(tool("echo"), tool("new"))
+	comments(t, get.Body, 3, 1)
+	comments(t, listen.Body, 3, 1)
+}
+
+// A call that takes its time must not look dead: clients give up on a response
+// whose headers do not come.
+func TestKeepAliveOfALongCall(t *testing.T) {
+	w := newWorld(t)
+	g := newGate()
+	w.answer("echo", g.answer)
+	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+		h.SetLimits(time.Minute, time.Minute, time.Millisecond)
+	})
+	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
+	stateful := f.open(t, http.MethodPost, "/mcp", strings.NewReader(call(1, "echo")), "Mcp-Session-Id", f.initialize(t))
+	defer stateful.Body.Close()
+	modern := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
+	defer modern.Body.Close()
+	for _, res := range []*http.Response{stateful, modern} {
+		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%d %s", res.StatusCode, res.Header.Get("Content-Type"))
+		}
+		comments(t, res.Body, 2, 0)
+	}
+	close(g.open)
+	comments(t, stateful.Body, 0, 1)
+	comments(t, modern.Body, 0, 1)
+
+	// An answer that would have been a JSON body comes as an event now.
+	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
+		g.began <- struct{}{}
+		<-g.began // the test's
+		return text(strings.Repeat("x", 1<<20)), nil
+	})
+	g.began = make(chan struct{})
+	res := make(chan *http.Response, 1)
+	go func() { res <- f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...) }()
+	<-g.began
+	large := within(t, res, "headers")
+	defer large.Body.Close()
+	g.began <- struct{}{}
+	comments(t, large.Body, 0, 1)
+}
+
+// SPEC G7 and the transport's rules: in the stateless era, leaving cancels; in
+// the older ones it does not.
+func TestLeavingCancelsInTheStatelessEraOnly(t *testing.T) {
+	w := newWorld(t)
+	g := newGate()
+	ended := make(chan error, 2)
+	w.answer("echo", func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
+		res, err := g.answer(ctx, args)
+		ended <- err
+		return res, err
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	leave := func(body string, headers []string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if res, err := f.client.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+		}()
+		within(t, g.began, "call")
+		cancel()
+		<-done
+	}
+	leave(newEra("tools/call", "echo", `"name":"echo"`))
+	if err := within(t, ended, "end"); err == nil {
+		t.Error("the call of the stateless era went on")
+	}
+	leave(call(1, "echo"), []string{"Mcp-Session-Id", f.initialize(t)})
+	close(g.open)
+	if err := within(t, ended, "end"); err != nil {
+		t.Errorf("the older era's call was cancelled: %v", err)
+	}
+}
