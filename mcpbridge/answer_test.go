@@ -99,7 +99,7 @@ func TestG5ErrorsOverEveryTransport(t *testing.T) {
 		} else if raw, _ := json.Marshal(res); strings.Contains(string(raw), "secret") {
 			t.Errorf("%s: the panic's text crossed: %s", name, raw)
 		}
-		if got := mustCall(t, s, "echo", nil); got == "" {
+		if got := mustCall(t, s, nil); got == "" {
 			t.Errorf("%s: after a panic: %q", name, got)
 		}
 	}
@@ -125,7 +125,7 @@ func TestG5bAnswersThatCannotBeSent(t *testing.T) {
 		"_meta of a block":          {Content: []mcp.Content{&mcp.TextContent{Text: "a"}, &mcp.TextContent{Meta: mcp.Meta{"x": math.Inf(1)}}}},
 	} {
 		w.answer("echo", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { return res, nil })
-		if got := mustCall(t, s, "echo", nil); got != "a" {
+		if got := mustCall(t, s, nil); got != "a" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

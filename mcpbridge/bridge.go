@@ -55,7 +55,8 @@ type Bridge struct {
 	large     *largeAnswers
 	starting  func() []string
 	listed    map[string]*mcp.Tool // what the server has; owned by New, then by Serve
-	listing   atomic.Pointer[listing]
+	// structured has the tools of which clients expect a structured answer.
+	structured atomic.Pointer[map[string]bool]
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
@@ -81,7 +82,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 		},
 	)
-	b.server.AddReceivingMiddleware(b.contained, b.recorded, b.prepared)
+	b.server.AddReceivingMiddleware(b.contained, b.recorded)
 	b.server.AddResourceTemplate(largeTemplate, b.readLarge)
 	b.server.AddResourceTemplate(largePartTemplate, b.readLarge)
 	b.list(catalog.Catalog())
@@ -124,7 +125,13 @@ func (b *Bridge) list(c *supervisor.Catalog) {
 		next[t.Name] = t
 		changed = append(changed, t)
 	}
-	b.listing.Store(b.listing.Load().next(next)) // before a client can hear of it
+	structured := map[string]bool{}
+	for name, t := range next {
+		if t.OutputSchema != nil {
+			structured[name] = true
+		}
+	}
+	b.structured.Store(&structured) // before a client can hear of it
 	for _, t := range changed {
 		if err := b.add(t); err != nil {
 			b.log.Error("a tool cannot be listed", "tool", t.Name, "err", err)

@@ -185,12 +185,12 @@ type reply struct {
 func (f *front) send(t testing.TB, method, path, body string, headers ...string) reply {
 	t.Helper()
 	res := f.open(t, method, path, strings.NewReader(body), headers...)
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
+	defer func() { _ = res.body.Close() }()
+	raw, err := io.ReadAll(res.body)
 	if err != nil {
 		t.Fatalf("%s %s: read: %v", method, path, err)
 	}
-	r := reply{status: res.StatusCode, header: res.Header, raw: string(raw)}
+	r := reply{status: res.status, header: res.header, raw: string(raw)}
 	r.parse(t)
 	return r
 }
@@ -224,8 +224,17 @@ func (r *reply) parse(t testing.TB) {
 	}
 }
 
-// open sends a request; headers are pairs. What a client of MCP always sends is there.
-func (f *front) open(t testing.TB, method, path string, body io.Reader, headers ...string) *http.Response {
+// opened is a response whose body is still to be read.
+type opened struct {
+	status int
+	header http.Header
+	last   bool // the connection ends with it
+	body   io.ReadCloser
+}
+
+// open sends a request; headers are pairs. What a client of MCP always sends is
+// there. The body is closed at the end of the test at the latest.
+func (f *front) open(t testing.TB, method, path string, body io.Reader, headers ...string) *opened {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, f.url+path, body)
 	if err != nil {
@@ -249,7 +258,8 @@ func (f *front) open(t testing.TB, method, path string, body io.Reader, headers 
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return res
+	t.Cleanup(func() { _ = res.Body.Close() })
+	return &opened{status: res.StatusCode, header: res.Header, last: res.Close, body: res.Body}
 }
 
 // post sends a message to /mcp.
@@ -312,12 +322,12 @@ func (f *front) connectSSE(t testing.TB, opts *mcp.ClientOptions) *mcp.ClientSes
 	return connect(t, &mcp.SSEClientTransport{Endpoint: f.url + "/sse", HTTPClient: f.client}, "2024-11-05", opts)
 }
 
-// mustCall calls a tool and returns the text of its answer.
-func mustCall(t testing.TB, s *mcp.ClientSession, name string, args any) string {
+// mustCall calls echo and returns the text of its answer.
+func mustCall(t testing.TB, s *mcp.ClientSession, args any) string {
 	t.Helper()
-	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: args})
 	if err != nil {
-		t.Fatalf("call %s: %v", name, err)
+		t.Fatalf("call echo: %v", err)
 	}
 	return textOf(t, res)
 }

@@ -34,7 +34,7 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	if rpcErr != nil {
 		return nil, rpcErr // recorded notes it, with those that the SDK refuses
 	}
-	answer = b.bound(answer, id, b.listing.Load().structured(call.Tool))
+	answer = b.bound(answer, id, (*b.structured.Load())[call.Tool])
 	b.record(ctx, req, id, began, answer, fault.From(err))
 	return answer, nil
 }

@@ -73,7 +73,7 @@ func hostAllowed(host string, s *HTTPSettings) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
 	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") || containsFold(s.AllowedHosts, name) || containsFold(s.AllowedHosts, host) {
 		return true
 	}
@@ -123,14 +123,14 @@ const mcpHeaders = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Meth
 
 // preflight answers a browser's question before a request of an allowed origin.
 func preflight(w http.ResponseWriter, r *http.Request) {
-	allowed := mcpHeaders
+	allowed := []string{mcpHeaders}
 	for asked := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
 		if asked = strings.TrimSpace(asked); strings.HasPrefix(strings.ToLower(asked), "mcp-param-") {
-			allowed += ", " + asked
+			allowed = append(allowed, asked)
 		}
 	}
 	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
-	w.Header().Set("Access-Control-Allow-Headers", allowed)
+	w.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	w.Header().Set("Access-Control-Max-Age", "600")
 	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
 		w.Header().Set("Access-Control-Allow-Private-Network", "true")

@@ -84,10 +84,10 @@ func TestG7BodiesAreBounded(t *testing.T) {
 			t.Errorf("%s with a length: %d %s", path, r.status, r.raw)
 		}
 		res := f.open(t, http.MethodPost, path, io.MultiReader(strings.NewReader(long))) // chunked
-		if res.StatusCode != http.StatusRequestEntityTooLarge || !res.Close {
-			t.Errorf("%s in chunks: %d, close %v", path, res.StatusCode, res.Close)
+		if res.status != http.StatusRequestEntityTooLarge || !res.last {
+			t.Errorf("%s in chunks: %d, close %v", path, res.status, res.last)
 		}
-		_ = res.Body.Close()
+		_ = res.body.Close()
 	}
 	f.Configure(mcpbridge.HTTPSettings{MaxRequest: 5000, Loopback: true})
 	if r := f.post(t, long); r.failed {
@@ -177,7 +177,7 @@ func TestG7AClientThatDoesNotReadIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	body := call(1, "echo")
 	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	within(t, ended, "end of the handler")
@@ -207,8 +207,7 @@ func TestG7IdleSessionsExpire(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	idle, listening, working := f.initialize(t), f.initialize(t), f.initialize(t)
-	stream := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", listening)
-	defer stream.Body.Close()
+	f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", listening)
 	g := newGate()
 	w.answer("echo", g.answer)
 	got := make(chan reply, 1)
@@ -285,7 +284,7 @@ func TestG7ManyStreamsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	before := runtime.NumGoroutine()
-	var open []*http.Response
+	var open []*opened
 	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
 	for range 100 {
 		open = append(open, f.open(t, http.MethodGet, "/sse", nil),
@@ -297,7 +296,7 @@ func TestG7ManyStreamsAtOnce(t *testing.T) {
 		if i%3 == 0 {
 			continue // not initialized
 		}
-		scan := bufio.NewScanner(res.Body)
+		scan := bufio.NewScanner(res.body)
 		found := false
 		for !found && scan.Scan() {
 			found = strings.Contains(scan.Text(), "notifications/tools/list_changed")
@@ -307,7 +306,7 @@ func TestG7ManyStreamsAtOnce(t *testing.T) {
 		}
 	}
 	for _, res := range open {
-		_ = res.Body.Close()
+		_ = res.body.Close()
 	}
 	f.CloseSessions()
 	f.client.CloseIdleConnections()
@@ -344,18 +343,15 @@ func TestKeepAliveOnEveryStream(t *testing.T) {
 		h.SetLimits(time.Minute, time.Minute, time.Millisecond)
 	})
 	get := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t))
-	defer get.Body.Close()
 	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
 	listen := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
-	defer listen.Body.Close()
 	sse := f.open(t, http.MethodGet, "/sse", nil)
-	defer sse.Body.Close()
-	comments(t, get.Body, 3, 0)
-	comments(t, listen.Body, 3, 1)
-	comments(t, sse.Body, 3, 1)
+	comments(t, get.body, 3, 0)
+	comments(t, listen.body, 3, 1)
+	comments(t, sse.body, 3, 1)
 	w.set(tool("echo"), tool("new"))
-	comments(t, get.Body, 3, 1)
-	comments(t, listen.Body, 3, 1)
+	comments(t, get.body, 3, 1)
+	comments(t, listen.body, 3, 1)
 }
 
 // A call that takes its time must not look dead: clients give up on a response
@@ -369,18 +365,16 @@ func TestKeepAliveOfALongCall(t *testing.T) {
 	})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	stateful := f.open(t, http.MethodPost, "/mcp", strings.NewReader(call(1, "echo")), "Mcp-Session-Id", f.initialize(t))
-	defer stateful.Body.Close()
 	modern := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
-	defer modern.Body.Close()
-	for _, res := range []*http.Response{stateful, modern} {
-		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
-			t.Errorf("%d %s", res.StatusCode, res.Header.Get("Content-Type"))
+	for _, res := range []*opened{stateful, modern} {
+		if res.status != http.StatusOK || res.header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%d %s", res.status, res.header.Get("Content-Type"))
 		}
-		comments(t, res.Body, 2, 0)
+		comments(t, res.body, 2, 0)
 	}
 	close(g.open)
-	comments(t, stateful.Body, 0, 1)
-	comments(t, modern.Body, 0, 1)
+	comments(t, stateful.body, 0, 1)
+	comments(t, modern.body, 0, 1)
 
 	// An answer that would have been a JSON body comes as an event now.
 	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
@@ -389,13 +383,12 @@ func TestKeepAliveOfALongCall(t *testing.T) {
 		return text(strings.Repeat("x", 1<<20)), nil
 	})
 	g.began = make(chan struct{})
-	res := make(chan *http.Response, 1)
+	res := make(chan *opened, 1)
 	go func() { res <- f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...) }()
 	<-g.began
 	large := within(t, res, "headers")
-	defer large.Body.Close()
 	g.began <- struct{}{}
-	comments(t, large.Body, 0, 1)
+	comments(t, large.body, 0, 1)
 }
 
 // SPEC G7 and the transport's rules: in the stateless era, leaving cancels; in

@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,12 +41,12 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 		grace := time.NewTimer(lastAnswers)
 		defer grace.Stop()
 		select {
-		case <-ended:
+		case err = <-ended:
 		case <-grace.C:
 			c.hangUp()
-			<-ended
+			err = <-ended
 		}
-		err = ctx.Err()
+		err = cmp.Or(ctx.Err(), err)
 	}
 	c.hangUp() // lets go of the goroutines that read and write
 	if failed := c.failure(); failed != nil {

@@ -1,0 +1,143 @@
+package mcpbridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+// many makes tools as they are in life: a schema of some properties.
+func many(n int) []*mcp.Tool {
+	tools := make([]*mcp.Tool, n)
+	for i := range tools {
+		tools[i] = &mcp.Tool{
+			Name: fmt.Sprintf("tool-%05d", i), Title: "A <tool> & more", Description: strings.Repeat("does one thing. ", 8),
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string","description":"where"},"days":{"type":"integer","minimum":1,"maximum":14.50}},"required":["city"]}`),
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+		}
+		if i%3 == 0 {
+			tools[i].OutputSchema = json.RawMessage(`{"type":"object"}`)
+			tools[i].Meta = mcp.Meta{"a": 1}
+		}
+	}
+	return tools
+}
+
+// What goes out is what the SDK alone would say, on every page, in both eras,
+// though large pages go out as JSON bodies.
+func TestTheListIsTheSDKs(t *testing.T) {
+	w := newWorld(t)
+	tools := many(2345)
+	w.set(tools...)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	plain := mcp.NewServer(&mcp.Implementation{Name: "orla", Title: "Orla", Version: "1.2.3"}, &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
+	})
+	for _, tool := range tools {
+		plain.AddTool(tool, nil)
+	}
+	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return plain }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	defer server.Close()
+	sdk := &front{url: server.URL, client: f.client}
+	for _, era := range []string{"", newest} {
+		eventually(t, "the list is followed", func() bool {
+			raw := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).raw
+			return strings.Contains(raw, "tool-00000") && !strings.Contains(raw, `"echo"`)
+		})
+		cursor := ""
+		for page := 0; page == 0 || cursor != ""; page++ {
+			params := ""
+			if cursor != "" {
+				params = fmt.Sprintf(`"cursor":%q`, cursor)
+			}
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{%s}}`, params)
+			var headers []string
+			if era != "" {
+				body, headers = newEra("tools/list", "", params)
+			}
+			got, want := f.post(t, body, headers...), sdk.post(t, body, headers...)
+			if string(got.result) != string(want.result) || got.status != want.status || len(got.result) < 1000 {
+				t.Fatalf("era %q, page %d: %s", era, page, difference(string(got.result), string(want.result)))
+			}
+			var next struct{ NextCursor string }
+			if err := json.Unmarshal(got.result, &next); err != nil {
+				t.Fatal(err)
+			}
+			cursor = next.NextCursor
+			if page > 2 {
+				t.Fatal("more pages than tools")
+			}
+		}
+	}
+}
+
+// difference shows where two texts part.
+func difference(got, want string) string {
+	i := 0
+	for i < len(got) && i < len(want) && got[i] == want[i] {
+		i++
+	}
+	from := max(0, i-100)
+	return fmt.Sprintf("%q; want %q", got[from:min(len(got), i+100)], want[from:min(len(want), i+100)])
+}
+
+func TestTheListOfNoTools(t *testing.T) {
+	w := newWorld(t)
+	w.set()
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	eventually(t, "the list is empty", func() bool {
+		return strings.Contains(f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).raw, `"tools":[]}`)
+	})
+}
+
+// bench serves one request again and again, without a network.
+func bench(b *testing.B, tools int, body string, headers []string) {
+	c := newCatalog()
+	c.set(many(tools)...)
+	c.answer("tool-00000", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { return text("ok"), nil })
+	bridge := mcpbridge.New(c, mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler)})
+	h := bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true})
+	b.ReportAllocs()
+	for b.Loop() {
+		req := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		out := httptest.NewRecorder()
+		h.ServeHTTP(out, req)
+		if raw, _ := io.ReadAll(out.Body); out.Code != http.StatusOK || !strings.Contains(string(raw[max(0, len(raw)-2000):]), "result") && len(raw) < 2000 {
+			b.Fatalf("%d %.200s", out.Code, raw)
+		}
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	for _, n := range []int{1, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			body, headers := newEra("tools/list", "", "")
+			bench(b, n, body, headers)
+		})
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	for _, n := range []int{1, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			body, headers := newEra("tools/call", "tool-00000", `"name":"tool-00000","arguments":{"city":"Oslo"}`)
+			bench(b, n, body, headers)
+		})
+	}
+}
