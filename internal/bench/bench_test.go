@@ -90,7 +90,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 			cpu: func() (cpu, error) { return cpu{own: time.Duration(calls) * 10}, nil },
 		}
 	}
-	// The machine is three times as slow in the last round, for both.
+	// No budget leaves each turn at one piece of work. The machine is three times as slow in the last round, for both.
 	results, err := compare(t.Context(), 0, 1, 1, []subject{fixed("base", 1, 10, 10, 30), fixed("other", 1, 20, 20, 60)})
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +106,15 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	}
 	if got, want := strings.Join(order, " "), "base other base other other base base other"; got != want {
 		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+func TestATurnIsFilled(t *testing.T) {
+	if got := fit(2, 4*time.Millisecond, 60*time.Millisecond); got != 30 {
+		t.Errorf("got %d pieces of 2ms for 60ms, want 30", got)
+	}
+	if got := fit(32, time.Second, 60*time.Millisecond); got != 32 {
+		t.Errorf("got %d, want no fewer than 32", got)
 	}
 }
 

@@ -50,11 +50,7 @@ func (b *bench) compareCalls(ctx context.Context, t *table, p program, inFlight 
 		load := func(n, inFlight int) ([]time.Duration, error) { return f.load(p.name, n, inFlight) }
 		subjects = append(subjects, subject{name: f.name, load: load, cpu: func() (cpu, error) { return cpuOf(f.server.pid()) }})
 	}
-	turn := max(10, 2*inFlight)
-	if b.scale.quick {
-		turn = inFlight
-	}
-	results, err := compare(ctx, b.scale.cell, turn, inFlight, subjects)
+	results, err := compare(ctx, b.scale.cell, 2*inFlight, inFlight, subjects)
 	if err != nil {
 		return err
 	}

@@ -29,13 +29,23 @@ type result struct {
 // minRounds are measured even when the time is over.
 const minRounds = 3
 
-// compare lets subjects work in turns, n pieces of work a turn, until the time
-// is over. The first subject is the baseline of the ratios. What disturbs the
-// machine for longer than a turn disturbs all of them alike.
-func compare(ctx context.Context, budget time.Duration, n, inFlight int, subjects []subject) ([]result, error) {
-	for _, s := range subjects { // to warm up
-		if _, err := s.load(n, inFlight); err != nil {
+// turnTime is about how long a turn of the baseline takes: long enough that
+// each process works mostly with warm caches, short enough that what disturbs
+// the machine for longer disturbs all subjects alike.
+const turnTime = 60 * time.Millisecond
+
+// compare lets subjects work in turns until the time is over. A turn is least
+// pieces of work, or more where they are short. The first subject is the
+// baseline of the ratios.
+func compare(ctx context.Context, budget time.Duration, least, inFlight int, subjects []subject) ([]result, error) {
+	n := least
+	for i, s := range subjects { // to warm up
+		began := time.Now()
+		if _, err := s.load(least, inFlight); err != nil {
 			return nil, err
+		}
+		if i == 0 {
+			n = fit(least, time.Since(began), min(turnTime, budget/time.Duration(2*len(subjects))))
 		}
 	}
 	meters := make([]meter, len(subjects))
@@ -77,6 +87,12 @@ func compare(ctx context.Context, budget time.Duration, n, inFlight int, subject
 		results[i].p50 = median(p50s[i])
 	}
 	return results, nil
+}
+
+// fit returns how many pieces of work fit into a turn when least of them took
+// so long.
+func fit(least int, took, turn time.Duration) int {
+	return max(least, int(int64(least)*int64(turn)/max(1, int64(took))))
 }
 
 // meter adds up the CPU time of one subject.

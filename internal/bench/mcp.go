@@ -32,23 +32,28 @@ type mcpClient struct {
 	session string
 }
 
-// connect opens a connection, and a session where the era has them.
+// connect opens a connection and introduces itself, as clients do.
 func connect(ctx context.Context, host string, e era) (*mcpClient, error) {
 	conn, err := dial(ctx, host)
 	if err != nil {
 		return nil, err
 	}
 	c := &mcpClient{httpClient: conn, host: host, era: e}
-	if !e.session {
-		return c, nil
+	method, params := "server/discover", ""
+	if e.session {
+		method, params = "initialize", initializeParams(e.version)
 	}
-	a, err := c.roundTrip(c.request("initialize", initializeParams(e.version)))
+	// A connection on which nothing was asked yet would soon be closed.
+	a, err := c.roundTrip(c.request(method, params))
 	if err == nil && a.status != http.StatusOK {
-		err = fmt.Errorf("initialize: status %d: %s", a.status, a.body)
+		err = fmt.Errorf("%s: status %d: %s", method, a.status, a.body)
 	}
 	if err != nil {
 		c.close()
 		return nil, err
+	}
+	if !e.session {
+		return c, nil
 	}
 	c.session = a.session
 	if _, err := c.roundTrip(post(host, c.headers(""), initialized)); err != nil {

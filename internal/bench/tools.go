@@ -95,7 +95,7 @@ func (b *bench) compareSizes(ctx context.Context, t *table, e era, catalogs []ca
 	if err != nil {
 		return err
 	}
-	results, err := compare(ctx, b.scale.catalog, 10, 1, subjects)
+	results, err := compare(ctx, b.scale.catalog, 2, 1, subjects)
 	if err != nil {
 		return err
 	}
