@@ -46,7 +46,7 @@ type response struct {
 
 func newResponse(w http.ResponseWriter, l limits) *response {
 	r := &response{w: w, control: http.NewResponseController(w), limits: l, header: http.Header{}}
-	r.extend() // the deadline of the connection's last response is still set
+	r.extend() // for a 100 Continue: the deadline of the connection's last response is still set
 	return r
 }
 
