@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -261,18 +263,34 @@ func TestG3ListChangedReachesEverySession(t *testing.T) {
 			within(t, c, "list_changed on "+step.name+" for "+name)
 		}
 	}
-	// Nothing changes, then something: one notification, not two.
-	w.set(tool("echo"))
-	w.set(tool("echo"))
-	w.set(tool("echo"), tool("x"))
-	for name, c := range all {
-		within(t, c, "list_changed for "+name)
-		select {
-		case <-c:
-			t.Errorf("%s heard of a change where there was none", name)
-		default:
+}
+
+func TestG3NothingIsSaidWhenNothingChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		heard := make(chan struct{}, 100)
+		connect(t, stdioTransport(t, w), "2025-11-25", &mcp.ClientOptions{
+			ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { heard <- struct{}{} },
+		})
+		for _, step := range []struct {
+			tools []*mcp.Tool
+			want  int
+		}{
+			{[]*mcp.Tool{tool("echo")}, 0},
+			{[]*mcp.Tool{tool("a"), tool("b"), tool("echo")}, 1},
+			{[]*mcp.Tool{tool("a"), tool("b"), tool("echo")}, 0},
+			{[]*mcp.Tool{tool("echo")}, 1},
+		} {
+			w.set(step.tools...)
+			time.Sleep(time.Second) // in a bubble
+			if got := len(heard); got != step.want {
+				t.Errorf("%d tools: %d notifications; want %d", len(step.tools), got, step.want)
+			}
+			for len(heard) > 0 {
+				<-heard
+			}
 		}
-	}
+	})
 }
 
 func TestG3ARemovedToolsCallEndsNormally(t *testing.T) {
