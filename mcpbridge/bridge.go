@@ -54,9 +54,10 @@ type Bridge struct {
 	server    *mcp.Server
 	large     *largeAnswers
 	starting  func() []string
-	listed    map[string]*mcp.Tool // what the server has; owned by New, then by Serve
-	// structured has the tools of which clients expect a structured answer.
-	structured atomic.Pointer[map[string]bool]
+	listed    map[string]*mcp.Tool              // what the server has; owned by New, then by Serve
+	traits    atomic.Pointer[map[string]traits] // of what is listed
+	metas     metas
+	self      *mcp.Implementation
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
@@ -69,8 +70,8 @@ func New(catalog Catalog, opts Options) *Bridge {
 		listed:   map[string]*mcp.Tool{},
 	}
 	b.SetMaxInline(opts.MaxInline)
-	b.server = mcp.NewServer(
-		&mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version},
+	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}
+	b.server = mcp.NewServer(b.self,
 		&mcp.ServerOptions{
 			Logger: slog.New(quietHandler{opts.Log.Handler()}),
 			// Said outright, since a server that starts without tools would
@@ -125,13 +126,11 @@ func (b *Bridge) list(c *supervisor.Catalog) {
 		next[t.Name] = t
 		changed = append(changed, t)
 	}
-	structured := map[string]bool{}
+	known := make(map[string]traits, len(next))
 	for name, t := range next {
-		if t.OutputSchema != nil {
-			structured[name] = true
-		}
+		known[name] = traitsOf(t)
 	}
-	b.structured.Store(&structured) // before a client can hear of it
+	b.traits.Store(&known) // before a client can hear of it
 	for _, t := range changed {
 		if err := b.add(t); err != nil {
 			b.log.Error("a tool cannot be listed", "tool", t.Name, "err", err)

@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,18 +25,34 @@ const (
 	MetaRetryable  = "retryable"
 )
 
-// callTool answers one tools/call.
+// origin is where a call came from.
+type origin struct {
+	caller  string // the authenticated subject, else the transport
+	session string // its id; "" where there is none
+}
+
+// callTool answers one tools/call that came through the SDK.
 func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	answer, rpcErr := b.answerCall(ctx, req.Params.Name, req.Params.Arguments, originOf(req))
+	if rpcErr != nil {
+		return nil, rpcErr // recorded writes its line, with those that the SDK refuses
+	}
+	return answer, nil
+}
+
+// answerCall answers one call and writes its line in the log, unless it ends
+// in a JSON-RPC error. One of its values is nil.
+func (b *Bridge) answerCall(ctx context.Context, tool string, args json.RawMessage, from origin) (*mcp.CallToolResult, *jsonrpc.Error) {
 	began := time.Now()
 	id := callid.New()
-	call := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Caller: caller(req)}
-	res, err := b.ask(callid.With(ctx, id), call)
+	res, err := b.ask(callid.With(ctx, id), supervisor.Call{Tool: tool, Args: args, Caller: from.caller})
 	answer, rpcErr := Answer(res, err)
 	if rpcErr != nil {
-		return nil, rpcErr // recorded notes it, with those that the SDK refuses
+		return nil, rpcErr
 	}
-	answer = b.bound(answer, id, (*b.structured.Load())[call.Tool])
-	b.record(ctx, req, id, began, answer, fault.From(err))
+	known, _ := b.listedTraits(tool)
+	answer = b.bound(answer, id, known.structured)
+	b.record(ctx, call{id, tool, len(args), from}, began, answer, fault.From(err))
 	return answer, nil
 }
 
@@ -45,8 +62,8 @@ func (b *Bridge) recorded(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		began := time.Now()
 		res, err := next(ctx, method, req)
-		if call, ok := req.(*mcp.CallToolRequest); ok && err != nil {
-			b.record(ctx, call, callid.New(), began, nil, fault.Wrap(fault.UnsupportedTool, nil, "%v", err))
+		if r, ok := req.(*mcp.CallToolRequest); ok && err != nil {
+			b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, began, nil, fault.Wrap(fault.UnsupportedTool, nil, "%v", err))
 		}
 		return res, err
 	}
@@ -119,27 +136,41 @@ func setDefault(res *mcp.CallToolResult, key string, value any) {
 	}
 }
 
-// caller is the authenticated subject, else the transport (SPEC-TOOLS 8.1).
-func caller(req *mcp.CallToolRequest) string {
+// originOf tells where a call came from. The caller is the authenticated
+// subject, else the transport (SPEC-TOOLS 8.1).
+func originOf(req *mcp.CallToolRequest) origin {
+	from := callerOf(req.Extra)
+	from.session = req.Session.ID()
+	return from
+}
+
+func callerOf(extra *mcp.RequestExtra) origin {
 	switch {
-	case req.Extra == nil || req.Extra.Header == nil:
-		return "stdio"
-	case req.Extra.TokenInfo != nil:
-		return req.Extra.TokenInfo.UserID
+	case extra == nil || extra.Header == nil:
+		return origin{caller: "stdio"}
+	case extra.TokenInfo != nil:
+		return origin{caller: extra.TokenInfo.UserID}
 	}
-	return "anonymous"
+	return origin{caller: "anonymous"}
+}
+
+// call is what the log tells of a call beside its outcome.
+type call struct {
+	id, tool string
+	size     int // of the arguments, in bytes
+	from     origin
 }
 
 // record writes the one line that a call leaves in the log (SPEC I2).
-func (b *Bridge) record(ctx context.Context, req *mcp.CallToolRequest, id string, began time.Time, answer *mcp.CallToolResult, f *fault.Error) {
+func (b *Bridge) record(ctx context.Context, c call, began time.Time, answer *mcp.CallToolResult, f *fault.Error) {
 	attrs := []slog.Attr{
-		slog.String("tool", req.Params.Name),
-		slog.String("call_id", id),
+		slog.String("tool", c.tool),
+		slog.String("call_id", c.id),
 		slog.Float64("duration_ms", float64(time.Since(began).Microseconds())/1000),
 		slog.Bool("ok", answer != nil && !answer.IsError),
-		slog.String("caller", caller(req)),
-		slog.String("session", shortened(req.Session.ID())),
-		slog.Int("request_bytes", len(req.Params.Arguments)),
+		slog.String("caller", c.from.caller),
+		slog.String("session", shortened(c.from.session)),
+		slog.Int("request_bytes", c.size),
 		slog.Int("response_bytes", payload(answer)),
 	}
 	if f != nil {

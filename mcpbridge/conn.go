@@ -32,6 +32,11 @@ type conn struct {
 	done  chan struct{}     // closed by Close
 	// newest is false where the transport cannot carry the stateless era.
 	newest bool
+	bridge *Bridge
+
+	ctx   context.Context    // ends with the connection; for the calls that do not go through the SDK
+	end   context.CancelFunc // ends ctx
+	plain sync.WaitGroup     // those calls
 
 	stopOnce, closeOnce sync.Once
 	queue               []jsonrpc.Message // came in and was not read yet; owned by Read
@@ -44,6 +49,7 @@ type conn struct {
 	ended      bool                   // the input has ended
 	answered   chan struct{}          // closed when ended and unanswered is 0
 	failed     error                  // why a message could not be sent
+	opened     bool                   // a session with a handshake has begun
 }
 
 // pending is a request that has no answer yet.
@@ -52,6 +58,13 @@ type pending struct {
 	// open marks a subscription, whose answer is the end of the session: the
 	// end of input does not wait for it.
 	open bool
+	// opens marks an initialize: its success begins the session.
+	opens bool
+	// meta is what a plain call of the stateless era says of its client, to be
+	// learnt when the SDK has found it in order.
+	meta json.RawMessage
+	// cancel ends a plain call that does not go through the SDK.
+	cancel context.CancelFunc
 }
 
 // batch is a JSON-RPC batch that waits for its answers.
@@ -85,9 +98,13 @@ type line struct {
 	tooLong bool
 }
 
-func newConn(maxMessage int64, log *slog.Logger) *conn {
+func newConn(b *Bridge, maxMessage int64) *conn {
+	ctx, end := context.WithCancel(context.Background())
 	return &conn{
-		log:      log,
+		bridge:   b,
+		ctx:      ctx,
+		end:      end,
+		log:      b.log,
 		max:      maxMessage,
 		read:     make(chan line),
 		stop:     make(chan struct{}),
@@ -149,6 +166,7 @@ func (c *conn) take(l line) {
 		c.complain(nil, jsonrpc.CodeParseError, "a line is no valid JSON; send one message a line")
 	case data[0] == '[':
 		c.takeBatch(data)
+	case c.answerPlain(data):
 	default:
 		if msg, refusal := c.accept(data, nil); msg != nil {
 			c.queue = append(c.queue, msg)
@@ -200,25 +218,42 @@ func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusa
 		req.Extra = c.extra
 	}
 	if !req.IsCall() {
+		if req.Method == methodCancelled && c.cancelPlain(raw) {
+			return nil, nil
+		}
 		return msg, nil
 	}
 	if !slices.Contains(methods, req.Method) {
 		return nil, errorJSON(rawID(req.ID), jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %q", req.Method))
 	}
-	p := pending{in: in, open: req.Method == methodListen}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, taken := c.awaiting[req.ID]; taken {
+	p := pending{in: in, open: req.Method == methodListen, opens: req.Method == methodInitialize}
+	if req.Method == methodCall {
+		if plain, ok := parsePlain(raw); ok {
+			p.meta = plain.meta
+		}
+	}
+	if !c.expect(req.ID, p) {
 		return nil, errorJSON(rawID(req.ID), jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 	}
-	c.awaiting[req.ID] = p
-	if in != nil {
-		in.left++
+	return msg, nil
+}
+
+// expect notes that a request wants an answer. It reports false when one with
+// the same id has none yet.
+func (c *conn) expect(id jsonrpc.ID, p pending) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, taken := c.awaiting[id]; taken {
+		return false
+	}
+	c.awaiting[id] = p
+	if p.in != nil {
+		p.in.left++
 	}
 	if !p.open {
 		c.unanswered++
 	}
-	return msg, nil
+	return true
 }
 
 // awaitAnswers returns io.EOF when everything that was read is answered.
@@ -270,6 +305,9 @@ func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 	if !ok {
 		return c.deliver(raw)
+	}
+	if resp.Error == nil {
+		c.learn(resp.ID)
 	}
 	return c.answer(resp.ID, raw)
 }
@@ -330,8 +368,14 @@ func (c *conn) failure() error {
 // stopReading makes Read take no more, and end when what it took is answered.
 func (c *conn) stopReading() { c.stopOnce.Do(func() { close(c.stop) }) }
 
-// hangUp ends Read without waiting for answers.
-func (c *conn) hangUp() { c.closeOnce.Do(func() { close(c.done) }) }
+// hangUp ends Read without waiting for answers, and the calls in flight that
+// do not go through the SDK.
+func (c *conn) hangUp() {
+	c.closeOnce.Do(func() {
+		close(c.done)
+		c.end()
+	})
+}
 
 // Close ends the connection. The streams are the process's own and stay open.
 func (c *conn) Close() error {

@@ -210,6 +210,9 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Accel-Buffering", "no")
 			out.keepAlive(false)
 		}
+		if r.Method == http.MethodDelete {
+			h.sessions.closing(id)
+		}
 		leave := h.sessions.use(id)
 		h.stateful.ServeHTTP(w, r)
 		leave(out)
@@ -229,6 +232,19 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		defer h.calls.add(-1)
 	}
 	w.Header().Set("X-Accel-Buffering", "no")
+	plain, direct := h.plainPost(r, body)
+	switch {
+	case direct:
+		out.keepAlive(true)
+		leave := h.sessions.use(plain.session(r))
+		h.answerPlain(out, r, body, plain)
+		leave(out)
+		return
+	case h.cancelled(r, body):
+		h.sessions.use(id)(out)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	handler := h.route(r, body)
 	opens := handler == h.stateful && id == ""
 	out.keepAlive(!opens)
@@ -236,10 +252,26 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		h.sessions.makeRoom(settings.MaxSessions)
 	}
 	leave := h.sessions.use(id)
-	handler.ServeHTTP(&explainer{response: out, body: body}, r)
+	answer := &explainer{response: out, body: body}
+	handler.ServeHTTP(answer, r)
 	leave(out)
 	if opens {
 		h.sessions.use(w.Header().Get(sessionHeader))(out)
+	}
+	if !answer.failed && out.succeeded() {
+		h.learn(r, w.Header(), body)
+	}
+}
+
+// learn notes what the SDK has found in order, so that plain calls may go
+// without it: a session that has begun, or what a client of the stateless era
+// says of itself.
+func (h *HTTP) learn(r *http.Request, answered http.Header, body []byte) {
+	if began := answered.Get(sessionHeader); began != "" {
+		h.sessions.opened(began, subject(r))
+	}
+	if p, ok := parsePlain(body); ok && p.meta != nil && r.Header.Get(versionHeader) == firstStateless {
+		h.bridge.metas.learn(p.meta)
 	}
 }
 

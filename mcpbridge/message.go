@@ -17,6 +17,7 @@ const (
 	methodList       = "tools/list"
 	methodListen     = "subscriptions/listen"
 	methodInitialize = "initialize"
+	methodCancelled  = "notifications/cancelled"
 )
 
 // methods are the requests that the SDK's server knows. Whatever else is asked

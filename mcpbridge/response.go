@@ -125,6 +125,13 @@ func (r *response) begun() bool {
 	return r.status != 0
 }
 
+// succeeded reports whether the status is that of an answer.
+func (r *response) succeeded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status == http.StatusOK
+}
+
 // keepAlive sends a comment whenever the stream was open for another while.
 // With early, the stream begins so if the handler has sent nothing by then:
 // clients give up on a response without headers after some minutes. It ends

@@ -14,6 +14,7 @@ const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
 	methodHeader  = "Mcp-Method"
+	nameHeader    = "Mcp-Name"
 	// firstStateless is the first protocol version without sessions.
 	firstStateless = "2026-07-28"
 )
@@ -57,6 +58,7 @@ type explainer struct {
 	body      []byte // of the request
 	explained bool
 	asJSON    bool // the one answer was sent as JSON
+	failed    bool // an error was sent
 }
 
 // WriteHeader takes over when it is a plain-text refusal.
@@ -79,6 +81,7 @@ func (e *explainer) Write(p []byte) (int, error) {
 		return len(p), nil // nothing follows the one answer
 	}
 	frame, data, end := unframe(p)
+	e.failed = e.failed || isError(data)
 	changed := false
 	if fixed := withCode(data); fixed != nil {
 		data, changed = fixed, true
@@ -120,11 +123,16 @@ func unframe(p []byte) (frame, data, end []byte) {
 	return p[:i], p[i : len(p)-2], p[len(p)-2:]
 }
 
+// isError reports whether data is an error response, as the SDK writes it.
+func isError(data []byte) bool {
+	const near = 512 // the error's code comes behind version and id
+	return bytes.Contains(data[:min(len(data), near)], []byte(`"error":{"code":`))
+}
+
 // withCode returns the error response that should stand for data, or nil when
 // data is no error response or a good one.
 func withCode(data []byte) []byte {
-	const near = 512 // the error's code comes behind version and id
-	if !bytes.Contains(data[:min(len(data), near)], []byte(`"error":{"code":`)) {
+	if !isError(data) {
 		return nil
 	}
 	msg, err := jsonrpc.DecodeMessage(data)

@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -26,6 +27,10 @@ type sessions struct {
 type usage struct {
 	open int       // requests and streams that are open
 	last time.Time // when the last one ended
+
+	ours  bool                          // we saw it begin, and nobody has ended it
+	user  string                        // who began it
+	calls map[string]context.CancelFunc // plain calls in flight, by their ids as they came
 }
 
 func newSessions(server *mcp.Server) *sessions {
@@ -59,6 +64,72 @@ func (s *sessions) use(id string) func(*response) {
 			delete(s.known, id) // a client may send any id it likes
 		}
 	}
+}
+
+// opened notes that a session has begun, and whose it is.
+func (s *sessions) opened(id, user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.known[id]; u != nil {
+		u.ours, u.user = true, user
+	}
+}
+
+// closing notes that a client ends its session.
+func (s *sessions) closing(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.known[id]; u != nil {
+		u.ours = false
+	}
+}
+
+// owns reports whether user may use a session that has begun and not ended.
+func (s *sessions) owns(id, user string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.known[id]
+	return u != nil && u.ours && u.user == user
+}
+
+// begin counts a plain call of a session in, until end is called. taken says
+// that one with the same id is in flight.
+func (s *sessions) begin(ctx context.Context, id, call string) (_ context.Context, end func(), taken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.known[id]
+	if u == nil { // it ended this very moment; the call may still be answered
+		return ctx, func() {}, false
+	}
+	if _, taken = u.calls[call]; taken {
+		return nil, nil, true
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	if u.calls == nil {
+		u.calls = map[string]context.CancelFunc{}
+	}
+	u.calls[call] = cancel
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(u.calls, call)
+	}, false
+}
+
+// cancel ends a plain call in flight, and reports whether there is one.
+func (s *sessions) cancel(id, call string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.known[id]
+	if u == nil {
+		return false
+	}
+	end, ok := u.calls[call]
+	if ok {
+		end()
+	}
+	return ok
 }
 
 // expire has the sessions ended that were idle for longer than timeout, and

@@ -37,7 +37,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := newConn(maxMessage, s.bridge.log)
+	c := newConn(s.bridge, maxMessage)
 	c.send = func(raw json.RawMessage) error {
 		if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", raw); err != nil {
 			return err
@@ -74,6 +74,8 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 		c.hangUp()
 		<-ended
 	}
+	c.hangUp()
+	c.plain.Wait()
 }
 
 // post hands one message to its stream.

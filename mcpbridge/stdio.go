@@ -24,7 +24,7 @@ const lastAnswers = 500 * time.Millisecond
 // goroutine that does it may outlive this function until it is let go. It
 // touches nothing of the bridge's then.
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
-	c := newConn(maxMessage, b.log)
+	c := newConn(b, maxMessage)
 	c.send = writeLines(out, c.done)
 	go c.readLines(bufio.NewReaderSize(in, 64<<10))
 
@@ -49,6 +49,7 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 		err = cmp.Or(ctx.Err(), err)
 	}
 	c.hangUp() // lets go of the goroutines that read and write
+	c.plain.Wait()
 	if failed := c.failure(); failed != nil {
 		return failed
 	}

@@ -1,0 +1,89 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// answerPlain answers a message without the SDK if it is a plain call in a
+// session, or from a client, that the SDK has found in order.
+func (c *conn) answerPlain(raw []byte) bool {
+	p, ok := parsePlain(raw)
+	if !ok {
+		return false
+	}
+	if _, listed := c.bridge.listedTraits(p.name); !listed {
+		return false
+	}
+	if p.meta == nil {
+		c.mu.Lock()
+		ok = c.opened
+		c.mu.Unlock()
+	} else {
+		ok = c.newest && c.bridge.metas.has(p.meta)
+	}
+	id, usual := decodedID(p.id)
+	if !ok || !usual {
+		return false
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	if !c.expect(id, pending{cancel: cancel}) {
+		cancel()
+		c.complain(p.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
+		return true
+	}
+	c.plain.Go(func() {
+		defer cancel()
+		answer := c.bridge.direct(ctx, p, callerOf(c.extra))
+		if ctx.Err() != nil {
+			// "Receivers of cancellation notifications SHOULD … not send a
+			// response" (MCP, Cancellation). A client that left needs none.
+			answer = nil
+		}
+		if err := c.answer(id, answer); err != nil {
+			c.log.Debug("answer a call", "err", err)
+		}
+	})
+	return true
+}
+
+// decodedID is an id as the SDK holds it.
+func decodedID(raw json.RawMessage) (jsonrpc.ID, bool) {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return jsonrpc.ID{}, false
+	}
+	id, err := jsonrpc.MakeID(v)
+	return id, err == nil
+}
+
+// cancelPlain ends the plain call that a notification cancels, and reports
+// whether it was one.
+func (c *conn) cancelPlain(raw json.RawMessage) bool {
+	id, ok := decodedID(json.RawMessage(cancelledID(raw)))
+	if !ok {
+		return false
+	}
+	c.mu.Lock()
+	p := c.awaiting[id]
+	c.mu.Unlock()
+	if p.cancel == nil {
+		return false
+	}
+	p.cancel()
+	return true
+}
+
+// learn notes what the SDK's answer without an error says: that the session
+// has begun, or that a client of the stateless era is in order.
+func (c *conn) learn(id jsonrpc.ID) {
+	c.mu.Lock()
+	p := c.awaiting[id]
+	c.opened = c.opened || p.opens
+	c.mu.Unlock()
+	if p.meta != nil {
+		c.bridge.metas.learn(p.meta)
+	}
+}

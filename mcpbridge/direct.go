@@ -1,0 +1,164 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// traits is what has to be known of a tool to answer a call of it.
+type traits struct {
+	structured bool // clients expect a structured answer
+	headers    bool // some arguments stand in HTTP headers as well, which the SDK compares
+}
+
+func traitsOf(t *mcp.Tool) traits {
+	raw, err := json.Marshal(t.InputSchema)
+	return traits{
+		structured: t.OutputSchema != nil,
+		headers:    err != nil || bytes.Contains(raw, []byte("x-mcp-header")),
+	}
+}
+
+// listedTraits returns the traits of a listed tool.
+func (b *Bridge) listedTraits(name string) (traits, bool) {
+	t, ok := (*b.traits.Load())[name]
+	return t, ok
+}
+
+// direct answers a plain call without the SDK: the response as JSON.
+func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) json.RawMessage {
+	answer, rpcErr := b.answerCall(ctx, p.name, p.args, from)
+	if rpcErr != nil { // the tool went this very moment
+		b.record(ctx, call{callid.New(), p.name, len(p.args), from}, time.Now(), nil, fault.New(fault.UnsupportedTool, "%s", rpcErr.Message))
+		return errorJSON(p.id, rpcErr.Code, rpcErr.Message)
+	}
+	newest := p.meta != nil
+	if newest {
+		if answer.Meta == nil {
+			answer.Meta = mcp.Meta{}
+		}
+		answer.Meta[mcp.MetaKeyServerInfo] = b.self
+	}
+	result, err := answer.MarshalJSON()
+	if err != nil { // bound has seen to it that it can be encoded
+		b.log.Error("encode an answer", "tool", p.name, "err", err)
+		return errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")
+	}
+	var out bytes.Buffer
+	out.Grow(len(result) + len(p.id) + 64)
+	out.WriteString(`{"jsonrpc":"2.0","id":`)
+	out.Write(p.id)
+	out.WriteString(`,"result":`)
+	if newest {
+		// What the stateless era has in every result; the SDK keeps the field
+		// to itself.
+		out.Write(result[:len(result)-1])
+		out.WriteString(`,"resultType":"complete"}`)
+	} else {
+		out.Write(result)
+	}
+	out.WriteByte('}')
+	return out.Bytes()
+}
+
+// plainPost returns the plain call that a POST makes, with the session it
+// belongs to, if everything about the request is usual.
+func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
+	p, ok = parsePlain(body)
+	if !ok || len(r.Header.Values("Last-Event-Id")) > 0 || !acceptsBoth(r.Header.Values("Accept")) {
+		return plainCall{}, false
+	}
+	tool, listed := h.bridge.listedTraits(p.name)
+	if !listed {
+		return plainCall{}, false
+	}
+	switch version := r.Header.Get(versionHeader); {
+	case version == firstStateless:
+		ok = p.meta != nil && r.Header.Get(methodHeader) == methodCall && r.Header.Get(nameHeader) == p.name &&
+			!tool.headers && h.bridge.metas.has(p.meta)
+	case version == "" || withSessions[version]:
+		ok = p.meta == nil && h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
+	default:
+		ok = false
+	}
+	return p, ok
+}
+
+// session is the id of the session that a plain POST belongs to; "" in the
+// stateless era, which has none.
+func (p plainCall) session(r *http.Request) string {
+	if p.meta != nil {
+		return ""
+	}
+	return r.Header.Get(sessionHeader)
+}
+
+// withSessions are the protocol versions with sessions.
+var withSessions = map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": true, "2025-11-25": true}
+
+// acceptsBoth reports whether a client says outright that it takes JSON and events.
+func acceptsBoth(values []string) bool {
+	accept := strings.Join(values, ",")
+	return strings.Contains(accept, "application/json") && strings.Contains(accept, "text/event-stream")
+}
+
+// answerPlain answers a plain POST with one event, or with JSON when it is large.
+func (h *HTTP) answerPlain(out *response, r *http.Request, body []byte, p plainCall) {
+	ctx := r.Context()
+	from := origin{caller: "anonymous"}
+	if who := subject(r); who != "" {
+		from.caller = who
+	}
+	if p.meta == nil {
+		from.session = p.session(r)
+		// In these eras a client that leaves has not cancelled: it says so.
+		called, end, taken := h.sessions.begin(context.WithoutCancel(ctx), from.session, string(p.id))
+		if taken {
+			writeError(out, http.StatusBadRequest, p.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
+			return
+		}
+		defer end()
+		ctx = called
+	}
+	raw := h.bridge.direct(ctx, p, from)
+	out.Header().Set("Content-Type", "text/event-stream")
+	out.Header().Set("Cache-Control", "no-cache, no-transform")
+	e := &explainer{response: out, body: body}
+	// The client's leaving is its own business.
+	_, _ = fmt.Fprintf(e, "event: message\ndata: %s\n\n", raw)
+}
+
+// cancelled ends the plain call that a POST cancels, and reports whether it was one.
+func (h *HTTP) cancelled(r *http.Request, body []byte) bool {
+	const long = 4 << 10
+	if len(body) > long || !bytes.Contains(body, []byte(methodCancelled)) {
+		return false
+	}
+	return h.sessions.cancel(r.Header.Get(sessionHeader), cancelledID(body))
+}
+
+// cancelledID returns the id that a notification cancels, as it came; "" if
+// the message is something else.
+func cancelledID(raw []byte) string {
+	var n struct {
+		Method string `json:"method"`
+		Params struct {
+			RequestID json.RawMessage `json:"requestId"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(raw, &n) != nil || n.Method != methodCancelled {
+		return ""
+	}
+	return string(n.Params.RequestID)
+}
