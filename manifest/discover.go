@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Options says where to look for tools.
@@ -39,16 +40,23 @@ func Discover(opts Options) Result {
 	if dir := opts.UserDir; dir != "" && !absent(dir) {
 		project := c.names
 		c.names = map[string]found{}
-		w.tree(dir)
+		if _, err := os.Stat(dir); err != nil {
+			// Another user's home is nothing to be mended.
+			w.problem(dir, "", Warning, readError(err))
+		} else {
+			w.tree(dir)
+		}
 		c.add(w, project)
 	}
 	c.problems = append(c.problems, w.problems...)
 	return c.result()
 }
 
+// absent reports whether there is nothing at dir: neither it nor, it may be, the
+// folder that it would be in.
 func absent(dir string) bool {
 	_, err := os.Stat(dir)
-	return errors.Is(err, fs.ErrNotExist)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // warnIfEmpty warns if nothing at all has been found.

@@ -58,3 +58,29 @@ func TestA2WhatCannotBeReadIsSkippedAndTheRestServed(t *testing.T) {
 		"error tools/side: tools/side.tool.yaml: cannot be read: permission denied",
 	})
 }
+
+func TestAHomeThatCannotBeEnteredIsNoFault(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	write(t, "tools", "good.sh", script, 0o755)
+	write(t, "home", ".orla/tools/mine.sh", script, 0o755)
+	if err := os.Chmod("home", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod("home", 0o755); err != nil {
+			t.Error(err)
+		}
+	})
+	for user, want := range map[string][]string{
+		"home/.orla/tools":          {"warning home/.orla/tools: cannot be read: permission denied"},
+		"tools/good.sh/.orla/tools": {},
+	} {
+		var r manifest.Result
+		asNobody(t, func() { r = manifest.Discover(manifest.Options{ToolsDir: "tools", UserDir: user}) })
+		expect(t, r, []string{"good"}, want)
+	}
+}
