@@ -4,9 +4,8 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/yamldoc"
@@ -110,7 +110,26 @@ type loader struct {
 type loaded struct {
 	Config
 	file    string            // the file it was read from; "" for none
+	doc     *yamldoc.Doc      // that file; nil for none
 	origins map[string]origin // by key; what is missing is a default
+}
+
+// flagFault is what is wrong with a flag, unlike a file or the environment.
+type flagFault struct{ error }
+
+// notLoaded is how the program ends when the configuration has faults: those of
+// flags alone are a matter of usage.
+func notLoaded(err error) error {
+	faults := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		faults = joined.Unwrap()
+	}
+	for _, fault := range faults {
+		if _, ok := errors.AsType[flagFault](fault); !ok {
+			return &failure{code: exitInvalid, err: err}
+		}
+	}
+	return &failure{code: exitUsage, err: err, hint: usageHint}
 }
 
 // load reads every source and merges them. Every fault of every source is in
@@ -121,32 +140,40 @@ func (l *loader) load() (*loaded, error) {
 	if err := l.readFile(c); err != nil {
 		faults = append(faults, err)
 	}
+	bad := map[string]bool{}
 	for _, key := range keys() {
-		name := "ORLA_" + strings.ToUpper(key)
+		name := variable(key)
 		value, ok := lookup(l.environ, name)
 		if !ok || value == "" {
 			continue
 		}
-		if err := set(&c.Config, key, value); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %s: %w", name, key, err))
-			continue
-		}
 		c.origins[key] = origin{fromEnviron, "environment " + name}
+		if err := set(&c.Config, key, value); err != nil {
+			bad[key] = true
+			faults = append(faults, fmt.Errorf("%s: %s: %w", name, key, err))
+		}
 	}
 	for _, f := range l.flags {
-		if err := set(&c.Config, f.key, f.value); err != nil {
-			faults = append(faults, fmt.Errorf("--%s: %w", f.flag, err))
-			continue
-		}
 		c.origins[f.key] = origin{fromFlag, "flag --" + f.flag}
+		if err := set(&c.Config, f.key, f.value); err != nil {
+			bad[f.key] = true
+			faults = append(faults, flagFault{fmt.Errorf("--%s: %w", f.flag, err)})
+		} else {
+			delete(bad, f.key)
+		}
 	}
-	if len(faults) == 0 {
-		faults = append(faults, c.check()...)
+	faults = append(faults, c.check(bad)...)
+	if c.doc != nil && c.doc.Err() != nil {
+		faults = append([]error{c.doc.Err()}, faults...)
 	}
 	return c, errors.Join(faults...)
 }
 
-// readFile reads the first configuration file there is.
+// variable is the environment variable of a key.
+func variable(key string) string { return "ORLA_" + strings.ToUpper(key) }
+
+// readFile reads the first configuration file there is. The faults of what it
+// says are in c.doc; the error says that it cannot be read.
 func (l *loader) readFile(c *loaded) error {
 	path := l.path
 	if path == "" {
@@ -155,24 +182,46 @@ func (l *loader) readFile(c *loaded) error {
 	if path == "" {
 		return nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := readSmall(path)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
-	doc, err := yamldoc.Decode(path, data, &c.Config, yamldoc.Options{})
-	if err != nil {
-		return err
-	}
 	c.file = path
+	c.doc, _ = yamldoc.Decode(path, data, &c.Config, yamldoc.Options{}) // the error is c.doc's
 	for _, key := range keys() {
-		if doc.Has(key) {
+		if c.doc.Has(key) {
 			c.origins[key] = origin{fromFile, path}
 		}
 	}
-	if doc.Has("tools_dir") && !filepath.IsAbs(c.ToolsDir) {
+	if c.ToolsDir != "" && c.doc.Has("tools_dir") && !filepath.IsAbs(c.ToolsDir) {
 		c.ToolsDir = filepath.Join(filepath.Dir(path), c.ToolsDir)
 	}
 	return nil
+}
+
+// maxSmall is more than any file of the configuration needs.
+const maxSmall = 1 << 20
+
+// readSmall reads a file of the configuration, and refuses what is no file:
+// reading a FIFO waits for its writer, and the next reload would find nothing
+// in it.
+func readSmall(path string) ([]byte, error) {
+	if path == os.DevNull {
+		return nil, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxSmall+1)) // one byte over, so that the excess shows
 }
 
 // find returns the configuration file in the usual places, or "".
@@ -182,75 +231,14 @@ func (l *loader) find() string {
 		places = append(places, filepath.Join(l.home, ".orla", "config.yaml"))
 	}
 	for _, place := range places {
-		// A file that is there but cannot be read is one that the user
-		// means; reading it says what is wrong.
-		if _, err := os.Lstat(place); !errors.Is(err, fs.ErrNotExist) {
+		// A file that is there but cannot be read is one that the user means;
+		// reading it says what is wrong. A home that is no folder, or is not
+		// for this user to enter, holds none.
+		if _, err := os.Lstat(place); err == nil {
 			return place
 		}
 	}
 	return ""
-}
-
-// check returns what is wrong with the values, each with the place to mend it.
-func (c *loaded) check() []error {
-	var faults []error
-	wrong := func(key, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s: %s: %s", c.originOf(key).text, key, fmt.Sprintf(format, args...)))
-	}
-	if c.ToolsDir == "" {
-		wrong("tools_dir", "must not be empty")
-	}
-	if c.Port < 0 || c.Port > 65535 {
-		wrong("port", "must be between 0 and 65535, got %d", c.Port)
-	}
-	if _, ok := levels[c.LogLevel]; !ok {
-		wrong("log_level", "must be debug, info, warn, error or fatal, got %q", c.LogLevel)
-	}
-	if c.LogFormat != "json" && c.LogFormat != "pretty" {
-		wrong("log_format", "must be json or pretty, got %q", c.LogFormat)
-	}
-	for key, n := range map[string]int64{
-		"timeout":              int64(c.Timeout),
-		"max_output":           int64(c.MaxOutput),
-		"max_inline":           int64(c.MaxInline),
-		"max_request":          int64(c.MaxRequest),
-		"max_concurrent_calls": int64(c.MaxConcurrentCalls),
-		"session_timeout":      int64(c.SessionTimeout),
-		"max_sessions":         int64(c.MaxSessions),
-	} {
-		if n <= 0 {
-			wrong(key, "must be above 0")
-		}
-	}
-	for _, o := range c.AllowedOrigins {
-		u, err := url.Parse(o)
-		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "http" && u.Scheme != "https" {
-			wrong("allowed_origins", "%q is no web origin; write it as https://host or https://host:port", o)
-		}
-	}
-	names := map[string]bool{}
-	for i, t := range c.Auth.Tokens {
-		key := fmt.Sprintf("auth.tokens[%d]", i)
-		switch {
-		case t.Name == "":
-			faults = append(faults, fmt.Errorf("%s: %s.name: is required", c.file, key))
-		case names[t.Name]:
-			faults = append(faults, fmt.Errorf("%s: %s.name: %q is there twice", c.file, key, t.Name))
-		case (t.File == "") == (t.Credential == ""):
-			faults = append(faults, fmt.Errorf("%s: %s: wants either file or credential", c.file, key))
-		}
-		names[t.Name] = true
-	}
-	if len(faults) > 0 {
-		slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-		return faults
-	}
-	if host, _, err := net.SplitHostPort(c.address()); err != nil {
-		wrong("listen", "%q is no address or address:port", c.Listen)
-	} else if !c.Stdio && !loopback(host) && len(c.Auth.Tokens) == 0 && !c.Insecure {
-		wrong("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", c.Listen)
-	}
-	return faults
 }
 
 // address is the host:port to listen on. A port in listen gives way only to a

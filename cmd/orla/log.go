@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -49,11 +50,12 @@ func newLogging(stderr io.Writer) *logging {
 	return l
 }
 
-// configure makes the log what cfg says, from the next line on.
-func (l *logging) configure(cfg *Config) error {
+// configure makes the log what cfg says, from the next line on, with file as
+// openLog returned it for cfg.LogFile.
+func (l *logging) configure(cfg *Config, file *os.File) {
 	l.level.Set(levels[cfg.LogLevel])
 	l.pretty.Store(cfg.LogFormat == "pretty")
-	return l.out.reopen(cfg.LogFile)
+	l.out.use(file)
 }
 
 // lowerLevel writes levels as the configuration names them.
@@ -115,24 +117,28 @@ type logFile struct {
 	file *os.File
 }
 
-// reopen opens path, for appending, in place of what was open. An empty path
-// goes back to the fallback. When it does not work, what was open stays.
-func (f *logFile) reopen(path string) error {
-	var file *os.File
-	if path != "" {
-		var err error
-		if file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640); err != nil {
-			return fmt.Errorf("log_file: %w", err)
-		}
+// openLog opens log_file for appending. It returns nil for an empty path, which
+// is the fallback.
+func openLog(path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
 	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640) // opening a FIFO does not wait
+	if err != nil {
+		return nil, fmt.Errorf("log_file: %w", err)
+	}
+	return file, nil
+}
+
+// use writes to file, or to the fallback for nil, in place of what was open.
+func (f *logFile) use(file *os.File) {
 	f.mu.Lock()
 	old := f.file
 	f.file = file
 	f.mu.Unlock()
 	if old != nil {
-		return old.Close()
+		_ = old.Close() // each line has been written by itself
 	}
-	return nil
 }
 
 func (f *logFile) Write(p []byte) (int, error) {

@@ -36,6 +36,9 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// usageHint is what helps when the command line is off.
+const usageHint = "orla --help lists commands and flags"
+
 // guardCommand is the hidden command that a Local starts to outlive it.
 const guardCommand = "__guard"
 
@@ -68,7 +71,7 @@ func report(err error, w io.Writer) exitCode {
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		// What is no failure comes from reading the command line.
-		f = &failure{code: exitUsage, err: err, hint: "orla --help lists commands and flags"}
+		f = &failure{code: exitUsage, err: err, hint: usageHint}
 	}
 	if text := f.err.Error(); text != "" {
 		for line := range strings.Lines(text) {

@@ -59,33 +59,47 @@ func (s *server) reload(ctx context.Context) {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
 		return
 	}
-	old := s.current()
-	if s.http != nil && !cfg.Stdio {
-		settings, err := httpSettings(cfg)
-		if err == nil {
-			err = s.web.listen(ctx, cfg.address())
-		}
-		if err != nil {
-			s.log.Error("reload: the old configuration stays", "err", err)
-			return
-		}
-		s.http.Configure(settings)
-		if cfg.address() != old.address() {
-			s.log.Info("listening elsewhere", "url", s.web.url())
+	logTo, err := openLog(cfg.LogFile)
+	if err == nil {
+		if err = s.move(ctx, cfg); err != nil && logTo != nil {
+			_ = logTo.Close() // nothing was written to it
 		}
 	}
+	if err != nil {
+		s.log.Error("reload: the old configuration stays", "err", err)
+		return
+	}
+	s.log.configure(&cfg.Config, logTo)
+	old := s.current()
 	if cfg.Stdio != old.Stdio {
 		s.log.Warn("reload: stdio takes effect at the next start")
 	}
 	if cfg.MaxInline != old.MaxInline {
 		s.bridge.SetMaxInline(int64(cfg.MaxInline))
 	}
-	if err := s.log.configure(&cfg.Config); err != nil {
-		s.log.Error("reload", "err", err)
-	}
 	s.bound(cfg)
 	s.watchers.point(cfg, s.from.home)
 	s.apply(cfg, "SIGHUP")
+}
+
+// move makes the HTTP front what cfg says. If that does not work, it stays as
+// it is.
+func (s *server) move(ctx context.Context, cfg *loaded) error {
+	if s.http == nil || cfg.Stdio {
+		return nil
+	}
+	settings, err := httpSettings(cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.web.listen(ctx, cfg.address()); err != nil {
+		return err
+	}
+	s.http.Configure(settings)
+	if cfg.address() != s.current().address() {
+		s.log.Info("listening elsewhere", "url", s.web.url())
+	}
+	return nil
 }
 
 // apply finds the tools and serves them. What is wrong with one of them is
@@ -111,7 +125,7 @@ func (s *server) apply(cfg *loaded, reason string) {
 // names lists what a reload touched, up to a number that a line has room for.
 func names(lists ...[]string) []string {
 	const most = 20
-	all := slices.Concat(lists...)
+	all := append([]string{}, slices.Concat(lists...)...) // an empty list is [] in the log, not null
 	if len(all) > most {
 		all = append(all[:most:most], "…")
 	}

@@ -61,7 +61,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	f := &failure{code: exitUsage, err: fmt.Errorf("there is no command %q", args[0]), hint: "orla --help lists commands and flags"}
+	f := &failure{code: exitUsage, err: fmt.Errorf("there is no command %q", args[0]), hint: usageHint}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		f.hint = "did you mean orla " + near[0] + "?"
 	}
@@ -127,7 +127,7 @@ func (f *configFlags) load(cmd *cobra.Command) (*loaded, *loader, error) {
 	l := f.loader(cmd)
 	cfg, err := l.load()
 	if err != nil {
-		return nil, nil, &failure{code: exitInvalid, err: err}
+		return nil, nil, notLoaded(err)
 	}
 	return cfg, l, nil
 }

@@ -29,14 +29,19 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	log := newLogging(std.err)
 	cfg, err := from.load()
 	if err != nil {
-		return &failure{code: exitInvalid, err: err}
+		return notLoaded(err)
 	}
-	if err := log.configure(&cfg.Config); err != nil {
+	logTo, err := openLog(cfg.LogFile)
+	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
+	log.configure(&cfg.Config, logTo)
 	signals := make(chan os.Signal, 4) // one of each kind that ends or reloads
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(signals)
+	// A reader of the log or of stdout that is gone is an error of the write,
+	// not the end of the process. Caught and not ignored: tools would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	self, err := os.Executable()
 	if err != nil {

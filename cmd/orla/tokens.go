@@ -40,7 +40,7 @@ func tokenVerifier(cfg *loaded) (auth.TokenVerifier, error) {
 		} else if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(cfg.file), path)
 		}
-		data, err := os.ReadFile(path)
+		data, err := readSmall(path)
 		if err != nil {
 			return nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
 		}

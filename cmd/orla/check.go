@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// check returns what is wrong with the values of flags and the environment, each
+// with the place to mend it. What is wrong with those of the file goes to c.doc.
+// The values of bad keys could not be read at all.
+func (c *loaded) check(bad map[string]bool) []error {
+	v := verdict{loaded: c, bad: bad}
+	if c.ToolsDir == "" {
+		v.wrong("tools_dir", "must not be empty")
+	}
+	if c.Port < 0 || c.Port > maxPort {
+		v.wrong("port", "must be between 0 and %d, got %d", maxPort, c.Port)
+	}
+	if _, ok := levels[c.LogLevel]; !ok {
+		v.wrong("log_level", "must be debug, info, warn, error or fatal, got %q", c.LogLevel)
+	}
+	if c.LogFormat != "json" && c.LogFormat != "pretty" {
+		v.wrong("log_format", "must be json or pretty, got %q", c.LogFormat)
+	}
+	for key, n := range map[string]int64{
+		"timeout":              int64(c.Timeout),
+		"max_output":           int64(c.MaxOutput),
+		"max_inline":           int64(c.MaxInline),
+		"max_request":          int64(c.MaxRequest),
+		"max_concurrent_calls": int64(c.MaxConcurrentCalls),
+		"session_timeout":      int64(c.SessionTimeout),
+		"max_sessions":         int64(c.MaxSessions),
+	} {
+		if n <= 0 {
+			v.wrong(key, "must be above 0")
+		}
+	}
+	for _, o := range c.AllowedOrigins {
+		u, err := url.Parse(o)
+		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "http" && u.Scheme != "https" {
+			v.wrong("allowed_origins", "%q is no web origin; write it as https://host or https://host:port", o)
+		}
+	}
+	v.tokens()
+	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {
+		v.address() // what it says depends on several keys
+	}
+	slices.SortFunc(v.faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return v.faults
+}
+
+const maxPort = 65535
+
+// verdict collects what is wrong with values.
+type verdict struct {
+	*loaded
+	bad    map[string]bool
+	faults []error
+}
+
+// wrong adds a fault of a key's value, at the place that the value came from.
+func (v *verdict) wrong(key, format string, args ...any) {
+	if v.bad[key] {
+		return // it has been said that the value is none
+	}
+	msg := fmt.Sprintf(format, args...)
+	switch from := v.originOf(key); from.rank {
+	case fromFile:
+		v.doc.Faultf(key, "%s", msg)
+	case fromEnviron:
+		v.faults = append(v.faults, fmt.Errorf("%s: %s: %s", variable(key), key, msg))
+	case fromFlag:
+		v.faults = append(v.faults, flagFault{fmt.Errorf("--%s: %s", strings.ReplaceAll(key, "_", "-"), msg)})
+	case fromDefault:
+		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
+	}
+}
+
+// tokens checks auth.tokens, which only a file can give.
+func (v *verdict) tokens() {
+	names := map[string]bool{}
+	for i, t := range v.Auth.Tokens {
+		key := fmt.Sprintf("auth.tokens[%d]", i)
+		switch {
+		case t.Name == "":
+			v.doc.Faultf(key+".name", "is required")
+		case names[t.Name]:
+			v.doc.Faultf(key+".name", "%q is there twice", t.Name)
+		case (t.File == "") == (t.Credential == ""):
+			v.doc.Faultf(key, "wants either file or credential")
+		}
+		names[t.Name] = true
+	}
+}
+
+// address checks where to listen, and that not everybody can call there.
+func (v *verdict) address() {
+	if v.bad["listen"] || v.bad["port"] {
+		return
+	}
+	host, port, err := net.SplitHostPort(v.loaded.address())
+	if err == nil {
+		err = wellFormed(host, port)
+	}
+	switch {
+	case err != nil:
+		v.wrong("listen", "%q is no address or address:port, such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
+	case !v.Stdio && !loopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
+		v.wrong("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
+	}
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
+
+// wellFormed refuses a host or a port that cannot be one. An empty host is
+// every address of this machine.
+func wellFormed(host, port string) error {
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > maxPort {
+		return errors.New("no port")
+	}
+	ip, _, _ := strings.Cut(host, "%") // fe80::1%eth0
+	if host != "" && net.ParseIP(ip) == nil && !hostName.MatchString(host) {
+		return errors.New("no host")
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// SPEC H2: what holds but cannot be put in force changes nothing either, and
+// nothing that stands where the configuration should can keep Orla busy.
+func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
+	tools, dir := t.TempDir(), t.TempDir()
+	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	config := filepath.Join(dir, "orla.yaml")
+	first := fmt.Sprintf("tools_dir: %s\nport: 0\n", tools)
+	if err := os.WriteFile(config, []byte(first), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := startOrla(t, dir)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	for text, want := range map[string]string{
+		"log_file: " + dir + "/absent/orla.log\n":           "log_file: open ",
+		"auth: {tokens: [{name: a, file: " + dir + "/no}]}": `auth.tokens "a": `,
+	} {
+		if err := os.WriteFile(config, []byte("tools_dir: other\nport: 0\nlog_level: debug\n"+text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o.signal(syscall.SIGHUP)
+		o.waitLog("reload: the old configuration stays", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), want) })
+		if got := o.mustCall("echo"); got != "ok\n" {
+			t.Errorf("echo = %q", got)
+		}
+	}
+	if err := os.Remove(config); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(config, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.signal(syscall.SIGHUP)
+	o.waitLog("reload: the configuration has faults; the old one stays", func(l map[string]any) bool {
+		return strings.Contains(fmt.Sprint(l["err"]), "orla.yaml is no regular file")
+	})
+	if n := o.count("reload", nil); n != 1 {
+		t.Errorf("%d reloads; want the start alone", n)
+	}
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A log whose reader is gone, as with `orla 2>&1 | head` or when journald is
+// started again, does not end Orla.
+func TestOrlaOutlivesTheReaderOfItsLog(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(orlaBinary(t), "--port", "0", "--tools-dir", tools)
+	cmd.Dir, cmd.Env, cmd.Stderr = t.TempDir(), append(os.Environ(), "HOME="+t.TempDir()), w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may be over
+	_ = w.Close()
+	o := &running{t: t, cmd: cmd, exit: make(chan error, 1)}
+	for lines := bufio.NewScanner(r); o.url == "" && lines.Scan(); {
+		var line struct{ URL string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err == nil {
+			o.url = line.URL
+		}
+	}
+	_ = r.Close()
+	for range 2 { // the first writes the line that nobody reads
+		if got := o.mustCall("echo"); got != "ok\n" {
+			t.Fatalf("echo = %q", got)
+		}
+	}
+	o.signal(syscall.SIGTERM)
+	o.exit <- cmd.Wait()
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
