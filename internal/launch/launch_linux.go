@@ -11,15 +11,14 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit returns when the process has ended, and leaves it unreaped where
-// the kernel can (pidfd, Linux 5.4).
+// awaitExit returns when the process has ended, and leaves it unreaped. It asks
+// by the id, which nobody else can get before the reaping, and not by a pidfd:
+// before Linux 5.4, and behind some containers' filters, there are none.
 func awaitExit(p *os.Process) {
-	_ = p.WithHandle(func(pidfd uintptr) { // without a pidfd, Wait does the waiting
-		for {
-			err := unix.Waitid(unix.P_PIDFD, int(pidfd), nil, unix.WEXITED|unix.WNOWAIT, nil)
-			if err != unix.EINTR {
-				return
-			}
+	for {
+		err := unix.Waitid(unix.P_PID, p.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return
 		}
-	})
+	}
 }

@@ -24,25 +24,48 @@ import (
 
 // The test binary is also the guard and a stand-in for Orla.
 const (
-	asGuard = "guard"
-	asOrla  = "stand-in"
-	asAlone = "stand-in-without-guard"
+	asGuard    = "guard"
+	asOrla     = "stand-in"
+	asAlone    = "stand-in-without-guard"
+	asStopper  = "stand-in-that-stops"
+	asFiltered = "filtered"
 )
 
+// modes are what the test binary does when its first argument says so.
+var modes = map[string]func(args []string){
+	asGuard:    func(args []string) { os.Exit(launch.RunGuard(args[0])) },
+	asOrla:     func(args []string) { standIn(args[0], guardCommand()) },
+	asAlone:    func(args []string) { standIn(args[0], nil) },
+	asStopper:  func(args []string) { standInStop(args[0]) },
+	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
+}
+
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == asGuard:
-		os.Exit(launch.RunGuard(os.Args[2]))
-	case len(os.Args) == 3 && os.Args[1] == asOrla:
-		standIn(os.Args[2], guardCommand())
-	case len(os.Args) == 3 && os.Args[1] == asAlone:
-		standIn(os.Args[2], nil)
+	if len(os.Args) > 2 && modes[os.Args[1]] != nil {
+		modes[os.Args[1]](os.Args[2:])
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // standIn starts a script the way Orla does, says so, and waits to be killed.
 func standIn(script string, guard []string) {
+	_, p := standInStart(script, guard)
+	_, _ = io.Copy(os.Stdout, p.Stdout)
+	select {}
+}
+
+// standInStop stops a script after its first line, which it prints when the
+// script's tree is gone.
+func standInStop(script string) {
+	_, p := standInStart(script, nil)
+	line, _ := bufio.NewReader(p.Stdout).ReadString('\n')
+	p.Stop()
+	<-p.Gone()
+	fmt.Print(line)
+	os.Exit(0)
+}
+
+func standInStart(script string, guard []string) (*launch.Local, *launch.Process) {
 	l, err := launch.NewLocal(launch.Options{Guard: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
@@ -53,8 +76,7 @@ func standIn(script string, guard []string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	_, _ = io.Copy(os.Stdout, p.Stdout)
-	select {}
+	return l, p
 }
 
 func guardCommand() []string {
@@ -338,6 +360,14 @@ func TestClosedLauncherStartsNothing(t *testing.T) {
 
 // SPEC D3: nothing outlives Orla, even when it is killed with SIGKILL.
 func TestNothingOutlivesAKilledOrla(t *testing.T) {
+	killAStandIn(t)
+}
+
+// killAStandIn kills a stand-in for Orla that has a tool with a tree, and fails
+// the test when any of them lives on. The test binary is run with the
+// arguments before, which may be none.
+func killAStandIn(t *testing.T, before ...string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +379,7 @@ sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
 setsid sh -c 'echo $$; while :; do sleep 1; done' &
 env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' &
 wait`
-	cmd := exec.Command(self, asOrla, script)
+	cmd := exec.Command(self, append(before, asOrla, script)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

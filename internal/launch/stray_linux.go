@@ -20,14 +20,20 @@ type stray struct {
 // signal sends sig to the process itself, never to another one that got its id.
 func (s stray) signal(sig syscall.Signal) {
 	fd, err := unix.PidfdOpen(s.pid, 0)
-	if err != nil {
+	if err == unix.ESRCH {
 		return // gone
 	}
-	defer func() { _ = unix.Close(fd) }()
+	if err == nil {
+		defer func() { _ = unix.Close(fd) }()
+	}
 	if !s.alive() {
 		return
 	}
-	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it may have ended just now
+	if err != nil || unix.PidfdSendSignal(fd, sig, nil, 0) != nil {
+		// There are no pidfds here, or not for this one. The start time was
+		// right a moment ago, which is all that can be known.
+		_ = syscall.Kill(s.pid, sig) // it may have ended just now
+	}
 }
 
 // alive reports whether the process is there and is no zombie.
