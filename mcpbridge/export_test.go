@@ -1,6 +1,9 @@
 package mcpbridge
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // SetLimits makes the front's patience that of a test.
 func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
@@ -19,3 +22,19 @@ func (h *HTTP) Expire(timeout time.Duration) { h.sessions.expire(timeout) }
 
 // Methods are the requests that are not refused as unknown.
 func Methods() []string { return methods }
+
+// IsPlain reports whether a message has the shape of a plain call.
+func IsPlain(raw []byte) bool {
+	_, ok := parsePlain(raw)
+	return ok
+}
+
+// Members returns the members of a JSON object, or false where they are unusual.
+func Members(raw []byte) (map[string]json.RawMessage, bool) {
+	all := map[string]json.RawMessage{}
+	ok := members(raw, func(key string, value json.RawMessage) bool {
+		all[key] = value
+		return true
+	})
+	return all, ok
+}

@@ -1,0 +1,257 @@
+package mcpbridge_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+// callIDs finds what rand.Text makes.
+var callIDs = regexp.MustCompile(`[A-Z2-7]{26}`)
+
+// kinds answers with whatever its arguments ask for, so that both ways of a
+// call are compared over every kind of answer.
+func kinds(_ context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
+	var want struct{ Kind string }
+	_ = json.Unmarshal(args, &want) // what is no object gets the default
+	switch want.Kind {
+	case "error":
+		return nil, errors.New("internal text")
+	case "fault":
+		return text("partly"), fault.New(fault.Timeout, "too <slow> & \"quoted\"")
+	case "empty":
+		return &mcp.CallToolResult{}, nil
+	case "structured":
+		return &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"n":12345678901234567890.10}`)}, nil
+	case "meta":
+		return &mcp.CallToolResult{Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": "not ours", "mine": []any{1, "x"}}, IsError: true}, nil
+	case "image":
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.ImageContent{Data: []byte("hi"), MIMEType: "image/png"}}}, nil
+	case "large":
+		return text(strings.Repeat("<é>", 40<<10)), nil
+	case "panic":
+		panic("for the test")
+	}
+	return text("got " + string(args)), nil
+}
+
+// message is a call as a client might write it; unusual adds a member that
+// nobody knows, which makes it go through the SDK.
+func message(r *rand.Rand, meta string) (plain, unusual string) {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	space := func() string { return pick("", "", " ", "\n", "\t ") }
+	params := []string{`"name":` + space() + pick(`"kinds"`, `"kinds"`, `"kinds"`, `"echo"`, `"nope"`, `"kin\u0064s"`, `""`, `5`)}
+	if r.IntN(8) > 0 {
+		params = append(params, `"arguments":`+space()+pick(`{}`, `{"kind":"error"}`, `{"kind":"fault"}`, `{"kind":"empty"}`, `{"kind":"structured"}`,
+			`{"kind":"meta"}`, `{"kind":"image"}`, `{"kind":"large"}`, `{"kind":"panic"}`, `null`, `[]`, `5`, `"x"`,
+			`{"a":"\u0000\ud83d\ude00 ü","n":1.0,"big":12345678901234567890,"nested":{"x":[{}," }] ",[]]}}`, `{"a":1,"a":2}`, `{"kind" : "fault" }`))
+	}
+	if meta != "" {
+		params = append(params, `"_meta":`+meta)
+	}
+	r.Shuffle(len(params), func(i, j int) { params[i], params[j] = params[j], params[i] })
+	members := []string{
+		`"jsonrpc":` + pick(`"2.0"`, `"2.0"`, `"2.0"`, `"2.0"`, `"1.0"`),
+		`"method":` + space() + `"tools/call"`,
+		`"id":` + pick(`1`, `0`, `-7`, `9007199254740991`, `"x"`, `"a b-c"`, `"<&>"`, `"ü"`, `"q\""`, `null`, `1.0`, `{}`),
+		`"params":` + space() + "{" + space() + strings.Join(params, ","+space()) + space() + "}",
+	}
+	r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	join := func(members []string) string {
+		return "{" + space() + strings.Join(members, space()+","+space()) + space() + "}"
+	}
+	return join(members), join(append(members, `"unusual":0`))
+}
+
+// comparable is a response with what may differ between two calls left out.
+func comparable(t *testing.T, raw string) string {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(strings.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return raw
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(out)
+	for _, id := range callIDs.FindAllString(text, -1) {
+		text = strings.ReplaceAll(text, id, "ID")
+	}
+	return text
+}
+
+// A plain call answered without the SDK gives what the SDK gives.
+func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
+	const seeds = 1200
+	const meta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
+	w := newWorld(t)
+	w.set(tool("echo"), tool("kinds"))
+	w.answer("kinds", kinds)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	withHandshake, without := w.stdio(t, 16<<20), w.stdio(t, 16<<20)
+	withHandshake.open(t)
+
+	overHTTP := func(headers ...string) func(string) string {
+		return func(body string) string {
+			r := f.post(t, body, headers...)
+			data := r.raw
+			for line := range strings.Lines(r.raw) {
+				if d, ok := strings.CutPrefix(line, "data: "); ok {
+					data = d
+				}
+			}
+			return fmt.Sprint(r.status, " ", comparable(t, data))
+		}
+	}
+	overStdio := func(p *pipes) func(string) string {
+		return func(body string) string {
+			p.write(t, strings.ReplaceAll(body, "\n", " ")+"\n")
+			return comparable(t, p.next(t).raw)
+		}
+	}
+	for name, era := range map[string]struct {
+		meta string
+		ask  func(string) string
+	}{
+		"http session":    {"", overHTTP("Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25")},
+		"http stateless":  {meta, overHTTP("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "kinds")},
+		"stdio session":   {"", overStdio(withHandshake)},
+		"stdio stateless": {meta, overStdio(without)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			plain := 0
+			for range seeds / 4 {
+				message, unusual := message(r, era.meta)
+				if strings.Contains(message, `"id":null`) && strings.HasPrefix(name, "stdio") {
+					continue // a notification, which nobody answers
+				}
+				if mcpbridge.IsPlain([]byte(message)) {
+					plain++
+				}
+				viaSDK, direct := era.ask(unusual), era.ask(message)
+				if viaSDK != direct {
+					t.Fatalf("%s\nthrough the SDK: %.600s\ndirectly:        %.600s", message, viaSDK, direct)
+				}
+			}
+			if plain < seeds/20 {
+				t.Errorf("only %d messages were plain", plain)
+			}
+		})
+	}
+}
+
+// What the SDK has not found in order first is never answered without it.
+func TestPlainCallsNeedASessionOrAKnownClient(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", "invented"); r.status != http.StatusNotFound {
+		t.Errorf("an invented session: %d %s", r.status, r.raw)
+	}
+	session := f.initialize(t)
+	if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", session); r.status != http.StatusOK || r.failed {
+		t.Errorf("a session: %d %s", r.status, r.raw)
+	}
+	if r := f.send(t, http.MethodDelete, "/mcp", "", "Mcp-Session-Id", session); r.status != http.StatusNoContent {
+		t.Errorf("delete: %d", r.status)
+	}
+	if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", session); r.status != http.StatusNotFound {
+		t.Errorf("a session that was ended: %d %s", r.status, r.raw)
+	}
+	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
+	bad := strings.Replace(body, `"io.modelcontextprotocol/clientCapabilities":{}`, `"io.modelcontextprotocol/clientCapabilities":5`, 1)
+	for range 3 { // a refusal teaches nothing
+		if r := f.post(t, bad, headers...); r.status != http.StatusBadRequest {
+			t.Errorf("bad capabilities: %d %s", r.status, r.raw)
+		}
+	}
+	for range 3 {
+		if r := f.post(t, body, headers...); r.status != http.StatusOK || r.failed {
+			t.Errorf("good capabilities: %d %s", r.status, r.raw)
+		}
+		for _, header := range []string{"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version"} {
+			if r := f.post(t, body, append(headers, header, "tools/list")...); r.status != http.StatusBadRequest {
+				t.Errorf("with another %s: %d %s", header, r.status, r.raw)
+			}
+		}
+	}
+}
+
+// A plain call is cancelled as any other, in a session over HTTP and on stdio.
+func TestPlainCallsAreCancelled(t *testing.T) {
+	w := newWorld(t)
+	w.set(tool("echo"), tool("gate"))
+	g := newGate()
+	w.answer("gate", g.answer)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	answered := make(chan reply, 1)
+	go func() { answered <- f.post(t, call(`"c"`, "gate"), "Mcp-Session-Id", session) }()
+	within(t, g.began, "call")
+	other := f.initialize(t)
+	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}`
+	for _, s := range []string{other, session} {
+		if r := f.post(t, cancel, "Mcp-Session-Id", s); r.status != http.StatusAccepted {
+			t.Errorf("cancel: %d %s", r.status, r.raw)
+		}
+	}
+	if r := within(t, answered, "answer"); !strings.Contains(r.raw, `"tool_code":"canceled"`) {
+		t.Errorf("the cancelled call: %s", r.raw)
+	}
+	p := w.stdio(t, maxLine)
+	p.open(t)
+	p.write(t, call(5, "gate")+"\n")
+	within(t, g.began, "call")
+	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`+"\n"+call(6, "echo")+"\n")
+	_ = p.in.Close()
+	if rs := p.rest(t); len(rs) != 1 || string(rs[0].id) != "6" {
+		t.Errorf("answers = %v; want none for the cancelled call", rs)
+	}
+}
+
+// FuzzMembers holds the reader of plain calls against encoding/json.
+func FuzzMembers(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, ` { "a" : 1 , "b":[{"c":"}"}," ]"],"d":{} } `, `{"a":"\"\\","b":-1.5e+3,"c":null}`, `[]`, `5`, `"x"`, `{"\u0061":1}`, `{"":""}`, `{"a":1,"a":2}`,
+		call(1, "x"),
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		_ = mcpbridge.IsPlain(raw) // must not panic on anything
+		if !json.Valid(raw) {
+			return
+		}
+		got, ok := mcpbridge.Members(raw)
+		if !ok {
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &want); err != nil {
+			t.Fatalf("%q has members, but: %v", raw, err)
+		}
+		for key, value := range want {
+			if !bytes.Equal(bytes.TrimSpace(value), got[key]) && strings.ToValidUTF8(key, "\uFFFD") == key {
+				if _, has := got[key]; has || !strings.ContainsRune(key, '\uFFFD') {
+					t.Fatalf("%q: %q is %q; want %q", raw, key, got[key], value)
+				}
+			}
+		}
+	})
+}
