@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
@@ -123,11 +125,18 @@ func noSuchTool(name string, found manifest.Result) error {
 
 // arguments puts the call's arguments together as a JSON object.
 func (f *callFlags) arguments(tool manifest.Tool, stdin io.Reader) (json.RawMessage, error) {
-	switch {
-	case f.json == "-":
-		return io.ReadAll(stdin)
-	case f.json != "":
-		return json.RawMessage(f.json), nil
+	if f.json != "" {
+		raw := []byte(f.json)
+		if f.json == "-" {
+			var err error
+			if raw, err = io.ReadAll(stdin); err != nil {
+				return nil, fmt.Errorf("--json -: %w", err)
+			}
+		}
+		if len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw) {
+			return nil, fmt.Errorf("--json %s: is no JSON; write it as '{\"NAME\": VALUE}'", f.json)
+		}
+		return raw, nil
 	}
 	var schema struct {
 		Properties map[string]struct {
@@ -140,8 +149,13 @@ func (f *callFlags) arguments(tool manifest.Tool, stdin io.Reader) (json.RawMess
 	args := map[string]json.RawMessage{}
 	for _, arg := range f.args {
 		name, text, ok := strings.Cut(arg, "=")
-		if !ok || name == "" {
+		switch _, again := args[name]; {
+		case !ok || name == "":
 			return nil, fmt.Errorf("--arg %q: write it as NAME=VALUE", arg)
+		case again:
+			return nil, fmt.Errorf("--arg %s is given twice; write a list as %[1]s='[1, 2]'", name)
+		case !utf8.ValidString(arg):
+			return nil, fmt.Errorf("--arg %q: is no UTF-8, which JSON is made of", arg)
 		}
 		raw := json.RawMessage(text)
 		if isText(schema.Properties[name].Type) || !json.Valid(raw) {

@@ -32,6 +32,15 @@ func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o755))
 }
 
+// exits runs a command whose stdout cannot be written, and wants its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	shell := append([]string{"-c", `code=$1; shift; "$@" >/dev/full; test $? -eq "$code"`, "sh"}, args...)
+	ts.Check(ts.Exec("sh", shell...))
+}
+
 // binary builds the program once for all tests that start it as a whole.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "orla-test-*")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -28,6 +29,7 @@ func newTools(flags *configFlags, std stdio) *cobra.Command {
 				return err
 			}
 			found := discover(cfg, l.home)
+			warnOfUnserved(&found)
 			printProblems(std.err, found.Problems)
 			if asJSON {
 				return writeIndented(std.out, listTools(found.Tools))
@@ -74,7 +76,7 @@ func printTools(w io.Writer, tools []manifest.Tool) error {
 		if with == "" {
 			with = "itself"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, with, firstLine(t.Description))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, printable(with), firstLine(t.Description))
 	}
 	return table.Flush()
 }
@@ -83,6 +85,7 @@ func printTools(w io.Writer, tools []manifest.Tool) error {
 func firstLine(text string) string {
 	const most = 72
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = printable(strings.ReplaceAll(line, "\t", " "))
 	if runes := []rune(line); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}
@@ -91,12 +94,11 @@ func firstLine(text string) string {
 
 func printProblems(w io.Writer, problems []manifest.Problem) {
 	for _, p := range problems {
-		text := p.Err.Error()
-		if p.Path != "" && !strings.Contains(text, p.Path) {
-			text = p.Path + ": " + text
-		}
-		for line := range strings.Lines(text) {
-			fmt.Fprintf(w, "orla: %s: %s\n", p.Severity, strings.TrimRight(line, "\n"))
+		for _, line := range messages(p) {
+			if p.Path != "" && !strings.Contains(line, p.Path) {
+				line = p.Path + ": " + line
+			}
+			fmt.Fprintf(w, "orla: %s: %s\n", p.Severity, printable(line))
 		}
 	}
 }
@@ -120,29 +122,70 @@ func newValidate(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla validate\n  orla validate tools/report.py\n  orla validate --json my-package/",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, l, err := flags.load(cmd)
-			if err != nil {
-				return err
+			l := flags.loader(cmd)
+			cfg, err := l.load()
+			if f, ok := errors.AsType[*failure](notLoaded(err)); ok && err != nil && f.code == exitUsage {
+				return f
 			}
-			var found manifest.Result
-			if len(args) == 1 {
-				found = manifest.Validate(args[0])
-			} else {
-				found = discover(cfg, l.home)
-			}
-			for _, t := range found.Tools {
-				if t.Kind != manifest.Simple {
-					found.Problems = append(found.Problems, manifest.Problem{
-						Path: t.Source, Tool: t.Name, Severity: manifest.Warning,
-						Err: fmt.Errorf("it is in order, but this release of Orla does not serve tools of kind %q", t.Kind),
-					})
-				}
-			}
+			found := check(cfg, l.home, args, err)
+			warnOfUnserved(&found)
 			return reportValidation(found, asJSON, std)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// check finds what `orla validate` speaks of. notLoaded is what is wrong with
+// the configuration, which matters only without a path.
+func check(cfg *loaded, home string, path []string, notLoaded error) manifest.Result {
+	fault := func(err error) manifest.Result {
+		return manifest.Result{Problems: []manifest.Problem{{Path: cfg.file, Severity: manifest.Fault, Err: err}}}
+	}
+	switch {
+	case len(path) == 1:
+		if notLoaded != nil {
+			cfg = &loaded{Config: defaults()}
+		}
+		return limited(manifest.Validate(path[0]), cfg)
+	case notLoaded != nil:
+		return fault(notLoaded)
+	}
+	found := discover(cfg, home)
+	if _, err := tokenVerifier(cfg); err != nil {
+		found.Problems = append(fault(err).Problems, found.Problems...)
+	}
+	return found
+}
+
+// warnOfUnserved adds a warning for each tool that is in order but of a kind
+// that this release does not serve.
+func warnOfUnserved(found *manifest.Result) {
+	for _, t := range found.Tools {
+		if t.Kind != manifest.Simple {
+			found.Problems = append(found.Problems, manifest.Problem{
+				Path: t.Source, Tool: t.Name, Severity: manifest.Warning,
+				Err: fmt.Errorf("it is in order, but this release of Orla does not serve tools of kind %q", t.Kind),
+			})
+		}
+	}
+}
+
+// messages are what a problem says, one fault each.
+func messages(p manifest.Problem) []string {
+	var list []string
+	var flatten func(error)
+	flatten = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, one := range joined.Unwrap() {
+				flatten(one)
+			}
+			return
+		}
+		list = append(list, err.Error())
+	}
+	flatten(p.Err)
+	return list
 }
 
 // listedProblem is a problem as `orla validate --json` prints it.
@@ -157,11 +200,11 @@ func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
 	faults := 0
 	list := []listedProblem{}
 	for _, p := range found.Problems {
-		messages := strings.Split(p.Err.Error(), "\n")
+		texts := messages(p)
 		if p.Severity == manifest.Fault {
-			faults += len(messages)
+			faults += len(texts)
 		}
-		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, messages})
+		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, texts})
 	}
 	if asJSON {
 		if err := writeIndented(std.out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {
@@ -169,7 +212,9 @@ func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
 		}
 	} else {
 		printProblems(std.err, found.Problems)
-		fmt.Fprintf(std.out, "%s in order, %s\n", count(len(found.Tools), "tool"), count(faults, "fault"))
+		if _, err := fmt.Fprintf(std.out, "%s in order, %s\n", count(len(found.Tools), "tool"), count(faults, "fault")); err != nil {
+			return err
+		}
 	}
 	if faults > 0 {
 		return &failure{code: exitInvalid, err: fmt.Errorf("%s; see above", count(faults, "fault"))}

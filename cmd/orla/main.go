@@ -70,12 +70,12 @@ func report(err error, w io.Writer) exitCode {
 	}
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
-		// What is no failure comes from reading the command line.
+		// What is no failure comes from cobra, which reads the command line; see endWell.
 		f = &failure{code: exitUsage, err: err, hint: usageHint}
 	}
 	if text := f.err.Error(); text != "" {
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(w, "orla: %s\n", strings.TrimRight(line, "\n"))
+			fmt.Fprintf(w, "orla: %s\n", printable(strings.TrimRight(line, "\n")))
 		}
 	}
 	if f.hint != "" {

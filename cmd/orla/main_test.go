@@ -27,6 +27,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"mkfifo": mkfifo,
+			"exits":  exits,
 		},
 	})
 }

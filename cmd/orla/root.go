@@ -28,6 +28,7 @@ func newRoot(std stdio) *cobra.Command {
 		Short:         "Serve the executables in ./tools to MCP clients",
 		Long:          "Orla finds executables and packages in ./tools and serves each as a tool of one\nMCP endpoint. Without a command it serves.",
 		Example:       rootExample,
+		Version:       version.Version(),
 		Args:          noCommand,
 		RunE:          serveHere,
 		SilenceErrors: true,
@@ -36,6 +37,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
+	root.SetVersionTemplate("orla {{.Version}}\n")
 	flags.add(root.PersistentFlags())
 	root.AddCommand(
 		&cobra.Command{
@@ -52,6 +54,7 @@ func newRoot(std stdio) *cobra.Command {
 		newSchema(std),
 		newVersion(std),
 	)
+	endWell(root)
 	return root
 }
 

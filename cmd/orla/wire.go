@@ -68,7 +68,10 @@ func folders(cfg *loaded, home string) manifest.Options {
 // discover finds the tools and gives them the limits that the configuration
 // sets, so that a change of those is a change of the tools.
 func discover(cfg *loaded, home string) manifest.Result {
-	found := manifest.Discover(folders(cfg, home))
+	return limited(manifest.Discover(folders(cfg, home)), cfg)
+}
+
+func limited(found manifest.Result, cfg *loaded) manifest.Result {
 	for i := range found.Tools {
 		withLimits(&found.Tools[i], cfg)
 	}
