@@ -2,6 +2,7 @@ package launch
 
 import (
 	"crypto/rand"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -22,6 +23,7 @@ const (
 	// groupSlots bounds the groups that the guard is told of at one time. Past
 	// it, Linux still finds processes by their environment.
 	groupSlots = 4096
+	groupBytes = groupSlots * 4
 	// guardPatience bounds how long a guard hunts for what Orla left.
 	guardPatience = 5 * time.Second
 )
@@ -56,12 +58,27 @@ func newGroupTable() (*groupTable, error) {
 	return t, nil
 }
 
-func mapGroups(f *os.File) ([]byte, error) {
-	const size = groupSlots * 4
-	if err := f.Truncate(size); err != nil {
+// namelessFile returns a file in the folder for temporary ones that has no
+// name any more. It is written once: a store into a hole of a mapped file is
+// deadly when the disk is full.
+func namelessFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "orla-groups-*")
+	if err != nil {
 		return nil, err
 	}
-	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	_, err = f.Write(make([]byte, groupBytes))
+	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+		_ = f.Close() // of no use to anybody
+		return nil, err
+	}
+	return f, nil
+}
+
+func mapGroups(f *os.File) ([]byte, error) {
+	if err := f.Truncate(groupBytes); err != nil {
+		return nil, err
+	}
+	return syscall.Mmap(int(f.Fd()), 0, groupBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }
 
 func groupView(mem []byte) []int32 {
@@ -117,7 +134,7 @@ func (t *groupTable) close() {
 type guard struct {
 	argv     []string
 	instance string
-	groups   *groupTable
+	groups   *groupTable // nil when there is no memory to share
 	log      *slog.Logger
 	done     chan struct{} // closed when no guard is wanted any more
 	stopped  sync.WaitGroup
@@ -155,12 +172,16 @@ func (g *guard) runOnce() error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // closing is the message
+	files := []*os.File{r}
+	if g.groups != nil {
+		files = append(files, g.groups.file)
+	}
 	cmd := &exec.Cmd{
 		Path:       g.argv[0],
 		Args:       append(append([]string{"orla"}, g.argv[1:]...), g.instance),
 		Env:        []string{},
 		Dir:        "/",
-		ExtraFiles: []*os.File{r, g.groups.file},
+		ExtraFiles: files,
 		// A session of its own: Ctrl-C and a kill of Orla's group must not
 		// reach it, or there would be nobody left to clean up.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},

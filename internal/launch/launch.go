@@ -12,7 +12,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
@@ -85,7 +84,7 @@ func NewLocal(opts Options) (*Local, error) {
 	if opts.Guard != nil {
 		groups, err := newGroupTable()
 		if err != nil {
-			return nil, fmt.Errorf("shared memory for the guard: %w", err)
+			opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
 		}
 		l.groups = groups
 		l.guard = startGuard(opts.Guard, l.instance, groups, opts.Log)

@@ -77,5 +77,16 @@ func TestWithoutPidfds(t *testing.T) {
 		t.Fatalf("the script's line: %q; it was ended before it could print one", out)
 	}
 	eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
-	killAStandIn(t, noPidfds...)
+	killAStandIn(t, markedTree+unmarkedChild, noPidfds...)
+}
+
+// Where no memory can be shared in the usual way, a file does, and where there
+// is no place for one either, the marks in the environment have to do.
+func TestWithoutSharedMemory(t *testing.T) {
+	noMemfd := without(unix.SYS_MEMFD_CREATE)
+	t.Run("a file", func(t *testing.T) { killAStandIn(t, markedTree+unmarkedChild, noMemfd...) })
+	t.Run("nothing", func(t *testing.T) {
+		t.Setenv("TMPDIR", "/no/such/folder")
+		killAStandIn(t, markedTree, noMemfd...)
+	})
 }

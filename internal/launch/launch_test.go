@@ -358,28 +358,31 @@ func TestClosedLauncherStartsNothing(t *testing.T) {
 	}
 }
 
+// A tool, a child in its group, and one that left it: each prints its id.
+const markedTree = `echo $$
+sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
+setsid sh -c 'echo $$; while :; do sleep 1; done' &
+`
+
+// One that cleared its environment, and so the mark.
+const unmarkedChild = `env -i PATH="$PATH" sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
+`
+
 // SPEC D3: nothing outlives Orla, even when it is killed with SIGKILL.
 func TestNothingOutlivesAKilledOrla(t *testing.T) {
-	killAStandIn(t)
+	killAStandIn(t, markedTree+unmarkedChild)
 }
 
-// killAStandIn kills a stand-in for Orla that has a tool with a tree, and fails
-// the test when any of them lives on. The test binary is run with the
-// arguments before, which may be none.
-func killAStandIn(t *testing.T, before ...string) {
+// killAStandIn kills a stand-in for Orla that runs a script, and fails the test
+// when a process lives on whose id the script printed. The test binary is run
+// with the arguments before, which may be none.
+func killAStandIn(t *testing.T, script string, before ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The tool, a child in its group, one that left it, and one that left it
-	// and cleared its environment while its parent is still a mark's bearer.
-	const script = `echo $$
-sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
-setsid sh -c 'echo $$; while :; do sleep 1; done' &
-env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' &
-wait`
-	cmd := exec.Command(self, append(before, asOrla, script)...)
+	cmd := exec.Command(self, append(before, asOrla, script+"wait")...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -389,7 +392,7 @@ wait`
 	}
 	r := bufio.NewReader(out)
 	var pids []int
-	for range 4 {
+	for range strings.Count(script, "echo $$") {
 		pids = append(pids, pidFrom(t, r))
 	}
 	if err := cmd.Process.Kill(); err != nil {
