@@ -7,8 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sysProcAttr gives a process a session of its own, and so a group. In Orla's
+// session it could reach for the terminal that Orla runs in, and stop for good
+// when it reads from there: a prompt for a password must fail at once.
 func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // awaitExit returns when the process has ended, and leaves it unreaped. It asks

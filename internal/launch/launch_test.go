@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -201,6 +202,16 @@ func TestProcessLeadsItsOwnGroup(t *testing.T) {
 	group, err := syscall.Getpgid(p.Pid())
 	if err != nil || group != p.Pid() {
 		t.Errorf("group = %d, %v; want %d", group, err, p.Pid())
+	}
+}
+
+// A tool that asks for a password on the terminal must fail, not hang.
+func TestProcessHasNoTerminal(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(l, "read x"))
+	session, err := unix.Getsid(p.Pid())
+	if err != nil || session != p.Pid() {
+		t.Errorf("session = %d, %v; want its own, %d", session, err, p.Pid())
 	}
 }
 
