@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"maps"
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,7 +106,9 @@ func (d *description) checkRun() {
 			d.doc.Faultf(d.key("runtime", "args")+indexed(i), "must not hold a NUL byte")
 		}
 	}
-	for name, value := range r.Env {
+	// In order, so that the same file always has the same faults.
+	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
+		value := r.Env[name]
 		at := d.key("runtime", "env") + "." + name
 		if why := badVariable(name); why != "" {
 			d.doc.Faultf(at, "%s", why)

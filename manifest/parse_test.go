@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -179,4 +180,23 @@ func FuzzShebang(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Faults that are logged when they are new must be the same each time.
+func TestTheSameFileHasTheSameFaults(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("name: x\nversion: 1.0.0\ndescription: d\nentrypoint: x\nruntime:\n  env:\n")
+	for i := range 300 {
+		text.WriteString(`    "a=` + strconv.Itoa(i) + "\": x\n")
+	}
+	faults := func() string {
+		_, d, _ := parseManifest("f", []byte(text.String()))
+		return d.doc.Err().Error()
+	}
+	first := faults()
+	for range 3 {
+		if again := faults(); again != first {
+			t.Fatalf("at first\n%s\nand then\n%s", first, again)
+		}
+	}
 }

@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// maxShebang is longer than any kernel takes, so that no sound file has more.
+const maxShebang = 1024
+
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // ParseShebang reads the interpreter from a file's first line (SPEC A5). ok
@@ -23,6 +26,9 @@ func ParseShebang(firstLine []byte) (i Interpreter, ok bool, err error) {
 		return Interpreter{}, false, nil
 	}
 	text = strings.Trim(text, " \t\r")
+	if len(text) > maxShebang {
+		return Interpreter{}, true, fmt.Errorf("the shebang is longer than %d bytes", maxShebang)
+	}
 	if strings.ContainsRune(text, 0) {
 		return Interpreter{}, true, errors.New("the shebang holds a NUL byte")
 	}

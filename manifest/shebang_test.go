@@ -39,19 +39,20 @@ func TestA5Shebangs(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"#!":                        "names no interpreter",
-		"#!  \r\n":                  "names no interpreter",
-		"#!python3":                 "write #!/usr/bin/env python3",
-		"#!./venv/bin/python":       "no absolute path",
-		"#!env -S python3":          "write #!/usr/bin/env",
-		"#!/usr/bin/env":            "names no interpreter after env",
-		"#!/usr/bin/env -S":         "names no interpreter after env -S",
-		"#!/usr/bin/env -S A=1":     "names no interpreter after env -S",
-		"#!/usr/bin/env python3 -u": "write #!/usr/bin/env -S python3 -u",
-		"#!/usr/bin/env -i":         "write #!/usr/bin/env -S -i",
-		"#!/usr/bin/env /bin/sh":    "write #!/bin/sh",
-		"#!/usr/bin/env -S ./py":    "no absolute path",
-		"#!/bin/\x00sh":             "NUL",
+		"#!":                                "names no interpreter",
+		"#!  \r\n":                          "names no interpreter",
+		"#!python3":                         "write #!/usr/bin/env python3",
+		"#!./venv/bin/python":               "no absolute path",
+		"#!env -S python3":                  "write #!/usr/bin/env",
+		"#!/usr/bin/env":                    "names no interpreter after env",
+		"#!/usr/bin/env -S":                 "names no interpreter after env -S",
+		"#!/usr/bin/env -S A=1":             "names no interpreter after env -S",
+		"#!/usr/bin/env python3 -u":         "write #!/usr/bin/env -S python3 -u",
+		"#!/usr/bin/env -i":                 "write #!/usr/bin/env -S -i",
+		"#!/usr/bin/env /bin/sh":            "write #!/bin/sh",
+		"#!/usr/bin/env -S ./py":            "no absolute path",
+		"#!/bin/\x00sh":                     "NUL",
+		"#!/" + strings.Repeat("x", 60_000): "longer than 1024 bytes",
 	} {
 		if _, ok, err := manifest.ParseShebang([]byte(line)); !ok || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, %v; want an error with %q", line, ok, err, want)

@@ -141,7 +141,11 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int
 		}
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 {
-			d.doc.fault(k, path, "unknown key%s", hint(name, fields))
+			meant := ""
+			if !d.doc.full() {
+				meant = hint(name, fields)
+			}
+			d.doc.fault(k, path, "unknown key%s", meant)
 			return
 		}
 		d.value(value, v.FieldByIndex(fields[i].index), path, depth+1)

@@ -9,8 +9,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxFaults is how many faults of one file are listed.
-const maxFaults = 100
+const (
+	maxFaults = 100  // how many faults of one file are listed
+	maxMsg    = 1000 // bytes of a fault's message
+	maxKey    = 500  // bytes of its key in Error
+)
 
 // Doc is a decoded file, kept to say where in it a key stands. A key is a
 // path such as "runtime.timeout" or "args[1]". A Doc is not safe for
@@ -37,8 +40,15 @@ func (d *Doc) Faultf(key, format string, args ...any) {
 	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool { return f.Key == key }) {
 		return
 	}
+	if d.full() {
+		d.unlisted++ // finding its place would cost as much as the file is long
+		return
+	}
 	d.add(d.At(key, format, args...))
 }
+
+// full reports whether there are as many faults as are listed.
+func (d *Doc) full() bool { return len(d.faults) >= maxFaults }
 
 // At is Faultf that returns the fault and does not add it: for what deserves a
 // warning and no more.
@@ -139,11 +149,11 @@ func (d *Doc) placed(line, column int, key, format string, args ...any) Fault {
 	if d.position != nil {
 		line, column = d.position(line, column)
 	}
-	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: fmt.Sprintf(format, args...)}
+	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: clip(fmt.Sprintf(format, args...), maxMsg)}
 }
 
 func (d *Doc) add(f Fault) {
-	if len(d.faults) == maxFaults {
+	if d.full() {
 		d.unlisted++
 		return
 	}

@@ -18,7 +18,7 @@ func (f Fault) Error() string {
 	if f.Key == "" {
 		return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Msg)
 	}
-	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, f.Key, f.Msg)
+	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, clip(f.Key, maxKey), f.Msg)
 }
 
 // Faults are all the faults of a file, sorted by place. It is never empty.

@@ -165,8 +165,10 @@ func isNull(n *yaml.Node) bool {
 }
 
 // shorten cuts a text of the file so that a message stays one line.
-func shorten(s string) string {
-	const most = 80
+func shorten(s string) string { return clip(s, 80) }
+
+// clip cuts a text to at most that many bytes, and shows that it did.
+func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/yamldoc"
 )
@@ -262,5 +263,40 @@ func TestSchemaSaysWhatDecodeTakes(t *testing.T) {
 		if got := s.Properties[key]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", key, got, want)
 		}
+	}
+}
+
+// A file of nothing but faults is answered at once: what is not listed is not
+// looked into either.
+func TestManyFaultsAreCheap(t *testing.T) {
+	var keys strings.Builder
+	const many = 20_000
+	for i := range many {
+		fmt.Fprintf(&keys, "k%d: 1\n", i)
+	}
+	var v struct {
+		Known string `json:"known,omitempty"`
+	}
+	doc, err := yamldoc.Decode("f", []byte(keys.String()), &v, yamldoc.Options{})
+	if n := testing.AllocsPerRun(1, func() {
+		for i := range many {
+			doc.Faultf(fmt.Sprint("k", i), "is wrong")
+		}
+	}); n > 5*many {
+		t.Errorf("%v allocations for %d faults that are not listed", n, many)
+	}
+	faults, _ := errors.AsType[yamldoc.Faults](err)
+	if len(faults) != 101 || faults[100].Msg != "19900 more faults are not listed" {
+		t.Errorf("%d faults, the last %v", len(faults), faults[len(faults)-1])
+	}
+}
+
+func TestALongKeyAndALongMessageAreCut(t *testing.T) {
+	var v struct{}
+	long := strings.Repeat("é", 5000)
+	doc, err := yamldoc.Decode("f", []byte(long+": 1\n"), &v, yamldoc.Options{})
+	doc.Faultf("", "%s", long)
+	if err == nil || len(doc.Err().Error()) > 1500 || !utf8.ValidString(doc.Err().Error()) {
+		t.Errorf("%d bytes: %v", len(doc.Err().Error()), doc.Err())
 	}
 }
