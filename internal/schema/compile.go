@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -125,10 +126,16 @@ func compile(raw json.RawMessage) (s *Schema, doc any, err error) {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nothingElse{})
 	c.AssertFormat()
+	patterns := patterns{known: map[string]*regexp.Regexp{}}
+	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, doc); err != nil {
 		return nil, nil, explain(doc, err)
 	}
 	compiled, err := c.Compile(base)
+	if patterns.spent > maxPatterns {
+		// The compiler would say that one of them is none.
+		return nil, nil, faulty(nil, "has patterns that are too large together: they count to more than %d", maxPatterns)
+	}
 	if err != nil {
 		return nil, nil, explain(doc, err)
 	}
@@ -189,6 +196,9 @@ func explain(doc any, err error) *CompileError {
 // pointer returns the path in a location's fragment.
 func pointer(location string) []string {
 	_, fragment, _ := strings.Cut(location, "#")
+	if fragment == "" {
+		return nil // the root
+	}
 	if decoded, err := url.PathUnescape(fragment); err == nil {
 		fragment = decoded
 	}

@@ -29,8 +29,9 @@ func TestABadSchemaIsRefusedAndSaysWhere(t *testing.T) {
 		`{"minimum":1e999999999}`:                "minimum: must be a number between",
 		`{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`: "is nested more than 512 deep",
 		`{"title":"` + strings.Repeat("x", 1<<20) + `"}`:                    "more than the 1048576 allowed",
-		doubling(40): "combines too many schemas",
-		chain(500):   "combines too many schemas",
+		manyPatterns(100): "has patterns that are too large together",
+		doubling(40):      "combines too many schemas",
+		chain(500):        "combines too many schemas",
 	} {
 		_, err := schema.Compile(json.RawMessage(raw))
 		e, ok := errors.AsType[*schema.CompileError](err)
@@ -38,6 +39,22 @@ func TestABadSchemaIsRefusedAndSaysWhere(t *testing.T) {
 			t.Errorf("%.100s\ngot  %v\nwant %s", raw, err, want)
 		}
 	}
+}
+
+func TestAFaultOfTheRootHasNoPath(t *testing.T) {
+	_, err := schema.Compile(json.RawMessage(`{"$ref":"#"}`))
+	if err == nil || err.Error() != "refers to itself" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// manyPatterns is a schema of n patterns that each count to a thousand.
+func manyPatterns(n int) string {
+	var list strings.Builder
+	for i := range n {
+		fmt.Fprintf(&list, `,"(a{1,1000})%d":{}`, i)
+	}
+	return `{"patternProperties":{` + list.String()[1:] + "}}"
 }
 
 // doubling is a schema of n definitions that each name the next one twice.
