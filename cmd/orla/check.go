@@ -76,10 +76,23 @@ func (v *verdict) wrong(key, format string, args ...any) {
 	case fromEnviron:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s: %s", variable(key), key, msg))
 	case fromFlag:
-		v.faults = append(v.faults, flagFault{fmt.Errorf("--%s: %s", strings.ReplaceAll(key, "_", "-"), msg)})
+		v.faults = append(v.faults, flagFault{flagError(key, msg)})
 	case fromDefault:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
 	}
+}
+
+// refuse is wrong for a value that only others forbid.
+func (v *verdict) refuse(key, format string, args ...any) {
+	if v.originOf(key).rank == fromFlag {
+		v.faults = append(v.faults, flagError(key, fmt.Sprintf(format, args...)))
+		return
+	}
+	v.wrong(key, format, args...)
+}
+
+func flagError(key, msg string) error {
+	return fmt.Errorf("--%s: %s", strings.ReplaceAll(key, "_", "-"), msg)
 }
 
 // tokens checks auth.tokens, which only a file can give.
@@ -112,7 +125,8 @@ func (v *verdict) address() {
 	case err != nil:
 		v.wrong("listen", "%q is no address or address:port, such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
 	case !v.Stdio && !loopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
-		v.wrong("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
+		// The value may be one; it is the configuration as a whole that is refused.
+		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
 	}
 }
 
