@@ -73,7 +73,7 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 	c.listed = []*mcp.Tool{describe(tool)}
 	c.environ = slices.Concat(
 		inherited(opts.Environ, tool.Run.InheritEnv),
-		[]string{"PWD=" + tool.Dir, opts.Launcher.Instance(), "ORLA_TOOL=" + tool.Name},
+		[]string{"PWD=" + tool.Dir, "ORLA_TOOL=" + tool.Name},
 		tool.Interpreter.Env,
 	)
 	for _, name := range slices.Sorted(maps.Keys(tool.Run.Env)) {
@@ -135,12 +135,11 @@ func (c *Command) Call(ctx context.Context, _ string, args json.RawMessage) (*mc
 // spec puts the command line and the environment of one call together.
 func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error) {
 	id := callid.From(ctx)
-	mark := "ORLA_CALL_ID=" + id
 	spec := launch.Spec{
 		Path: c.tool.Path,
-		Env:  append(slices.Clip(c.environ), mark),
+		Env:  append(slices.Clip(c.environ), "ORLA_CALL_ID="+id),
 		Dir:  c.tool.Dir,
-		Mark: mark,
+		ID:   id,
 	}
 	if c.tool.Interpreter.Name == "" {
 		spec.Argv = slices.Concat([]string{c.tool.Path}, c.tool.Run.Args, flags)

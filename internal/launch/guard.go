@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,8 +15,6 @@ import (
 )
 
 const (
-	// instanceVar is in the environment of every process that a Local starts.
-	instanceVar = "ORLA_INSTANCE"
 	// goodbye is what a Local writes to its guard when all is in order.
 	goodbye = 'q'
 	// groupSlots bounds the groups that the guard is told of at one time. Past
@@ -27,8 +24,6 @@ const (
 	// guardPatience bounds how long a guard hunts for what Orla left.
 	guardPatience = 5 * time.Second
 )
-
-func newInstance() string { return rand.Text() }
 
 // groupTable is memory shared with the guard: the ids of the groups that live
 // now. It costs a call two stores, where a message to the guard would wake it
@@ -238,7 +233,8 @@ func RunGuard(instance string) int {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for quiet := 0; quiet < 2 && time.Now().Before(deadline); <-tick.C {
-		if sweepInstance(instance, live) == 0 {
+		var found int
+		if found, live = sweepInstance(instance, live); found == 0 {
 			quiet++
 		} else {
 			quiet = 0

@@ -25,33 +25,33 @@ func nameThisProcess(name string) {
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0) // cosmetic
 }
 
-// sweepInstance kills every process that carries the instance's mark, is in
-// one of the groups, or descends from such a one, and returns how many it
-// found alive. A group counts only by a member that carries the mark or whose
-// parent is gone: its id may have gone to a stranger since.
-func sweepInstance(instance string, groups []int) (found int) {
-	mark := instanceVar + "=" + instance
+// sweepInstance kills every process that carries the instance's mark, is an
+// orphan in one of the groups, or descends from such a one. It returns how many
+// it found alive, and the groups that have a member: the id of one without may
+// be a stranger's the next time.
+func sweepInstance(instance string, groups []int) (found int, live []int) {
 	procs := readProcesses()
+	// Whoever inherits what Orla leaves: the first process, or one that asked
+	// for it (PR_SET_CHILD_SUBREAPER), as a desktop session's does. It has
+	// inherited this guard as well.
+	heir := os.Getppid()
 	ours := map[int]bool{}
 	for pid, st := range procs {
-		if st.state == 'Z' || pid == os.Getpid() {
+		if pid == os.Getpid() {
 			continue
 		}
-		orphan := st.parent == 1 || procs[st.parent].state == 0
-		if environHas(pid, mark) || orphan && slices.Contains(groups, st.group) {
+		inGroup := slices.Contains(groups, st.group)
+		if inGroup && !slices.Contains(live, st.group) {
+			live = append(live, st.group)
+		}
+		orphan := st.parent == 1 || st.parent == heir || procs[st.parent].state == 0
+		if st.state != 'Z' && (inGroup && orphan || environHas(pid, instance+".")) {
 			ours[pid] = true
 		}
 	}
-	for grew := true; grew; {
-		grew = false
-		for pid, st := range procs {
-			if !ours[pid] && ours[st.parent] && st.state != 'Z' {
-				ours[pid], grew = true, true
-			}
-		}
-	}
+	withDescendants(ours, procs)
 	for pid := range ours {
 		stray{pid, procs[pid].start}.signal(syscall.SIGKILL)
 	}
-	return len(ours)
+	return len(ours), live
 }

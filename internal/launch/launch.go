@@ -11,6 +11,7 @@ package launch
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -39,6 +40,7 @@ type Options struct {
 type Local struct {
 	log      *slog.Logger
 	instance string
+	outer    string // the mark of the process that this one runs in, if any
 	spawns   chan spawn
 	groups   *groupTable
 	guard    *guard
@@ -52,11 +54,11 @@ type Local struct {
 type Spec struct {
 	Path string   // the program, absolute
 	Argv []string // the whole argument vector, Argv[0] included
-	Env  []string
+	Env  []string // Start adds the mark
 	Dir  string
-	// Mark is a NAME=value of Env by which descendants that left the group
-	// can be told. If "", only the group and the children tree are ended.
-	Mark string
+	// ID tells this process's descendants from those of any other, also when
+	// they left its group. If "", Start makes one.
+	ID string
 	// Grace is the time between SIGTERM and SIGKILL. If zero, DefaultGrace.
 	Grace time.Duration
 }
@@ -78,7 +80,8 @@ type spawned struct {
 func NewLocal(opts Options) (*Local, error) {
 	l := &Local{
 		log:      opts.Log,
-		instance: newInstance(),
+		instance: rand.Text(),
+		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
 	}
 	if opts.Guard != nil {
@@ -94,10 +97,6 @@ func NewLocal(opts Options) (*Local, error) {
 	<-ready
 	return l, nil
 }
-
-// Instance is the NAME=value that every process gets in its environment, so
-// that the guard can find those that left their group.
-func (l *Local) Instance() string { return instanceVar + "=" + l.instance }
 
 // spawnLoop starts every process from one thread that lives as long as they
 // do: the death signal is sent when the thread that forked ends, not the
@@ -144,9 +143,13 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 	if err := pipes.open(); err != nil {
 		return nil, diagnose(spec, err)
 	}
+	if spec.ID == "" {
+		spec.ID = rand.Text()
+	}
+	mark := l.instance + "." + spec.ID
 	attr := &os.ProcAttr{
 		Dir:   spec.Dir,
-		Env:   spec.Env,
+		Env:   marked(spec.Env, l.outer, mark),
 		Files: pipes.child[:],
 		Sys:   sysProcAttr(),
 	}
@@ -162,7 +165,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		Stderr: pipes.parent[2],
 		proc:   proc,
 		pid:    proc.Pid,
-		mark:   spec.Mark,
+		mark:   mark,
 		grace:  spec.Grace,
 		log:    l.log,
 		groups: l.groups,

@@ -1,6 +1,7 @@
 package launch_test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,16 +78,68 @@ func TestWithoutPidfds(t *testing.T) {
 		t.Fatalf("the script's line: %q; it was ended before it could print one", out)
 	}
 	eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
-	killAStandIn(t, markedTree+unmarkedChild, noPidfds...)
+	killAStandIn(t, 4, markedTree+unmarkedChild, noPidfds...)
 }
 
 // Where no memory can be shared in the usual way, a file does, and where there
 // is no place for one either, the marks in the environment have to do.
 func TestWithoutSharedMemory(t *testing.T) {
 	noMemfd := without(unix.SYS_MEMFD_CREATE)
-	t.Run("a file", func(t *testing.T) { killAStandIn(t, markedTree+unmarkedChild, noMemfd...) })
+	t.Run("a file", func(t *testing.T) { killAStandIn(t, 4, markedTree+unmarkedChild, noMemfd...) })
 	t.Run("nothing", func(t *testing.T) {
 		t.Setenv("TMPDIR", "/no/such/folder")
-		killAStandIn(t, markedTree, noMemfd...)
+		killAStandIn(t, 3, markedTree, noMemfd...)
 	})
+}
+
+// In a desktop session orphans do not go to the first process.
+func TestNothingOutlivesAKilledOrlaBelowASubreaper(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Skip("no subreaper here:", err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	killAStandIn(t, 4, markedTree+unmarkedChild)
+}
+
+// A stranger that gets the id of a tool that is reaped already is never hit.
+func TestStrangerOfTheSameIDLives(t *testing.T) {
+	l := newLocal(t)
+	p := start(t, l, shell(`setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & exec sleep 100`))
+	stray := pidFrom(t, bufio.NewReader(p.Stdout))
+	p.Stop()
+	within(t, 5*time.Second, p.Exited(), "the exit") // the stray keeps the tree alive for the grace
+	stranger := processOf(t, p.Pid())
+	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
+	if !alive(stranger) {
+		t.Error("the stranger was killed")
+	}
+}
+
+// processOf starts a process that leads a group of the given id, or skips the
+// test where that cannot be had.
+func processOf(t *testing.T, pid int) int {
+	t.Helper()
+	for range 100 {
+		last := []byte(strconv.Itoa(pid - 1))
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", last, 0); err != nil {
+			t.Skip("the next process's id cannot be chosen here:", err)
+		}
+		cmd := exec.Command("sleep", "100")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		end := func() {
+			_ = cmd.Process.Kill() // it may be gone
+			_ = cmd.Wait()
+		}
+		if cmd.Process.Pid == pid {
+			t.Cleanup(end)
+			return pid
+		}
+		end()
+	}
+	t.Skip("somebody else got the id each time")
+	return 0
 }

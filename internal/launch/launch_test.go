@@ -72,7 +72,7 @@ func standInStart(script string, guard []string) (*launch.Local, *launch.Process
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	p, err := l.Start(context.Background(), shell(l, script))
+	p, err := l.Start(context.Background(), shell(script))
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -88,14 +88,12 @@ func guardCommand() []string {
 	return []string{self, asGuard}
 }
 
-func shell(l *launch.Local, script string) launch.Spec {
-	const mark = "ORLA_CALL_ID=test-call"
+func shell(script string) launch.Spec {
 	return launch.Spec{
 		Path:  "/bin/sh",
 		Argv:  []string{"/bin/sh", "-c", script},
-		Env:   []string{"PATH=" + os.Getenv("PATH"), mark, l.Instance()},
+		Env:   []string{"PATH=" + os.Getenv("PATH"), "SELF=" + os.Getenv("SELF"), "ORPHAN=" + os.Getenv("ORPHAN")},
 		Dir:   "/",
-		Mark:  mark,
 		Grace: 300 * time.Millisecond,
 	}
 }
@@ -175,7 +173,7 @@ func alive(pid int) bool {
 }
 
 func TestStreamsAndExitCode(t *testing.T) {
-	p := start(t, newLocal(t), shell(newLocal(t), "cat; echo err >&2; exit 7"))
+	p := start(t, newLocal(t), shell("cat; echo err >&2; exit 7"))
 	if _, err := io.WriteString(p.Stdin, "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +196,7 @@ func TestStreamsAndExitCode(t *testing.T) {
 
 func TestProcessLeadsItsOwnGroup(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, "read x"))
+	p := start(t, l, shell("read x"))
 	group, err := syscall.Getpgid(p.Pid())
 	if err != nil || group != p.Pid() {
 		t.Errorf("group = %d, %v; want %d", group, err, p.Pid())
@@ -208,7 +206,7 @@ func TestProcessLeadsItsOwnGroup(t *testing.T) {
 // A tool that asks for a password on the terminal must fail, not hang.
 func TestProcessHasNoTerminal(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, "read x"))
+	p := start(t, l, shell("read x"))
 	session, err := unix.Getsid(p.Pid())
 	if err != nil || session != p.Pid() {
 		t.Errorf("session = %d, %v; want its own, %d", session, err, p.Pid())
@@ -218,7 +216,7 @@ func TestProcessHasNoTerminal(t *testing.T) {
 // SPEC C4: SIGTERM, the grace, SIGKILL, for the whole group.
 func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, `trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & echo $$; while :; do sleep 1; done`))
+	p := start(t, l, shell(`trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & echo $$; while :; do sleep 1; done`))
 	r := bufio.NewReader(p.Stdout)
 	pids := []int{pidFrom(t, r), pidFrom(t, r)}
 	began := time.Now()
@@ -235,7 +233,7 @@ func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
 // A polite leader must not cancel the end of a child that is deaf.
 func TestDeafChildDiesAfterPoliteLeader(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, `sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`))
+	p := start(t, l, shell(`sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`))
 	child := pidFrom(t, bufio.NewReader(p.Stdout))
 	p.Stop()
 	within(t, 10*time.Second, p.Gone(), "the end of the tree")
@@ -255,7 +253,7 @@ func TestStopReachesThoseThatLeftTheGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLocal(t)
-			p := start(t, l, shell(l, script))
+			p := start(t, l, shell(script))
 			stray := pidFrom(t, bufio.NewReader(p.Stdout))
 			p.Stop()
 			within(t, 10*time.Second, p.Gone(), "the end of the tree")
@@ -267,16 +265,31 @@ func TestStopReachesThoseThatLeftTheGroup(t *testing.T) {
 // What a tool leaves in its group ends with it; the exit is known at once.
 func TestLeftoversEndWithTheLeader(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, `sleep 100 & echo $!`))
+	p := start(t, l, shell(`sleep 100 & echo $!`))
 	child := pidFrom(t, bufio.NewReader(p.Stdout))
 	within(t, 5*time.Second, p.Exited(), "the exit")
 	eventually(t, 5*time.Second, "the leftover is gone", func() bool { return !alive(child) })
 }
 
+// What a tool leaves has a moment to become a daemon, as it would under a shell.
+func TestDaemonOutlivesALeaderThatEndedWell(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("no setsid command here:", err)
+	}
+	p := start(t, newLocal(t), shell(`setsid sh -c 'echo $$; exec sleep 100' & exit`))
+	r := bufio.NewReader(p.Stdout)
+	daemon := pidFrom(t, r)
+	t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGKILL) })
+	within(t, 5*time.Second, p.Gone(), "the end of the group")
+	if !alive(daemon) {
+		t.Error("the daemon is gone; it left the group on purpose")
+	}
+}
+
 // A stopped process can obey SIGTERM only when it is made to go on.
 func TestStoppedProcessMayEndByItself(t *testing.T) {
 	l := newLocal(t)
-	p := start(t, l, shell(l, `trap "echo bye; exit" TERM; echo $$; kill -STOP $$; while :; do sleep 1; done`))
+	p := start(t, l, shell(`trap "echo bye; exit" TERM; echo $$; kill -STOP $$; while :; do sleep 1; done`))
 	r := bufio.NewReader(p.Stdout)
 	pid := pidFrom(t, r)
 	eventually(t, 5*time.Second, "it is stopped", func() bool {
@@ -381,13 +394,13 @@ const unmarkedChild = `env -i PATH="$PATH" sh -c 'trap "" TERM; echo $$; while :
 
 // SPEC D3: nothing outlives Orla, even when it is killed with SIGKILL.
 func TestNothingOutlivesAKilledOrla(t *testing.T) {
-	killAStandIn(t, markedTree+unmarkedChild)
+	killAStandIn(t, 4, markedTree+unmarkedChild)
 }
 
 // killAStandIn kills a stand-in for Orla that runs a script, and fails the test
-// when a process lives on whose id the script printed. The test binary is run
+// when a process lives on whose id the script printed, of which there are ids. The test binary is run
 // with the arguments before, which may be none.
-func killAStandIn(t *testing.T, script string, before ...string) {
+func killAStandIn(t *testing.T, ids int, script string, before ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -403,7 +416,7 @@ func killAStandIn(t *testing.T, script string, before ...string) {
 	}
 	r := bufio.NewReader(out)
 	var pids []int
-	for range strings.Count(script, "echo $$") {
+	for range ids {
 		pids = append(pids, pidFrom(t, r))
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -413,6 +426,17 @@ func killAStandIn(t *testing.T, script string, before ...string) {
 		eventually(t, 5*time.Second, fmt.Sprintf("process %d of %v is gone", pid, pids), func() bool { return !alive(pid) })
 	}
 	_ = cmd.Wait() // it was killed
+}
+
+// What an Orla that a tool runs has started is the outer one's too.
+func TestNothingOutlivesAKilledOrlaOfAnOrla(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SELF", self)
+	t.Setenv("ORPHAN", `sh -c "setsid sh -c 'trap \"\" TERM HUP PIPE; echo \$\$; while :; do sleep 1; done' &"; echo $$; sleep 100`)
+	killAStandIn(t, 3, `echo $$; "$SELF" `+asOrla+` "$ORPHAN" & `)
 }
 
 // The kernel ends the tool itself, guard or no guard.

@@ -22,7 +22,8 @@ type Process struct {
 	log   *slog.Logger
 
 	groups *groupTable // what the guard knows; nil without one
-	slot   *int32      // this group's entry in it
+	slot   *int32      // this group's entry in it; released when empty is set
+	empty  bool        // whether the group was seen empty; owned by attend
 
 	stopOnce sync.Once
 	killOnce sync.Once
@@ -58,43 +59,45 @@ func (p *Process) Kill() {
 }
 
 // attend owns the process's end: it reaps the leader, sees the rest of the
-// group off, and returns when all is done.
+// tree off, and returns when all is done.
 func (p *Process) attend() {
 	defer close(p.gone)
-	defer func() { p.groups.release(p.slot) }()
+	defer func() {
+		if !p.empty { // else it is released
+			p.groups.release(p.slot)
+		}
+	}()
 
 	leader := make(chan struct{})
 	go func() {
 		defer close(leader)
 		awaitExit(p.proc) // leaves a zombie, whose pid nobody else can get
 	}()
-
-	stopping := false
-	var strays []stray
 	select {
 	case <-leader:
+		p.reap()
+		p.seeOff()
 	case <-p.stop:
-		stopping = true
-		strays = findStrays(p.pid, p.mark)
-		p.signalTree(syscall.SIGTERM, strays)
-		select {
-		case <-leader:
-		case <-p.kill:
-		case <-time.After(p.grace):
-		}
+		strays := p.end(leader)
+		p.reap()
+		p.sweep(strays)
 	}
+}
+
+// end makes the process end, and returns what left its group before.
+func (p *Process) end(leader <-chan struct{}) []stray {
+	strays := findStrays(p.pid, p.mark, nil)
+	p.signalTree(syscall.SIGTERM, strays)
 	select {
 	case <-leader:
-		// The zombie still holds the group's id, so this cannot hit a
-		// stranger. A tool's leftovers end with it, as systemd has it.
-		p.signalGroup(syscall.SIGTERM)
-	default:
-		strays = append(strays, findStrays(p.pid, p.mark)...)
-		p.signalTree(syscall.SIGKILL, strays)
-		<-leader
+		return strays
+	case <-p.kill:
+	case <-time.After(p.grace):
 	}
-	p.reap()
-	p.sweep(stopping, strays)
+	strays = findStrays(p.pid, p.mark, strays)
+	p.signalTree(syscall.SIGKILL, strays)
+	<-leader
+	return strays
 }
 
 // reap collects the exit status. The leader is dead already, so it cannot block.
@@ -107,35 +110,83 @@ func (p *Process) reap() {
 	close(p.exited)
 }
 
-// sweep waits for what the leader left behind, until the grace is over, and
-// then kills it. Strays are looked for only where the process was made to end:
-// what leaves its group on purpose may outlive a call that ended well.
-func (p *Process) sweep(stopping bool, strays []stray) {
-	if !groupAlive(p.pid) && !anyAlive(strays) && !stopping {
+// settle is how long what a leader leaves in its group has to become a daemon
+// by a session of its own.
+const settle = 100 * time.Millisecond
+
+// seeOff ends what a leader that ended by itself left in its group, as systemd
+// has it. What left the group on purpose may live on: it is a daemon.
+func (p *Process) seeOff() {
+	if p.await(settle, p.groupLeft) {
 		return
 	}
-	deadline := time.NewTimer(p.grace)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for groupAlive(p.pid) || anyAlive(strays) {
-		select {
-		case <-tick.C:
-			continue
-		case <-p.kill:
-		case <-deadline.C:
-		}
-		break
-	}
-	if stopping {
-		strays = append(strays, findStrays(p.pid, p.mark)...)
-	}
-	if groupAlive(p.pid) {
+	p.signalTree(syscall.SIGTERM, nil)
+	if !p.await(p.grace, p.groupLeft) {
 		p.signalGroup(syscall.SIGKILL)
 	}
-	for _, s := range strays {
-		s.signal(syscall.SIGKILL)
+}
+
+// sweep ends what is left of the tree of a process that was made to end.
+func (p *Process) sweep(strays []stray) {
+	p.await(p.grace, func() bool { return p.groupLeft() || anyAlive(strays) })
+	if p.groupLeft() {
+		p.signalGroup(syscall.SIGKILL)
 	}
+	// What is killed may have forked just before, so look until there is nothing.
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for range sweepLooks {
+		if strays = findStrays(0, p.mark, strays); len(strays) == 0 {
+			return
+		}
+		for _, s := range strays {
+			s.signal(syscall.SIGKILL)
+		}
+		<-tick.C
+	}
+	p.log.Warn("processes do not die", "pid", p.pid, "count", len(strays))
+}
+
+const (
+	// lookPause is the time between two looks at what is alive.
+	lookPause = 20 * time.Millisecond
+	// sweepLooks bounds the looks for what does not die: a second of them.
+	sweepLooks = 50
+)
+
+// await waits until nothing is alive, for a time at most or until Kill. It
+// reports whether nothing is.
+func (p *Process) await(most time.Duration, alive func() bool) bool {
+	if !alive() {
+		return true
+	}
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if !alive() {
+				return true
+			}
+		case <-p.kill:
+			return !alive()
+		case <-deadline.C:
+			return !alive()
+		}
+	}
+}
+
+// groupLeft reports whether the group outlives its reaped leader. Once it is
+// empty its id may be a stranger's, so it is never asked for again, and the
+// guard is not told of it any more.
+func (p *Process) groupLeft() bool {
+	if !p.empty && !groupAlive(p.pid) {
+		p.empty = true
+		p.groups.release(p.slot)
+	}
+	return !p.empty
 }
 
 func (p *Process) signalTree(sig syscall.Signal, strays []stray) {

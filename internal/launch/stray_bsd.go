@@ -12,16 +12,17 @@ func (stray) signal(syscall.Signal) {}
 
 func (stray) alive() bool { return false }
 
-func findStrays(int, string) []stray { return nil }
+func findStrays(int, string, []stray) []stray { return nil }
 
-// sweepInstance kills the groups that the table names.
-func sweepInstance(_ string, groups []int) (found int) {
+// sweepInstance kills the groups that the table names, and returns those that
+// had a member. The id of one without may be a stranger's the next time.
+func sweepInstance(_ string, groups []int) (found int, live []int) {
 	for _, g := range groups {
 		if syscall.Kill(-g, syscall.SIGKILL) == nil {
-			found++
+			live = append(live, g)
 		}
 	}
-	return found
+	return len(live), live
 }
 
 // groupAlive reports whether a group whose leader is reaped has a member left.

@@ -3,7 +3,6 @@ package launch
 import (
 	"bytes"
 	"os"
-	"slices"
 	"strconv"
 	"syscall"
 
@@ -56,29 +55,45 @@ func groupAlive(pgid int) bool {
 	return false
 }
 
-// findStrays returns the descendants of root that are not in its group, and
-// every process outside it whose environment holds mark.
-func findStrays(root int, mark string) []stray {
+// findStrays returns every process outside a group that bears the mark or
+// descends from the group, from such a process or from one of known. A group
+// of 0 is none.
+func findStrays(group int, mark string, known []stray) []stray {
 	procs := readProcesses()
-	ours := map[int]bool{root: true}
-	for grew := true; grew; {
-		grew = false
-		for pid, st := range procs {
-			if !ours[pid] && (ours[st.parent] || st.group == root) {
-				ours[pid], grew = true, true
-			}
-		}
-	}
-	var strays []stray
+	ours := map[int]bool{}
 	for pid, st := range procs {
-		if st.group == root || pid == os.Getpid() || st.state == 'Z' {
+		if pid == os.Getpid() {
 			continue
 		}
-		if ours[pid] || mark != "" && environHas(pid, mark) {
+		if group != 0 && (pid == group || st.group == group) || environHas(pid, mark) {
+			ours[pid] = true
+		}
+	}
+	for _, s := range known {
+		if procs[s.pid].start == s.start {
+			ours[s.pid] = true
+		}
+	}
+	withDescendants(ours, procs)
+	var strays []stray
+	for pid := range ours {
+		if st := procs[pid]; st.state != 'Z' && (group == 0 || st.group != group) {
 			strays = append(strays, stray{pid, st.start})
 		}
 	}
 	return strays
+}
+
+// withDescendants adds to pids what descends from them.
+func withDescendants(pids map[int]bool, procs map[int]procStat) {
+	for grew := true; grew; {
+		grew = false
+		for pid, st := range procs {
+			if !pids[pid] && pids[st.parent] && st.state != 'Z' {
+				pids[pid], grew = true, true
+			}
+		}
+	}
 }
 
 // procStat is what a line of /proc/PID/stat tells.
@@ -129,13 +144,9 @@ func readStat(pid int) (procStat, bool) {
 }
 
 // environHas reports whether the environment that pid was started with holds
-// the NAME=value mark.
+// the mark.
 func environHas(pid int, mark string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
-		return false // gone, or another user's and so not ours
-	}
-	return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(kv []byte) bool {
-		return string(kv) == mark
-	})
+	// Without one it is gone, or another user's and so not ours.
+	return err == nil && bears(string(env), mark)
 }

@@ -1,0 +1,40 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+)
+
+// markVar is in the environment of every process that a Local starts, and so
+// of its descendants. It holds INSTANCE.ID; when Orla itself runs in a tool of
+// another Orla, it holds what that one wrote before, and a slash. So what the
+// inner one leaves is found by the outer one as well.
+const markVar = "ORLA_INSTANCE"
+
+// marked returns env with the mark, and without any other.
+func marked(env []string, outer, mark string) []string {
+	if outer != "" {
+		mark = outer + "/" + mark
+	}
+	all := make([]string, 0, len(env)+1)
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, markVar+"=") {
+			all = append(all, kv)
+		}
+	}
+	return append(all, markVar+"="+mark)
+}
+
+// bears reports whether an environment, as the kernel gives it, holds a mark.
+// One that ends in a dot stands for all of its instance.
+func bears(environ, mark string) bool {
+	for kv := range strings.SplitSeq(environ, "\x00") {
+		value, ok := strings.CutPrefix(kv, markVar+"=")
+		if ok && slices.ContainsFunc(strings.Split(value, "/"), func(one string) bool {
+			return one == mark || strings.HasSuffix(mark, ".") && strings.HasPrefix(one, mark)
+		}) {
+			return true
+		}
+	}
+	return false
+}
