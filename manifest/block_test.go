@@ -63,18 +63,35 @@ func TestA6BlocksInEveryCommentStyle(t *testing.T) {
 
 func TestA6WhatIsNoBlockIsIgnored(t *testing.T) {
 	for name, script := range map[string]string{
-		"below code":         "#!/bin/sh\necho\n# /// tool\n# nonsense\n# ///\n",
-		"another block":      "#!/bin/sh\n# /// script\n# nonsense\n# ///\n",
-		"another word":       "#!/bin/sh\n# /// tools\n",
-		"empty":              "",
-		"binary":             "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00#\n", 50_000),
-		"one very long line": "#" + strings.Repeat("x", 200_000),
-		"comments for ever":  strings.Repeat("# x\n", 50_000),
+		"another block":         "#!/bin/sh\n# /// script\n# nonsense\n# ///\n",
+		"another word":          "#!/bin/sh\n# /// toolbox\n",
+		"below code, no script": "echo\n# /// tool\n# nonsense\n# ///\n",
+		"empty":                 "",
+		"binary":                "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00#\n", 50_000),
+		"one very long line":    "#" + strings.Repeat("x", 200_000),
+		"comments for ever":     strings.Repeat("# x\n", 50_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool, faults := one(t, script)
 			if faults != "" || string(tool.InputSchema) != `{"type":"object"}` {
 				t.Errorf("got %+v, %s", tool, faults)
+			}
+		})
+	}
+}
+
+func TestA6WhatItsAuthorMayTakeForABlockIsAWarning(t *testing.T) {
+	for name, script := range map[string]string{
+		"below code": "#!/bin/sh\necho\n# /// tool\n# description: d\n# ///\n",
+		"indented":   "#!/bin/sh\n\n  # /// tool\n  # description: d\n  # ///\n",
+		"a tab":      "#!/bin/sh\r\n\r\n#\t/// tool\r\n",
+		"a capital":  "#!/usr/bin/env sh\n\n// /// Tool\n",
+		"a plural":   "#!/bin/sh\n\n#///tools\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, faults := one(t, script)
+			if !strings.HasPrefix(faults, "line 3 looks like a metadata block and is not read") {
+				t.Errorf("got %s", faults)
 			}
 		})
 	}

@@ -162,6 +162,9 @@ func (w *walker) single(file string) {
 	w.entries(root, folder, entries, 0)
 	if len(w.found)+len(w.problems) == before {
 		why := "is not executable: chmod +x " + file
+		if isBackup(base) {
+			why = "is an editor's backup by its name, and is never served"
+		}
 		if strings.HasPrefix(base, ".") {
 			why = "is hidden, as its name begins with a dot, and is never served"
 		}

@@ -306,22 +306,22 @@ func TestValidateTakesWhateverThereIs(t *testing.T) {
 	write(t, "tools", "res.yaml", "kind: Tool\n", 0o644)
 	write(t, "tools", "a/ignored", script, 0o755)
 	writePackage(t, "tools/p", "pack", "1.0.0")
-	writePackage(t, "tools/v/1.0.0", "versions", "1.0.0")
-	writePackage(t, "tools/v/2.0.0", "versions", "2.0.0")
+	writePackage(t, "tools/versions/1.0.0", "versions", "1.0.0")
+	writePackage(t, "tools/versions/2.0.0", "versions", "2.0.0")
 	fifo(t, "fifo")
 	for path, want := range map[string]struct{ tools, problems []string }{
-		"tools/a.sh":        {[]string{"a"}, nil},
-		"tools/a.tool.yaml": {[]string{"a"}, nil},
-		"tools/b":           {[]string{"b"}, nil},
-		"tools/p":           {[]string{"pack"}, nil},
-		"tools/p/tool.yaml": {[]string{"pack"}, nil},
-		"tools/v":           {[]string{"versions"}, nil},
-		"tools/v/1.0.0":     {[]string{"versions"}, nil},
-		"tools/plain.py":    {nil, []string{"warning tools/plain.py: is not executable: chmod +x tools/plain.py"}},
-		"tools/.hidden":     {nil, []string{"error tools/.hidden: is hidden, as its name begins with a dot, and is never served"}},
-		"tools/res.yaml":    {nil, []string{"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve"}},
-		"tools/none":        {nil, []string{"error tools/none: cannot be read: no such file or directory"}},
-		"fifo":              {nil, []string{"error fifo: is neither a folder nor a file but a FIFO"}},
+		"tools/a.sh":           {[]string{"a"}, nil},
+		"tools/a.tool.yaml":    {[]string{"a"}, nil},
+		"tools/b":              {[]string{"b"}, nil},
+		"tools/p":              {[]string{"pack"}, nil},
+		"tools/p/tool.yaml":    {[]string{"pack"}, nil},
+		"tools/versions":       {[]string{"versions"}, nil},
+		"tools/versions/1.0.0": {[]string{"versions"}, nil},
+		"tools/plain.py":       {nil, []string{"warning tools/plain.py: is not executable: chmod +x tools/plain.py"}},
+		"tools/.hidden":        {nil, []string{"error tools/.hidden: is hidden, as its name begins with a dot, and is never served"}},
+		"tools/res.yaml":       {nil, []string{"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve"}},
+		"tools/none":           {nil, []string{"error tools/none: cannot be read: no such file or directory"}},
+		"fifo":                 {nil, []string{"error fifo: is neither a folder nor a file but a FIFO"}},
 		"tools": {[]string{"a", "b", "ignored", "pack", "versions"}, []string{
 			"warning tools/plain.py: is not executable: chmod +x tools/plain.py",
 			"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",

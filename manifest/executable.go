@@ -54,6 +54,9 @@ func (e executable) read(resolve func(Interpreter) error) (t Tool, warnings []er
 		return t, warnings, err
 	}
 	t.Interpreter = h.interpreter
+	if h.stray > 0 && len(e.sidecars) == 0 {
+		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
+	}
 	more, err := e.describe(&t, h.block)
 	return t, append(warnings, more...), errors.Join(resolve(h.interpreter), err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 )
 
 // firstRead is how much of a file is read before it is known that more is
@@ -15,6 +16,9 @@ const firstRead = 4 << 10
 type head struct {
 	interpreter Interpreter
 	block       *block // nil when there is none
+	// stray is the line of a script that looks like the opening of a block and
+	// is none; 0 when there is no such line, or a block.
+	stray int
 }
 
 // readHead reads the shebang and the metadata block of a regular file, and no
@@ -43,8 +47,24 @@ func readHead(file, display string) (head, error) {
 		b, _, err = findBlock(display, buf[:min(len(buf), headSize)], whole)
 	}
 	first, _, _ := bytes.Cut(buf, []byte("\n"))
-	interpreter, _, serr := ParseShebang(first)
-	return head{interpreter: interpreter, block: b}, errors.Join(serr, err)
+	interpreter, script, serr := ParseShebang(first)
+	h := head{interpreter: interpreter, block: b}
+	if script && b == nil {
+		h.stray = strayOpening(buf)
+	}
+	return h, errors.Join(serr, err)
+}
+
+var nearlyOpening = regexp.MustCompile(`(?m)^[ \t]*(#|//|--|;)[ \t]*///[ \t]*[Tt]ools?[ \t\r]*$`)
+
+// strayOpening is the line, from 1, that its author may take for the opening of
+// a metadata block: below the code, indented, or misspelt. 0 is none.
+func strayOpening(text []byte) int {
+	at := nearlyOpening.FindIndex(text)
+	if at == nil {
+		return 0
+	}
+	return 1 + bytes.Count(text[:at[0]], []byte("\n"))
 }
 
 // readError drops the path, which the Problem has, from an error of os.

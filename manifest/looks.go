@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // scriptExtensions are those of files that are most likely meant to be run.
@@ -19,14 +20,25 @@ var dataExtensions = []string{
 	".png", ".jpg", ".svg", ".pdf", ".zip", ".gz", ".db", ".sqlite", ".pyc", ".o", ".so",
 }
 
-// looksLikeScript reports whether a file that is not executable may be meant
-// to be: by its extension, or by a shebang.
-func looksLikeScript(file string) bool {
+// looksLikeTool reports whether a file that is not executable may be meant to
+// be: by its extension, by a shebang, or as a program that lost its mode.
+func looksLikeTool(file string) bool {
 	extension := filepath.Ext(file)
 	if slices.Contains(scriptExtensions, extension) {
 		return true
 	}
-	return !slices.Contains(dataExtensions, extension) && bytes.HasPrefix(firstBytes(file, 2), []byte("#!"))
+	if slices.Contains(dataExtensions, extension) {
+		return false
+	}
+	head := firstBytes(file, 4)
+	return bytes.HasPrefix(head, []byte("#!")) ||
+		extension == "" && (bytes.Equal(head, []byte("\x7fELF")) || bytes.Equal(head, []byte("\xcf\xfa\xed\xfe"))) // Linux, macOS
+}
+
+// isBackup reports whether editors leave a file of that name beside the one
+// that they saved, with its mode.
+func isBackup(name string) bool {
+	return strings.HasSuffix(name, "~") || len(name) > 1 && name[0] == '#' && strings.HasSuffix(name, "#")
 }
 
 // firstBytes returns at most n bytes from the front of a regular file, and

@@ -30,7 +30,7 @@ func (in listing) versions() []string {
 // the next one serves, since one bad entry never keeps another from being
 // served (SPEC A2); its faults are reported all the same.
 func (w *walker) versions(in listing, versions []string) {
-	for _, version := range versions {
+	for i, version := range versions {
 		dir := filepath.Join(in.abs, version)
 		before := len(w.found)
 		w.packageAt(dir, filepath.Join(in.display, version))
@@ -40,6 +40,15 @@ func (w *walker) versions(in listing, versions []string) {
 		t := w.found[before].tool
 		if folder := strings.TrimPrefix(version, "v"); t.Version != folder {
 			w.problem(t.Source, t.Name, Warning, fmt.Errorf("says version %s and is in the folder of version %s", t.Version, folder))
+		}
+		if folder := filepath.Base(in.abs); t.Name != folder {
+			w.problem(t.Source, t.Name, Warning, fmt.Errorf("is served as %q, as it says, though its folder is called %q", t.Name, folder))
+		}
+		for _, other := range versions[i+1:] {
+			if compareVersions(other, version) == 0 {
+				w.problem(filepath.Join(in.display, other, manifestFile), t.Name, Fault,
+					fmt.Errorf("conflict: %s is as high a version as %s, which is served; remove one of the two", other, t.Source))
+			}
 		}
 		break
 	}

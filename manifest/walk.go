@@ -30,7 +30,15 @@ type walker struct {
 	only func(name string) bool
 
 	visited     map[string]bool // folders that have been searched, absolute
+	folderLinks []folderLink    // met below root
 	interpreter map[string]error
+}
+
+// folderLink is a link to a folder. It is not followed, as what it points to is
+// found where it stands.
+type folderLink struct {
+	at     string // for messages
+	target string // absolute, links resolved
 }
 
 func newWalker() *walker {
@@ -87,6 +95,12 @@ func (w *walker) tree(dir string) {
 	}
 	w.root = root
 	w.folder(root, dir, 0)
+	for _, link := range w.folderLinks {
+		if !w.visited[link.target] {
+			w.warn(link.at, "is skipped: it is a link to %s, a folder that is not searched where it stands", link.target)
+		}
+	}
+	w.folderLinks = nil
 }
 
 // folder searches one folder: abs is its path without links, display the same
@@ -134,7 +148,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		name := entry.Name()
 		at := filepath.Join(display, name)
 		switch {
-		case strings.HasPrefix(name, "."), w.only != nil && (entry.IsDir() || !w.only(name)):
+		case strings.HasPrefix(name, "."), isBackup(name), w.only != nil && (entry.IsDir() || !w.only(name)):
 		case entry.IsDir():
 			if slices.Contains(skippedFolders, name) {
 				continue
@@ -149,6 +163,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 			w.link(&in, name)
 		case entry.Type().IsRegular():
 			w.file(&in, entry)
+		case strings.HasSuffix(name, sidecarSuffix): // see strayDescriptions
 		default:
 			w.warn(at, "is skipped: it is %s, not a file", kindOf(entry.Type()))
 		}
@@ -168,6 +183,9 @@ func (in listing) has(name string) bool { return has(in.entries, name) }
 // link looks at what a link points to. A folder is not entered: it is found by
 // itself, and so no loop of links can lead astray.
 func (w *walker) link(in *listing, name string) {
+	if strings.HasSuffix(name, sidecarSuffix) {
+		return // it describes an executable; see strayDescriptions
+	}
 	at := filepath.Join(in.display, name)
 	target, err := filepath.EvalSymlinks(filepath.Join(in.abs, name))
 	switch {
@@ -186,6 +204,9 @@ func (w *walker) link(in *listing, name string) {
 	case err != nil:
 		w.problem(at, "", Warning, readError(err))
 	case info.IsDir():
+		if !slices.Contains(skippedFolders, name) {
+			w.folderLinks = append(w.folderLinks, folderLink{at, target})
+		}
 	case !info.Mode().IsRegular():
 		w.warn(at, "is skipped: it is a link to %s, not to a file", kindOf(info.Mode()))
 	default:
@@ -217,7 +238,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	}
 	sidecars := sidecarsOf(name, in.has)
 	if mode&0o111 == 0 {
-		if len(sidecars) == 0 && looksLikeScript(file) {
+		if len(sidecars) == 0 && looksLikeTool(file) {
 			w.warn(at, "is not executable: chmod +x %s", at)
 		}
 		return
@@ -251,12 +272,16 @@ func (w *walker) strayDescriptions(in listing) {
 	for _, entry := range in.entries {
 		name := entry.Name()
 		target, ok := strings.CutSuffix(name, sidecarSuffix)
-		if !ok || target == "" || target[0] == '.' || entry.Type()&^fs.ModeSymlink != 0 || in.described[name] || w.only != nil && !w.only(name) {
+		if !ok || target == "" || target[0] == '.' || entry.IsDir() || in.described[name] || w.only != nil && !w.only(name) {
 			continue
 		}
 		at := filepath.Join(in.display, name)
-		if entry.Type().IsRegular() && isToolResource(filepath.Join(in.abs, name)) {
+		switch kind := entry.Type(); {
+		case kind.IsRegular() && isToolResource(filepath.Join(in.abs, name)):
 			w.warn(at, "%s", resourceNotServed)
+			continue
+		case !kind.IsRegular() && kind != fs.ModeSymlink:
+			w.warn(at, "is skipped: it is %s, not a file", kindOf(kind))
 			continue
 		}
 		w.problem(at, "", Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
