@@ -23,7 +23,8 @@ var errHungUp = errors.New("the connection is closed")
 // connections for stdio and SSE: those end at the first malformed message, and
 // drop what is not answered yet when their input ends.
 type conn struct {
-	send  func(json.RawMessage) error // writes one message or batch; called by one goroutine at a time
+	send  func(json.RawMessage) error // writes one message or batch; called by one goroutine at a time; returns when done is closed
+	write func(json.RawMessage) error // the same, but may hang for as long as the client does
 	log   *slog.Logger
 	max   int64
 	extra *mcp.RequestExtra // goes with every request; may be nil
@@ -41,7 +42,7 @@ type conn struct {
 	stopOnce, closeOnce sync.Once
 	queue               []jsonrpc.Message // came in and was not read yet; owned by Read
 
-	writing sync.Mutex // serialises send
+	writing chan struct{} // holds a token while send or write is at work
 
 	mu         sync.Mutex             // guards the fields that follow
 	awaiting   map[jsonrpc.ID]pending // the requests that have no answer yet
@@ -107,6 +108,7 @@ func newConn(b *Bridge, maxMessage int64) *conn {
 		log:      b.log,
 		max:      maxMessage,
 		read:     make(chan line),
+		writing:  make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		newest:   true,
@@ -166,7 +168,6 @@ func (c *conn) take(l line) {
 		c.complain(nil, jsonrpc.CodeParseError, "a line is no valid JSON; send one message a line")
 	case data[0] == '[':
 		c.takeBatch(data)
-	case c.answerPlain(data):
 	default:
 		if msg, refusal := c.accept(data, nil); msg != nil {
 			c.queue = append(c.queue, msg)
@@ -304,16 +305,16 @@ func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return err
 	}
 	if !ok {
-		return c.deliver(raw)
+		return c.deliver(raw, c.send)
 	}
 	if resp.Error == nil {
 		c.learn(resp.ID)
 	}
-	return c.answer(resp.ID, raw)
+	return c.answer(resp.ID, raw, c.send)
 }
 
-// answer sends a response, or collects it when it belongs to a batch.
-func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage) error {
+// answer sends a response by send, or collects it when it belongs to a batch.
+func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage, by func(json.RawMessage) error) error {
 	c.mu.Lock()
 	p, awaited := c.awaiting[id]
 	delete(c.awaiting, id) // first, since the client may use the id again at once
@@ -323,7 +324,7 @@ func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage) error {
 	c.mu.Unlock()
 	var err error
 	if raw != nil {
-		err = c.deliver(raw)
+		err = c.deliver(raw, by)
 	}
 	if awaited && !p.open {
 		c.mu.Lock()
@@ -336,17 +337,21 @@ func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage) error {
 
 // deliverLogged sends what no handler waits for.
 func (c *conn) deliverLogged(raw json.RawMessage) {
-	if err := c.deliver(raw); err != nil {
+	if err := c.deliver(raw, c.send); err != nil {
 		c.log.Debug("answer a malformed message", "err", err)
 	}
 }
 
-// deliver sends one message or batch. A client that cannot be written to has
-// left: the connection ends.
-func (c *conn) deliver(raw json.RawMessage) error {
-	c.writing.Lock()
-	err := c.send(raw)
-	c.writing.Unlock()
+// deliver sends one message or batch by send or write. A client that cannot be
+// written to has left: the connection ends.
+func (c *conn) deliver(raw json.RawMessage, by func(json.RawMessage) error) error {
+	select {
+	case c.writing <- struct{}{}:
+	case <-c.done:
+		return errHungUp
+	}
+	err := by(raw)
+	<-c.writing
 	if err != nil && !errors.Is(err, errHungUp) {
 		c.mu.Lock()
 		if c.failed == nil {

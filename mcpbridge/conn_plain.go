@@ -34,18 +34,20 @@ func (c *conn) answerPlain(raw []byte) bool {
 		c.complain(p.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 		return true
 	}
-	c.plain.Go(func() {
-		defer cancel()
+	c.plain.Add(1)
+	go func() {
 		answer := c.bridge.direct(ctx, p, callerOf(c.extra))
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
 			answer = nil
 		}
-		if err := c.answer(id, answer); err != nil {
+		cancel()
+		c.plain.Done() // the write may hang; see ServeStdio
+		if err := c.answer(id, answer, c.write); err != nil {
 			c.log.Debug("answer a call", "err", err)
 		}
-	})
+	}()
 	return true
 }
 

@@ -44,6 +44,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 		}
 		return out.Flush()
 	}
+	c.write = c.send
 	c.newest = false
 	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
 
@@ -76,6 +77,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	}
 	c.hangUp()
 	c.plain.Wait()
+	c.writing <- struct{}{} // for good: nothing is written when the handler has returned
 }
 
 // post hands one message to its stream.
@@ -85,6 +87,10 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, body []byte, who stri
 	s.mu.Unlock()
 	if !ok || c.caller != who {
 		http.Error(w, "session not found", http.StatusNotFound)
+		return
+	}
+	if c.answerPlain(body) { //nolint:contextcheck // the call ends with its stream, not with this POST
+		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	select {

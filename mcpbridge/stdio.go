@@ -26,7 +26,11 @@ const lastAnswers = 500 * time.Millisecond
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
 	c := newConn(b, maxMessage)
 	c.send = writeLines(out, c.done)
-	go c.readLines(bufio.NewReaderSize(in, 64<<10))
+	c.write = func(raw json.RawMessage) error {
+		_, err := out.Write(append(raw, '\n'))
+		return err
+	}
+	go c.readLines(bufio.NewReaderSize(in, 64<<10)) //nolint:contextcheck // plain calls end with the connection, not with the reading of it
 
 	session, err := b.server.Connect(context.WithoutCancel(ctx), c, nil)
 	if err != nil {
@@ -95,7 +99,13 @@ func (c *conn) readLines(r *bufio.Reader) {
 	defer close(c.read)
 	for {
 		l, err := readLine(r, c.max)
-		if len(bytes.TrimSpace(l.data)) > 0 || l.tooLong {
+		select {
+		case <-c.stop:
+			return
+		default:
+		}
+		data := bytes.TrimSpace(l.data)
+		if (len(data) > 0 || l.tooLong) && !c.answerPlain(data) {
 			select {
 			case c.read <- l:
 			case <-c.stop:
