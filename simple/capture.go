@@ -24,6 +24,7 @@ type capture struct {
 	limit   int64
 	kept    []byte
 	dropped int64
+	torn    bool // the writer was ended, maybe in the middle of a rune
 }
 
 func (c *capture) write(p []byte) {
@@ -77,10 +78,10 @@ func (c *capture) readRest(f *os.File, buf []byte) {
 }
 
 // text returns what was kept as text, and false when it is none. A rune that
-// the limit cut in two is left out.
+// the limit or the writer's end cut in two is left out.
 func (c *capture) text() (string, bool) {
 	kept := c.kept
-	if c.dropped > 0 {
+	if c.dropped > 0 || c.torn {
 		for i := 1; i < utf8.UTFMax && i <= len(kept); i++ {
 			if tail := kept[len(kept)-i:]; utf8.RuneStart(tail[0]) {
 				if !utf8.FullRune(tail) {

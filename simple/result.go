@@ -3,10 +3,12 @@ package simple
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -31,12 +33,7 @@ func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
 	if r.ended == nil && code == 0 && c.tool.Run.Output == manifest.OutputMCP {
 		return c.passThrough(r)
 	}
-	res := &mcp.CallToolResult{Meta: r.meta()}
-	res.Content = append(res.Content, r.block(&r.stdout, "stdout"))
-	if len(r.stderr.kept) > 0 {
-		res.Content = append(res.Content, r.block(&r.stderr, "stderr"))
-	}
-	res.Content = append(res.Content, c.cutNotes(r)...)
+	res := r.streams()
 	if c.tool.Run.StructuredResults && c.output == nil {
 		res.StructuredContent = r.structured(code)
 	}
@@ -53,10 +50,29 @@ func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
 	return res, nil
 }
 
+// streams is what a process printed, as content.
+func (r *run) streams() *mcp.CallToolResult {
+	res := &mcp.CallToolResult{Meta: r.meta()}
+	res.Content = append(res.Content, r.block(&r.stdout, "stdout"))
+	if len(r.stderr.kept) > 0 {
+		res.Content = append(res.Content, r.block(&r.stderr, "stderr"))
+	}
+	res.Content = append(res.Content, r.cutNotes()...)
+	return res
+}
+
+// errNotUTF8 is why JSON is refused that the decoder would have mended: clients
+// would get the broken bytes.
+var errNotUTF8 = errors.New("it is not UTF-8")
+
 // withStructure adds stdout as structured content, which must fit the tool's
 // output schema.
 func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolResult, error) {
-	if err := c.output.ValidateOutput(r.stdout.kept); err != nil {
+	err := c.output.ValidateOutput(r.stdout.kept)
+	if !utf8.Valid(r.stdout.kept) {
+		err = errNotUTF8
+	}
+	if err != nil {
 		return res, fault.Wrap(fault.ExecutionFailed, err, "stdout of %s does not fit its output schema: %v", c.tool.Name, err)
 	}
 	res.StructuredContent = json.RawMessage(bytes.TrimSpace(r.stdout.kept))
@@ -65,48 +81,20 @@ func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolR
 
 // passThrough hands on the CallToolResult that the tool itself printed. Its
 // blocks and its structured content go out byte for byte, so that numbers keep
-// their digits.
+// their digits. What Orla knows itself stands over the tool's word in _meta.
 func (c *Command) passThrough(r *run) (*mcp.CallToolResult, error) {
-	var checked mcp.CallToolResult
-	var raw struct {
-		Content           []json.RawMessage `json:"content"`
-		StructuredContent json.RawMessage   `json:"structuredContent"`
-		IsError           bool              `json:"isError"`
-		Meta              map[string]any    `json:"_meta"`
-	}
-	err := json.Unmarshal(r.stdout.kept, &raw)
-	if err == nil {
-		err = json.Unmarshal(r.stdout.kept, &checked)
-	}
-	if err == nil && raw.Content == nil && raw.StructuredContent == nil {
-		err = fmt.Errorf("it has no content")
-	}
-	if err == nil && c.output != nil && !raw.IsError {
-		err = c.output.ValidateOutput(raw.StructuredContent)
+	res, err := readResult(r.stdout.kept)
+	if err == nil && c.output != nil && !res.IsError {
+		structured, _ := res.StructuredContent.(json.RawMessage) // nil when there is none
+		err = c.output.ValidateOutput(structured)
 	}
 	if err != nil {
-		res := &mcp.CallToolResult{Meta: r.meta(), Content: []mcp.Content{r.block(&r.stdout, "stdout")}}
-		return res, fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is no CallToolResult (output: mcp): %v", c.tool.Name, err)
+		return r.streams(), fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is no CallToolResult (output: mcp): %v", c.tool.Name, err)
 	}
-	res := &mcp.CallToolResult{Meta: r.meta(), IsError: raw.IsError, Content: []mcp.Content{}}
-	for _, block := range raw.Content {
-		res.Content = append(res.Content, rawContent{json: block})
-	}
-	if raw.StructuredContent != nil && string(raw.StructuredContent) != "null" {
-		res.StructuredContent = raw.StructuredContent
-	}
-	maps.Copy(res.Meta, raw.Meta)
+	delete(res.Meta, MetaSignal)
+	maps.Copy(res.Meta, r.meta())
 	return res, nil
 }
-
-// rawContent is a content block that is passed on as it came.
-type rawContent struct {
-	mcp.Content // never set: the block is only ever marshalled
-	json        json.RawMessage
-}
-
-// MarshalJSON returns the block as it came.
-func (c rawContent) MarshalJSON() ([]byte, error) { return c.json, nil }
 
 func (r *run) meta() mcp.Meta {
 	code, signal := r.exit()
@@ -146,7 +134,7 @@ func (r *run) block(c *capture, stream string) mcp.Content {
 }
 
 // cutNotes tells people and models what is missing.
-func (c *Command) cutNotes(r *run) []mcp.Content {
+func (r *run) cutNotes() []mcp.Content {
 	var notes []mcp.Content
 	for _, s := range []struct {
 		name string

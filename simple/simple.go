@@ -194,6 +194,9 @@ func (c *Command) attend(ctx context.Context, p *launch.Process, stdin []byte) *
 	}
 	streams.Wait()
 	r.state = p.State()
+	_, signal := r.exit()
+	r.stdout.torn = r.ended != nil || signal != ""
+	r.stderr.torn = r.stdout.torn
 	return r
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -331,6 +332,73 @@ func TestC3OutputMCPPassesTheResultThrough(t *testing.T) {
 	}
 }
 
+// SPEC C3: _meta always carries exit code, duration and what was cut; a tool's
+// own keys keep their digits, and its word on its own error stands.
+func TestC3OutputMCPCannotOverrideWhatOrlaKnows(t *testing.T) {
+	asMCP := func(t *manifest.Tool) { t.Run.Output = manifest.OutputMCP }
+	const result = `{"content":[],"_meta":{"exit_code":99,"duration_ms":"x","stdout_dropped":7,"signal":"killed","tool_code":"rate_limited","big":12345678901234567890}}`
+	res := mustCall(t, command(t, script(t, "cat <<'E'\n"+result+"\nE", asMCP)), "{}")
+	raw, err := json.Marshal(res.Meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"exit_code":0`, `"stdout_dropped":0`, `"tool_code":"rate_limited"`, `"big":12345678901234567890`} {
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("%s is not in %s", want, raw)
+		}
+	}
+	for _, not := range []string{`"x"`, "signal"} {
+		if strings.Contains(string(raw), not) {
+			t.Errorf("%s is in %s", not, raw)
+		}
+	}
+}
+
+// A block that clients would refuse makes them drop the whole answer, so it
+// fails the call by name, with what the tool said on stderr.
+func TestC3OutputMCPIsAsStrictAsClients(t *testing.T) {
+	asMCP := func(t *manifest.Tool) { t.Run.Output = manifest.OutputMCP }
+	for name, c := range map[string]struct{ printed, want string }{
+		"broken bytes":             {`{"content":[{"type":"text","text":"a\377"}]}`, "it is not UTF-8"},
+		"no object":                {`[]`, "it is not one JSON object"},
+		"two results":              {`{"content":[]}{}`, "it is not one JSON object"},
+		"nothing":                  {``, "it is not one JSON object"},
+		"null":                     {`null`, "it is not one JSON object"},
+		"text without text":        {`{"content":[{"type":"text"}]}`, "content[0]: text: want a string"},
+		"names in capitals":        {`{"content":[{"TYPE":"text","TEXT":"x"}]}`, "content[0]: type: want a string"},
+		"image without a type":     {`{"content":[{"type":"image","data":"aGk="}]}`, "content[0]: mimeType: want a string"},
+		"link without a name":      {`{"content":[{"type":"resource_link","uri":"x:y"}]}`, "content[0]: name: want a string"},
+		"resource without a body":  {`{"content":[{"type":"resource","resource":{"uri":"x:y"}}]}`, "content[0]: resource.text: want a string"},
+		"content of another kind":  {`{"content":{}}`, "content: want an array"},
+		"structure of a number":    {`{"content":[],"structuredContent":5}`, "structuredContent: want an object"},
+		"structure of an array":    {`{"content":[],"structuredContent":[1]}`, "structuredContent: want an object"},
+		"_meta of another kind":    {`{"content":[],"_meta":5}`, "_meta: want an object"},
+		"isError of another kind":  {`{"content":[],"isError":"no"}`, "isError: want true or false"},
+		"data that is not base64":  {`{"content":[{"type":"image","data":"!!","mimeType":"image/png"}]}`, "base64"},
+		"a block that is no block": {`{"content":[null]}`, "content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := call(t, command(t, script(t, "printf '"+c.printed+"'; echo why >&2", asMCP)), "{}")
+			f := faultOf(t, err, fault.ExecutionFailed)
+			if !strings.Contains(f.Reason, c.want) || strings.Contains(f.Reason, "Go ") {
+				t.Errorf("reason = %q; want %q", f.Reason, c.want)
+			}
+			if len(res.Content) != 2 || text(t, res, 1) != "stderr:\nwhy\n" {
+				t.Errorf("content = %+v; want stdout and stderr", res.Content)
+			}
+		})
+	}
+}
+
+// SPEC C3: bytes that are not UTF-8 never become broken JSON.
+func TestC3OutputSchemaWantsUTF8(t *testing.T) {
+	tool := script(t, `printf '{"n":"\377"}'`, func(t *manifest.Tool) { t.OutputSchema = json.RawMessage(`{"type":"object"}`) })
+	res, err := call(t, command(t, tool), "{}")
+	if f := faultOf(t, err, fault.ExecutionFailed); !strings.Contains(f.Reason, "it is not UTF-8") || res.StructuredContent != nil {
+		t.Errorf("reason = %q, structured = %s", f.Reason, res.StructuredContent)
+	}
+}
+
 // processAlive reports whether a process runs; a zombie does not.
 func processAlive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -467,6 +535,32 @@ func TestC5ACutRuneIsLeftOut(t *testing.T) {
 	c := command(t, script(t, "printf 'aé€é'", func(t *manifest.Tool) { t.Run.MaxOutput = 5 }))
 	if got := text(t, mustCall(t, c, "{}"), 0); got != "aé" {
 		t.Errorf("got %q; want the whole runes only", got)
+	}
+}
+
+// A tool that is ended in the middle of a rune has still printed text.
+func TestC4ATornRuneIsLeftOut(t *testing.T) {
+	printed := filepath.Join(t.TempDir(), "printed")
+	if err := syscall.Mkfifo(printed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, script(t, `printf 'h\303\251 \303'; echo > `+printed+`; exec sleep 100`))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var res *mcp.CallToolResult
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		res, err = c.Call(ctx, "tool", nil)
+		failed <- err
+	}()
+	if _, err := os.ReadFile(printed); err != nil { // it waits for the tool
+		t.Fatal(err)
+	}
+	cancel()
+	wantCode(t, <-failed, fault.Canceled)
+	if got := text(t, res, 0); got != "hé " {
+		t.Errorf("stdout = %q", got)
 	}
 }
 
