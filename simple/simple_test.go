@@ -597,6 +597,43 @@ func TestC6ProcessesAreBounded(t *testing.T) {
 	}
 }
 
+// SPEC H2: a new bound holds for those who wait already, too.
+func TestC6TheBoundCanChange(t *testing.T) {
+	slots := simple.NewSlots(1)
+	gate := filepath.Join(t.TempDir(), "gate")
+	c := command(t, script(t, "while [ ! -e "+gate+" ]; do sleep 0.01; done"), func(o *simple.Options) { o.Slots = slots })
+	const calls = 3
+	failed := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := c.Call(t.Context(), "tool", nil)
+			failed <- err
+		}()
+	}
+	for slots.Free() > 0 {
+		runtime.Gosched()
+	}
+	slots.Resize(calls + 1)
+	for slots.Free() != 1 { // all of them run
+		runtime.Gosched()
+	}
+	slots.Resize(1)
+	if free := slots.Free(); free != 0 {
+		t.Errorf("%d places are free; want none", free)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range calls {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	if free := slots.Free(); free != 1 {
+		t.Errorf("%d places are free; want 1", free)
+	}
+}
+
 func TestC6WaitingEndsWithTheDeadline(t *testing.T) {
 	slots := simple.NewSlots(1)
 	tool := script(t, "read x; sleep 100")

@@ -165,6 +165,45 @@ func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
+// SPEC H2: a new max_concurrent_calls holds for tools that did not change, and
+// for calls that wait already.
+func TestH2TheBoundOfCallsChanges(t *testing.T) {
+	tools, met := t.TempDir(), t.TempDir()
+	writeTool(t, tools, "meet.sh", "#!/bin/sh\n: > "+met+"/$ORLA_CALL_ID\nwhile [ $(ls "+met+" | wc -l) -lt 2 ]; do sleep 0.01; done\n")
+	config := filepath.Join(t.TempDir(), "orla.yaml")
+	write := func(bound int) {
+		text := fmt.Sprintf("tools_dir: %s\nport: 0\ntimeout: 10s\nmax_concurrent_calls: %d\n", tools, bound)
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1)
+	o := startOrla(t, t.TempDir(), "--config", config)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	const calls = 2
+	failed := make(chan error, calls)
+	for range calls {
+		go func() {
+			a, err := o.call("meet", "{}")
+			if err == nil && (a.Result == nil || a.Result.IsError) {
+				err = fmt.Errorf("%+v", a)
+			}
+			failed <- err
+		}()
+	}
+	eventually(t, "one of them runs", func() bool {
+		entries, err := os.ReadDir(met)
+		return err == nil && len(entries) == 1
+	})
+	write(calls)
+	o.signal(syscall.SIGHUP)
+	for range calls {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // SPEC H2: a new port is listened on before the old one is given up, and open
 // connections stay.
 func TestH2ThePortMoves(t *testing.T) {

@@ -19,7 +19,6 @@ type parts struct {
 	launcher   *launch.Local
 	supervisor *supervisor.Supervisor
 	slots      *simple.Slots
-	places     int // how many places slots has
 	log        *slog.Logger
 }
 
@@ -30,8 +29,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{launcher: launcher, log: log}
-	p.bound(cfg)
+	p := &parts{launcher: launcher, slots: simple.NewSlots(cfg.MaxConcurrentCalls), log: log}
 	environ := simple.CleanEnv(os.Environ())
 	p.supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
@@ -44,14 +42,9 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	return p, nil
 }
 
-// bound makes max_concurrent_calls what cfg says for the tools that are built
-// from now on. Calls under way keep the place they have.
-func (p *parts) bound(cfg *loaded) {
-	if p.places != cfg.MaxConcurrentCalls {
-		p.places = cfg.MaxConcurrentCalls
-		p.slots = simple.NewSlots(p.places)
-	}
-}
+// bound makes max_concurrent_calls what cfg says. Calls under way keep the
+// place they have.
+func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 
 // close waits for the processes that are left.
 func (p *parts) close() { p.launcher.Close() }
