@@ -51,9 +51,13 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
+	s := &server{parts: p, from: from, log: log, hup: make(chan struct{}, 1), over: make(chan struct{})}
+	defer func() { // last of all: a second signal ends whatever else takes its time
+		close(s.over)
+		s.impatience.Wait()
+	}()
 	defer p.close()
 
-	s := &server{parts: p, from: from, log: log, hup: make(chan struct{}, 1)}
 	s.watchers = newWatchers(log.Logger)
 	s.watchers.point(cfg, from.home) // before the folders are read, so that no change slips between
 	s.apply(cfg, "start")
@@ -77,6 +81,9 @@ type server struct {
 	watchers *watchers
 	hup      chan struct{}   // holds one request to reload
 	told     map[string]bool // problems that were logged; owned by apply
+
+	over       chan struct{}  // closed when all has stopped
+	impatience sync.WaitGroup // holds endAtOnce
 
 	cfgMu sync.Mutex // guards cfg
 	cfg   *loaded    // what is in force
@@ -193,21 +200,23 @@ func (s *server) attend(ctx context.Context, signals <-chan os.Signal, client <-
 	}
 }
 
-// drain lets the calls in flight end within shutdown_grace. A second signal to
-// end ends at once: the guard takes care of what is left (SPEC H4).
+// drain lets the calls in flight end within shutdown_grace.
 func (s *server) drain(ctx context.Context, signals <-chan os.Signal) {
 	grace := time.Duration(s.current().ShutdownGrace)
 	s.log.Info("stopping", "in_flight", s.supervisor.InFlight(), "grace_ms", grace.Milliseconds())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	ctx = context.WithoutCancel(ctx)
+	s.impatience.Go(func() { s.endAtOnce(ctx, signals) })
+	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		s.supervisor.Drain(ctx)
-	}()
+	s.supervisor.Drain(ctx)
+}
+
+// endAtOnce ends Orla on a second signal, until all has stopped. The guard
+// takes care of what is left (SPEC H4).
+func (s *server) endAtOnce(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
-		case <-drained:
+		case <-s.over:
 			return
 		case sig := <-signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {

@@ -342,6 +342,23 @@ func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
+// SPEC H4: also when the calls have ended and something else takes its time.
+func TestH4ASecondSignalEndsWhatFollowsTheCalls(t *testing.T) {
+	tools := t.TempDir()
+	writeTool(t, tools, "leave.sh", "#!/bin/sh\nsh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & read x\n")
+	o := serveOrla(t, tools)
+	a, err := o.call("leave", `{"stdin":"x\n"}`)
+	if err != nil || a.Result == nil || len(a.Result.Content) == 0 {
+		t.Fatalf("call: %+v, %v", a, err)
+	}
+	o.signal(syscall.SIGTERM)
+	o.waitLog("stopped", nil)
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 1 {
+		t.Errorf("exit code = %d; want 1", code)
+	}
+}
+
 // kill -9 of Orla with a running tool that has a grandchild: nothing is left.
 func TestKilledOrlaLeavesNothing(t *testing.T) {
 	tools := t.TempDir()
