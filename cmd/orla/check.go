@@ -121,6 +121,10 @@ func (v *verdict) address() {
 	if err == nil {
 		err = wellFormed(host, port)
 	}
+	// A port that another source outranks is to be one all the same.
+	if _, own, split := net.SplitHostPort(v.Listen); err == nil && split == nil {
+		err = wellFormed(host, own)
+	}
 	switch {
 	case err != nil:
 		v.wrong("listen", "%q is no address or address:port, such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)

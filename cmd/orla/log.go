@@ -39,14 +39,15 @@ type logging struct {
 
 // newLogging returns a log on stderr at level info.
 func newLogging(stderr io.Writer) *logging {
-	l := &logging{out: &logFile{fallback: stderr}}
+	reader := newSteady(stderr)
+	l := &logging{out: &logFile{fallback: reader}}
 	jsonHandler := slog.NewJSONHandler(l.out, &slog.HandlerOptions{Level: &l.level, ReplaceAttr: lowerLevel})
 	prettyHandler := tint.NewTextHandler(l.out, &tint.Options{
 		Level:      &l.level,
 		TimeFormat: time.TimeOnly,
 		NoColor:    !colourful(stderr),
 	})
-	l.Logger = slog.New(&eitherHandler{pretty: &l.pretty, ifPretty: prettyHandler, ifNot: jsonHandler})
+	l.Logger = slog.New(&eitherHandler{lost: reader.lost, pretty: &l.pretty, ifPretty: prettyHandler, ifNot: jsonHandler})
 	return l
 }
 
@@ -81,6 +82,7 @@ func colourful(w io.Writer) bool {
 
 // eitherHandler writes by one of two handlers, as a switch says at that moment.
 type eitherHandler struct {
+	lost            func() int // lines that were dropped and have not been told of
 	pretty          *atomic.Bool
 	ifPretty, ifNot slog.Handler
 }
@@ -97,15 +99,22 @@ func (h *eitherHandler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h *eitherHandler) Handle(ctx context.Context, r slog.Record) error {
+	if n := h.lost(); n > 0 {
+		gap := slog.NewRecord(r.Time, slog.LevelWarn, "log lines were dropped: nobody read them", 0)
+		gap.AddAttrs(slog.Int("lines", n))
+		if err := h.now().Handle(ctx, gap); err != nil {
+			return err
+		}
+	}
 	return h.now().Handle(ctx, r)
 }
 
 func (h *eitherHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &eitherHandler{h.pretty, h.ifPretty.WithAttrs(attrs), h.ifNot.WithAttrs(attrs)}
+	return &eitherHandler{h.lost, h.pretty, h.ifPretty.WithAttrs(attrs), h.ifNot.WithAttrs(attrs)}
 }
 
 func (h *eitherHandler) WithGroup(name string) slog.Handler {
-	return &eitherHandler{h.pretty, h.ifPretty.WithGroup(name), h.ifNot.WithGroup(name)}
+	return &eitherHandler{h.lost, h.pretty, h.ifPretty.WithGroup(name), h.ifNot.WithGroup(name)}
 }
 
 // logFile writes to a file that can be opened anew, as logrotate wants it, or

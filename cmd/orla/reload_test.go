@@ -61,32 +61,96 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 func TestOrlaOutlivesTheReaderOfItsLog(t *testing.T) {
 	tools := t.TempDir()
 	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(orlaBinary(t), "--port", "0", "--tools-dir", tools)
-	cmd.Dir, cmd.Env, cmd.Stderr = t.TempDir(), append(os.Environ(), "HOME="+t.TempDir()), w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may be over
-	_ = w.Close()
-	o := &running{t: t, cmd: cmd, exit: make(chan error, 1)}
-	for lines := bufio.NewScanner(r); o.url == "" && lines.Scan(); {
-		var line struct{ URL string }
-		if err := json.Unmarshal(lines.Bytes(), &line); err == nil {
-			o.url = line.URL
-		}
-	}
-	_ = r.Close()
+	o, log := startUnread(t, "--tools-dir", tools)
+	_ = log.Close()
 	for range 2 { // the first writes the line that nobody reads
 		if got := o.mustCall("echo"); got != "ok\n" {
 			t.Fatalf("echo = %q", got)
 		}
 	}
 	o.signal(syscall.SIGTERM)
-	o.exit <- cmd.Wait()
+	o.exit <- o.cmd.Wait()
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// startUnread starts Orla with a log that is read only until it serves. What
+// comes after that can be read from log.
+func startUnread(t *testing.T, args ...string) (o *running, log *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(orlaBinary(t), append(args, "--port", "0")...)
+	cmd.Dir, cmd.Env, cmd.Stderr = t.TempDir(), append(os.Environ(), "HOME="+t.TempDir()), w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be over
+		_ = r.Close()
+	})
+	_ = w.Close()
+	o = &running{t: t, cmd: cmd, exit: make(chan error, 1)}
+	for lines := bufio.NewScanner(r); o.url == "" && lines.Scan(); {
+		var line struct{ URL string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err == nil {
+			o.url = line.URL
+		}
+	}
+	return o, r
+}
+
+// A log that is open and not read, as MCP clients leave the stderr of a server,
+// does not hold Orla up, and says afterwards what is missing.
+func TestOrlaDoesNotWaitForTheReaderOfItsLog(t *testing.T) {
+	o, log := startUnread(t, "--tools-dir", t.TempDir(), "--log-level", "debug")
+	list := func() {
+		if _, err := o.post("tools/list", "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const more = 1000 // of about 200 bytes each than a pipe holds
+	for range more {
+		list()
+	}
+	told := make(chan bool, 1)
+	go func() {
+		lines := bufio.NewScanner(log)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), `"msg":"log lines were dropped: nobody read them","lines":`) {
+				told <- true
+			}
+		}
+		close(told)
+	}()
+	eventually(t, "the log says that lines are missing", func() bool {
+		list()
+		select {
+		case yes := <-told:
+			return yes
+		default:
+			return false
+		}
+	})
+	o.signal(syscall.SIGTERM)
+	o.exit <- o.cmd.Wait()
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestAStuckLogDoesNotHoldUpTheEnd(t *testing.T) {
+	o, _ := startUnread(t, "--tools-dir", t.TempDir(), "--log-level", "debug")
+	for range 1000 {
+		if _, err := o.post("tools/list", "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.signal(syscall.SIGTERM)
+	o.exit <- o.cmd.Wait()
 	if code := o.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
