@@ -130,14 +130,15 @@ type guard struct {
 	argv     []string
 	instance string
 	groups   *groupTable // nil when there is no memory to share
+	heir     *heir       // must not take the guard for an orphan; may be nil
 	log      *slog.Logger
 	done     chan struct{} // closed when no guard is wanted any more
 	stopped  sync.WaitGroup
 }
 
 // startGuard keeps a guard process running until dismiss.
-func startGuard(argv []string, instance string, groups *groupTable, log *slog.Logger) *guard {
-	g := &guard{argv: argv, instance: instance, groups: groups, log: log, done: make(chan struct{})}
+func startGuard(argv []string, instance string, groups *groupTable, heir *heir, log *slog.Logger) *guard {
+	g := &guard{argv: argv, instance: instance, groups: groups, heir: heir, log: log, done: make(chan struct{})}
 	g.stopped.Go(g.keep)
 	return g
 }
@@ -181,13 +182,20 @@ func (g *guard) runOnce() error {
 		// reach it, or there would be nobody left to clean up.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	err = cmd.Start()
+	_, err = g.heir.starting(func() (*os.Process, error) {
+		err := cmd.Start()
+		return cmd.Process, err
+	})
 	_ = r.Close() // the child has its own
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		g.heir.forget(cmd.Process.Pid)
+		ended <- err
+	}()
 	select {
 	case err := <-ended:
 		return err

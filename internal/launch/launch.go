@@ -44,6 +44,7 @@ type Local struct {
 	spawns   chan spawn
 	groups   *groupTable
 	guard    *guard
+	heir     *heir // nil unless Orla is the first process
 	procs    sync.WaitGroup
 	spawner  sync.WaitGroup
 	mu       sync.Mutex // guards closed and procs.Add against Close
@@ -83,6 +84,7 @@ func NewLocal(opts Options) (*Local, error) {
 		instance: rand.Text(),
 		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
+		heir:     newHeir(),
 	}
 	if opts.Guard != nil {
 		groups, err := newGroupTable()
@@ -90,7 +92,7 @@ func NewLocal(opts Options) (*Local, error) {
 			opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
 		}
 		l.groups = groups
-		l.guard = startGuard(opts.Guard, l.instance, groups, opts.Log)
+		l.guard = startGuard(opts.Guard, l.instance, groups, l.heir, opts.Log)
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
@@ -106,7 +108,7 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 	defer runtime.UnlockOSThread()
 	close(ready)
 	for s := range l.spawns {
-		p, err := os.StartProcess(s.path, s.argv, s.attr)
+		p, err := l.heir.starting(func() (*os.Process, error) { return os.StartProcess(s.path, s.argv, s.attr) })
 		s.reply <- spawned{p, err}
 	}
 }
@@ -168,6 +170,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		mark:   mark,
 		grace:  spec.Grace,
 		log:    l.log,
+		heir:   l.heir,
 		groups: l.groups,
 		slot:   l.groups.add(proc.Pid),
 		stop:   make(chan struct{}),
@@ -224,6 +227,7 @@ func (l *Local) Close() {
 	close(l.spawns)
 	l.spawner.Wait()
 	l.guard.dismiss()
+	l.heir.close()
 	l.groups.close()
 }
 

@@ -2,6 +2,7 @@ package launch_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -142,4 +143,51 @@ func processOf(t *testing.T, pid int) int {
 	}
 	t.Skip("somebody else got the id each time")
 	return 0
+}
+
+// SPEC F3: the first process of a container reaps what it inherits, and takes
+// no tool's status away.
+func TestFirstProcessReapsWhatItInherits(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, asFirst, `sh -c 'sh -c "exit 5" & echo $!'; exit 7`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {
+		t.Skip("no namespaces here:", err)
+	}
+	if string(out) != "reaped, 7\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// standInFirst runs a script as the first process of a container. It prints
+// the script's exit code once the orphan is reaped whose id the script printed.
+func standInFirst(script string) {
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		fmt.Println("mount /proc:", err)
+		os.Exit(1)
+	}
+	l, p := standInStart(script, guardCommand())
+	line, _ := bufio.NewReader(p.Stdout).ReadString('\n')
+	orphan := "/proc/" + strings.TrimSpace(line)
+	<-p.Gone()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if _, err := os.Stat(orphan); err != nil {
+			l.Close() // the guard's status is nobody else's either
+			fmt.Printf("reaped, %d\n", p.State().ExitCode())
+			os.Exit(0)
+		}
+	}
+	stat, _ := os.ReadFile(orphan + "/stat")
+	fmt.Printf("not reaped: %s", stat)
+	os.Exit(1)
 }

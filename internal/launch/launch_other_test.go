@@ -4,3 +4,6 @@ package launch_test
 
 // refuse is for Linux alone.
 func refuse(string, []string) { panic("no system call can be refused here") }
+
+// standInFirst is for Linux alone.
+func standInFirst(string) { panic("there are no containers here") }

@@ -30,6 +30,7 @@ const (
 	asAlone    = "stand-in-without-guard"
 	asStopper  = "stand-in-that-stops"
 	asFiltered = "filtered"
+	asFirst    = "stand-in-as-first-process"
 )
 
 // modes are what the test binary does when its first argument says so.
@@ -38,6 +39,7 @@ var modes = map[string]func(args []string){
 	asOrla:     func(args []string) { standIn(args[0], guardCommand()) },
 	asAlone:    func(args []string) { standIn(args[0], nil) },
 	asStopper:  func(args []string) { standInStop(args[0]) },
+	asFirst:    func(args []string) { standInFirst(args[0]) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }
 

@@ -20,6 +20,7 @@ type Process struct {
 	mark  string
 	grace time.Duration
 	log   *slog.Logger
+	heir  *heir // must not take this process for an orphan; may be nil
 
 	groups *groupTable // what the guard knows; nil without one
 	slot   *int32      // this group's entry in it; released when empty is set
@@ -103,6 +104,7 @@ func (p *Process) end(leader <-chan struct{}) []stray {
 // reap collects the exit status. The leader is dead already, so it cannot block.
 func (p *Process) reap() {
 	state, err := p.proc.Wait()
+	p.heir.forget(p.pid)
 	if err != nil {
 		p.log.Error("reap", "pid", p.pid, "err", err)
 	}
