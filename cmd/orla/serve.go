@@ -36,9 +36,8 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 		return &failure{code: exitFailed, err: err}
 	}
 	log.configure(&cfg.Config, logTo)
-	signals := make(chan os.Signal, 4) // one of each kind that ends or reloads
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
-	defer signal.Stop(signals)
+	signals := newSignals()
+	defer signals.stop()
 	// A reader of the log or of stdout that is gone is an error of the write,
 	// not the end of the process. Caught and not ignored: tools would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -90,7 +89,7 @@ type server struct {
 }
 
 // runHTTP serves HTTP until a signal.
-func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals <-chan os.Signal) error {
+func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) error {
 	settings, err := httpSettings(cfg)
 	if err != nil {
 		return &failure{code: exitInvalid, err: err}
@@ -114,7 +113,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals <-chan os.Sig
 }
 
 // runStdio serves the one client on stdin and stdout.
-func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals <-chan os.Signal) error {
+func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals *signals) error {
 	stop := s.grow(ctx, s.bridge, s)
 	s.log.Info("serving", "url", "stdio", "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
 
@@ -170,28 +169,20 @@ var (
 	errEnded      = errors.New("the caller ended it")
 )
 
-// signalled is a signal as the reason of an end.
-type signalled struct{ os.Signal }
-
-func (s signalled) Error() string { return "signal: " + s.String() }
-
 // attend answers signals until one of them, the client or ctx ends Orla, and
 // returns which.
-func (s *server) attend(ctx context.Context, signals <-chan os.Signal, client <-chan struct{}) error {
+func (s *server) attend(ctx context.Context, signals *signals, client <-chan struct{}) error {
 	for {
 		select {
-		case sig := <-signals:
-			switch sig {
-			case syscall.SIGHUP:
-				select {
-				case s.hup <- struct{}{}:
-				default: // one that waits already will see this change too
-				}
-			case syscall.SIGUSR1:
-				s.logState()
-			default:
-				return signalled{sig}
+		case sig := <-signals.end:
+			return signalled{sig}
+		case <-signals.reload:
+			select {
+			case s.hup <- struct{}{}:
+			default: // one that waits already will see this change too
 			}
+		case <-signals.state:
+			s.logState()
 		case <-client:
 			return errClientDone
 		case <-ctx.Done():
@@ -201,7 +192,7 @@ func (s *server) attend(ctx context.Context, signals <-chan os.Signal, client <-
 }
 
 // drain lets the calls in flight end within shutdown_grace.
-func (s *server) drain(ctx context.Context, signals <-chan os.Signal) {
+func (s *server) drain(ctx context.Context, signals *signals) {
 	grace := time.Duration(s.current().ShutdownGrace)
 	s.log.Info("stopping", "in_flight", s.supervisor.InFlight(), "grace_ms", grace.Milliseconds())
 	ctx = context.WithoutCancel(ctx)
@@ -213,17 +204,12 @@ func (s *server) drain(ctx context.Context, signals <-chan os.Signal) {
 
 // endAtOnce ends Orla on a second signal, until all has stopped. The guard
 // takes care of what is left (SPEC H4).
-func (s *server) endAtOnce(ctx context.Context, signals <-chan os.Signal) {
-	for {
-		select {
-		case <-s.over:
-			return
-		case sig := <-signals:
-			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
-				s.log.Log(ctx, levelFatal, "a second signal; ending at once", "signal", sig.String())
-				os.Exit(int(exitFailed))
-			}
-		}
+func (s *server) endAtOnce(ctx context.Context, signals *signals) {
+	select {
+	case <-s.over:
+	case sig := <-signals.end:
+		s.log.Log(ctx, levelFatal, "a second signal; ending at once", "signal", sig.String())
+		os.Exit(int(exitFailed))
 	}
 }
 
