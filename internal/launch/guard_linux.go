@@ -4,7 +4,6 @@ import (
 	"os"
 	"slices"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,8 +20,8 @@ func sharedFile() (*os.File, error) {
 // nameThisProcess sets the name that ps and pgrep show. It is not "orla", so
 // that `kill -HUP $(pgrep orla)` finds the one that is meant.
 func nameThisProcess(name string) {
-	b := append([]byte(name), 0)
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0) // cosmetic
+	// A prctl would name the thread that happens to run this.
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // cosmetic
 }
 
 // sweepInstance kills every process that carries the instance's mark, is an

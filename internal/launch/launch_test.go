@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ const (
 
 // modes are what the test binary does when its first argument says so.
 var modes = map[string]func(args []string){
-	asGuard:    func(args []string) { os.Exit(launch.RunGuard(args[0])) },
+	asGuard:    func(args []string) { guardElsewhere(args[0]) },
 	asOrla:     func(args []string) { standIn(args[0], guardCommand()) },
 	asAlone:    func(args []string) { standIn(args[0], nil) },
 	asStopper:  func(args []string) { standInStop(args[0]) },
@@ -48,6 +49,15 @@ func TestMain(m *testing.M) {
 		modes[os.Args[1]](os.Args[2:])
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// guardElsewhere runs the guard on another thread than the first, as may happen
+// to any goroutine.
+func guardElsewhere(instance string) {
+	runtime.LockOSThread()
+	code := make(chan int)
+	go func() { code <- launch.RunGuard(instance) }()
+	os.Exit(<-code)
 }
 
 // standIn starts a script the way Orla does, says so, and waits to be killed.
