@@ -28,8 +28,6 @@ import (
 // Defaults that stand where neither the tool nor the options give a value.
 const (
 	DefaultMaxOutput = 8 << 20 // bytes kept of each stream (SPEC C5)
-	// pipeCapacity is what a fresh pipe takes without anybody reading it.
-	pipeCapacity = 64 << 10
 )
 
 // Options is what a Command needs beside its description.
@@ -122,12 +120,15 @@ func (c *Command) Call(ctx context.Context, _ string, args json.RawMessage) (*mc
 	if err != nil {
 		return nil, err
 	}
+	if spec.Input = in.stdin; spec.Input == nil {
+		spec.Input = []byte{} // none at all
+	}
 	began := time.Now()
 	p, err := c.opts.Launcher.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	run := c.attend(ctx, p, in.stdin)
+	run := c.attend(ctx, p)
 	run.took = time.Since(began)
 	return c.answer(run)
 }
@@ -163,8 +164,8 @@ type run struct {
 	ended          error // why Orla ended it, nil when it ended by itself
 }
 
-// attend feeds the process, keeps what it prints, and waits for its end.
-func (c *Command) attend(ctx context.Context, p *launch.Process, stdin []byte) *run {
+// attend keeps what the process prints, and waits for its end.
+func (c *Command) attend(ctx context.Context, p *launch.Process) *run {
 	r := &run{
 		callID: callid.From(ctx),
 		stdout: capture{limit: c.tool.Run.MaxOutput},
@@ -173,11 +174,6 @@ func (c *Command) attend(ctx context.Context, p *launch.Process, stdin []byte) *
 	var streams sync.WaitGroup
 	streams.Go(func() { r.stdout.readFrom(p.Stdout) })
 	streams.Go(func() { r.stderr.readFrom(p.Stderr) })
-	if len(stdin) <= pipeCapacity {
-		feed(p.Stdin, stdin) // fits into the pipe, so it cannot block
-	} else {
-		streams.Go(func() { feed(p.Stdin, stdin) })
-	}
 
 	select {
 	case <-p.Exited():
@@ -189,8 +185,8 @@ func (c *Command) attend(ctx context.Context, p *launch.Process, stdin []byte) *
 	// A descendant may hold the streams open for as long as it likes. What is
 	// in the pipes now is all that belongs to this call.
 	past := time.Unix(1, 0)
-	for _, f := range []*os.File{p.Stdin, p.Stdout, p.Stderr} {
-		_ = f.SetDeadline(past) // wakes the goroutine above; a closed file has none
+	for _, f := range []*os.File{p.Stdout, p.Stderr} {
+		_ = f.SetReadDeadline(past) // wakes its reader; a closed file has none
 	}
 	streams.Wait()
 	r.state = p.State()
@@ -198,15 +194,6 @@ func (c *Command) attend(ctx context.Context, p *launch.Process, stdin []byte) *
 	r.stdout.torn = r.ended != nil || signal != ""
 	r.stderr.torn = r.stdout.torn
 	return r
-}
-
-// feed writes all of stdin and closes it. A process that does not read it, or
-// ends before, is within its rights.
-func feed(f *os.File, stdin []byte) {
-	if len(stdin) > 0 {
-		_, _ = f.Write(stdin)
-	}
-	_ = f.Close()
 }
 
 // exit tells how the process ended by itself: its code, 128 and the signal's

@@ -60,6 +60,8 @@ type Spec struct {
 	// ID tells this process's descendants from those of any other, also when
 	// they left its group. If "", Start makes one.
 	ID string
+	// Input, if not nil, is all that the process can read from its stdin.
+	Input []byte
 	// Grace is the time between SIGTERM and SIGKILL. If zero, DefaultGrace.
 	Grace time.Duration
 }
@@ -142,18 +144,20 @@ func (l *Local) Start(ctx context.Context, spec Spec) (*Process, error) {
 
 func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 	var pipes pipes
-	if err := pipes.open(); err != nil {
+	rest, err := pipes.open(spec.Input)
+	if err != nil {
 		return nil, diagnose(spec, err)
 	}
 	if spec.ID == "" {
 		spec.ID = rand.Text()
 	}
 	mark := l.instance + "." + spec.ID
+	var pidfd int
 	attr := &os.ProcAttr{
 		Dir:   spec.Dir,
 		Env:   marked(spec.Env, l.outer, mark),
 		Files: pipes.child[:],
-		Sys:   sysProcAttr(),
+		Sys:   sysProcAttr(&pidfd),
 	}
 	proc, err := l.spawnRetrying(ctx, spec, attr)
 	pipes.closeChild()
@@ -167,6 +171,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		Stderr: pipes.parent[2],
 		proc:   proc,
 		pid:    proc.Pid,
+		pidfd:  pidfd,
 		mark:   mark,
 		grace:  spec.Grace,
 		log:    l.log,
@@ -180,6 +185,13 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 	}
 	if p.grace == 0 {
 		p.grace = DefaultGrace
+	}
+	if len(rest) > 0 {
+		p.feed, p.Stdin = p.Stdin, nil
+		p.feeding.Go(func() {
+			_, _ = p.feed.Write(rest) // a process need not read it
+			_ = p.feed.Close()
+		})
 	}
 	return p, nil
 }
@@ -237,18 +249,50 @@ type pipes struct {
 	parent [3]*os.File
 }
 
-func (p *pipes) open() error {
-	for i := range p.child {
-		r, w, err := os.Pipe()
+// open makes the pipes. Only Orla's ends are polled: os.Pipe would register the
+// process's ends as well, and take that back when they are handed over. As much
+// of input as fits goes into stdin right away; when that is all, Orla's end is
+// closed and nil. The rest is returned.
+func (p *pipes) open(input []byte) (rest []byte, err error) {
+	defer func() {
 		if err != nil {
 			p.closeChild()
 			p.closeParent()
-			return err
+		}
+	}()
+	for i := range p.child {
+		ours, theirs, err := newPipe()
+		if err != nil {
+			return nil, err
 		}
 		if i == 0 {
-			p.child[i], p.parent[i] = r, w
-		} else {
-			p.child[i], p.parent[i] = w, r
+			ours, theirs = theirs, ours
+		}
+		p.child[i] = os.NewFile(uintptr(theirs), "|child")
+		if err := syscall.SetNonblock(ours, true); err != nil {
+			_ = syscall.Close(ours) // nothing was written to it
+			return nil, err
+		}
+		if i == 0 && input != nil {
+			if rest = put(ours, input); len(rest) == 0 {
+				_ = syscall.Close(ours) // all is in the pipe
+				continue
+			}
+		}
+		p.parent[i] = os.NewFile(uintptr(ours), "|")
+	}
+	return rest, nil
+}
+
+// put writes what fits into a fresh pipe, and returns the rest.
+func put(fd int, input []byte) (rest []byte) {
+	for len(input) > 0 {
+		n, err := syscall.Write(fd, input)
+		switch {
+		case n > 0:
+			input = input[n:]
+		case err != syscall.EINTR:
+			return input // it is full
 		}
 	}
 	return nil

@@ -12,12 +12,12 @@ import (
 // sysProcAttr gives a process a session of its own, and so a group. In Orla's
 // session it could reach for the terminal that Orla runs in, and stop for good
 // when it reads from there: a prompt for a password must fail at once.
-func sysProcAttr() *syscall.SysProcAttr {
+func sysProcAttr(*int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true}
 }
 
 // awaitExit returns when the process has ended, and leaves it unreaped.
-func awaitExit(p *os.Process) {
+func awaitExit(p *os.Process, _ int) {
 	kq, err := unix.Kqueue()
 	if err != nil {
 		return // Wait does the waiting

@@ -11,12 +11,13 @@ import (
 // Process is one process and the group that it leads. Its methods may be
 // called from any goroutine. The streams belong to the caller, who closes them.
 type Process struct {
-	Stdin  *os.File // what is written here reaches the process
+	Stdin  *os.File // what is written here reaches the process; nil with Spec.Input
 	Stdout *os.File
 	Stderr *os.File
 
 	proc  *os.Process
 	pid   int
+	pidfd int // closed by awaitExit; -1 where there is none
 	mark  string
 	grace time.Duration
 	log   *slog.Logger
@@ -30,6 +31,9 @@ type Process struct {
 	killOnce sync.Once
 	stop     chan struct{} // closed when the process is to end
 	kill     chan struct{} // closed when it is to end without grace
+
+	feed    *os.File // takes the rest of Spec.Input; nil when all of it went at once
+	feeding sync.WaitGroup
 
 	state  *os.ProcessState // set before exited is closed
 	exited chan struct{}    // closed when the process itself is reaped
@@ -72,7 +76,7 @@ func (p *Process) attend() {
 	leader := make(chan struct{})
 	go func() {
 		defer close(leader)
-		awaitExit(p.proc) // leaves a zombie, whose pid nobody else can get
+		awaitExit(p.proc, p.pidfd) // leaves a zombie, whose pid nobody else can get
 	}()
 	select {
 	case <-leader:
@@ -104,11 +108,16 @@ func (p *Process) end(leader <-chan struct{}) []stray {
 // reap collects the exit status. The leader is dead already, so it cannot block.
 func (p *Process) reap() {
 	state, err := p.proc.Wait()
+	p.groupLeft() // at once: an empty group's id is anybody's from now on
 	p.heir.forget(p.pid)
 	if err != nil {
 		p.log.Error("reap", "pid", p.pid, "err", err)
 	}
 	p.state = state
+	if p.feed != nil { // a descendant may hold the other end, and not read
+		_ = p.feed.SetWriteDeadline(time.Unix(1, 0))
+		p.feeding.Wait()
+	}
 	close(p.exited)
 }
 
