@@ -115,7 +115,7 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		"error tools/broken/tool.yaml: tools/broken/tool.yaml:1:1: version: is required\n" +
 			"tools/broken/tool.yaml:1:1: description: is required\ntools/broken/tool.yaml:1:1: entrypoint: is required",
 		"warning tools/forgot.py: is not executable: chmod +x tools/forgot.py",
-		"warning tools/old/orla-tool.json: capsules are not served by this release",
+		"warning tools/old/orla-tool.json: it is deprecated (RFC 2): write a tool.yaml with runtime.mode: capsule in its place; capsules are not served by this release",
 		"warning tools/pack/tool.yml: is not read: call it tool.yaml",
 		"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",
 		"warning tools/res2.tool.yaml: is a tool resource (kind: Tool), which this release does not serve",

@@ -36,9 +36,9 @@ func looksLikeTool(file string) bool {
 }
 
 // isBackup reports whether editors leave a file of that name beside the one
-// that they saved, with its mode.
+// that they saved, with its mode, or write it before they rename it.
 func isBackup(name string) bool {
-	return strings.HasSuffix(name, "~") || len(name) > 1 && name[0] == '#' && strings.HasSuffix(name, "#")
+	return strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".tmp") || len(name) > 1 && name[0] == '#' && strings.HasSuffix(name, "#")
 }
 
 // firstBytes returns at most n bytes from the front of a regular file, and

@@ -63,6 +63,7 @@ func TestEditorsBackupsAreNoTools(t *testing.T) {
 		write(t, "tools", "a.sh", script, 0o755)
 		write(t, "tools", "a.sh~", script, 0o755)
 		write(t, "tools", "#a.sh#", script, 0o755)
+		write(t, "tools", "a.sh.tmp", script, 0o755)
 	})
 	expect(t, r, []string{"a"}, nil)
 }

@@ -124,7 +124,7 @@ func (w *walker) folder(abs, display string, level int) {
 		return
 	}
 	if has(entries, capsuleFile) {
-		w.warn(filepath.Join(display, capsuleFile), "capsules are not served by this release")
+		w.warn(filepath.Join(display, capsuleFile), "it is deprecated (RFC 2): write a tool.yaml with runtime.mode: capsule in its place; capsules are not served by this release")
 		return
 	}
 	w.entries(abs, display, entries, level)
