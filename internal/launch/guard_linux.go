@@ -25,7 +25,7 @@ func nameThisProcess(name string) {
 }
 
 // sweepInstance kills every process that carries the instance's mark, is an
-// orphan in one of the groups, or descends from such a one. It returns how many
+// orphan in one of the groups, or belongs to such a one. It returns how many
 // it found alive, and the groups that have a member: the id of one without may
 // be a stranger's the next time.
 func sweepInstance(instance string, groups []int) (found int, live []int) {
@@ -48,7 +48,7 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 			ours[pid] = true
 		}
 	}
-	withDescendants(ours, procs)
+	complete(ours, procs)
 	for pid := range ours {
 		stray{pid, procs[pid].start}.signal(syscall.SIGKILL)
 	}

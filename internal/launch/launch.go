@@ -75,6 +75,7 @@ type spawn struct {
 
 type spawned struct {
 	proc *os.Process
+	slot *int32 // its entry in the guard's table
 	err  error
 }
 
@@ -111,7 +112,11 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 	close(ready)
 	for s := range l.spawns {
 		p, err := l.heir.starting(func() (*os.Process, error) { return os.StartProcess(s.path, s.argv, s.attr) })
-		s.reply <- spawned{p, err}
+		var slot *int32
+		if err == nil {
+			slot = l.groups.add(p.Pid) // here, since Orla may be killed at any moment
+		}
+		s.reply <- spawned{p, slot, err}
 	}
 }
 
@@ -159,7 +164,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		Files: pipes.child[:],
 		Sys:   sysProcAttr(&pidfd),
 	}
-	proc, err := l.spawnRetrying(ctx, spec, attr)
+	s, err := l.spawnRetrying(ctx, spec, attr)
 	pipes.closeChild()
 	if err != nil {
 		pipes.closeParent()
@@ -169,15 +174,15 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		Stdin:  pipes.parent[0],
 		Stdout: pipes.parent[1],
 		Stderr: pipes.parent[2],
-		proc:   proc,
-		pid:    proc.Pid,
+		proc:   s.proc,
+		pid:    s.proc.Pid,
 		pidfd:  pidfd,
 		mark:   mark,
 		grace:  spec.Grace,
 		log:    l.log,
 		heir:   l.heir,
 		groups: l.groups,
-		slot:   l.groups.add(proc.Pid),
+		slot:   s.slot,
 		stop:   make(chan struct{}),
 		kill:   make(chan struct{}),
 		exited: make(chan struct{}),
@@ -204,22 +209,22 @@ var busyPauses = [...]time.Duration{
 	80 * time.Millisecond, 100 * time.Millisecond,
 }
 
-func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *os.ProcAttr) (*os.Process, error) {
+func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *os.ProcAttr) (spawned, error) {
 	reply := make(chan spawned, 1)
 	for try := 0; ; try++ {
 		select {
 		case l.spawns <- spawn{spec.Path, spec.Argv, attr, reply}:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return spawned{}, context.Cause(ctx)
 		}
 		s := <-reply // the spawner always answers: a fork is never long
 		if !errors.Is(s.err, syscall.ETXTBSY) || try == len(busyPauses) {
-			return s.proc, s.err
+			return s, s.err
 		}
 		select {
 		case <-time.After(busyPauses[try]):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return spawned{}, context.Cause(ctx)
 		}
 	}
 }

@@ -254,14 +254,17 @@ func TestDeafChildDiesAfterPoliteLeader(t *testing.T) {
 
 // SPEC C4: those that changed their group die too.
 func TestStopReachesThoseThatLeftTheGroup(t *testing.T) {
-	if _, err := exec.LookPath("setsid"); err != nil {
-		t.Skip("no setsid command here:", err)
+	for _, needed := range []string{"setsid", "bash"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skip("a command is not here:", err)
+		}
 	}
 	for name, script := range map[string]string{
-		"child":               `setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`,
-		"orphan":              `sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' &"; while :; do sleep 1; done`,
-		"child, no marks":     `setsid env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' & wait`,
-		"setsid of a setsid'": `setsid sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' & wait" & wait`,
+		"child":                  `setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`,
+		"orphan":                 `sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' &"; while :; do sleep 1; done`,
+		"child, no marks":        `setsid env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' & wait`,
+		"orphaned job, no marks": `bash -c 'set -m; env -i sh -c "echo \$\$; while :; do sleep 1; done" &'; sleep 100`,
+		"setsid of a setsid'":    `setsid sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' & wait" & wait`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLocal(t)

@@ -55,9 +55,9 @@ func groupAlive(pgid int) bool {
 	return false
 }
 
-// findStrays returns every process outside a group that bears the mark or
-// descends from the group, from such a process or from one of known. A group
-// of 0 is none.
+// findStrays returns every process outside a group that bears the mark, and what
+// belongs to the group, to such a process or to one of known. A group of 0 is
+// none.
 func findStrays(group int, mark string, known []stray) []stray {
 	procs := readProcesses()
 	ours := map[int]bool{}
@@ -74,7 +74,7 @@ func findStrays(group int, mark string, known []stray) []stray {
 			ours[s.pid] = true
 		}
 	}
-	withDescendants(ours, procs)
+	complete(ours, procs)
 	var strays []stray
 	for pid := range ours {
 		if st := procs[pid]; st.state != 'Z' && (group == 0 || st.group != group) {
@@ -84,13 +84,19 @@ func findStrays(group int, mark string, known []stray) []stray {
 	return strays
 }
 
-// withDescendants adds to pids what descends from them.
-func withDescendants(pids map[int]bool, procs map[int]procStat) {
+// complete adds to pids what descends from them and what shares a session with
+// one of them: each process is started with a session of its own, so every
+// session below it is ours whole.
+func complete(pids map[int]bool, procs map[int]procStat) {
+	sessions := map[int]bool{}
+	for pid := range pids {
+		sessions[procs[pid].session] = true
+	}
 	for grew := true; grew; {
 		grew = false
 		for pid, st := range procs {
-			if !pids[pid] && pids[st.parent] && st.state != 'Z' {
-				pids[pid], grew = true, true
+			if !pids[pid] && st.state != 'Z' && (pids[st.parent] || sessions[st.session]) {
+				pids[pid], sessions[st.session], grew = true, true, true
 			}
 		}
 	}
@@ -98,10 +104,11 @@ func withDescendants(pids map[int]bool, procs map[int]procStat) {
 
 // procStat is what a line of /proc/PID/stat tells.
 type procStat struct {
-	state  byte
-	parent int
-	group  int
-	start  uint64 // in clock ticks since boot
+	state   byte
+	parent  int
+	group   int
+	session int
+	start   uint64 // in clock ticks since boot
 }
 
 func readProcesses() map[int]procStat {
@@ -138,9 +145,10 @@ func readStat(pid int) (procStat, bool) {
 	}
 	parent, err1 := strconv.Atoi(string(fields[1]))
 	group, err2 := strconv.Atoi(string(fields[2]))
-	start, err3 := strconv.ParseUint(string(fields[19]), 10, 64)
-	ok := err1 == nil && err2 == nil && err3 == nil
-	return procStat{fields[0][0], parent, group, start}, ok
+	session, err3 := strconv.Atoi(string(fields[3]))
+	start, err4 := strconv.ParseUint(string(fields[19]), 10, 64)
+	ok := err1 == nil && err2 == nil && err3 == nil && err4 == nil
+	return procStat{fields[0][0], parent, group, session, start}, ok
 }
 
 // environHas reports whether the environment that pid was started with holds
