@@ -82,6 +82,7 @@ type spawned struct {
 // NewLocal returns a Local that is ready to start processes. The caller must
 // Close it.
 func NewLocal(opts Options) (*Local, error) {
+	reserveThreads()
 	l := &Local{
 		log:      opts.Log,
 		instance: rand.Text(),

@@ -191,3 +191,41 @@ func standInFirst(script string) {
 	fmt.Printf("not reaped: %s", stat)
 	os.Exit(1)
 }
+
+// When a tool has used up the user's processes no thread can be started either,
+// and the runtime does not survive being refused one. So they are there before.
+func TestThreadsAreThereBeforeTheyAreNeeded(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(self, asCounter, "threads").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if threads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || threads < 24 {
+		t.Errorf("%q threads, %v; want 24", out, err)
+	}
+}
+
+// A process takes no thread: threads count against the limit of processes, and
+// the runtime does not survive being refused one.
+func TestProcessesTakeNoThreads(t *testing.T) {
+	l := newLocal(t)
+	threads := func() int {
+		entries, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before := threads()
+	const processes = 60
+	for range processes {
+		p := start(t, l, shell("echo $$; read x"))
+		pidFrom(t, bufio.NewReader(p.Stdout)) // it runs, so Orla waits for its end
+	}
+	if took := threads() - before; took > processes/3 {
+		t.Errorf("%d processes took %d threads", processes, took)
+	}
+}

@@ -32,6 +32,7 @@ const (
 	asStopper  = "stand-in-that-stops"
 	asFiltered = "filtered"
 	asFirst    = "stand-in-as-first-process"
+	asCounter  = "stand-in-that-counts"
 )
 
 // modes are what the test binary does when its first argument says so.
@@ -40,6 +41,7 @@ var modes = map[string]func(args []string){
 	asOrla:     func(args []string) { standIn(args[0], guardCommand()) },
 	asAlone:    func(args []string) { standIn(args[0], nil) },
 	asStopper:  func(args []string) { standInStop(args[0]) },
+	asCounter:  func([]string) { standInCount() },
 	asFirst:    func(args []string) { standInFirst(args[0]) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }
@@ -75,6 +77,17 @@ func standInStop(script string) {
 	p.Stop()
 	<-p.Gone()
 	fmt.Print(line)
+	os.Exit(0)
+}
+
+// standInCount prints how many threads there are before anything is started.
+func standInCount() {
+	if _, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	threads, _ := os.ReadDir("/proc/self/task")
+	fmt.Println(len(threads))
 	os.Exit(0)
 }
 
