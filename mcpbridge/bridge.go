@@ -11,11 +11,14 @@ package mcpbridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -56,6 +59,7 @@ type Bridge struct {
 	starting  func() []string
 	listed    map[string]*mcp.Tool              // what the server has; owned by New, then by Serve
 	traits    atomic.Pointer[map[string]traits] // of what is listed
+	page      atomic.Pointer[json.RawMessage]   // what is listed as JSON; holds nil when it is more than one page
 	metas     metas
 	self      *mcp.Implementation
 }
@@ -147,6 +151,12 @@ func (b *Bridge) list(c *supervisor.Catalog) {
 		b.server.RemoveTools(gone...)
 	}
 	b.listed = next
+	listed := make([]*mcp.Tool, 0, len(next))
+	for _, name := range slices.Sorted(maps.Keys(next)) {
+		listed = append(listed, next[name])
+	}
+	page := pageOf(listed)
+	b.page.Store(&page)
 }
 
 // add registers a tool. The SDK panics on schemas that it does not like, which

@@ -14,7 +14,7 @@ func (c *conn) answerPlain(raw []byte) bool {
 	if !ok {
 		return false
 	}
-	if _, listed := c.bridge.listedTraits(p.name); !listed {
+	if _, answerable := c.bridge.answerable(p); !answerable {
 		return false
 	}
 	if p.meta == nil {

@@ -36,8 +36,32 @@ func (b *Bridge) listedTraits(name string) (traits, bool) {
 	return t, ok
 }
 
+// answerable reports whether the bridge can answer p by itself: its tool is
+// listed, or the list fits on one page.
+func (b *Bridge) answerable(p plainCall) (tool traits, ok bool) {
+	if p.method == methodList {
+		return traits{}, *b.page.Load() != nil
+	}
+	return b.listedTraits(p.name)
+}
+
+// pageOf is the tools of a list as JSON, or nil when they do not fit on one page.
+func pageOf(tools []*mcp.Tool) json.RawMessage {
+	if len(tools) > mcp.DefaultPageSize {
+		return nil
+	}
+	page, err := json.Marshal(tools)
+	if err != nil {
+		return nil // the SDK has encoded each of them
+	}
+	return page
+}
+
 // direct answers a plain call without the SDK: the response as JSON.
 func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) json.RawMessage {
+	if p.method == methodList {
+		return b.directList(p)
+	}
 	answer, rpcErr := b.answerCall(ctx, p.name, p.args, from)
 	if rpcErr != nil { // the tool went this very moment
 		b.record(ctx, call{callid.New(), p.name, len(p.args), from}, time.Now(), nil, fault.New(fault.UnsupportedTool, "%s", rpcErr.Message))
@@ -72,6 +96,30 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) json.RawM
 	return out.Bytes()
 }
 
+// directList answers a plain tools/list with the page that is prepared.
+func (b *Bridge) directList(p plainCall) json.RawMessage {
+	page := *b.page.Load()
+	if page == nil { // the list has grown over its page this very moment
+		return errorJSON(p.id, jsonrpc.CodeInternalError, "the list of tools has changed; ask for it again")
+	}
+	var out bytes.Buffer
+	out.Grow(len(page) + len(p.id) + 256)
+	out.WriteString(`{"jsonrpc":"2.0","id":`)
+	out.Write(p.id)
+	out.WriteString(`,"result":{`)
+	if p.meta != nil {
+		self, err := json.Marshal(b.self)
+		if err != nil { // it is three strings
+			panic(err)
+		}
+		fmt.Fprintf(&out, `"resultType":"complete","_meta":{%q:%s},`, mcp.MetaKeyServerInfo, self)
+	}
+	out.WriteString(`"ttlMs":0,"cacheScope":"private","tools":`)
+	out.Write(page)
+	out.WriteString(`}}`)
+	return out.Bytes()
+}
+
 // plainPost returns the plain call that a POST makes, with the session it
 // belongs to, if everything about the request is usual.
 func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
@@ -79,14 +127,14 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	if !ok || len(r.Header.Values("Last-Event-Id")) > 0 || !acceptsBoth(r.Header.Values("Accept")) {
 		return plainCall{}, false
 	}
-	tool, listed := h.bridge.listedTraits(p.name)
-	if !listed {
+	tool, answerable := h.bridge.answerable(p)
+	if !answerable {
 		return plainCall{}, false
 	}
 	switch version := r.Header.Get(versionHeader); {
 	case version == firstStateless:
-		ok = p.meta != nil && r.Header.Get(methodHeader) == methodCall && r.Header.Get(nameHeader) == p.name &&
-			!tool.headers && h.bridge.metas.has(p.meta)
+		ok = p.meta != nil && r.Header.Get(methodHeader) == p.method && !tool.headers &&
+			(p.method == methodList || r.Header.Get(nameHeader) == p.name) && h.bridge.metas.has(p.meta)
 	case version == "" || withSessions[version]:
 		ok = p.meta == nil && h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
 	default:

@@ -8,33 +8,35 @@ import (
 	"sync"
 )
 
-// plainCall is a tools/call that asks for nothing unusual, so that it can be
-// answered without the SDK: that decodes a message several times over, at a
-// cost near that of starting a process. Whatever is not plain goes the SDK's
-// way; a test holds the two ways equal.
+// plainCall is a tools/call, or a tools/list, that asks for nothing unusual, so
+// that it can be answered without the SDK: that decodes a message several times
+// over, at a cost near that of starting a process, and encodes every tool anew
+// for each list. Whatever is not plain goes the SDK's way; a test holds the two
+// ways equal.
 type plainCall struct {
-	id   json.RawMessage // a string or an integer, as it came
-	name string
-	args json.RawMessage // as they came; nil if there are none
-	meta json.RawMessage // as it came; nil if there is none
+	id     json.RawMessage // a string or an integer, as it came
+	method string
+	name   string          // of the tool; "" for a list
+	args   json.RawMessage // as they came; nil if there are none
+	meta   json.RawMessage // as it came; nil if there is none
 }
 
 // parsePlain returns the plain call that raw is, if it is one.
 func parsePlain(raw []byte) (p plainCall, ok bool) {
 	// Cheaper than a parse for all that is something else.
-	if !bytes.Contains(raw, []byte(`"tools/call"`)) || !json.Valid(raw) {
+	if !bytes.Contains(raw, []byte(`"tools/`)) || !json.Valid(raw) {
 		return plainCall{}, false
 	}
-	var version, method string
+	var version string
 	var params json.RawMessage
 	ok = members(raw, func(key string, value json.RawMessage) bool {
 		switch {
 		case key == "jsonrpc" && version == "":
 			version = plainString(value)
 			return version == "2.0"
-		case key == "method" && method == "":
-			method = plainString(value)
-			return method == methodCall
+		case key == "method" && p.method == "":
+			p.method = plainString(value)
+			return p.method == methodCall || p.method == methodList
 		case key == "id" && p.id == nil:
 			p.id = value
 			return plainID(value)
@@ -44,24 +46,30 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 		}
 		return false // something unusual, or twice the same
 	})
-	if !ok || version == "" || method == "" || p.id == nil || params == nil {
+	if !ok || version == "" || p.method == "" || p.id == nil {
 		return plainCall{}, false
 	}
+	if params == nil {
+		return p, p.method == methodList
+	}
+	list := p.method == methodList
 	ok = members(params, func(key string, value json.RawMessage) bool {
 		switch {
+		case key == "_meta" && p.meta == nil:
+			p.meta = value
+			return value[0] == '{'
+		case list:
+			return false // a cursor, or something unusual
 		case key == "name" && p.name == "":
 			p.name = plainString(value)
 			return p.name != ""
 		case key == "arguments" && p.args == nil:
 			p.args = value
 			return true
-		case key == "_meta" && p.meta == nil:
-			p.meta = value
-			return value[0] == '{'
 		}
 		return false
 	})
-	return p, ok && p.name != ""
+	return p, ok && (list || p.name != "")
 }
 
 // plainString is the text of a JSON string without escapes; "" for all else.

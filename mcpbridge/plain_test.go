@@ -64,7 +64,7 @@ func message(r *rand.Rand, meta string) (plain, unusual string) {
 	r.Shuffle(len(params), func(i, j int) { params[i], params[j] = params[j], params[i] })
 	members := []string{
 		`"jsonrpc":` + pick(`"2.0"`, `"2.0"`, `"2.0"`, `"2.0"`, `"1.0"`),
-		`"method":` + space() + `"tools/call"`,
+		`"method":` + space() + pick(`"tools/call"`, `"tools/call"`, `"tools/call"`, `"tools/list"`),
 		`"id":` + pick(`1`, `0`, `-7`, `9007199254740991`, `"x"`, `"a b-c"`, `"<&>"`, `"ü"`, `"q\""`, `null`, `1.0`, `{}`),
 		`"params":` + space() + "{" + space() + strings.Join(params, ","+space()) + space() + "}",
 	}
@@ -158,6 +158,39 @@ func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
 				t.Errorf("only %d messages were plain", plain)
 			}
 		})
+	}
+}
+
+// A list that is prepared is the one that the SDK gives, also after a change.
+func TestPlainListsAnswerAsTheSDKDoes(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	body, headers := newEra("tools/list", "", "")
+	rich := &mcp.Tool{
+		Name: "a", Title: "T<&>", Description: "é", OutputSchema: json.RawMessage(`{"type":"object"}`),
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"maximum":12345678901234567890.10}}}`),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+	}
+	for _, tools := range [][]*mcp.Tool{{}, {tool("echo")}, {rich, tool("echo")}} {
+		w.set(tools...)
+		for name, ask := range map[string]func(unusual string) reply{
+			"session": func(unusual string) reply {
+				return f.post(t, `{"jsonrpc":"2.0","id":"x","method":"tools/list"`+unusual+`}`, "Mcp-Session-Id", session)
+			},
+			"stateless": func(unusual string) reply {
+				return f.post(t, strings.TrimSuffix(body, "}")+unusual+"}", headers...)
+			},
+		} {
+			there := func(r reply) bool { return strings.Count(string(r.result), `"inputSchema"`) == len(tools) }
+			direct, viaSDK := ask(""), ask(`,"unusual":0`)
+			for !there(direct) || !there(viaSDK) { // the change arrives by itself
+				direct, viaSDK = ask(""), ask(`,"unusual":0`)
+			}
+			if got, want := comparable(t, string(direct.result)), comparable(t, string(viaSDK.result)); got != want {
+				t.Errorf("%s: got  %s\nwant %s", name, got, want)
+			}
+		}
 	}
 }
 
