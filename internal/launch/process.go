@@ -27,10 +27,14 @@ type Process struct {
 	slot   *int32      // this group's entry in it; released when empty is set
 	empty  bool        // whether the group was seen empty; owned by attend
 
-	stopOnce sync.Once
 	killOnce sync.Once
-	stop     chan struct{} // closed when the process is to end
-	kill     chan struct{} // closed when it is to end without grace
+	kill     chan struct{} // closed when the process is to end without grace
+	ended    chan struct{} // closed when it has ended; it is reaped after that
+	strays   chan []stray  // receives what end found, if Stop was in time
+
+	mu       sync.Mutex // guards the fields that follow
+	stopping bool       // Stop was in time
+	over     bool       // it was not
 
 	feed    *os.File // takes the rest of Spec.Input; nil when all of it went at once
 	feeding sync.WaitGroup
@@ -55,7 +59,15 @@ func (p *Process) State() *os.ProcessState { return p.state }
 
 // Stop asks the whole tree to end: SIGTERM, the grace, SIGKILL (SPEC C4). It
 // returns at once; wait on Exited or Gone. Further calls do nothing.
-func (p *Process) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
+func (p *Process) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping || p.over {
+		return
+	}
+	p.stopping = true
+	go func() { p.strays <- p.end() }() // attend waits for it
+}
 
 // Kill ends the whole tree without grace. It returns at once.
 func (p *Process) Kill() {
@@ -73,35 +85,35 @@ func (p *Process) attend() {
 		}
 	}()
 
-	leader := make(chan struct{})
-	go func() {
-		defer close(leader)
-		awaitExit(p.proc, p.pidfd) // leaves a zombie, whose pid nobody else can get
-	}()
-	select {
-	case <-leader:
+	awaitExit(p.proc, p.pidfd) // leaves a zombie, whose pid nobody else can get
+	close(p.ended)
+	p.mu.Lock()
+	p.over = true
+	stopping := p.stopping
+	p.mu.Unlock()
+	if !stopping {
 		p.reap()
 		p.seeOff()
-	case <-p.stop:
-		strays := p.end(leader)
-		p.reap()
-		p.sweep(strays)
+		return
 	}
+	strays := <-p.strays // before the reaping, since end signals the group by its id
+	p.reap()
+	p.sweep(strays)
 }
 
 // end makes the process end, and returns what left its group before.
-func (p *Process) end(leader <-chan struct{}) []stray {
+func (p *Process) end() []stray {
 	strays := findStrays(p.pid, p.mark, nil)
 	p.signalTree(syscall.SIGTERM, strays)
 	select {
-	case <-leader:
+	case <-p.ended:
 		return strays
 	case <-p.kill:
 	case <-time.After(p.grace):
 	}
 	strays = findStrays(p.pid, p.mark, strays)
 	p.signalTree(syscall.SIGKILL, strays)
-	<-leader
+	<-p.ended
 	return strays
 }
 
