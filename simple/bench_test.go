@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
@@ -25,7 +26,7 @@ func BenchmarkCall(b *testing.B) {
 		Name: "cat", Kind: manifest.Simple, Path: "/bin/cat", Dir: "/",
 		InputSchema: json.RawMessage(`{"type":"object"}`), Run: manifest.Run{Arguments: manifest.ArgumentsStdin},
 	}
-	c, err := simple.New(tool, simple.Options{Launcher: l, Environ: simple.CleanEnv(os.Environ())})
+	c, err := simple.New(tool, simple.Options{Launcher: l, Environ: environ.Clean(os.Environ())})
 	if err != nil {
 		b.Fatal(err)
 	}

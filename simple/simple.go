@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/schema"
@@ -37,7 +37,7 @@ type Options struct {
 	// Slots bounds the processes of all commands that share it. If nil,
 	// nothing is bounded.
 	Slots *Slots
-	// Environ is what tools may inherit, as CleanEnv returns it.
+	// Environ is what tools may inherit, as environ.Clean returns it.
 	Environ []string
 }
 
@@ -69,15 +69,7 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 		c.output = output
 	}
 	c.listed = []*mcp.Tool{describe(tool)}
-	c.environ = slices.Concat(
-		inherited(opts.Environ, tool.Run.InheritEnv),
-		[]string{"PWD=" + tool.Dir, "ORLA_TOOL=" + tool.Name},
-		tool.Interpreter.Env,
-	)
-	for _, name := range slices.Sorted(maps.Keys(tool.Run.Env)) {
-		c.environ = append(c.environ, name+"="+tool.Run.Env[name])
-	}
-	c.environ = lastOfEach(c.environ)
+	c.environ = environ.Of(tool, opts.Environ)
 	return c, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
@@ -58,7 +59,7 @@ func command(t *testing.T, tool manifest.Tool, change ...func(*simple.Options)) 
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
-	opts := simple.Options{Launcher: l, Environ: simple.CleanEnv(os.Environ())}
+	opts := simple.Options{Launcher: l, Environ: environ.Clean(os.Environ())}
 	for _, c := range change {
 		c(&opts)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
@@ -30,11 +31,11 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		return nil, err
 	}
 	p := &parts{launcher: launcher, slots: simple.NewSlots(cfg.MaxConcurrentCalls), log: log}
-	environ := simple.CleanEnv(os.Environ())
+	clean := environ.Clean(os.Environ())
 	p.supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple: func(t manifest.Tool) (supervisor.Provider, error) {
-				return simple.New(t, simple.Options{Launcher: p.launcher, Slots: p.slots, Environ: environ})
+				return simple.New(t, simple.Options{Launcher: p.launcher, Slots: p.slots, Environ: clean})
 			},
 		},
 		Log: log,

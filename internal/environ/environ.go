@@ -1,0 +1,79 @@
+// Package environ puts together the environment of a tool's process (SPEC C2,
+// D3): what Orla passes on of its own, less what is Orla's alone, and what the
+// tool's manifest sets on top. It reads nothing and starts nothing; both kinds
+// of providers use it, so that a tool finds the same in either mode.
+package environ
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// kept are the variables that a narrowed environment always has (SPEC C2).
+var kept = [...]string{"PATH", "HOME", "LANG", "TMPDIR"}
+
+// Clean returns a copy of own, an environment as os.Environ gives it, without
+// what is Orla's: its settings, secrets, and what systemd means for Orla alone
+// (SPEC C2).
+func Clean(own []string) []string {
+	return slices.DeleteFunc(slices.Clone(own), func(kv string) bool {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok {
+			return true
+		}
+		switch name {
+		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY", "MAINPID", "MANAGERPID", "PWD", "OLDPWD":
+			return true
+		}
+		for _, prefix := range [...]string{"ORLA_", "ORLOJ_SECRET_", "WATCHDOG_", "LISTEN_", "FDSTORE"} {
+			if strings.HasPrefix(name, prefix) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Of returns the environment of a tool's processes: what tool lets through of
+// clean, PWD and ORLA_TOOL, what the file's first line sets, and what the
+// manifest sets, which wins. Each variable is there once. clean stays as it is;
+// the result is the caller's.
+func Of(tool manifest.Tool, clean []string) []string {
+	environ := slices.Concat(
+		inherited(clean, tool.Run.InheritEnv),
+		[]string{"PWD=" + tool.Dir, "ORLA_TOOL=" + tool.Name},
+		tool.Interpreter.Env,
+	)
+	for _, name := range slices.Sorted(maps.Keys(tool.Run.Env)) {
+		environ = append(environ, name+"="+tool.Run.Env[name])
+	}
+	return lastOfEach(environ)
+}
+
+// inherited returns what policy lets through of a clean environment.
+func inherited(clean []string, policy manifest.EnvPolicy) []string {
+	if !policy.Narrow {
+		return clean
+	}
+	return slices.DeleteFunc(slices.Clone(clean), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return !slices.Contains(kept[:], name) && !slices.Contains(policy.Names, name)
+	})
+}
+
+// lastOfEach keeps the last value of each variable.
+func lastOfEach(environ []string) []string {
+	seen := make(map[string]bool, len(environ))
+	out := make([]string, 0, len(environ))
+	for _, kv := range slices.Backward(environ) {
+		if name, _, _ := strings.Cut(kv, "="); !seen[name] {
+			seen[name] = true
+			out = append(out, kv)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
