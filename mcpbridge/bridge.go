@@ -30,7 +30,7 @@ import (
 // Catalog is what the bridge serves.
 type Catalog interface {
 	Catalog() *supervisor.Catalog
-	Call(ctx context.Context, call supervisor.Call) (*mcp.CallToolResult, error)
+	Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error)
 }
 
 // Options configures a Bridge.

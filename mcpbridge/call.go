@@ -77,7 +77,8 @@ func (b *Bridge) ask(ctx context.Context, call supervisor.Call) (res *mcp.CallTo
 			res, err = nil, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
 		}
 	}()
-	return b.catalog.Call(ctx, call)
+	answer, err := b.catalog.Call(ctx, call)
+	return answer.Result, err
 }
 
 // Answer makes what a client sees of a provider's result and error: trouble of

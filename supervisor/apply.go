@@ -1,18 +1,12 @@
 package supervisor
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/thejerf/suture/v4"
 
-	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -96,31 +90,21 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	if s.opts.Wrap != nil {
 		l.provider = s.opts.Wrap(tool, built)
 	}
-	for _, t := range built.Tools() {
-		input, err := compileInput(t)
-		if err != nil {
-			return nil, fmt.Errorf("%s: input schema of %q: %w", tool.Source, t.Name, err)
+	l.peer, _ = l.provider.(Peer)
+	if l.peer == nil {
+		l.tools = built.Tools()
+		for _, t := range l.tools {
+			if _, err := l.input(t); err != nil {
+				return nil, fmt.Errorf("%s: input schema of %q: %w", tool.Source, t.Name, err)
+			}
 		}
-		l.tools = append(l.tools, t)
-		l.inputs = append(l.inputs, input)
 	}
 	// What Build returned is asked, not the wrapper, so that none can hide it.
 	if service, ok := built.(suture.Service); ok {
-		token := s.tree.Add(service)
+		token := s.tree.Add(&keeper{of: l, service: service, in: s, gate: s.gateOf(tool.Name)})
 		l.token = &token
 	}
 	return l, nil
-}
-
-func compileInput(t *mcp.Tool) (*schema.Schema, error) {
-	raw, ok := t.InputSchema.(json.RawMessage)
-	if !ok {
-		var err error
-		if raw, err = json.Marshal(t.InputSchema); err != nil {
-			return nil, err
-		}
-	}
-	return schema.CompileInput(raw)
 }
 
 // stop ends the service of a provider that is not listed any more. It returns
@@ -131,36 +115,5 @@ func (s *Supervisor) stop(l *living) {
 	}
 	if err := s.tree.Remove(*l.token); err != nil {
 		s.opts.Log.Warn("stop a service", "tool", l.tool.Name, "err", err)
-	}
-}
-
-// publish replaces the catalog by one of what is living now.
-func (s *Supervisor) publish() {
-	changed := make(chan struct{})
-	next := &Catalog{Changed: changed, changed: changed, entries: make(map[string]*entry, len(s.living))}
-	for _, name := range slices.Sorted(maps.Keys(s.living)) {
-		l := s.living[name]
-		for i, t := range l.tools {
-			if _, taken := next.entries[t.Name]; taken {
-				s.opts.Log.Warn("two tools of one name; the first in order serves", "tool", t.Name, "source", l.tool.Source)
-				continue
-			}
-			next.entries[t.Name] = &entry{provider: l.provider, input: l.inputs[i], timeout: l.tool.Run.Timeout}
-			next.Tools = append(next.Tools, t)
-		}
-	}
-	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
-	if old := s.catalog.Swap(next); old != nil {
-		close(old.changed)
-	}
-}
-
-// Wait returns when c is out of date or ctx ends, and reports which by ctx's error.
-func (c *Catalog) Wait(ctx context.Context) error {
-	select {
-	case <-c.Changed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

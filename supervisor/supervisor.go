@@ -23,6 +23,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/manifest"
 )
@@ -39,6 +40,26 @@ type Provider interface {
 	Call(ctx context.Context, tool string, args json.RawMessage) (*mcp.CallToolResult, error)
 }
 
+// A Peer is a Provider that lives and speaks MCP itself. What it offers may
+// change, and what it answers reaches the client as the JSON that it is.
+//
+// Its methods but Serve may be called from any goroutine, also before Serve has
+// begun and after it has ended. An error of CallRaw or Request is a
+// *fault.Error, or a *jsonrpc.Error that the peer itself gave.
+type Peer interface {
+	Provider
+	suture.Service
+	// CallRaw answers a call with a whole CallToolResult, as valid JSON.
+	CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error)
+	// Request answers any other request with its result, as valid JSON.
+	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
+	Offers() *peer.Offers
+	Life() peer.Life
+	// Updated delivers the URIs of resources that the peer says have changed.
+	// It has one reader.
+	Updated() <-chan string
+}
+
 // Build makes the Provider for a manifest of one kind.
 type Build func(manifest.Tool) (Provider, error)
 
@@ -46,7 +67,18 @@ type Build func(manifest.Tool) (Provider, error)
 type Call struct {
 	Tool   string
 	Args   json.RawMessage // as the client sent them
+	Meta   json.RawMessage // what is for the tool of the client's _meta; see peer.Call
 	Caller string          // the authenticated subject, else the transport
+	Client peer.Client     // who can be spoken to meanwhile; nil for nobody
+}
+
+// Answer is what a call gave. Result may stand beside an error: it is what there
+// was of an answer.
+type Answer struct {
+	Result *mcp.CallToolResult
+	// Raw is a whole CallToolResult as a peer gave it, valid JSON; non-nil
+	// exactly when there is neither a Result nor an error.
+	Raw json.RawMessage
 }
 
 // Options configures a Supervisor.
@@ -72,16 +104,28 @@ var errStopping = fault.New(fault.NotReady, "Orla is stopping; try again when it
 type Catalog struct {
 	// Tools is sorted by name. The tools must not be modified.
 	Tools []*mcp.Tool
+	// Resources, Templates and Prompts are those of all peers, sorted by URI
+	// and by name. They must not be modified.
+	Resources []*mcp.Resource
+	Templates []*mcp.ResourceTemplate
+	Prompts   []*mcp.Prompt
+	// Talks names the tools whose peer may speak to clients while it answers.
+	Talks map[string]bool
 	// Changed is closed when a newer Catalog replaces this one.
 	Changed <-chan struct{}
 
-	changed chan struct{}
-	entries map[string]*entry // by the name of a tool
+	changed   chan struct{}
+	entries   map[string]*entry // by the name of a tool
+	resources map[string]Peer   // by URI
+	templates map[string]Peer   // by URI template
+	prompts   map[string]Peer   // by name
+	peers     []Peer            // in the order of their manifests' names
 }
 
 // entry is one tool that can be called.
 type entry struct {
 	provider Provider
+	peer     Peer // the same, if it is one; else nil
 	input    *schema.Schema
 	timeout  time.Duration // 0: no limit but the caller's
 }
@@ -93,8 +137,10 @@ type Supervisor struct {
 	tree    *suture.Supervisor
 	catalog atomic.Pointer[Catalog]
 
-	applying sync.Mutex // serialises Apply; taken before nothing else
+	updated  chan string
+	applying sync.Mutex // guards living and gates; taken before nothing else
 	living   map[string]*living
+	gates    map[string]gate // by the name of a manifest whose provider lives, or lived
 
 	mu       sync.Mutex // guards the fields that follow
 	stopping bool
@@ -105,22 +151,15 @@ type Supervisor struct {
 	haltCalls context.CancelCauseFunc
 }
 
-// living is what stands behind one manifest that was applied.
-type living struct {
-	tool     manifest.Tool
-	provider Provider // what Build returned, wrapped
-	tools    []*mcp.Tool
-	inputs   []*schema.Schema // one for each of tools
-	token    *suture.ServiceToken
-}
-
 // New returns a Supervisor that knows no tool yet.
 func New(opts Options) *Supervisor {
 	s := &Supervisor{
-		opts:   opts,
-		tree:   suture.New("back", TreeSpec(opts.Log)),
-		living: map[string]*living{},
-		idle:   make(chan struct{}),
+		opts:    opts,
+		tree:    suture.New("back", TreeSpec(opts.Log)),
+		living:  map[string]*living{},
+		gates:   map[string]gate{},
+		updated: make(chan string, maxUpdates),
+		idle:    make(chan struct{}),
 	}
 	s.halt, s.haltCalls = context.WithCancelCause(context.Background())
 	s.publish()
@@ -140,33 +179,48 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 // Call answers one call: it finds the tool, admits the call, checks its
 // arguments, sets the deadline and asks the provider. Every error has a fault
 // code; that of an unknown tool matches ErrUnknownTool.
-func (s *Supervisor) Call(ctx context.Context, call Call) (*mcp.CallToolResult, error) {
+func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	e, ok := s.catalog.Load().entries[call.Tool]
 	if !ok {
-		return nil, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
+		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
 	if err := s.enter(); err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	defer s.leave()
 	if s.opts.Admit != nil {
 		if err := s.opts.Admit(ctx, call); err != nil {
-			return nil, err
+			return Answer{}, err
 		}
 	}
 	if err := e.input.Validate(call.Args); err != nil {
-		return nil, err
+		return Answer{}, err
 	}
+	ctx, end := s.limit(ctx, call.Tool, e.timeout)
+	defer end()
+	if e.peer != nil {
+		raw, err := e.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
+		return Answer{Raw: raw}, err
+	}
+	res, err := e.provider.Call(ctx, call.Tool, call.Args)
+	return Answer{Result: res}, err
+}
+
+// limit returns the context of a request: it ends with the timeout, if there is
+// one, and when calls in flight must end.
+func (s *Supervisor) limit(ctx context.Context, what string, timeout time.Duration) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })() //nolint:contextcheck // halt is not the call's context: it is what ends all calls
-	if e.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout,
-			fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", call.Tool, e.timeout))
-		defer cancel()
+	forget := context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) }) //nolint:contextcheck // halt is not the call's context: it is what ends all calls
+	cancel := func() {}
+	if timeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
+			fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout))
 	}
-	return e.provider.Call(ctx, call.Tool, call.Args)
+	return ctx, func() {
+		cancel()
+		forget()
+		end(nil)
+	}
 }
 
 // enter counts a call in, unless Orla is stopping.

@@ -1,0 +1,96 @@
+// Package peer has the words in which the bridge, the supervisor and the
+// providers that live speak of each other: what such a provider offers, what it
+// is asked, and whom it may speak back to. It is a leaf, so that none of the
+// three has to import another.
+//
+// What passes between a client and a peer stays the JSON that it was: only
+// names and tokens are exchanged on the way.
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Call is one tools/call.
+type Call struct {
+	Tool string          // the name that clients use
+	Args json.RawMessage // as the client sent them, valid JSON; nil if there are none
+	// Meta is the request's _meta as the client sent it, less what the protocol
+	// keeps for the parties themselves and the progress token; nil if nothing is left.
+	Meta   json.RawMessage
+	Client Client // who asked; nil if it cannot be spoken to
+}
+
+// Request is any other request that a client may make of a peer: resources/read,
+// prompts/get, completion/complete, resources/subscribe and unsubscribe,
+// logging/setLevel.
+type Request struct {
+	Method string
+	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
+	Client Client          // who asked; nil if it cannot be spoken to
+}
+
+// Client is whoever made a request, as a peer may speak to it while the request
+// is in flight. Its methods may be called from any goroutine; after the request
+// has been answered they do nothing.
+type Client interface {
+	// Session tells clients apart: two requests of one client have the same.
+	Session() string
+	// WantsProgress reports whether the client gave a progress token.
+	WantsProgress() bool
+	// Notify sends notifications/progress or notifications/message. The
+	// progress token in params is replaced by the client's own. What the
+	// client did not ask for is dropped. It may block for as long as the
+	// client does, or until ctx ends.
+	Notify(ctx context.Context, method string, params json.RawMessage)
+	// Ask makes a request of the client: sampling/createMessage,
+	// elicitation/create or roots/list. An error is a *jsonrpc.Error, the
+	// client's own or one that says why it cannot be asked.
+	Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+// Offers is what a peer offers at one moment, under the names that clients use.
+// It is never changed.
+type Offers struct {
+	Tools     []*mcp.Tool
+	Resources []*mcp.Resource
+	Templates []*mcp.ResourceTemplate
+	Prompts   []*mcp.Prompt
+
+	Reads      bool // it answers resources/read
+	Subscribes bool // it answers resources/subscribe
+	Completes  bool // it answers completion/complete
+	Logs       bool // it answers logging/setLevel
+	// Talks says that the peer may send its clients log messages and requests
+	// while it answers them.
+	Talks bool
+
+	// Known says that nothing better is to be waited for: the peer said what it
+	// offers, now or in an earlier life, or its time to say it is over (SPEC D7a).
+	Known bool
+
+	// Changed is closed when newer Offers replace these.
+	Changed <-chan struct{}
+}
+
+// Life is where a peer is in its life, for people to look at.
+type Life struct {
+	State    string    // CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED
+	Since    time.Time // when it came into State
+	Reason   string    // why it did
+	Pid      int       // of its process; 0 if there is none
+	Failures int       // in a row
+	Restarts int       // starts of a process after the first one
+	Next     time.Time // when it is started again; zero if no start is due
+	LastExit string    // how its last process ended; "" if none has
+	InFlight int       // calls that a process is working on
+	Waiting  int       // calls that wait for READY
+	Calls    int64     // that have been answered
+	// Settled says that it has been READY, or has given up being so, or waits
+	// to be called.
+	Settled bool
+}

@@ -1,0 +1,147 @@
+// Package rawjson looks into JSON without decoding it, so that a payload can be
+// passed on as the bytes that it came in.
+//
+// Everything but Valid wants valid JSON and returns parts of what it was given.
+package rawjson
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"strings"
+
+	"github.com/segmentio/encoding/json"
+)
+
+// maxBrackets is how many brackets JSON may have for the fast check, which
+// recurses without a limit of its own, to be sure of its stack.
+const maxBrackets = 10_000
+
+// Valid reports whether raw is valid JSON: of valid syntax, that is; like
+// encoding/json it does not look into the encoding of strings.
+func Valid(raw []byte) bool {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxBrackets {
+		return stdjson.Valid(raw) // several times slower, and limits the depth
+	}
+	return json.Valid(raw)
+}
+
+// String returns the text of a JSON string without escapes; "" for all else.
+func String(value []byte) string {
+	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
+		return ""
+	}
+	return string(value[1 : len(value)-1])
+}
+
+// Members calls each with the members of a JSON object, in order, until it
+// returns false. It reports whether raw is an object whose keys have no escapes
+// and each never returned false.
+func Members(raw []byte, each func(key string, value stdjson.RawMessage) bool) bool {
+	i := skipSpace(raw, 0)
+	if raw[i] != '{' {
+		return false
+	}
+	if i = skipSpace(raw, i+1); raw[i] == '}' {
+		return true
+	}
+	for {
+		end := skipString(raw, i)
+		key := raw[i+1 : end-1]
+		if bytes.IndexByte(key, '\\') >= 0 {
+			return false
+		}
+		start := skipSpace(raw, skipSpace(raw, end)+1) // over the colon
+		end = skipValue(raw, start)
+		if !each(string(key), raw[start:end:end]) {
+			return false
+		}
+		if i = skipSpace(raw, end); raw[i] == '}' {
+			return true
+		}
+		i = skipSpace(raw, i+1) // over the comma
+	}
+}
+
+// Elements calls each with the elements of a JSON array, in order, until it
+// returns false. It reports whether raw is an array and each never returned false.
+func Elements(raw []byte, each func(value stdjson.RawMessage) bool) bool {
+	i := skipSpace(raw, 0)
+	if raw[i] != '[' {
+		return false
+	}
+	if i = skipSpace(raw, i+1); raw[i] == ']' {
+		return true
+	}
+	for {
+		end := skipValue(raw, i)
+		if !each(raw[i:end:end]) {
+			return false
+		}
+		if i = skipSpace(raw, end); raw[i] == ']' {
+			return true
+		}
+		i = skipSpace(raw, i+1) // over the comma
+	}
+}
+
+// Compact returns raw on one line: itself when it is on one already.
+func Compact(raw []byte) stdjson.RawMessage {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw
+	}
+	var out bytes.Buffer
+	out.Grow(len(raw))
+	if err := stdjson.Compact(&out, raw); err != nil { // it is valid
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+// The functions below return the index behind what begins at i.
+
+func skipSpace(raw []byte, i int) int {
+	for raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r' {
+		i++
+	}
+	return i
+}
+
+// skipString goes from quote to quote, which is what a long text has few of.
+func skipString(raw []byte, i int) int {
+	for i++; ; i++ {
+		i += bytes.IndexByte(raw[i:], '"')
+		escapes := 0
+		for raw[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return i + 1
+		}
+	}
+}
+
+func skipValue(raw []byte, i int) int {
+	for depth := 0; ; {
+		switch raw[i] {
+		case '"':
+			i = skipString(raw, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			i++
+			continue
+		default: // a number, true, false or null
+			for i < len(raw) && !strings.ContainsRune(",:]} \t\n\r", rune(raw[i])) {
+				i++
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+)
+
+// publish replaces the catalog by one of what is living now. The caller holds
+// applying, or is New.
+func (s *Supervisor) publish() {
+	changed := make(chan struct{})
+	next := &Catalog{
+		Talks:     map[string]bool{},
+		Changed:   changed,
+		changed:   changed,
+		entries:   make(map[string]*entry, len(s.living)),
+		resources: map[string]Peer{},
+		templates: map[string]Peer{},
+		prompts:   map[string]Peer{},
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.living)) {
+		l := s.living[name]
+		talks := false
+		if l.peer != nil {
+			offers := l.peer.Offers()
+			l.tools, talks = offers.Tools, offers.Talks
+			l.forget()
+			next.peers = append(next.peers, l.peer)
+			next.Resources = adopt(s, next.Resources, next.resources, l, offers.Resources, func(r *mcp.Resource) string { return r.URI })
+			next.Templates = adopt(s, next.Templates, next.templates, l, offers.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
+			next.Prompts = adopt(s, next.Prompts, next.prompts, l, offers.Prompts, func(p *mcp.Prompt) string { return p.Name })
+		}
+		for _, t := range l.tools {
+			if _, taken := next.entries[t.Name]; taken {
+				s.opts.Log.Warn("two tools of one name; the first in order serves", "tool", t.Name, "source", l.tool.Source)
+				continue
+			}
+			input, err := l.input(t)
+			if err != nil { // a peer's; it has been told so
+				s.opts.Log.Error("a tool is not served", "tool", t.Name, "source", l.tool.Source, "err", err)
+				continue
+			}
+			next.entries[t.Name] = &entry{provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout}
+			next.Tools = append(next.Tools, t)
+			if talks {
+				next.Talks[t.Name] = true
+			}
+		}
+	}
+	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
+	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
+	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
+	if old := s.catalog.Swap(next); old != nil {
+		close(old.changed)
+	}
+}
+
+// adopt adds what a peer offers to what is listed, but for what another one
+// offers already: the first in order serves.
+func adopt[T any](s *Supervisor, listed []*T, taken map[string]Peer, l *living, offered []*T, key func(*T) string) []*T {
+	for _, item := range offered {
+		if _, is := taken[key(item)]; is {
+			s.opts.Log.Warn("two capsules offer the same; the first in order serves", "what", key(item), "source", l.tool.Source)
+			continue
+		}
+		taken[key(item)] = l.peer
+		listed = append(listed, item)
+	}
+	return listed
+}
+
+// Wait returns when c is out of date or ctx ends, and reports which by ctx's error.
+func (c *Catalog) Wait(ctx context.Context) error {
+	select {
+	case <-c.Changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Known reports whether every peer has said what it offers, or had its time to
+// (SPEC D7a).
+func (c *Catalog) Known() bool {
+	return !slices.ContainsFunc(c.peers, func(p Peer) bool { return !p.Offers().Known })
+}
+
+// Settle waits until every peer has said what it offers, or had its time to, or
+// ctx ends.
+func (s *Supervisor) Settle(ctx context.Context) {
+	for c := s.Catalog(); !c.Known(); c = s.Catalog() {
+		if c.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// Starting names the providers that have not been ready since they are there,
+// and may yet be.
+func (s *Supervisor) Starting() []string {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(s.living)) {
+		if p := s.living[name].peer; p != nil && !p.Life().Settled {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Lives tells of each provider that lives, by its name.
+func (s *Supervisor) Lives() map[string]peer.Life {
+	s.applying.Lock()
+	peers := map[string]Peer{}
+	for name, l := range s.living {
+		if l.peer != nil {
+			peers[name] = l.peer
+		}
+	}
+	s.applying.Unlock()
+	lives := make(map[string]peer.Life, len(peers))
+	for name, p := range peers {
+		lives[name] = p.Life()
+	}
+	return lives
+}
+
+// Served is a manifest that is being served.
+type Served struct {
+	Tool  manifest.Tool
+	Lives bool // its provider lives: a new one means a new process
+}
+
+// Manifests returns the manifests that are being served, by name.
+func (s *Supervisor) Manifests() []Served {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	var served []Served
+	for _, name := range slices.Sorted(maps.Keys(s.living)) {
+		served = append(served, Served{Tool: s.living[name].tool, Lives: s.living[name].peer != nil})
+	}
+	return served
+}
+
+// Updated delivers the URIs of resources that peers say have changed. It has
+// one reader.
+func (s *Supervisor) Updated() <-chan string { return s.updated }

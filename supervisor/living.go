@@ -1,0 +1,140 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/thejerf/suture/v4"
+
+	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/manifest"
+)
+
+// living is what stands behind one manifest that was applied.
+type living struct {
+	tool     manifest.Tool
+	provider Provider // what Build returned, wrapped
+	peer     Peer     // the same, if it is one; else nil
+	tools    []*mcp.Tool
+	token    *suture.ServiceToken
+
+	// What is compiled of the tools, so that an unchanged one is not compiled
+	// again. Guarded by Supervisor.applying.
+	inputs map[*mcp.Tool]*schema.Schema
+}
+
+// input returns the compiled input schema of one of the provider's tools.
+func (l *living) input(t *mcp.Tool) (*schema.Schema, error) {
+	if compiled, ok := l.inputs[t]; ok {
+		return compiled, nil
+	}
+	raw, ok := t.InputSchema.(json.RawMessage)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(t.InputSchema); err != nil {
+			return nil, err
+		}
+	}
+	compiled, err := schema.CompileInput(raw)
+	if err != nil {
+		return nil, err
+	}
+	if l.inputs == nil {
+		l.inputs = map[*mcp.Tool]*schema.Schema{}
+	}
+	l.inputs[t] = compiled
+	return compiled, nil
+}
+
+// forget drops the compiled schemas of tools that are not listed any more.
+func (l *living) forget() {
+	listed := make(map[*mcp.Tool]*schema.Schema, len(l.tools))
+	for _, t := range l.tools {
+		if compiled, ok := l.inputs[t]; ok {
+			listed[t] = compiled
+		}
+	}
+	l.inputs = listed
+}
+
+// gate lets one provider of a name live at a time: a manifest that changed has
+// a new one, which must not start before the old one has stopped (SPEC D2).
+type gate chan struct{}
+
+func (s *Supervisor) gateOf(name string) gate {
+	g := s.gates[name]
+	if g == nil {
+		g = make(gate, 1)
+		s.gates[name] = g
+	}
+	return g
+}
+
+// maxUpdates is how many updates of resources may wait for the bridge. An
+// update says "look again", so that one too few harms less than a peer that
+// cannot be read from.
+const maxUpdates = 256
+
+// keeper is the service of one provider that lives: the provider's own, and the
+// goroutine that follows what the provider offers.
+type keeper struct {
+	of      *living
+	service suture.Service
+	in      *Supervisor
+	gate    gate
+}
+
+// String is the provider's name for itself.
+func (k *keeper) String() string { return fmt.Sprint(k.service) }
+
+// Serve waits until no other provider of the name lives, and then runs the
+// provider until it is done.
+func (k *keeper) Serve(ctx context.Context) error {
+	select {
+	case k.gate <- struct{}{}:
+		defer func() { <-k.gate }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if k.of.peer == nil {
+		return k.service.Serve(ctx)
+	}
+	following, end := context.WithCancel(ctx)
+	var follower sync.WaitGroup
+	follower.Go(func() { k.follow(following) })
+	defer follower.Wait()
+	defer end()
+	return k.service.Serve(ctx)
+}
+
+// follow publishes a new catalog whenever the peer offers something else, and
+// passes on which of its resources were updated.
+func (k *keeper) follow(ctx context.Context) {
+	offers := k.of.peer.Offers()
+	k.in.refresh()
+	for {
+		select {
+		case <-offers.Changed:
+			offers = k.of.peer.Offers()
+			k.in.refresh()
+		case uri := <-k.of.peer.Updated():
+			select {
+			case k.in.updated <- uri:
+			default:
+				k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", uri)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refresh publishes what the providers offer now.
+func (s *Supervisor) refresh() {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.publish()
+}

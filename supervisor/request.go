@@ -1,0 +1,118 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/orla-project/orla/internal/peer"
+)
+
+// requestTimeout bounds a request that is no call: no manifest has a word on it.
+const requestTimeout = 30 * time.Second
+
+// Request passes a request that is no call on to the peer that it is for. An
+// error is a *fault.Error, or a *jsonrpc.Error for the client.
+//
+// logging/setLevel goes to every peer that logs, and succeeds when they have
+// been told as far as they could be.
+func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	c := s.catalog.Load()
+	var about struct {
+		URI  string `json:"uri"`
+		Name string `json:"name"`
+		Ref  struct {
+			Name string `json:"name"`
+			URI  string `json:"uri"`
+		} `json:"ref"`
+	}
+	if len(req.Params) > 0 {
+		if err := json.Unmarshal(req.Params, &about); err != nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params are not of the shape that the protocol gives them"}
+		}
+	}
+	ctx, end := s.limit(ctx, req.Method, requestTimeout)
+	defer end()
+	switch req.Method {
+	case "prompts/get":
+		if p, ok := c.prompts[about.Name]; ok {
+			return p.Request(ctx, req)
+		}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no prompt " + about.Name}
+	case "completion/complete":
+		if p, ok := c.completer(about.Ref.Name, about.Ref.URI); ok {
+			return p.Request(ctx, req)
+		}
+		return json.RawMessage(`{"completion":{"values":[]}}`), nil
+	case "logging/setLevel":
+		for _, p := range c.peers {
+			if p.Offers().Logs {
+				_, _ = p.Request(ctx, req) // it is told again when it is ready
+			}
+		}
+		return json.RawMessage(`{}`), nil
+	default: // resources/read, subscribe and unsubscribe
+		return c.resource(ctx, req, about.URI)
+	}
+}
+
+// completer finds who completes the arguments of a prompt or of a template.
+func (c *Catalog) completer(prompt, uri string) (Peer, bool) {
+	p, ok := c.prompts[prompt]
+	if !ok {
+		if p, ok = c.templates[uri]; !ok {
+			p, ok = c.resources[uri]
+		}
+	}
+	return p, ok && p.Offers().Completes
+}
+
+// resource asks the peer that lists a resource, or whose template it fits. What
+// is neither may still be known to a peer: a tool's answer may link to it.
+func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (json.RawMessage, error) {
+	if p, ok := c.resources[uri]; ok {
+		return p.Request(ctx, req)
+	}
+	for _, t := range c.Templates {
+		if fits(t.URITemplate, uri) {
+			return c.templates[t.URITemplate].Request(ctx, req)
+		}
+	}
+	err := error(&jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found", Data: quotedURI(uri)})
+	for _, p := range c.peers {
+		if !p.Offers().Reads {
+			continue
+		}
+		raw, refusal := p.Request(ctx, req)
+		if refusal == nil {
+			return raw, nil
+		}
+		if _, refused := errors.AsType[*jsonrpc.Error](refusal); !refused {
+			err = refusal
+		}
+	}
+	return nil, err
+}
+
+// fits reports whether a URI can come from a template.
+func fits(template, uri string) bool {
+	t, err := uritemplate.New(template)
+	return err == nil && t.Regexp().MatchString(uri)
+}
+
+func quotedURI(uri string) json.RawMessage {
+	raw, err := json.Marshal(map[string]string{"uri": uri})
+	if err != nil { // it is a string
+		panic(err)
+	}
+	return raw
+}
