@@ -33,16 +33,17 @@ var imports = map[string][]string{
 	"internal/watch":   {},
 	"internal/yamldoc": {},
 
-	"internal/schema": {"internal/fault"},
-	"internal/launch": {"internal/fault"},
-	"manifest":        {"internal/yamldoc", "internal/schema", "internal/fault"},
+	"internal/schema":  {"internal/fault"},
+	"internal/launch":  {"internal/fault"},
+	"internal/linerpc": {"internal/rawjson"},
+	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
 	"simple":  {"manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid"},
-	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson"},
+	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/linerpc", "internal/peer", "internal/rawjson"},
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
@@ -60,7 +61,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
 
 	"github.com/cenkalti/backoff/v4":           {"capsule"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},

@@ -1,0 +1,393 @@
+// Package linerpc speaks JSON-RPC 2.0 with a process over its stdin and stdout,
+// one message a line (RFC 2 §8.2, SPEC D5).
+//
+//	Call ─► write ─► stdin          stdout ─► lines ─► Reply to its Call
+//	                                                └► Handler: notifications, requests, noise
+//
+// It knows nothing of what the messages mean. Results and params are passed on
+// as the bytes that they are. A line that is no message is the Handler's
+// business and ends nothing.
+//
+// Its invariant: reading never waits for anybody, so that a process that writes
+// while it does not read cannot be locked up with us.
+package linerpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// Stream is one end of a pipe. An *os.File and a net.Conn are Streams.
+type Stream interface {
+	io.ReadWriteCloser
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// Handler takes what the process says unasked. Its methods are called in the
+// order of the lines, from the one goroutine that reads, and must not block.
+type Handler interface {
+	// Notified is called for a notification.
+	Notified(method string, params json.RawMessage)
+	// Asked is called for a request. Conn.Reply answers it.
+	Asked(id json.RawMessage, method string, params json.RawMessage)
+	// Unclaimed is called for an answer that no call waits for.
+	Unclaimed(id json.RawMessage)
+	// Noise is called for a line that is no message, with the reason why. The
+	// line is cut when it is long.
+	Noise(line []byte, why string)
+}
+
+// Options configures a Conn.
+type Options struct {
+	// MaxMessage bounds a line from the process in bytes. Required.
+	MaxMessage int
+	// Stall is how long the process may leave a message in the pipe without
+	// reading from it. Past it the stream is given up. Required.
+	Stall time.Duration
+	// Handler is required.
+	Handler Handler
+}
+
+// Errors of a Call that tell what became of it.
+var (
+	// ErrNotSent is in the chain when nothing of the request was sent.
+	ErrNotSent = errors.New("the request was not sent")
+	// ErrStalled is why a Conn is over whose process does not read.
+	ErrStalled = errors.New("the process does not read its stdin")
+	// ErrTooLong is in the chain when the answer was over MaxMessage.
+	ErrTooLong = errors.New("the answer is too long")
+)
+
+// Conn is a connection with one process. Its methods may be called from any
+// goroutine, but Serve only once.
+type Conn struct {
+	in   Stream
+	out  Stream
+	opts Options
+
+	writing chan struct{}  // holds a token while a message is being written
+	rests   sync.WaitGroup // the goroutines that write what did not fit at once
+
+	mu      sync.Mutex // guards the fields that follow
+	pending map[int64]*pending
+	last    int64         // the id given last
+	closed  error         // why no more is sent; nil while it is open
+	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
+	used    time.Time     // when the last call ended
+
+	over chan struct{} // closed with closed set
+}
+
+// pending is a call without an answer.
+type pending struct {
+	events chan Event
+	about  any // what Callers gave
+}
+
+// Event is what happens to a call: notes, and then its answer.
+type Event struct {
+	Method string          // of a note; "" for the answer
+	Params json.RawMessage // of a note
+	Result json.RawMessage // the answer's result
+	Err    error           // a *jsonrpc.Error that the process gave, or why there is no answer
+}
+
+// maxNotes is how many notes a call may have waiting for a slow client. Later
+// ones are dropped: they say how far things are, and the next one says it better.
+const maxNotes = 64
+
+// New returns a Conn that writes to in and reads from out. The streams stay the
+// caller's to close.
+func New(in, out Stream, opts Options) *Conn {
+	return &Conn{
+		in: in, out: out, opts: opts,
+		writing: make(chan struct{}, 1),
+		pending: map[int64]*pending{},
+		over:    make(chan struct{}),
+		used:    time.Now(),
+	}
+}
+
+// Serve reads until the process closes its stdout, or a read deadline passes,
+// and returns why it ended. Calls stay pending until Close.
+func (c *Conn) Serve() error {
+	lines := lineReader{r: c.out, max: c.opts.MaxMessage}
+	for {
+		line, err := lines.next()
+		switch {
+		case line.cut:
+			c.tooLong(line.data, line.tail)
+		case len(line.data) > 0:
+			c.take(line.data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Close fails what is pending with why, and everything from now on. It returns
+// when no goroutine of the Conn writes any more. Only the first call counts.
+func (c *Conn) Close(why error) {
+	c.mu.Lock()
+	if c.closed == nil {
+		c.closed = why
+		close(c.over)
+		for id, p := range c.pending {
+			p.events <- Event{Err: why} // a place is kept for it
+			delete(c.pending, id)
+		}
+		c.settleLocked()
+	}
+	c.mu.Unlock()
+	_ = c.in.SetWriteDeadline(time.Unix(1, 0)) // lets go of a write that hangs; a closed stream has none
+	c.rests.Wait()
+}
+
+// Over is closed when the Conn has been closed, or given up.
+func (c *Conn) Over() <-chan struct{} { return c.over }
+
+// Err tells why the Conn is over; nil before that.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// InFlight returns the number of calls without an answer.
+func (c *Conn) InFlight() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending)
+}
+
+// Unused returns for how long there has been no call; 0 while there is one.
+func (c *Conn) Unused() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) > 0 {
+		return 0
+	}
+	return time.Since(c.used)
+}
+
+// Idle returns a channel that is closed when no call is without an answer.
+func (c *Conn) Idle() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.settleLocked()
+	return idle
+}
+
+func (c *Conn) settleLocked() {
+	if c.idle != nil && len(c.pending) == 0 {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// Callers calls each with what the calls in flight have said of themselves in Request.About.
+func (c *Conn) Callers(each func(about any)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pending {
+		each(p.about)
+	}
+}
+
+// About returns what the call of an id has said of itself; nil when it is not in flight.
+func (c *Conn) About(id int64) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pending[id]; p != nil {
+		return p.about
+	}
+	return nil
+}
+
+// Note hands a notification to the call of an id, and reports whether it is in flight.
+func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pending[id]
+	if p == nil {
+		return false
+	}
+	p.noteLocked(method, params)
+	return true
+}
+
+// NoteOne hands a notification to one of the calls in flight that wanted says
+// yes to, and reports whether there is one.
+func (c *Conn) NoteOne(method string, params json.RawMessage, wanted func(about any) bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pending {
+		if wanted(p.about) {
+			p.noteLocked(method, params)
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pending) noteLocked(method string, params json.RawMessage) {
+	if len(p.events) < cap(p.events)-1 { // the last place is the answer's
+		p.events <- Event{Method: method, Params: params}
+	}
+}
+
+// Request is one call.
+type Request struct {
+	Method string
+	// Params writes the params, valid JSON on one line, into buf and returns
+	// it. id is the request's own, which can serve as a progress token. If nil,
+	// there are no params.
+	Params func(buf []byte, id int64) []byte
+	// About is kept for Callers and About.
+	About any
+	// Note, if not nil, is called for each of the call's notes, in order and
+	// before Call returns. It may block.
+	Note func(method string, params json.RawMessage)
+}
+
+// Call makes a request and waits for its answer. When ctx ends first, the
+// process is told by notifications/cancelled and the error is ctx's cause; a
+// late answer is dropped. An error is a *jsonrpc.Error when the process gave
+// one, else it tells why there is no answer.
+func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
+	notes := 0
+	if req.Note != nil {
+		notes = maxNotes
+	}
+	p := &pending{events: make(chan Event, notes+1), about: req.About}
+	id, err := c.begin(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.write(ctx, requestLine(id, req)); err != nil {
+		c.forget(id)
+		return nil, err
+	}
+	for {
+		select {
+		case e := <-p.events:
+			if e.Method == "" {
+				return e.Result, e.Err
+			}
+			req.Note(e.Method, e.Params)
+		case <-ctx.Done():
+			if c.forget(id) {
+				c.Notify("notifications/cancelled", cancelParams(id, context.Cause(ctx)))
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func cancelParams(id int64, cause error) json.RawMessage {
+	reason, err := json.Marshal(cause.Error())
+	if err != nil { // it is a string
+		panic(err)
+	}
+	return fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason)
+}
+
+// begin gives a call its id.
+func (c *Conn) begin(p *pending) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotSent, c.closed)
+	}
+	c.last++
+	c.pending[c.last] = p
+	return c.last, nil
+}
+
+// forget drops a call that nobody waits for any more, and reports whether it
+// had no answer yet.
+func (c *Conn) forget(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takeLocked(id) != nil
+}
+
+func (c *Conn) takeLocked(id int64) *pending {
+	p := c.pending[id]
+	if p != nil {
+		delete(c.pending, id)
+		c.used = time.Now()
+		c.settleLocked()
+	}
+	return p
+}
+
+// settle ends the call of an id with its answer, and reports whether there was one.
+func (c *Conn) settle(id int64, e Event) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.takeLocked(id)
+	if p == nil {
+		return false
+	}
+	p.events <- e // a place is kept for it
+	return true
+}
+
+func requestLine(id int64, req Request) []byte {
+	buf := make([]byte, 0, 256)
+	buf = append(buf, `{"jsonrpc":"2.0","id":`...)
+	buf = strconv.AppendInt(buf, id, 10)
+	buf = append(buf, `,"method":"`...)
+	buf = append(buf, req.Method...)
+	buf = append(buf, '"')
+	if req.Params != nil {
+		buf = append(buf, `,"params":`...)
+		buf = req.Params(buf, id)
+	}
+	return append(buf, "}\n"...)
+}
+
+// Notify sends a notification as soon as the stream is free, and does not wait
+// for that. params is valid JSON on one line, or nil.
+func (c *Conn) Notify(method string, params json.RawMessage) {
+	c.post(messageLine(`"method":"`+method+`"`, `"params":`, params))
+}
+
+// Reply answers a request of the process with a result, or with an error.
+func (c *Conn) Reply(id, result json.RawMessage, refusal *jsonrpc.Error) {
+	head := `"id":` + string(id)
+	if refusal == nil {
+		c.post(messageLine(head, `"result":`, rawjson.Compact(result)))
+		return
+	}
+	raw, err := json.Marshal(refusal)
+	if err != nil { // its data is no JSON
+		raw, _ = json.Marshal(&jsonrpc.Error{Code: refusal.Code, Message: refusal.Message})
+	}
+	c.post(messageLine(head, `"error":`, raw))
+}
+
+func messageLine(head, key string, value json.RawMessage) []byte {
+	line := append([]byte(`{"jsonrpc":"2.0",`), head...)
+	if value != nil {
+		line = append(append(append(line, ','), key...), value...)
+	}
+	return append(line, "}\n"...)
+}

@@ -1,0 +1,265 @@
+package linerpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// take hands one line to whom it concerns.
+func (c *Conn) take(line []byte) {
+	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")))
+	if len(line) == 0 {
+		return
+	}
+	switch {
+	case line[0] != '{' && line[0] != '[':
+		c.opts.Handler.Noise(shortened(line), "no JSON-RPC message")
+	case !rawjson.Valid(line):
+		c.opts.Handler.Noise(shortened(line), "no valid JSON")
+	case line[0] == '{':
+		c.takeMessage(line)
+	default: // a batch, which older peers may answer with
+		rawjson.Elements(line, func(m json.RawMessage) bool {
+			if m[0] == '{' {
+				c.takeMessage(m)
+			} else {
+				c.opts.Handler.Noise(shortened(m), "no JSON-RPC message")
+			}
+			return true
+		})
+	}
+}
+
+// message is a JSON-RPC message, undecoded.
+type message struct {
+	method             string
+	id, params, result json.RawMessage
+	failure            json.RawMessage // its error
+}
+
+func (c *Conn) takeMessage(raw []byte) {
+	var m message
+	strange := false
+	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "method":
+			m.method = rawjson.String(value)
+			strange = strange || m.method == ""
+		case "id":
+			m.id = value
+		case "params":
+			m.params = value
+		case "result":
+			m.result = value
+		case "error":
+			m.failure = value
+		}
+		return true
+	})
+	switch {
+	case !plain || strange:
+		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message")
+	case m.method != "" && m.id == nil:
+		c.opts.Handler.Notified(m.method, m.params)
+	case m.method != "":
+		c.opts.Handler.Asked(m.id, m.method, m.params)
+	case m.id != nil && (m.result != nil || m.failure != nil):
+		c.takeAnswer(m)
+	default:
+		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message: it has neither a method nor a result")
+	}
+}
+
+func (c *Conn) takeAnswer(m message) {
+	e := Event{Result: m.result}
+	if m.failure != nil && !bytes.Equal(m.failure, []byte("null")) {
+		e = Event{Err: errorOf(m.failure)}
+	}
+	id, err := strconv.ParseInt(string(m.id), 10, 64)
+	if err != nil || !c.settle(id, e) {
+		c.opts.Handler.Unclaimed(m.id)
+	}
+}
+
+// errorOf reads the error of an answer. One that is none of JSON-RPC's is still
+// an error.
+func errorOf(raw json.RawMessage) error {
+	var wire jsonrpc.Error
+	if err := json.Unmarshal(raw, &wire); err != nil || wire.Message == "" && wire.Code == 0 {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: string(shortened(raw))}
+	}
+	return &wire
+}
+
+// Where the id of an answer stands when the rest of it is out of reach.
+var (
+	leadingID  = regexp.MustCompile(`^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*(\d+)\s*,`)
+	trailingID = regexp.MustCompile(`,\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+)
+
+// tooLong fails the call that an over-long line answered.
+func (c *Conn) tooLong(head, tail []byte) {
+	c.opts.Handler.Noise(shortened(head), fmt.Sprintf("a line of over %d bytes", c.opts.MaxMessage))
+	found := leadingID.FindSubmatch(head)
+	if found == nil {
+		found = trailingID.FindSubmatch(tail)
+	}
+	why := Event{Err: fmt.Errorf("%w: over %d bytes", ErrTooLong, c.opts.MaxMessage)}
+	if found != nil {
+		if id, err := strconv.ParseInt(string(found[1]), 10, 64); err == nil {
+			c.settle(id, why)
+		}
+		return
+	}
+	c.mu.Lock()
+	var only int64
+	if len(c.pending) == 1 {
+		for only = range c.pending {
+		}
+	}
+	c.mu.Unlock()
+	c.settle(only, why)
+}
+
+// shortened cuts what is quoted in a log or an error.
+func shortened(line []byte) []byte {
+	const enough = 4 << 10
+	if len(line) <= enough {
+		return line
+	}
+	return append(bytes.Clone(line[:enough]), "…"...)
+}
+
+// line is one line of a stream, without its end.
+type line struct {
+	data []byte // owned by whoever got it; its head when it is cut
+	cut  bool   // it was longer than allowed
+	tail []byte // the last bytes of a line that was cut
+}
+
+// lineReader reads lines of a bounded length. Lines are cut out of one buffer:
+// short ones by copying, long ones by giving the buffer away.
+type lineReader struct {
+	r   io.Reader
+	max int
+
+	buf        []byte
+	start, end int // what is read and was not returned
+	seen       int // how much of that holds no end of line
+}
+
+const (
+	bufSize  = 8 << 10  // of a buffer that holds nothing
+	bigLine  = 32 << 10 // from here on a line is not copied
+	cutHead  = 4 << 10
+	cutTail  = 256
+	growStep = 64 << 10 // what a pipe holds
+)
+
+// next returns the next line. At the end it returns what is left, with an error.
+func (l *lineReader) next() (line, error) {
+	for {
+		if i := bytes.IndexByte(l.buf[l.start+l.seen:l.end], '\n'); i >= 0 {
+			return l.take(l.seen + i), nil
+		}
+		l.seen = l.end - l.start
+		if l.seen > l.max {
+			return l.discard()
+		}
+		if err := l.fill(); err != nil {
+			rest := line{data: bytes.Clone(l.buf[l.start:l.end])}
+			l.start, l.end, l.seen = 0, 0, 0
+			return rest, err
+		}
+	}
+}
+
+// take returns the first n bytes as a line.
+func (l *lineReader) take(n int) line {
+	data := l.buf[l.start : l.start+n : l.start+n]
+	rest := l.buf[l.start+n+1 : l.end]
+	l.seen = 0
+	if n > l.max {
+		l.start += n + 1
+		return line{cut: true, data: bytes.Clone(data[:min(n, cutHead)]), tail: bytes.Clone(data[n-min(n, cutTail):])}
+	}
+	if n < bigLine {
+		data = bytes.Clone(data)
+		l.start += n + 1
+		if l.start == l.end {
+			l.start, l.end = 0, 0
+			if len(l.buf) > growStep {
+				l.buf = nil // one long line must not be paid for for ever
+			}
+		}
+		return line{data: data}
+	}
+	l.buf = append(make([]byte, 0, max(bufSize, len(rest))), rest...)
+	l.buf = l.buf[:cap(l.buf)]
+	l.start, l.end = 0, len(rest)
+	return line{data: data}
+}
+
+// fill reads once more, with room made as it is needed.
+func (l *lineReader) fill() error {
+	if l.end == len(l.buf) {
+		used := l.end - l.start
+		if l.start > 0 && used <= len(l.buf)/2 {
+			copy(l.buf, l.buf[l.start:l.end])
+		} else {
+			size := max(bufSize, 2*len(l.buf))
+			if used >= bufSize {
+				size = max(size, used+growStep)
+			}
+			grown := make([]byte, size)
+			copy(grown, l.buf[l.start:l.end])
+			l.buf = grown
+		}
+		l.start, l.end = 0, used
+	}
+	n, err := l.r.Read(l.buf[l.end:])
+	l.end += n
+	if n > 0 {
+		return nil // an error comes again
+	}
+	if err == nil {
+		err = errNoProgress
+	}
+	return err
+}
+
+var errNoProgress = errors.New("a read gave nothing")
+
+// discard drops a line that is too long, to its end.
+func (l *lineReader) discard() (line, error) {
+	cut := line{cut: true, data: bytes.Clone(l.buf[l.start : l.start+min(cutHead, l.end-l.start)])}
+	keep := func(part []byte) {
+		cut.tail = append(cut.tail, part[max(0, len(part)-cutTail):]...)
+		cut.tail = cut.tail[max(0, len(cut.tail)-cutTail):]
+	}
+	keep(l.buf[l.start:l.end])
+	l.buf = make([]byte, growStep)
+	l.start, l.end, l.seen = 0, 0, 0
+	for {
+		n, err := l.r.Read(l.buf)
+		part := l.buf[:n]
+		if i := bytes.IndexByte(part, '\n'); i >= 0 {
+			keep(part[:i])
+			l.start, l.end = i+1, n
+			return cut, nil
+		}
+		keep(part)
+		if err != nil {
+			return cut, err
+		}
+	}
+}
