@@ -2,8 +2,6 @@ package manifest
 
 import (
 	"maps"
-	"path"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,15 +12,12 @@ import (
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// longestMS bounds every key in milliseconds: 24 days, beyond which somebody
-// counted in another unit.
-const longestMS = 1<<31 - 1
-
 // description is what tool.yaml, a block and a sidecar have in common, on its
 // way to being a Tool. It collects faults in doc and warnings.
 type description struct {
 	doc      *yamldoc.Doc
 	folded   bool // keys may stand without their section
+	flat     bool // the keys of runtime have no section
 	mcp      mcpKeys
 	runtime  runtimeKeys
 	warnings []error
@@ -30,7 +25,7 @@ type description struct {
 
 // key is the path by which the file gives a key of a section.
 func (d *description) key(section, name string) string {
-	if d.folded && d.doc.Has(name) {
+	if d.flat && section == "runtime" || d.folded && d.doc.Has(name) {
 		return name
 	}
 	return section + "." + name
@@ -43,6 +38,10 @@ func (d *description) given(section, name string) bool {
 
 func (d *description) fault(section, name, format string, args ...any) {
 	d.doc.Faultf(d.key(section, name), format, args...)
+}
+
+func (d *description) warn(section, name, format string, args ...any) {
+	d.warnings = append(d.warnings, d.doc.At(d.key(section, name), format, args...))
 }
 
 // unfold moves the keys of flat that the file gives to where they belong, in
@@ -127,65 +126,6 @@ func badVariable(name string) string {
 	return ""
 }
 
-func (d *description) checkCapsule() {
-	r := d.runtime
-	for _, ms := range []struct {
-		key   string
-		value int
-		least int
-	}{
-		{"startup_timeout_ms", r.StartupTimeoutMS, 1},
-		{"stop_grace_ms", r.StopGraceMS, 0},
-		{"hot_load.debounce_ms", r.HotLoad.DebounceMS, 0},
-		{"restart.initial_ms", r.Restart.InitialMS, 1},
-		{"restart.max_ms", r.Restart.MaxMS, 1},
-		{"restart.max_failures", r.Restart.MaxFailures, 0},
-		{"restart.reset_after_ms", r.Restart.ResetAfterMS, 0},
-		{"health.interval_ms", r.Health.IntervalMS, 1},
-		{"health.timeout_ms", r.Health.TimeoutMS, 1},
-		{"health.failures", r.Health.Failures, 1},
-	} {
-		if ms.value < ms.least || ms.value > longestMS {
-			d.doc.Faultf("runtime."+ms.key, "must be between %d and %d, got %d", ms.least, longestMS, ms.value)
-		}
-	}
-	if r.Restart.MaxMS < r.Restart.InitialMS {
-		d.doc.Faultf("runtime.restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
-	}
-	if p := r.ToolPrefix; p != nil && (len(*p) > maxName/2 || strings.ContainsFunc(*p, notInName)) {
-		d.doc.Faultf("runtime.tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", maxName/2, *p)
-	}
-	for i, p := range r.HotLoad.Watch {
-		if !filepath.IsLocal(filepath.FromSlash(p)) {
-			d.doc.Faultf("runtime.hot_load.watch"+indexed(i), "must be a relative path inside the package, got %q", p)
-		}
-	}
-	for i, p := range r.HotLoad.Ignore {
-		if _, err := path.Match(p, ""); err != nil {
-			d.doc.Faultf("runtime.hot_load.ignore"+indexed(i), "is no glob pattern: %q", p)
-		}
-	}
-}
-
-// warnOfIdleKeys warns of keys that do nothing in the tool's mode, since their
-// author expects that they do.
-func (d *description) warnOfIdleKeys() {
-	if d.runtime.Mode == Capsule {
-		for _, name := range simpleOnly {
-			if d.given("runtime", name) {
-				d.warnings = append(d.warnings, d.doc.At(d.key("runtime", name), "has no effect on a capsule"))
-			}
-		}
-		return
-	}
-	for field := range reflect.TypeFor[capsuleKeys]().Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if d.doc.Has("runtime." + name) {
-			d.warnings = append(d.warnings, d.doc.At("runtime."+name, "has no effect without runtime.mode: capsule"))
-		}
-	}
-}
-
 func (d *description) run() Run {
 	r := d.runtime
 	return Run{
@@ -199,38 +139,3 @@ func (d *description) run() Run {
 		MaxConcurrency: r.MaxConcurrency,
 	}
 }
-
-func (d *description) capsule() Runtime {
-	r := d.runtime
-	c := Runtime{
-		Declared:       d.doc.Has("mcp"),
-		Handshake:      r.Handshake,
-		Start:          r.Start,
-		StartupTimeout: milliseconds(r.StartupTimeoutMS),
-		StopGrace:      milliseconds(r.StopGraceMS),
-		IdleTimeout:    time.Duration(r.IdleTimeout),
-		ToolPrefix:     r.ToolPrefix,
-		HotLoad: HotLoad{
-			Watch:    r.HotLoad.Watch,
-			Ignore:   r.HotLoad.Ignore,
-			Mode:     r.HotLoad.Mode,
-			Debounce: milliseconds(r.HotLoad.DebounceMS),
-		},
-		Restart: Restart{
-			Initial:     milliseconds(r.Restart.InitialMS),
-			Max:         milliseconds(r.Restart.MaxMS),
-			MaxFailures: r.Restart.MaxFailures,
-			ResetAfter:  milliseconds(r.Restart.ResetAfterMS),
-		},
-	}
-	if d.doc.Has("runtime.health") {
-		c.Health = &Health{
-			Interval: milliseconds(r.Health.IntervalMS),
-			Timeout:  milliseconds(r.Health.TimeoutMS),
-			Failures: r.Health.Failures,
-		}
-	}
-	return c
-}
-
-func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }

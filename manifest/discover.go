@@ -67,7 +67,7 @@ func (w *walker) warnIfEmpty(dir string) {
 }
 
 // Validate checks what stands at path: a folder of tools, a package, a
-// tool.yaml, one executable, or the NAME.tool.yaml beside it. It finds what
+// tool.yaml or orla-tool.json, one executable, or the NAME.tool.yaml beside it. It finds what
 // Discover would find there.
 func Validate(path string) Result {
 	c := catalog{names: map[string]found{}}
@@ -143,7 +143,7 @@ func (w *walker) single(file string) {
 		return
 	}
 	w.root = root
-	if base == manifestFile {
+	if base == manifestFile || base == capsuleFile {
 		w.packageAt(root, folder)
 		return
 	}

@@ -18,6 +18,9 @@ const (
 	script  = "#!/bin/sh\necho\n"
 	packed  = "name: %s\nversion: %s\ndescription: x\nentrypoint: run.sh\n"
 	another = "#!/bin/sh\necho another\n"
+
+	deprecated = "is deprecated: tool.yaml replaces it (RFC 3); to convert it, move name, version, entrypoint and a description to a tool.yaml, " +
+		"and everything else below runtime, with mode: capsule"
 )
 
 // writePackage makes a package with its entrypoint.
@@ -99,7 +102,7 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		}
 		write(t, "tools", "forgot.py", "print()", 0o644)
 		write(t, "tools", "a/forgot", script, 0o644)
-		write(t, "tools", "old/orla-tool.json", "{}", 0o644)
+		write(t, "tools", "old/orla-tool.json", "{\"name\": \"old\"}", 0o644)
 		write(t, "tools", "old/main.py", script, 0o755)
 		write(t, "tools", "res.yaml", "apiVersion: v1\nkind: Tool # it is\n", 0o755)
 		write(t, "tools", "res2.tool.yaml", "apiVersion: v1\nkind: \"Tool\"\n", 0o644)
@@ -115,7 +118,8 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		"error tools/broken/tool.yaml: tools/broken/tool.yaml:1:1: version: is required\n" +
 			"tools/broken/tool.yaml:1:1: description: is required\ntools/broken/tool.yaml:1:1: entrypoint: is required",
 		"warning tools/forgot.py: is not executable: chmod +x tools/forgot.py",
-		"warning tools/old/orla-tool.json: it is deprecated (RFC 2): write a tool.yaml with runtime.mode: capsule in its place; capsules are not served by this release",
+		"warning tools/old/orla-tool.json: " + deprecated,
+		"error tools/old/orla-tool.json: tools/old/orla-tool.json:1:1: version: is required\ntools/old/orla-tool.json:1:1: entrypoint: is required",
 		"warning tools/pack/tool.yml: is not read: call it tool.yaml",
 		"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",
 		"warning tools/res2.tool.yaml: is a tool resource (kind: Tool), which this release does not serve",

@@ -1,6 +1,6 @@
 // Package manifest reads, checks and finds descriptions of tools: simple
-// executables with or without a metadata block, packages with a tool.yaml, and
-// nothing else. It is pure: it reads files and starts no process.
+// executables with or without a metadata block, packages with a tool.yaml or an
+// orla-tool.json, and nothing else. It is pure: it reads files and starts no process.
 //
 // Its invariant: a Tool that leaves this package can be run. What cannot be is
 // reported as a Problem that says where the fault is and what to do about it,
@@ -38,7 +38,8 @@ type Tool struct {
 	// Dir is the working directory of its processes, absolute (SPEC C2, D3).
 	Dir string
 	// Source is the file that describes the tool, for messages: the
-	// executable itself, its NAME.tool.yaml, or the package's tool.yaml.
+	// executable itself, its NAME.tool.yaml, or the package's tool.yaml or
+	// orla-tool.json.
 	Source string
 
 	Interpreter Interpreter

@@ -44,11 +44,11 @@ func readRegular(file string) ([]byte, error) {
 	return data, nil
 }
 
-// readPackage reads the package in dir, an absolute path without links.
-// display is its tool.yaml for messages. The tool's name is filled in even if
-// there is an error, where it is known.
-func readPackage(dir, display string) (t Tool, warnings []error, err error) {
-	file, err := filepath.EvalSymlinks(filepath.Join(dir, manifestFile))
+// readPackage reads the package in dir, an absolute path without links, as its
+// file called name describes it; display is that file for messages. The tool's
+// name is filled in even if there is an error, where it is known.
+func readPackage(dir, name, display string) (t Tool, warnings []error, err error) {
+	file, err := filepath.EvalSymlinks(filepath.Join(dir, name))
 	if err != nil {
 		return Tool{}, nil, readError(err)
 	}
@@ -59,11 +59,19 @@ func readPackage(dir, display string) (t Tool, warnings []error, err error) {
 	if err != nil {
 		return Tool{}, nil, err
 	}
-	t, d, entrypoint := parseManifest(display, data)
+	parse := parseManifest
+	if name == capsuleFile {
+		parse = parseCapsuleJSON
+		if err := notJSON(display, data); err != nil {
+			return Tool{}, nil, err
+		}
+	}
+	t, d, entrypoint := parse(display, data)
 	t.Dir = dir
 	if entrypoint != "" {
 		d.entrypoint(&t, entrypoint)
 	}
+	d.checkWatched(dir)
 	return t, d.warnings, d.doc.Err()
 }
 
@@ -74,24 +82,32 @@ func parseManifest(display string, data []byte) (t Tool, d description, entrypoi
 	// The error is the doc's, which more faults are added to.
 	doc, _ := yamldoc.Decode(display, data, &keys, yamldoc.Options{})
 	d = description{doc: doc, mcp: keys.MCP, runtime: keys.Runtime}
-	t = Tool{Source: display, Version: keys.Version, Description: keys.Description}
-	if validName(keys.Name) {
-		t.Name = keys.Name
-	} else if doc.Has("name") {
-		doc.Faultf("name", "must be 1 to %d of A-Z a-z 0-9 _ . and -, got %q", maxName, keys.Name)
-	}
-	if doc.Has("version") && !validVersion(keys.Version) {
-		doc.Faultf("version", "must be a SemVer 2.0 version such as 1.2.3, got %q", keys.Version)
-	}
-	if doc.Has("description") && strings.TrimSpace(keys.Description) == "" {
-		doc.Faultf("description", "must not be empty: models choose tools by it")
-	}
-	if doc.Has("entrypoint") && !filepath.IsLocal(filepath.FromSlash(keys.Entrypoint)) {
-		doc.Faultf("entrypoint", "must be a relative path inside the package, got %q", keys.Entrypoint)
-		keys.Entrypoint = ""
-	}
+	t = Tool{Source: display}
+	entrypoint = d.identify(&t, keys.Name, keys.Version, keys.Description, keys.Entrypoint)
 	d.fill(&t)
-	return t, d, keys.Entrypoint
+	return t, d, entrypoint
+}
+
+// identify checks what says which tool it is and puts it into t. It returns
+// the entrypoint, or "" if that cannot be looked for.
+func (d *description) identify(t *Tool, name, version, text, entrypoint string) string {
+	t.Version, t.Description = version, text
+	if validName(name) {
+		t.Name = name
+	} else if d.doc.Has("name") {
+		d.doc.Faultf("name", "must be 1 to %d of A-Z a-z 0-9 _ . and -, got %q", maxName, name)
+	}
+	if d.doc.Has("version") && !validVersion(version) {
+		d.doc.Faultf("version", "must be a SemVer 2.0 version such as 1.2.3, got %q", version)
+	}
+	if d.doc.Has("description") && strings.TrimSpace(text) == "" {
+		d.doc.Faultf("description", "must not be empty: models choose tools by it")
+	}
+	if d.doc.Has("entrypoint") && !filepath.IsLocal(filepath.FromSlash(entrypoint)) {
+		d.doc.Faultf("entrypoint", "must be a relative path inside the package, got %q", entrypoint)
+		return ""
+	}
+	return entrypoint
 }
 
 // entrypoint finds the file to run and what runs it.

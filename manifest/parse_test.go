@@ -50,28 +50,44 @@ func keysIn(object map[string]any, prefix string) []string {
 	return list
 }
 
-func TestB6TheSchemaHasTheParsersKeys(t *testing.T) {
-	var object map[string]any
-	if err := json.Unmarshal(SchemaJSON(), &object); err != nil {
-		t.Fatal(err)
+func TestB6TheSchemasHaveTheParsersKeys(t *testing.T) {
+	// Samples that SPEC B1, B2 and B4 name, so that both cannot be wrong together.
+	runtime := []string{
+		"startup_timeout_ms", "args", "env", "hot_load.watch", "hot_load.ignore", "hot_load.mode", "hot_load.debounce_ms",
+		"restart.initial_ms", "restart.max_ms", "restart.max_failures", "restart.reset_after_ms", "drain_ms", "stop_grace_ms", "timeout",
+		"handshake", "tool_prefix", "start", "idle_timeout", "health.interval_ms", "health.timeout_ms", "health.failures",
+		"max_concurrency", "inherit_env",
 	}
-	parser, schema := keysOf(reflect.TypeFor[toolYAML](), ""), keysIn(object, "")
-	slices.Sort(parser)
-	slices.Sort(schema)
-	if !slices.Equal(parser, schema) {
-		t.Errorf("parser %q\nschema %q", parser, schema)
+	about := []string{
+		"name", "version", "description", "entrypoint", "author", "license", "repository", "homepage", "keywords", "dependencies", "permissions",
+		"language", "mcp.input_schema", "mcp.output_schema", "mcp.title", "mcp.annotations.readOnlyHint",
 	}
-	// A sample that SPEC B1 and B2 name, so that both cannot be wrong together.
-	for _, key := range []string{
-		"name", "dependencies", "permissions", "language", "mcp.input_schema", "mcp.output_schema", "mcp.title", "mcp.annotations.readOnlyHint",
-		"runtime.mode", "runtime.startup_timeout_ms", "runtime.args", "runtime.env", "runtime.hot_load.watch", "runtime.hot_load.ignore",
-		"runtime.hot_load.mode", "runtime.hot_load.debounce_ms", "runtime.restart.initial_ms", "runtime.restart.max_ms",
-		"runtime.restart.max_failures", "runtime.restart.reset_after_ms", "runtime.stop_grace_ms", "runtime.timeout", "runtime.handshake",
-		"runtime.tool_prefix", "runtime.start", "runtime.idle_timeout", "runtime.health.interval_ms", "runtime.health.timeout_ms",
-		"runtime.health.failures", "runtime.max_concurrency", "runtime.inherit_env", "runtime.arguments", "runtime.output", "runtime.max_output",
+	nested := []string{"runtime.mode", "runtime.arguments", "runtime.output", "runtime.max_output"}
+	for _, key := range runtime {
+		nested = append(nested, "runtime."+key)
+	}
+	for title, c := range map[string]struct {
+		keys   reflect.Type
+		schema []byte
+		sample []string
+	}{
+		"tool.yaml":      {reflect.TypeFor[toolYAML](), SchemaJSON(), slices.Concat(about, nested)},
+		"orla-tool.json": {reflect.TypeFor[capsuleJSON](), CapsuleSchemaJSON(), slices.Concat(about, runtime)},
 	} {
-		if !slices.Contains(parser, key) {
-			t.Errorf("the parser does not know %s", key)
+		var object map[string]any
+		if err := json.Unmarshal(c.schema, &object); err != nil {
+			t.Fatal(err)
+		}
+		parser, schema := keysOf(c.keys, ""), keysIn(object, "")
+		slices.Sort(parser)
+		slices.Sort(schema)
+		if !slices.Equal(parser, schema) || object["title"] != title {
+			t.Errorf("%s: parser %q\nschema of %q %q", title, parser, object["title"], schema)
+		}
+		for _, key := range c.sample {
+			if !slices.Contains(parser, key) {
+				t.Errorf("the parser of %s does not know %s", title, key)
+			}
 		}
 	}
 }
@@ -127,6 +143,23 @@ func FuzzParseManifest(f *testing.F) {
 		sound(t, tool, d.doc.Err())
 		if tool.Name != "" && !validName(tool.Name) {
 			t.Fatalf("name %q", tool.Name)
+		}
+	})
+}
+
+func FuzzCapsuleJSON(f *testing.F) {
+	addTestdata(f, "testdata/bad/capsule_json*.txtar")
+	f.Add([]byte(`{"name":"a","version":"1.0.0","entrypoint":"run.sh","hot_load":{"watch":["./"]},"env":{"A":"\u00e9\/"},"drain_ms":1e3}`))
+	f.Add([]byte("\xef\xbb\xbf{\n 'a': 1}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := notJSON("orla-tool.json", data); err != nil {
+			sound(t, Tool{}, err)
+			return
+		}
+		tool, d, _ := parseCapsuleJSON("orla-tool.json", data)
+		sound(t, tool, d.doc.Err())
+		if tool.Kind != Capsule || tool.Name != "" && !validName(tool.Name) {
+			t.Fatalf("a %s called %q", tool.Kind, tool.Name)
 		}
 	})
 }

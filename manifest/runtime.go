@@ -13,8 +13,13 @@ type Runtime struct {
 	Start     Start
 
 	StartupTimeout time.Duration
-	StopGrace      time.Duration
 	IdleTimeout    time.Duration // 0: never stopped for being idle
+
+	// A stop lets the calls in flight end within Drain, closes stdin, sends
+	// SIGTERM after CloseGrace and SIGKILL StopGrace later (SPEC D11). All
+	// three together are at most MaxStop.
+	Drain     time.Duration
+	StopGrace time.Duration
 
 	// ToolPrefix replaces the "CAPSULE__" before the names of a capsule's own
 	// tools. nil: it is not replaced.

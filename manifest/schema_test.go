@@ -74,6 +74,28 @@ func TestB6BadManifestsDoNotFitTheSchema(t *testing.T) {
 	}
 }
 
+func TestB6CapsuleJSONFitsItsSchema(t *testing.T) {
+	s, err := schema.CompileObject(manifest.CapsuleSchemaJSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const required = `"name":"a","version":"1.0.0","entrypoint":"run.sh"`
+	for doc, fits := range map[string]bool{
+		`{` + required + `}`: true,
+		`{` + required + `,"language":"go","hot_load":{"watch":["./"],"mode":"restart","debounce_ms":1},"env":{"A":"b"},"args":["c"],"startup_timeout_ms":1}`: true,
+		`{` + required + `,"description":"d","mcp":{"title":"t"},"drain_ms":1,"idle_timeout":"5m"}`:                                                           true,
+		`{"name":"a","version":"1.0.0"}`:             false,
+		`{` + required + `,"runtime":{}}`:            false,
+		`{` + required + `,"mode":"capsule"}`:        false,
+		`{` + required + `,"hot_load":{"mode":"x"}}`: false,
+		`{` + required + `,"args":null}`:             false,
+	} {
+		if err := s.ValidateOutput(json.RawMessage(doc)); (err == nil) != fits {
+			t.Errorf("%s: got %v, want it to fit: %v", doc, err, fits)
+		}
+	}
+}
+
 func TestB6TheSchemaTellsEditorsWhatKeysMean(t *testing.T) {
 	raw := manifest.SchemaJSON()
 	for _, want := range []string{`"title": "tool.yaml"`, `"$schema": "https://json-schema.org/draft/2020-12/schema"`, `"description": "Reload when files change"`} {

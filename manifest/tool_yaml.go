@@ -84,6 +84,7 @@ var simpleOnly = []string{"arguments", "output", "max_output"}
 // capsuleKeys are the keys of runtime without effect on a simple tool.
 type capsuleKeys struct {
 	StartupTimeoutMS int              `json:"startup_timeout_ms,omitempty" jsonschema:"Longest time until the capsule is ready, in ms. Default 5000"`
+	DrainMS          int              `json:"drain_ms,omitempty" jsonschema:"Time that calls in flight may take when the capsule is stopped, in ms. Default 5000"`
 	StopGraceMS      int              `json:"stop_grace_ms,omitempty" jsonschema:"Time between SIGTERM and SIGKILL, in ms. Default 5000"`
 	IdleTimeout      yamldoc.Duration `json:"idle_timeout,omitempty" jsonschema:"Stop the capsule after this long without a call. Default: never"`
 	Handshake        Handshake        `json:"handshake,omitempty" jsonschema:"How readiness shows: hello (orla.hello) or mcp (a completed initialize). Default hello"`
@@ -121,6 +122,7 @@ func runtimeDefaults() runtimeKeys {
 		simpleKeys: simpleKeys{Arguments: ArgumentsBoth, Output: OutputText},
 		capsuleKeys: capsuleKeys{
 			StartupTimeoutMS: 5000,
+			DrainMS:          5000,
 			StopGraceMS:      5000,
 			Handshake:        HandshakeHello,
 			Start:            StartEager,
@@ -191,11 +193,10 @@ func (inheritEnv) JSONSchema() string {
 }
 
 // SchemaJSON returns the JSON Schema of tool.yaml, indented (SPEC B6).
-func SchemaJSON() []byte {
-	raw, err := yamldoc.Schema[toolYAML](yamldoc.SchemaOptions{
-		Title:       "tool.yaml",
-		Description: "A package of tools for Orla",
-	})
+func SchemaJSON() []byte { return schemaOf[toolYAML](manifestFile, "A package of tools for Orla") }
+
+func schemaOf[T any](title, description string) []byte {
+	raw, err := yamldoc.Schema[T](yamldoc.SchemaOptions{Title: title, Description: description})
 	if err != nil {
 		panic(err) // the types above are all that it depends on
 	}

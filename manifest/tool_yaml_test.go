@@ -29,6 +29,9 @@ func TestB1B2GoodManifests(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "tool.yaml", string(read(t, file)), 0o644)
 			write(t, dir, "run.sh", "#!/bin/sh\n", 0o644)
+			for _, watched := range []string{"src/a", "lib/a"} {
+				write(t, dir, watched, "", 0o644)
+			}
 			r := manifest.Validate(dir)
 			if len(r.Problems) > 0 || len(r.Tools) != 1 {
 				t.Fatalf("got %d tools and the problems %v", len(r.Tools), texts(r))
@@ -67,23 +70,28 @@ func TestB5BadManifests(t *testing.T) {
 			}
 			dir := t.TempDir()
 			t.Chdir(dir)
-			want := ""
+			want := map[string]string{}
 			for _, f := range archive.Files {
-				if f.Name == "faults" {
-					want = strings.TrimSpace(string(f.Data))
+				if f.Name == "faults" || f.Name == "warnings" {
+					want[f.Name] = strings.TrimSpace(string(f.Data))
 					continue
 				}
 				write(t, dir, f.Name, string(f.Data), 0o644)
 			}
 			r := manifest.Validate(".")
-			if len(r.Tools) != 0 || len(r.Problems) != 1 || r.Problems[0].Severity != manifest.Fault {
+			last := len(r.Problems) - 1
+			if len(r.Tools) != 0 || last < 0 || r.Problems[last].Severity != manifest.Fault {
 				t.Fatalf("got %d tools and the problems %v, want one fault", len(r.Tools), texts(r))
 			}
-			if got := r.Problems[0].Err.Error(); got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
+			if got := r.Problems[last].Err.Error(); got != want["faults"] {
+				t.Errorf("got\n%s\nwant\n%s", got, want["faults"])
 			}
-			if _, ok := errors.AsType[yamldoc.Fault](r.Problems[0].Err); !ok {
-				t.Errorf("the problem does not unwrap to its faults: %#v", r.Problems[0].Err)
+			if _, ok := errors.AsType[yamldoc.Fault](r.Problems[last].Err); !ok {
+				t.Errorf("the problem does not unwrap to its faults: %#v", r.Problems[last].Err)
+			}
+			warnings := manifest.Result{Problems: r.Problems[:last]}
+			if got := strings.Join(texts(warnings), "\n"); got != want["warnings"] {
+				t.Errorf("got the warnings\n%s\nwant\n%s", got, want["warnings"])
 			}
 		})
 	}
@@ -180,9 +188,14 @@ func TestB3ShortFormOrJSONSchema(t *testing.T) {
 
 func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 	for runtime, want := range map[string]string{
-		"{hot_load: {}}":                       "tool.yaml:5:11: runtime.hot_load: has no effect without runtime.mode: capsule",
-		"{mode: capsule, output: mcp}":         "tool.yaml:5:34: runtime.output: has no effect on a capsule",
-		"{mode: capsule, timeout: 1, env: {}}": "",
+		"{hot_load: {}}":               "tool.yaml:5:11: runtime.hot_load: has no effect without runtime.mode: capsule",
+		"{drain_ms: 1}":                "tool.yaml:5:21: runtime.drain_ms: has no effect without runtime.mode: capsule",
+		"{mode: capsule, output: mcp}": "tool.yaml:5:34: runtime.output: has no effect on a capsule",
+		"{mode: capsule, timeout: 1, env: {}, tool_prefix: a}": "",
+		"{mode: capsule, hot_load: {debounce_ms: 2000}}":       "",
+		"{mode: capsule, hot_load: {debounce_ms: 2001}}":       "tool.yaml:5:50: runtime.hot_load.debounce_ms: has the effect of 2000: no change waits longer for its reload",
+		"{mode: capsule, tool_prefix: a}\nmcp: {}":             "tool.yaml:5:39: runtime.tool_prefix: has no effect beside mcp, which makes the capsule one tool called as it is",
+		"{mode: capsule, hot_load: {watch: [run.sh, src]}}":    `tool.yaml:5:53: runtime.hot_load.watch[1]: "src" does not exist in the package; nothing is watched there until it does`,
 	} {
 		dir := pack(t, "name: a\nversion: 1.0.0\ndescription: x\nentrypoint: run.sh\nruntime: "+runtime+"\n")
 		t.Chdir(dir)
@@ -193,6 +206,29 @@ func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 		}
 		if got != want || len(r.Tools) != 1 {
 			t.Errorf("%s: got %d tools and %q, want %q", runtime, len(r.Tools), got, want)
+		}
+	}
+}
+
+// SPEC E1: what is watched is the package's own, after links are resolved.
+func TestE1WatchedPathsStayInsideAfterLinks(t *testing.T) {
+	outside := t.TempDir()
+	dir := pack(t, "name: a\nversion: 1.0.0\ndescription: x\nentrypoint: run.sh\nruntime: {mode: capsule, hot_load: {watch: [src]}}\n")
+	write(t, dir, "lib/a", "", 0o644)
+	for target, good := range map[string]bool{outside: false, "lib": true, "lib/a": true, "..": false} {
+		src := filepath.Join(dir, "src")
+		if err := os.RemoveAll(src); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, src); err != nil {
+			t.Fatal(err)
+		}
+		r := manifest.Validate(dir)
+		switch {
+		case good && len(r.Tools) == 1 && len(r.Problems) == 0:
+		case !good && len(r.Tools) == 0 && strings.HasSuffix(r.Problems[0].Err.Error(), `tool.yaml:5:45: runtime.hot_load.watch[0]: "src" is a link that leaves the package`):
+		default:
+			t.Errorf("link to %s: got %d tools and %v", target, len(r.Tools), texts(r))
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +17,7 @@ func (in listing) versions() []string {
 		if !entry.IsDir() || !isVersionFolder(entry.Name()) {
 			continue
 		}
-		info, err := os.Lstat(filepath.Join(in.abs, entry.Name(), manifestFile))
-		if err == nil && info.Mode().Type() != fs.ModeDir {
+		if isFile(filepath.Join(in.abs, entry.Name(), manifestFile)) {
 			list = append(list, entry.Name())
 		}
 	}
@@ -57,9 +56,26 @@ func (w *walker) versions(in listing, versions []string) {
 	}
 }
 
-// packageAt reads the package in a folder.
+// packageAt reads the package in a folder. Of its two possible descriptions
+// tool.yaml wins.
 func (w *walker) packageAt(abs, display string) {
+	old := filepath.Join(display, capsuleFile)
+	isOld := isFile(filepath.Join(abs, capsuleFile))
+	if isOld && !isFile(filepath.Join(abs, manifestFile)) {
+		t, warnings, err := readPackage(abs, capsuleFile, old)
+		w.take(old, t, append([]error{errors.New(deprecated)}, warnings...), Fault, err)
+		return
+	}
+	if isOld {
+		w.warn(old, "%s", hidden)
+	}
 	at := filepath.Join(display, manifestFile)
-	t, warnings, err := readPackage(abs, at)
+	t, warnings, err := readPackage(abs, manifestFile, at)
 	w.take(at, t, warnings, Fault, err)
+}
+
+// isFile reports whether there is something by that name that is no folder.
+func isFile(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && !info.IsDir()
 }

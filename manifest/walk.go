@@ -119,12 +119,8 @@ func (w *walker) folder(abs, display string, level int) {
 		// What could be read of the folder is served all the same.
 		w.problem(display, "", Warning, readError(err))
 	}
-	if has(entries, manifestFile) {
+	if has(entries, manifestFile) || has(entries, capsuleFile) {
 		w.packageAt(abs, display)
-		return
-	}
-	if has(entries, capsuleFile) {
-		w.warn(filepath.Join(display, capsuleFile), "it is deprecated (RFC 2): write a tool.yaml with runtime.mode: capsule in its place; capsules are not served by this release")
 		return
 	}
 	w.entries(abs, display, entries, level)

@@ -1,0 +1,174 @@
+package manifest
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+)
+
+const (
+	// CloseGrace is how long a capsule may take to end by itself after its
+	// stdin was closed, before SIGTERM (SPEC D11).
+	CloseGrace = 500 * time.Millisecond
+	// MaxStop bounds drain_ms, CloseGrace and stop_grace_ms together. It is
+	// less than what the supervisor gives a service for its stop.
+	MaxStop = 18 * time.Second
+
+	// longestMS bounds every key in milliseconds: 24 days, beyond which
+	// somebody counted in another unit.
+	longestMS = 1<<31 - 1
+	// longestBurst is when a reload begins at the latest after the first of
+	// many changes (SPEC E2).
+	longestBurst = 2 * time.Second
+)
+
+// checkCapsule checks the keys of runtime that only capsules have.
+func (d *description) checkCapsule() {
+	r := d.runtime
+	for _, ms := range []struct {
+		key   string
+		value int
+		least int
+	}{
+		{"startup_timeout_ms", r.StartupTimeoutMS, 1},
+		{"drain_ms", r.DrainMS, 0},
+		{"stop_grace_ms", r.StopGraceMS, 0},
+		{"hot_load.debounce_ms", r.HotLoad.DebounceMS, 0},
+		{"restart.initial_ms", r.Restart.InitialMS, 1},
+		{"restart.max_ms", r.Restart.MaxMS, 1},
+		{"restart.max_failures", r.Restart.MaxFailures, 0},
+		{"restart.reset_after_ms", r.Restart.ResetAfterMS, 0},
+		{"health.interval_ms", r.Health.IntervalMS, 1},
+		{"health.timeout_ms", r.Health.TimeoutMS, 1},
+		{"health.failures", r.Health.Failures, 1},
+	} {
+		if ms.value < ms.least || ms.value > longestMS {
+			d.fault("runtime", ms.key, "must be between %d and %d, got %d", ms.least, longestMS, ms.value)
+		}
+	}
+	d.checkStop()
+	if r.Restart.MaxMS < r.Restart.InitialMS {
+		d.fault("runtime", "restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
+	}
+	if p := r.ToolPrefix; p != nil && (len(*p) > maxName/2 || strings.ContainsFunc(*p, notInName)) {
+		d.fault("runtime", "tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", maxName/2, *p)
+	}
+	for i, p := range r.HotLoad.Watch {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			d.fault("runtime", "hot_load.watch"+indexed(i), "must be a relative path inside the package, got %q", p)
+		}
+	}
+	for i, p := range r.HotLoad.Ignore {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			d.fault("runtime", "hot_load.ignore"+indexed(i), "is no glob pattern: %q", p)
+		}
+	}
+}
+
+// checkStop checks that the steps of a stop fit into the time that Orla's own
+// stop leaves for them. Past it, Orla would end with the capsule still there.
+func (d *description) checkStop() {
+	drain, grace := milliseconds(d.runtime.DrainMS), milliseconds(d.runtime.StopGraceMS)
+	if drain < 0 || grace < 0 || drain+CloseGrace+grace <= MaxStop {
+		return
+	}
+	key := "stop_grace_ms"
+	if !d.given("runtime", key) || drain > grace && d.given("runtime", "drain_ms") {
+		key = "drain_ms"
+	}
+	d.fault("runtime", key, "a stop may take %d ms in all: drain_ms, %d until SIGTERM and stop_grace_ms, here %d + %d + %d",
+		MaxStop.Milliseconds(), CloseGrace.Milliseconds(), drain.Milliseconds(), CloseGrace.Milliseconds(), grace.Milliseconds())
+}
+
+// checkWatched looks for the watched paths in dir, the package's folder. What
+// is behind a link that leaves it is not the package's own.
+func (d *description) checkWatched(dir string) {
+	if d.runtime.Mode != Capsule {
+		return
+	}
+	for i, p := range d.runtime.HotLoad.Watch {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			continue // which is a fault already
+		}
+		key := "hot_load.watch" + indexed(i)
+		file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(p)))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			d.warn("runtime", key, "%q does not exist in the package; nothing is watched there until it does", p)
+		case err != nil:
+			d.warn("runtime", key, "%q %v", p, readError(err))
+		case !within(dir, file):
+			d.fault("runtime", key, "%q is a link that leaves the package", p)
+		}
+	}
+}
+
+// warnOfIdleKeys warns of keys that do nothing in the tool's mode, since their
+// author expects that they do.
+func (d *description) warnOfIdleKeys() {
+	if d.runtime.Mode == Capsule {
+		d.warnOfIdleCapsuleKeys()
+		return
+	}
+	for field := range reflect.TypeFor[capsuleKeys]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if d.doc.Has("runtime." + name) {
+			d.warn("runtime", name, "has no effect without runtime.mode: capsule")
+		}
+	}
+}
+
+func (d *description) warnOfIdleCapsuleKeys() {
+	for _, name := range simpleOnly {
+		if d.given("runtime", name) {
+			d.warn("runtime", name, "has no effect on a capsule")
+		}
+	}
+	if d.doc.Has("mcp") && d.given("runtime", "tool_prefix") {
+		d.warn("runtime", "tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
+	}
+	if milliseconds(d.runtime.HotLoad.DebounceMS) > longestBurst {
+		d.warn("runtime", "hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
+	}
+}
+
+// capsule is how the process of the capsule is kept.
+func (d *description) capsule() Runtime {
+	r := d.runtime
+	c := Runtime{
+		Declared:       d.doc.Has("mcp"),
+		Handshake:      r.Handshake,
+		Start:          r.Start,
+		StartupTimeout: milliseconds(r.StartupTimeoutMS),
+		Drain:          milliseconds(r.DrainMS),
+		StopGrace:      milliseconds(r.StopGraceMS),
+		IdleTimeout:    time.Duration(r.IdleTimeout),
+		ToolPrefix:     r.ToolPrefix,
+		HotLoad: HotLoad{
+			Watch:    r.HotLoad.Watch,
+			Ignore:   r.HotLoad.Ignore,
+			Mode:     r.HotLoad.Mode,
+			Debounce: milliseconds(r.HotLoad.DebounceMS),
+		},
+		Restart: Restart{
+			Initial:     milliseconds(r.Restart.InitialMS),
+			Max:         milliseconds(r.Restart.MaxMS),
+			MaxFailures: r.Restart.MaxFailures,
+			ResetAfter:  milliseconds(r.Restart.ResetAfterMS),
+		},
+	}
+	if d.given("runtime", "health") {
+		c.Health = &Health{
+			Interval: milliseconds(r.Health.IntervalMS),
+			Timeout:  milliseconds(r.Health.TimeoutMS),
+			Failures: r.Health.Failures,
+		}
+	}
+	return c
+}
+
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
