@@ -290,10 +290,10 @@ func shown(v reflect.Value) string {
 // newSchema prints the JSON Schemas that editors check files with.
 func newSchema(std stdio) *cobra.Command {
 	return &cobra.Command{
-		Use:       "schema [tool.yaml|orla.yaml]",
-		Short:     "Print the JSON Schema of tool.yaml and of orla.yaml",
+		Use:       "schema [tool.yaml|orla.yaml|orla-tool.json]",
+		Short:     "Print the JSON Schema of tool.yaml, orla.yaml and orla-tool.json",
 		Example:   "  orla schema tool.yaml > tool.schema.json",
-		ValidArgs: []string{"tool.yaml", "orla.yaml"},
+		ValidArgs: []string{"tool.yaml", "orla.yaml", "orla-tool.json"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(_ *cobra.Command, args []string) error {
 			configSchema, err := yamldoc.Schema[Config](yamldoc.SchemaOptions{
@@ -303,8 +303,9 @@ func newSchema(std stdio) *cobra.Command {
 				return err
 			}
 			schemas := map[string]json.RawMessage{
-				"tool.yaml": manifest.SchemaJSON(),
-				"orla.yaml": configSchema,
+				"tool.yaml":      manifest.SchemaJSON(),
+				"orla.yaml":      configSchema,
+				"orla-tool.json": manifest.CapsuleSchemaJSON(),
 			}
 			if len(args) == 1 {
 				return writeIndented(std.out, schemas[args[0]])
