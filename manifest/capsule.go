@@ -98,9 +98,9 @@ func (d *description) checkWatched(dir string) {
 		file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(p)))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			d.warn("runtime", key, "%q does not exist in the package; nothing is watched there until it does", p)
+			d.warn(key, "%q does not exist in the package; nothing is watched there until it does", p)
 		case err != nil:
-			d.warn("runtime", key, "%q %v", p, readError(err))
+			d.warn(key, "%q %v", p, readError(err))
 		case !within(dir, file):
 			d.fault("runtime", key, "%q is a link that leaves the package", p)
 		}
@@ -117,7 +117,7 @@ func (d *description) warnOfIdleKeys() {
 	for field := range reflect.TypeFor[capsuleKeys]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if d.doc.Has("runtime." + name) {
-			d.warn("runtime", name, "has no effect without runtime.mode: capsule")
+			d.warn(name, "has no effect without runtime.mode: capsule")
 		}
 	}
 }
@@ -125,14 +125,14 @@ func (d *description) warnOfIdleKeys() {
 func (d *description) warnOfIdleCapsuleKeys() {
 	for _, name := range simpleOnly {
 		if d.given("runtime", name) {
-			d.warn("runtime", name, "has no effect on a capsule")
+			d.warn(name, "has no effect on a capsule")
 		}
 	}
 	if d.doc.Has("mcp") && d.given("runtime", "tool_prefix") {
-		d.warn("runtime", "tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
+		d.warn("tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
 	}
 	if milliseconds(d.runtime.HotLoad.DebounceMS) > longestBurst {
-		d.warn("runtime", "hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
+		d.warn("hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
 	}
 }
 

@@ -40,8 +40,9 @@ func (d *description) fault(section, name, format string, args ...any) {
 	d.doc.Faultf(d.key(section, name), format, args...)
 }
 
-func (d *description) warn(section, name, format string, args ...any) {
-	d.warnings = append(d.warnings, d.doc.At(d.key(section, name), format, args...))
+// warn adds a warning for a key of runtime.
+func (d *description) warn(name, format string, args ...any) {
+	d.warnings = append(d.warnings, d.doc.At(d.key("runtime", name), format, args...))
 }
 
 // unfold moves the keys of flat that the file gives to where they belong, in

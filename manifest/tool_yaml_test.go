@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -207,6 +208,13 @@ func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 		if got != want || len(r.Tools) != 1 {
 			t.Errorf("%s: got %d tools and %q, want %q", runtime, len(r.Tools), got, want)
 		}
+	}
+}
+
+// SPEC D11: the longest stop fits into the supervisor's budget for one, which is 20 s.
+func TestD11TheLongestStopFitsTheStopBudget(t *testing.T) {
+	if manifest.MaxStop+time.Second > 20*time.Second {
+		t.Errorf("%s is too long", manifest.MaxStop)
 	}
 }
 
