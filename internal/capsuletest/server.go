@@ -53,6 +53,10 @@ func newServer(p *Peer, instead handlers) *server {
 	if err != nil {
 		complain("%v", err)
 	}
+	if text := strings.TrimSpace(string(code)); text == Broken {
+		complain("SyntaxError: the code is broken")
+		exit(1)
+	}
 	s := &server{
 		Peer:    p,
 		code:    strings.TrimSpace(string(code)),

@@ -16,6 +16,10 @@ import (
 // a process starts is in all that process's answers.
 const codeFile = "code.txt"
 
+// Broken is code that does not start: a process that serves exits with code 1,
+// and a word on stderr, instead of saying hello.
+const Broken = "broken"
+
 // noRaceWait keeps a process with the race detector from waiting a second before
 // it exits.
 const noRaceWait = "atexit_sleep_ms=0"
