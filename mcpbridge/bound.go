@@ -35,14 +35,14 @@ const (
 // structured answer, and take none without for an error.
 func (b *Bridge) bound(res *mcp.CallToolResult, callID string, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
-	budget := b.maxInline.Load() - around
+	budget := b.inline()
 	if len(res.Meta) == 0 && int64(payload(res)+128*len(res.Content))*sixfold <= budget && plain(res.Content) {
 		return res // whatever is in it
 	}
 	if resultSize(res) <= budget {
 		return res
 	}
-	c := cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID}
+	c := b.cutter(callID)
 	c.cutMeta(res)
 	c.cutBlocks(res)
 	c.cutStructured(res, structured)
@@ -114,6 +114,14 @@ type cutter struct {
 	budget int64 // of the whole answer, as JSON
 	keep   int   // of a head or a tail, as text
 	callID string
+}
+
+// inline is how large a result may be.
+func (b *Bridge) inline() int64 { return b.maxInline.Load() - around }
+
+func (b *Bridge) cutter(callID string) cutter {
+	budget := b.inline()
+	return cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID}
 }
 
 // cutMeta keeps of a large _meta what Orla itself says there.
@@ -266,14 +274,14 @@ func payload(res *mcp.CallToolResult) int {
 	raw, _ := res.StructuredContent.(json.RawMessage)
 	size := len(raw)
 	for _, block := range res.Content {
-		_, text, data := parts(block)
+		_, text, data := split(block)
 		size += len(text) + len(data)
 	}
 	return size
 }
 
-// parts splits a block in the payload, and a copy without it.
-func parts(block mcp.Content) (light mcp.Content, text string, data []byte) {
+// split takes a block apart: the payload, and a copy without it.
+func split(block mcp.Content) (light mcp.Content, text string, data []byte) {
 	switch c := block.(type) {
 	case *mcp.TextContent:
 		return &mcp.TextContent{Meta: c.Meta, Annotations: c.Annotations}, c.Text, nil
@@ -294,7 +302,7 @@ func parts(block mcp.Content) (light mcp.Content, text string, data []byte) {
 }
 
 func withoutPayload(block mcp.Content) (mcp.Content, bool) {
-	light, text, data := parts(block)
+	light, text, data := split(block)
 	return light, len(text)+len(data) > 0
 }
 
@@ -310,7 +318,7 @@ func resultSize(res *mcp.CallToolResult) int64 {
 
 func blockSize(block mcp.Content) int64 {
 	const members = 32 // `"text":"",` and the like, where light has none
-	light, text, data := parts(block)
+	light, text, data := split(block)
 	size := jsonSize(text) + int64(base64.StdEncoding.EncodedLen(len(data))) + members
 	if t, ok := light.(*mcp.TextContent); ok && t.Meta == nil && t.Annotations == nil {
 		return size + members

@@ -15,15 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"reflect"
 	"runtime/debug"
-	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -31,6 +30,14 @@ import (
 type Catalog interface {
 	Catalog() *supervisor.Catalog
 	Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error)
+	// Request passes on what is no call. An error is a *fault.Error, or a
+	// *jsonrpc.Error for the client.
+	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
+	// Settle waits until all that is offered is known, or ctx ends.
+	Settle(ctx context.Context)
+	// Updated delivers the URIs of resources that have changed. The bridge is
+	// its one reader; nil delivers none.
+	Updated() <-chan string
 }
 
 // Options configures a Bridge.
@@ -57,11 +64,15 @@ type Bridge struct {
 	server    *mcp.Server
 	large     *largeAnswers
 	starting  func() []string
-	listed    map[string]*mcp.Tool              // what the server has; owned by New, then by Serve
-	traits    atomic.Pointer[map[string]traits] // of what is listed
-	page      atomic.Pointer[json.RawMessage]   // what is listed as JSON; holds nil when it is more than one page
+	traits    atomic.Pointer[map[string]traits] // of the tools that are listed
+	page      atomic.Pointer[json.RawMessage]   // these tools as JSON; holds nil when they are more than one page
 	metas     metas
 	self      *mcp.Implementation
+	selfJSON  json.RawMessage // self
+
+	listing sync.Mutex          // guards the fields that follow
+	current *supervisor.Catalog // what is listed
+	listed  map[string]*mcp.Tool
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
@@ -71,10 +82,13 @@ func New(catalog Catalog, opts Options) *Bridge {
 		log:      opts.Log,
 		large:    newLargeAnswers(),
 		starting: opts.Starting,
-		listed:   map[string]*mcp.Tool{},
 	}
 	b.SetMaxInline(opts.MaxInline)
 	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}
+	var err error
+	if b.selfJSON, err = json.Marshal(b.self); err != nil { // it is three strings
+		panic(err)
+	}
 	b.server = mcp.NewServer(b.self,
 		&mcp.ServerOptions{
 			Logger: slog.New(quietHandler{opts.Log.Handler()}),
@@ -87,10 +101,10 @@ func New(catalog Catalog, opts Options) *Bridge {
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 		},
 	)
-	b.server.AddReceivingMiddleware(b.contained, b.recorded)
+	b.server.AddReceivingMiddleware(b.contained, b.served)
 	b.server.AddResourceTemplate(largeTemplate, b.readLarge)
 	b.server.AddResourceTemplate(largePartTemplate, b.readLarge)
-	b.list(catalog.Catalog())
+	b.follow()
 	return b
 }
 
@@ -109,66 +123,10 @@ func (b *Bridge) String() string { return "bridge" }
 func (b *Bridge) Serve(ctx context.Context) error {
 	defer b.large.close()
 	for {
-		c := b.catalog.Catalog()
-		b.list(c)
-		if err := c.Wait(ctx); err != nil {
+		if err := b.follow().Wait(ctx); err != nil {
 			return err
 		}
 	}
-}
-
-// list makes the server's tools those of c. Only what differs is touched, so
-// that clients hear of real changes alone.
-func (b *Bridge) list(c *supervisor.Catalog) {
-	next := make(map[string]*mcp.Tool, len(c.Tools))
-	var changed []*mcp.Tool
-	for _, t := range c.Tools {
-		if old, ok := b.listed[t.Name]; ok && (old == t || reflect.DeepEqual(old, t)) {
-			next[t.Name] = old
-			continue
-		}
-		next[t.Name] = t
-		changed = append(changed, t)
-	}
-	known := make(map[string]traits, len(next))
-	for name, t := range next {
-		known[name] = traitsOf(t)
-	}
-	b.traits.Store(&known) // before a client can hear of it
-	for _, t := range changed {
-		if err := b.add(t); err != nil {
-			b.log.Error("a tool cannot be listed", "tool", t.Name, "err", err)
-			delete(next, t.Name)
-		}
-	}
-	var gone []string
-	for name := range b.listed {
-		if _, still := next[name]; !still {
-			gone = append(gone, name)
-		}
-	}
-	if len(gone) > 0 {
-		b.server.RemoveTools(gone...)
-	}
-	b.listed = next
-	listed := make([]*mcp.Tool, 0, len(next))
-	for _, name := range slices.Sorted(maps.Keys(next)) {
-		listed = append(listed, next[name])
-	}
-	page := pageOf(listed)
-	b.page.Store(&page)
-}
-
-// add registers a tool. The SDK panics on schemas that it does not like, which
-// must not be in the hands of whoever wrote the tool (SPEC G5b).
-func (b *Bridge) add(t *mcp.Tool) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the SDK refuses it: %v", p)
-		}
-	}()
-	b.server.AddTool(t, b.callTool)
-	return nil
 }
 
 // contained keeps a panic in one request from ending the process, and gives

@@ -16,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -34,16 +36,20 @@ const patience = 20 * time.Second
 // answer is what a tool of a test does.
 type answer func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error)
 
+// rawAnswer is what a peer's tool of a test does.
+type rawAnswer func(ctx context.Context, call supervisor.Call) (json.RawMessage, error)
+
 // catalog is a Catalog whose tools a test gives.
 type catalog struct {
 	mu      sync.Mutex // guards the fields that follow
 	now     *supervisor.Catalog
 	changed chan struct{}
 	answers map[string]answer
+	raws    map[string]rawAnswer
 }
 
 func newCatalog() *catalog {
-	c := &catalog{answers: map[string]answer{}}
+	c := &catalog{answers: map[string]answer{}, raws: map[string]rawAnswer{}}
 	c.set()
 	return c
 }
@@ -66,25 +72,43 @@ func (c *catalog) answer(name string, a answer) {
 	c.answers[name] = a
 }
 
+// raw makes a tool one of a peer's.
+func (c *catalog) raw(name string, a rawAnswer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raws[name] = a
+}
+
 func (c *catalog) Catalog() *supervisor.Catalog {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *catalog) Call(ctx context.Context, call supervisor.Call) (*mcp.CallToolResult, error) {
+func (c *catalog) Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error) {
 	c.mu.Lock()
 	listed := slices.ContainsFunc(c.now.Tools, func(t *mcp.Tool) bool { return t.Name == call.Tool })
-	a := c.answers[call.Tool]
+	a, r := c.answers[call.Tool], c.raws[call.Tool]
 	c.mu.Unlock()
 	switch {
 	case !listed:
-		return nil, fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "there is no tool %q", call.Tool)
+		return supervisor.Answer{}, fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "there is no tool %q", call.Tool)
+	case r != nil:
+		raw, err := r(ctx, call)
+		return supervisor.Answer{Raw: raw}, err
 	case a == nil:
-		return text(string(call.Args)), nil
+		return supervisor.Answer{Result: text(string(call.Args))}, nil
 	}
-	return a(ctx, call.Args)
+	res, err := a(ctx, call.Args)
+	return supervisor.Answer{Result: res}, err
 }
+
+func (c *catalog) Request(_ context.Context, req peer.Request) (json.RawMessage, error) {
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Method}
+}
+
+func (c *catalog) Settle(context.Context) {}
+func (c *catalog) Updated() <-chan string { return nil }
 
 func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}

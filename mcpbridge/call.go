@@ -1,12 +1,13 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -31,67 +33,104 @@ type origin struct {
 	session string // its id; "" where there is none
 }
 
-// callTool answers one tools/call that came through the SDK.
-func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	answer, rpcErr := b.answerCall(ctx, req.Params.Name, req.Params.Arguments, originOf(req))
-	if rpcErr != nil {
-		return nil, rpcErr // recorded writes its line, with those that the SDK refuses
-	}
-	return answer, nil
+// answer is what a client gets of a call: a result of ours, or a peer's as it is.
+type answer struct {
+	result *mcp.CallToolResult // nil if passed is not
+	passed *passedAnswer
 }
 
-// answerCall answers one call and writes its line in the log, unless it ends
-// in a JSON-RPC error. One of its values is nil.
-func (b *Bridge) answerCall(ctx context.Context, tool string, args json.RawMessage, from origin) (*mcp.CallToolResult, *jsonrpc.Error) {
+// outcome is what the log tells of how a call ended.
+type outcome struct {
+	ok    bool
+	size  int    // of the answer's payload, in bytes
+	code  string // why it is not ok
+	fault *fault.Error
+}
+
+// answerCall answers one call and writes its line in the log. What it returns
+// beside an error is nothing.
+func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (answer, *jsonrpc.Error) {
 	began := time.Now()
 	id := callid.New()
-	res, err := b.ask(callid.With(ctx, id), supervisor.Call{Tool: tool, Args: args, Caller: from.caller})
-	answer, rpcErr := Answer(res, err)
-	if rpcErr != nil {
-		return nil, rpcErr
-	}
-	known, _ := b.listedTraits(tool)
-	answer = b.bound(answer, id, known.structured)
-	b.record(ctx, call{id, tool, len(args), from}, began, answer, fault.From(err))
-	return answer, nil
+	got, err := b.ask(callid.With(ctx, id), asked)
+	a, how, rpcErr := b.answerTo(got, err, asked.Tool, id)
+	b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, began, how)
+	return a, rpcErr
 }
 
-// recorded writes the log's line for calls that ended in a JSON-RPC error: an
-// unknown tool's never reach callTool.
-func (b *Bridge) recorded(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		began := time.Now()
-		res, err := next(ctx, method, req)
-		if r, ok := req.(*mcp.CallToolRequest); ok && err != nil {
-			b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, began, nil, fault.Wrap(fault.UnsupportedTool, nil, "%v", err))
+// answerTo makes what a client gets of what the catalog gave.
+func (b *Bridge) answerTo(got supervisor.Answer, err error, tool, callID string) (answer, outcome, *jsonrpc.Error) {
+	known, _ := b.listedTraits(tool)
+	if got.Raw != nil && err == nil {
+		p, ok := look(rawjson.Compact(got.Raw))
+		switch {
+		case !ok:
+			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", tool)
+		case int64(len(p.raw)) <= b.inline():
+			return answer{passed: &p}, outcome{ok: !p.failed, size: len(p.raw), code: p.code}, nil
+		default:
+			res := b.cut(&p, callID, known.structured)
+			return answer{result: res}, outcome{ok: !res.IsError, size: payload(res), code: cmp.Or(p.code, string(fault.ExecutionFailed))}, nil
 		}
-		return res, err
+		got.Raw = nil
 	}
+	res, rpcErr := Answer(got, err)
+	f := fault.From(err)
+	if rpcErr != nil {
+		how := outcome{code: strconv.FormatInt(rpcErr.Code, 10)}
+		if errors.Is(err, supervisor.ErrUnknownTool) {
+			how.code, how.fault = string(f.Code), f
+		}
+		return answer{}, how, rpcErr
+	}
+	res = b.bound(res, callID, known.structured)
+	how := outcome{ok: !res.IsError, size: payload(res), fault: f}
+	if f != nil {
+		how.code = string(f.Code)
+	} else if res.IsError {
+		how.code = fmt.Sprint(res.Meta[MetaToolCode])
+	}
+	return answer{result: res}, how, nil
 }
 
 // ask calls the catalog. A provider that panics has failed its call, no more.
-func (b *Bridge) ask(ctx context.Context, call supervisor.Call) (res *mcp.CallToolResult, err error) {
+func (b *Bridge) ask(ctx context.Context, call supervisor.Call) (got supervisor.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.log.Error("panic in a call", "tool", call.Tool, "call_id", callid.From(ctx), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			res, err = nil, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
+			got, err = supervisor.Answer{}, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
 		}
 	}()
-	answer, err := b.catalog.Call(ctx, call)
-	return answer.Result, err
+	return b.catalog.Call(ctx, call)
 }
 
-// Answer makes what a client sees of a provider's result and error: trouble of
+// Answer makes what a client sees of a provider's answer and error: trouble of
 // a tool is a result with isError, text a model can act on and the code in
-// _meta; an unknown tool is a JSON-RPC error (SPEC G5). The second value is
-// non-nil exactly when the first is nil. The provider's result is not modified.
-func Answer(res *mcp.CallToolResult, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
+// _meta; an unknown tool, and what a peer refuses by an error of the protocol,
+// is a JSON-RPC error (SPEC G5). The second value is non-nil exactly when the
+// first is nil. The provider's result is not modified. What a peer answered is
+// decoded as far as it can be, and is text where it cannot.
+func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
 	if errors.Is(err, supervisor.ErrUnknownTool) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
 	}
+	if refused, ok := refusal(err); ok {
+		return nil, refused
+	}
+	if got.Raw != nil && err == nil {
+		p, ok := look(got.Raw)
+		if !ok {
+			return Answer(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
+		}
+		res, err := p.decoded()
+		if err != nil {
+			res.Content = []mcp.Content{&mcp.TextContent{Text: string(p.raw)}}
+		}
+		return res, nil
+	}
 	answer := &mcp.CallToolResult{}
-	if res != nil {
-		*answer = *res
+	if got.Result != nil {
+		*answer = *got.Result
 	}
 	// Copies: the SDK adds to the map, and the slice may have room that is the provider's.
 	answer.Content = append(make([]mcp.Content, 0, len(answer.Content)+1), answer.Content...)
@@ -110,6 +149,25 @@ func Answer(res *mcp.CallToolResult, err error) (*mcp.CallToolResult, *jsonrpc.E
 	setDefault(answer, MetaToolReason, f.Reason)
 	setDefault(answer, MetaRetryable, f.Retryable())
 	return answer, nil
+}
+
+// refusal returns the JSON-RPC error that a peer gave, if err is one.
+func refusal(err error) (*jsonrpc.Error, bool) {
+	if _, ours := errors.AsType[*fault.Error](err); ours {
+		return nil, false
+	}
+	given, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return nil, false
+	}
+	refused := &jsonrpc.Error{Code: given.Code, Message: given.Message, Data: given.Data}
+	if refused.Code == 0 { // what the SDK takes for none
+		refused.Code = jsonrpc.CodeInternalError
+	}
+	if !rawjson.Valid(refused.Data) {
+		refused.Data = nil
+	}
+	return refused, true
 }
 
 // ownMeta copies a result's _meta without what the protocol keeps for the
@@ -163,24 +221,25 @@ type call struct {
 }
 
 // record writes the one line that a call leaves in the log (SPEC I2).
-func (b *Bridge) record(ctx context.Context, c call, began time.Time, answer *mcp.CallToolResult, f *fault.Error) {
+func (b *Bridge) record(ctx context.Context, c call, began time.Time, how outcome) {
 	attrs := []slog.Attr{
 		slog.String("tool", c.tool),
 		slog.String("call_id", c.id),
 		slog.Float64("duration_ms", float64(time.Since(began).Microseconds())/1000),
-		slog.Bool("ok", answer != nil && !answer.IsError),
+		slog.Bool("ok", how.ok),
 		slog.String("caller", c.from.caller),
 		slog.String("session", shortened(c.from.session)),
 		slog.Int("request_bytes", c.size),
-		slog.Int("response_bytes", payload(answer)),
+		slog.Int("response_bytes", how.size),
 	}
-	if f != nil {
-		attrs = append(attrs, slog.String("code", string(f.Code)), slog.String("reason", f.Reason))
+	if !how.ok {
+		attrs = append(attrs, slog.String("code", how.code))
+	}
+	if f := how.fault; f != nil {
+		attrs = append(attrs, slog.String("reason", f.Reason))
 		if f.Err != nil {
 			attrs = append(attrs, slog.String("err", f.Err.Error()))
 		}
-	} else if answer != nil && answer.IsError {
-		attrs = append(attrs, slog.Any("code", answer.Meta[MetaToolCode]))
 	}
 	b.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 // errHungUp is why nothing is sent any more.
@@ -164,7 +166,7 @@ func (c *conn) take(l line) {
 	case l.tooLong:
 		c.complain(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is over max_request (%d bytes)", c.max))
 	case len(data) == 0:
-	case !json.Valid(data):
+	case !rawjson.Valid(data):
 		c.complain(nil, jsonrpc.CodeParseError, "a line is no valid JSON; send one message a line")
 	case data[0] == '[':
 		c.takeBatch(data)

@@ -22,7 +22,8 @@ func (c *conn) answerPlain(raw []byte) bool {
 		ok = c.opened
 		c.mu.Unlock()
 	} else {
-		ok = c.newest && c.bridge.metas.has(p.meta)
+		_, ok = c.bridge.metas.find(p.meta)
+		ok = ok && c.newest
 	}
 	id, usual := decodedID(p.id)
 	if !ok || !usual {
@@ -36,7 +37,7 @@ func (c *conn) answerPlain(raw []byte) bool {
 	}
 	c.plain.Add(1)
 	go func() {
-		answer := c.bridge.direct(ctx, p, callerOf(c.extra))
+		answer := c.bridge.direct(ctx, p, callerOf(c.extra)).join(1) // a line's end may follow
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.

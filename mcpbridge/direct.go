@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // traits is what has to be known of a tool to answer a call of it.
@@ -40,84 +38,63 @@ func (b *Bridge) listedTraits(name string) (traits, bool) {
 // listed, or the list fits on one page.
 func (b *Bridge) answerable(p plainCall) (tool traits, ok bool) {
 	if p.method == methodList {
-		return traits{}, *b.page.Load() != nil
+		return traits{}, *b.page.Load() != nil && b.catalog.Catalog().Known()
 	}
 	return b.listedTraits(p.name)
 }
 
-// pageOf is the tools of a list as JSON, or nil when they do not fit on one page.
-func pageOf(tools []*mcp.Tool) json.RawMessage {
-	if len(tools) > mcp.DefaultPageSize {
-		return nil
-	}
-	page, err := json.Marshal(tools)
-	if err != nil {
-		return nil // the SDK has encoded each of them
-	}
-	return page
-}
-
 // direct answers a plain call without the SDK: the response as JSON.
-func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) json.RawMessage {
+func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) parts {
 	if p.method == methodList {
 		return b.directList(p)
 	}
-	answer, rpcErr := b.answerCall(ctx, p.name, p.args, from)
-	if rpcErr != nil { // the tool went this very moment
-		b.record(ctx, call{callid.New(), p.name, len(p.args), from}, time.Now(), nil, fault.New(fault.UnsupportedTool, "%s", rpcErr.Message))
-		return errorJSON(p.id, rpcErr.Code, rpcErr.Message)
+	answer, rpcErr := b.answerCall(ctx, supervisor.Call{Tool: p.name, Args: p.args, Caller: from.caller}, from)
+	if rpcErr != nil {
+		return parts{errorOf(p.id, rpcErr)}
 	}
-	newest := p.meta != nil
-	if newest {
-		if answer.Meta == nil {
-			answer.Meta = mcp.Meta{}
-		}
-		answer.Meta[mcp.MetaKeyServerInfo] = b.self
-	}
-	result, err := answer.MarshalJSON()
+	result, err := b.encoded(answer, p.meta != nil)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", p.name, "err", err)
-		return errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")
+		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}
 	}
-	var out bytes.Buffer
-	out.Grow(len(result) + len(p.id) + 64)
-	out.WriteString(`{"jsonrpc":"2.0","id":`)
-	out.Write(p.id)
-	out.WriteString(`,"result":`)
-	if newest {
-		// What the stateless era has in every result; the SDK keeps the field
-		// to itself.
-		out.Write(result[:len(result)-1])
-		out.WriteString(`,"resultType":"complete"}`)
-	} else {
-		out.Write(result)
+	return slices.Concat(parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":`)}, result, parts{[]byte("}")})
+}
+
+// encoded is an answer as a result, in the stateless era or another.
+func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
+	if a.passed != nil {
+		if newest {
+			return a.passed.parts(b.selfJSON), nil
+		}
+		return a.passed.parts(nil), nil
 	}
-	out.WriteByte('}')
-	return out.Bytes()
+	if !newest {
+		result, err := a.result.MarshalJSON()
+		return parts{result}, err
+	}
+	if a.result.Meta == nil {
+		a.result.Meta = mcp.Meta{}
+	}
+	a.result.Meta[mcp.MetaKeyServerInfo] = b.self
+	result, err := a.result.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	// What the stateless era has in every result; the SDK keeps the field to itself.
+	return parts{result[:len(result)-1], []byte(`,"resultType":"complete"}`)}, nil
 }
 
 // directList answers a plain tools/list with the page that is prepared.
-func (b *Bridge) directList(p plainCall) json.RawMessage {
+func (b *Bridge) directList(p plainCall) parts {
 	page := *b.page.Load()
 	if page == nil { // the list has grown over its page this very moment
-		return errorJSON(p.id, jsonrpc.CodeInternalError, "the list of tools has changed; ask for it again")
+		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "the list of tools has changed; ask for it again")}
 	}
-	var out bytes.Buffer
-	out.Grow(len(page) + len(p.id) + 256)
-	out.WriteString(`{"jsonrpc":"2.0","id":`)
-	out.Write(p.id)
-	out.WriteString(`,"result":{`)
+	out := parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":{`)}
 	if p.meta != nil {
-		self, err := json.Marshal(b.self)
-		if err != nil { // it is three strings
-			panic(err)
-		}
-		fmt.Fprintf(&out, `"resultType":"complete","_meta":{%q:%s},`, mcp.MetaKeyServerInfo, self)
+		out = append(out, []byte(`"resultType":"complete","_meta":{"`+mcp.MetaKeyServerInfo+`":`), b.selfJSON, []byte("},"))
 	}
-	out.WriteString(`"ttlMs":0,"cacheScope":"private","tools":`)
-	out.Write(page)
-	out.WriteString(`}}`)
-	return out.Bytes()
+	return append(out, []byte(`"ttlMs":0,"cacheScope":"private","tools":`), page, []byte("}}"))
 }
 
 // plainPost returns the plain call that a POST makes, with the session it
@@ -134,7 +111,10 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	switch version := r.Header.Get(versionHeader); {
 	case version == firstStateless:
 		ok = p.meta != nil && r.Header.Get(methodHeader) == p.method && !tool.headers &&
-			(p.method == methodList || r.Header.Get(nameHeader) == p.name) && h.bridge.metas.has(p.meta)
+			(p.method == methodList || r.Header.Get(nameHeader) == p.name)
+		if ok {
+			_, ok = h.bridge.metas.find(p.meta)
+		}
 	case version == "" || withSessions[version]:
 		ok = p.meta == nil && h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
 	default:
@@ -162,7 +142,7 @@ func acceptsBoth(values []string) bool {
 }
 
 // answerPlain answers a plain POST with one event, or with JSON when it is large.
-func (h *HTTP) answerPlain(out *response, r *http.Request, body []byte, p plainCall) {
+func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 	ctx := r.Context()
 	from := origin{caller: "anonymous"}
 	if who := subject(r); who != "" {
@@ -179,12 +159,8 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, body []byte, p plainC
 		defer end()
 		ctx = called
 	}
-	raw := h.bridge.direct(ctx, p, from)
-	out.Header().Set("Content-Type", "text/event-stream")
-	out.Header().Set("Cache-Control", "no-cache, no-transform")
-	e := &explainer{response: out, body: body}
 	// The client's leaving is its own business.
-	_, _ = fmt.Fprintf(e, "event: message\ndata: %s\n\n", raw)
+	_ = out.answer(h.bridge.direct(ctx, p, from))
 }
 
 // cancelled ends the plain call that a POST cancels, and reports whether it was one.

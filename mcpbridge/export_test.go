@@ -1,9 +1,6 @@
 package mcpbridge
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // SetLimits makes the front's patience that of a test.
 func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
@@ -27,14 +24,4 @@ func Methods() []string { return methods }
 func IsPlain(raw []byte) bool {
 	_, ok := parsePlain(raw)
 	return ok
-}
-
-// Members returns the members of a JSON object, or false where they are unusual.
-func Members(raw []byte) (map[string]json.RawMessage, bool) {
-	all := map[string]json.RawMessage{}
-	ok := members(raw, func(key string, value json.RawMessage) bool {
-		all[key] = value
-		return true
-	})
-	return all, ok
 }

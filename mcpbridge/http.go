@@ -223,10 +223,6 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if id, odd := oddID(body); odd && json.Valid(body) {
-		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
-		return
-	}
 	if r.Header.Get(methodHeader) != methodListen {
 		h.calls.add(1)
 		defer h.calls.add(-1)
@@ -237,12 +233,16 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	case direct:
 		out.keepAlive(true)
 		leave := h.sessions.use(plain.session(r))
-		h.answerPlain(out, r, body, plain)
+		h.answerPlain(out, r, plain)
 		leave(out)
 		return
 	case h.cancelled(r, body):
 		h.sessions.use(id)(out)
 		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if id, odd := oddID(body); odd && json.Valid(body) {
+		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 		return
 	}
 	handler := h.route(r, body)

@@ -102,10 +102,13 @@ func TestTheListOfNoTools(t *testing.T) {
 }
 
 // bench serves one request again and again, without a network.
-func bench(b *testing.B, tools int, body string, headers []string) {
+func bench(b *testing.B, tools int, body string, headers []string, change ...func(*catalog)) {
 	c := newCatalog()
 	c.set(many(tools)...)
 	c.answer("tool-00000", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { return text("ok"), nil })
+	for _, f := range change {
+		f(c)
+	}
 	bridge := mcpbridge.New(c, mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler)})
 	h := bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true})
 	b.ReportAllocs()

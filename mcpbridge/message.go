@@ -34,15 +34,19 @@ var methods = []string{
 
 // errorJSON is an error response; a missing id is null.
 func errorJSON(id json.RawMessage, code int64, text string) json.RawMessage {
+	return errorOf(id, &jsonrpc.Error{Code: code, Message: text})
+}
+
+func errorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
 	if len(id) == 0 {
 		id = json.RawMessage("null")
 	}
 	raw, err := json.Marshal(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
-		Error   jsonrpc.Error   `json:"error"`
-	}{"2.0", id, jsonrpc.Error{Code: code, Message: text}})
-	if err != nil { // the id is JSON, and text is a string
+		Error   *jsonrpc.Error  `json:"error"`
+	}{"2.0", id, e})
+	if err != nil { // the id and the data are JSON, and the rest are strings
 		panic(err)
 	}
 	return raw

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 // plainCall is a tools/call, or a tools/list, that asks for nothing unusual, so
@@ -24,18 +26,18 @@ type plainCall struct {
 // parsePlain returns the plain call that raw is, if it is one.
 func parsePlain(raw []byte) (p plainCall, ok bool) {
 	// Cheaper than a parse for all that is something else.
-	if !bytes.Contains(raw, []byte(`"tools/`)) || !json.Valid(raw) {
+	if !bytes.Contains(raw, []byte(`"tools/`)) || !rawjson.Valid(raw) {
 		return plainCall{}, false
 	}
 	var version string
 	var params json.RawMessage
-	ok = members(raw, func(key string, value json.RawMessage) bool {
+	ok = rawjson.Members(raw, func(key string, value json.RawMessage) bool {
 		switch {
 		case key == "jsonrpc" && version == "":
-			version = plainString(value)
+			version = rawjson.String(value)
 			return version == "2.0"
 		case key == "method" && p.method == "":
-			p.method = plainString(value)
+			p.method = rawjson.String(value)
 			return p.method == methodCall || p.method == methodList
 		case key == "id" && p.id == nil:
 			p.id = value
@@ -53,7 +55,7 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 		return p, p.method == methodList
 	}
 	list := p.method == methodList
-	ok = members(params, func(key string, value json.RawMessage) bool {
+	ok = rawjson.Members(params, func(key string, value json.RawMessage) bool {
 		switch {
 		case key == "_meta" && p.meta == nil:
 			p.meta = value
@@ -61,7 +63,7 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 		case list:
 			return false // a cursor, or something unusual
 		case key == "name" && p.name == "":
-			p.name = plainString(value)
+			p.name = rawjson.String(value)
 			return p.name != ""
 		case key == "arguments" && p.args == nil:
 			p.args = value
@@ -72,17 +74,9 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 	return p, ok && (list || p.name != "")
 }
 
-// plainString is the text of a JSON string without escapes; "" for all else.
-func plainString(value json.RawMessage) string {
-	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
-		return ""
-	}
-	return string(value[1 : len(value)-1])
-}
-
 // plainID reports whether an id is one that every party writes the same way.
 func plainID(value json.RawMessage) bool {
-	if text := plainString(value); text != "" {
+	if text := rawjson.String(value); text != "" {
 		return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 	}
 	const exact = 1 << 53
@@ -90,87 +84,19 @@ func plainID(value json.RawMessage) bool {
 	return err == nil && n < exact && n > -exact && string(value) == strconv.FormatInt(n, 10)
 }
 
-// members calls each with the members of a JSON object, in order, until it
-// returns false. It reports whether raw, which must be valid JSON, is an object
-// whose keys have no escapes, and each never returned false.
-func members(raw []byte, each func(key string, value json.RawMessage) bool) bool {
-	i := skipSpace(raw, 0)
-	if raw[i] != '{' {
-		return false
-	}
-	if i = skipSpace(raw, i+1); raw[i] == '}' {
-		return true
-	}
-	for {
-		end := skipString(raw, i)
-		key := raw[i+1 : end-1]
-		if bytes.IndexByte(key, '\\') >= 0 {
-			return false
-		}
-		start := skipSpace(raw, skipSpace(raw, end)+1) // over the colon
-		end = skipValue(raw, start)
-		if !each(string(key), raw[start:end:end]) {
-			return false
-		}
-		if i = skipSpace(raw, end); raw[i] == '}' {
-			return true
-		}
-		i = skipSpace(raw, i+1) // over the comma
-	}
-}
-
-// The functions below return the index behind what begins at i in valid JSON.
-
-func skipSpace(raw []byte, i int) int {
-	for raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r' {
-		i++
-	}
-	return i
-}
-
-func skipString(raw []byte, i int) int {
-	for i++; ; i++ {
-		switch raw[i] {
-		case '"':
-			return i + 1
-		case '\\':
-			i++
-		}
-	}
-}
-
-func skipValue(raw []byte, i int) int {
-	for depth := 0; ; {
-		switch raw[i] {
-		case '"':
-			i = skipString(raw, i)
-		case '{', '[':
-			depth++
-			i++
-			continue
-		case '}', ']':
-			depth--
-			i++
-		case ',', ':', ' ', '\t', '\n', '\r':
-			i++
-			continue
-		default: // a number, true, false or null
-			for i < len(raw) && !strings.ContainsRune(",:]} \t\n\r", rune(raw[i])) {
-				i++
-			}
-		}
-		if depth == 0 {
-			return i
-		}
-	}
-}
-
 // metas remembers the _meta of requests of the stateless era that the SDK has
 // found in order: a client sends the same with each request. What it has not
 // seen it does not judge.
 type metas struct {
 	mu    sync.RWMutex // guards known
-	known map[string]struct{}
+	known map[string]client
+}
+
+// client is what a client has said of itself, as far as plain calls care.
+type client struct {
+	// listens says that it may be spoken to while it waits for an answer: it
+	// takes requests of the server's, or wants log messages.
+	listens bool
 }
 
 const (
@@ -178,23 +104,33 @@ const (
 	maxMeta  = 4 << 10 // bytes; what is larger is never the same twice
 )
 
-func (m *metas) has(meta json.RawMessage) bool {
+// find returns what the client with this _meta has said, if it is known.
+func (m *metas) find(meta json.RawMessage) (client, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	_, ok := m.known[string(meta)]
-	return ok
+	c, ok := m.known[string(meta)]
+	return c, ok
 }
 
 // learn notes a _meta with which a request succeeded. One that has a meaning
 // for its own request alone is never plain.
 func (m *metas) learn(meta json.RawMessage) {
-	if len(meta) > maxMeta || m.has(meta) {
+	if len(meta) > maxMeta {
+		return
+	}
+	if _, known := m.find(meta); known {
 		return
 	}
 	era := false
-	lasting := members(meta, func(key string, value json.RawMessage) bool {
-		era = era || key == "io.modelcontextprotocol/protocolVersion" && plainString(value) == firstStateless
-		return strings.HasPrefix(key, "io.modelcontextprotocol/") && key != "io.modelcontextprotocol/logLevel"
+	var c client
+	lasting := rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "io.modelcontextprotocol/protocolVersion":
+			era = era || rawjson.String(value) == firstStateless
+		case "io.modelcontextprotocol/clientCapabilities":
+			c.listens = c.listens || takesRequests(value)
+		}
+		return strings.HasPrefix(key, protocolPrefix) && key != "io.modelcontextprotocol/logLevel"
 	})
 	if !lasting || !era {
 		return
@@ -202,7 +138,28 @@ func (m *metas) learn(meta json.RawMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil || len(m.known) >= maxMetas {
-		m.known = map[string]struct{}{}
+		m.known = map[string]client{}
 	}
-	m.known[string(meta)] = struct{}{}
+	m.known[string(meta)] = c
+}
+
+// takesRequests reports whether a client with these capabilities can be asked
+// anything. What is unusual can.
+func takesRequests(capabilities json.RawMessage) bool {
+	return !rawjson.Members(capabilities, func(key string, _ json.RawMessage) bool {
+		return key != "sampling" && key != "elicitation" && key != "roots"
+	})
+}
+
+// introduced reads out of an initialize what a client says of itself.
+func introduced(message json.RawMessage) client {
+	var init struct {
+		Params struct {
+			Capabilities json.RawMessage `json:"capabilities"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(message, &init) != nil {
+		return client{listens: true}
+	}
+	return client{listens: len(init.Params.Capabilities) > 0 && takesRequests(init.Params.Capabilities)}
 }

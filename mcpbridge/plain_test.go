@@ -1,7 +1,6 @@
 package mcpbridge_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,10 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // callIDs finds what rand.Text makes.
@@ -47,15 +48,49 @@ func kinds(_ context.Context, args json.RawMessage) (*mcp.CallToolResult, error)
 	return text("got " + string(args)), nil
 }
 
+// peerKinds answers as kinds does, in a peer's own JSON.
+func peerKinds(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+	var want struct{ Kind string }
+	_ = json.Unmarshal(call.Args, &want) // what is no object gets the default
+	switch want.Kind {
+	case "error":
+		return nil, &jsonrpc.Error{Code: -32042, Message: "do <this> first", Data: json.RawMessage(`{"n":12345678901234567890,"list":[1.0]}`)}
+	case "fault":
+		return nil, fault.New(fault.Crashed, "it exited")
+	case "empty":
+		return json.RawMessage(`{}`), nil
+	case "structured":
+		return json.RawMessage(`{"content":[],"structuredContent":{"n":12345678901234567890.10,"e":1E+2}}`), nil
+	case "meta":
+		return json.RawMessage(`{"isError":true, "content":[{"type":"text","text":"no"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"not ours"},"mine":[1.0,"x"]}}`), nil
+	case "image":
+		return json.RawMessage(`{"content":[{"type":"hologram","depth":9007199254740993,"data":{"a":[1.50]}},{"type":"image","data":"aGk=","mimeType":"image/png"}],"later":{"x":null}}`), nil
+	case "large":
+		return json.Marshal(text(strings.Repeat("<é>", 40<<10)))
+	case "panic":
+		return json.RawMessage(`["no", "result"]`), nil
+	case "escaped":
+		return json.RawMessage(`{"cont\u0065nt":[],"_m\u0065ta":{"io.modelcontextprotocol\/x":1,"y":2.0},"isError":true}`), nil
+	case "coded":
+		return json.RawMessage("{\n  \"content\": [],\r\n  \"isError\": true,\n  \"_meta\": {\"tool_code\": \"rate_limited\", \"retryable\": true}\n}"), nil
+	case "typed":
+		return json.RawMessage(`{"resultType":"complete","content":[],"_meta":null}`), nil
+	case "twice":
+		return json.RawMessage(`{"_meta":{"a":1},"content":[],"_meta":{"a":2,"io.modelcontextprotocol/x":0}}`), nil
+	}
+	quoted, err := json.Marshal("got " + string(call.Args) + string(call.Meta))
+	return json.RawMessage(`{"content":[{"type":"text","text":` + string(quoted) + `}]}`), err
+}
+
 // message is a call as a client might write it; unusual adds a member that
 // nobody knows, which makes it go through the SDK.
 func message(r *rand.Rand, meta string) (plain, unusual string) {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	space := func() string { return pick("", "", " ", "\n", "\t ") }
-	params := []string{`"name":` + space() + pick(`"kinds"`, `"kinds"`, `"kinds"`, `"echo"`, `"nope"`, `"kin\u0064s"`, `""`, `5`)}
+	params := []string{`"name":` + space() + pick(`"kinds"`, `"kinds"`, `"kinds"`, `"peer"`, `"peer"`, `"peer"`, `"echo"`, `"nope"`, `"kin\u0064s"`, `""`, `5`)}
 	if r.IntN(8) > 0 {
 		params = append(params, `"arguments":`+space()+pick(`{}`, `{"kind":"error"}`, `{"kind":"fault"}`, `{"kind":"empty"}`, `{"kind":"structured"}`,
-			`{"kind":"meta"}`, `{"kind":"image"}`, `{"kind":"large"}`, `{"kind":"panic"}`, `null`, `[]`, `5`, `"x"`,
+			`{"kind":"escaped"}`, `{"kind":"coded"}`, `{"kind":"typed"}`, `{"kind":"twice"}`, `{"kind":"meta"}`, `{"kind":"image"}`, `{"kind":"large"}`, `{"kind":"panic"}`, `null`, `[]`, `5`, `"x"`,
 			`{"a":"\u0000\ud83d\ude00 ü","n":1.0,"big":12345678901234567890,"nested":{"x":[{}," }] ",[]]}}`, `{"a":1,"a":2}`, `{"kind" : "fault" }`))
 	}
 	if meta != "" {
@@ -97,11 +132,12 @@ func comparable(t *testing.T, raw string) string {
 
 // A plain call answered without the SDK gives what the SDK gives.
 func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
-	const seeds = 1200
+	const seeds = 2400
 	const meta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
 	w := newWorld(t)
-	w.set(tool("echo"), tool("kinds"))
+	w.set(tool("echo"), tool("kinds"), tool("peer"))
 	w.answer("kinds", kinds)
+	w.raw("peer", peerKinds)
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	session := f.initialize(t)
 	withHandshake, without := w.stdio(t, 16<<20), w.stdio(t, 16<<20)
@@ -134,7 +170,7 @@ func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
 		ask  func(string) string
 	}{
 		"http session":    {"", overHTTP("Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25")},
-		"http stateless":  {meta, overHTTP("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "kinds")},
+		"http stateless":  {meta, nil}, // its headers name the tool
 		"stdio session":   {"", overStdio(withHandshake)},
 		"stdio stateless": {meta, overStdio(without)},
 	} {
@@ -143,6 +179,13 @@ func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
 			plain := 0
 			for range seeds / 4 {
 				message, unusual := message(r, era.meta)
+				if strings.Contains(name, "http stateless") {
+					name := "kinds"
+					if strings.Contains(message, `"peer"`) {
+						name = "peer"
+					}
+					era.ask = overHTTP("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name)
+				}
 				if strings.Contains(message, `"id":null`) && strings.HasPrefix(name, "stdio") {
 					continue // a notification, which nobody answers
 				}
@@ -260,35 +303,4 @@ func TestPlainCallsAreCancelled(t *testing.T) {
 	if rs := p.rest(t); len(rs) != 1 || string(rs[0].id) != "6" {
 		t.Errorf("answers = %v; want none for the cancelled call", rs)
 	}
-}
-
-// FuzzMembers holds the reader of plain calls against encoding/json.
-func FuzzMembers(f *testing.F) {
-	for _, seed := range []string{
-		`{}`, ` { "a" : 1 , "b":[{"c":"}"}," ]"],"d":{} } `, `{"a":"\"\\","b":-1.5e+3,"c":null}`, `[]`, `5`, `"x"`, `{"\u0061":1}`, `{"":""}`, `{"a":1,"a":2}`,
-		call(1, "x"),
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		_ = mcpbridge.IsPlain(raw) // must not panic on anything
-		if !json.Valid(raw) {
-			return
-		}
-		got, ok := mcpbridge.Members(raw)
-		if !ok {
-			return
-		}
-		var want map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &want); err != nil {
-			t.Fatalf("%q has members, but: %v", raw, err)
-		}
-		for key, value := range want {
-			if !bytes.Equal(bytes.TrimSpace(value), got[key]) && strings.ToValidUTF8(key, "\uFFFD") == key {
-				if _, has := got[key]; has || !strings.ContainsRune(key, '\uFFFD') {
-					t.Fatalf("%q: %q is %q; want %q", raw, key, got[key], value)
-				}
-			}
-		}
-	})
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +43,7 @@ type response struct {
 	timer  *time.Timer // set while the stream is kept alive
 	before http.Header // with what the stream may begin before the handler says
 	early  bool        // it began so
-	over   bool        // the handler has returned
+	over   bool        // the handler has returned, or has sent its answer
 }
 
 func newResponse(w http.ResponseWriter, l limits) *response {
@@ -91,6 +93,37 @@ func (r *response) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return r.writeLocked(p)
+}
+
+// answer sends the one message of a response: as an event, or as JSON when it
+// is large and the stream has not begun.
+func (r *response) answer(message parts) error {
+	const few = 16 << 10 // bytes that cost less to copy than to write in pieces
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := message.size()
+	if r.status == 0 && size >= largeEvent {
+		r.header.Set("Content-Type", "application/json")
+	} else {
+		r.header.Set("Content-Type", "text/event-stream")
+		r.header.Set("Cache-Control", "no-cache, no-transform")
+		message = slices.Concat(parts{[]byte("event: message\ndata: ")}, message, parts{[]byte("\n\n")})
+		size = message.size()
+	}
+	if r.status == 0 {
+		r.header.Set("Content-Length", strconv.Itoa(size))
+	}
+	r.beginLocked(http.StatusOK, r.header)
+	r.over = true // no comment may follow
+	if size <= few {
+		message = parts{message.join(0)}
+	}
+	for _, part := range message {
+		if _, err := r.writeLocked(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *response) writeLocked(p []byte) (int, error) {

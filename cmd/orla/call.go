@@ -95,7 +95,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 		return &failure{code: exitFailed, err: diff.Failed[name]}
 	}
 	res, err := p.supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
-	answer, rpcErr := mcpbridge.Answer(res.Result, err)
+	answer, rpcErr := mcpbridge.Answer(res, err)
 	if rpcErr != nil {
 		return &failure{code: exitFailed, err: rpcErr}
 	}

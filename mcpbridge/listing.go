@@ -1,0 +1,116 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/supervisor"
+)
+
+// follow lists what the catalog has now, and returns it.
+func (b *Bridge) follow() *supervisor.Catalog {
+	b.listing.Lock()
+	defer b.listing.Unlock()
+	c := b.catalog.Catalog()
+	if c != b.current {
+		b.current = c
+		b.listToolsLocked(c.Tools)
+	}
+	return c
+}
+
+// settle waits until the catalog is known to be whole, for what would else be
+// missing in an answer (SPEC D7a), and lists it.
+func (b *Bridge) settle(ctx context.Context) {
+	if !b.catalog.Catalog().Known() {
+		b.catalog.Settle(ctx)
+	}
+	b.follow()
+}
+
+// listToolsLocked makes the server's tools those of the catalog. Only what
+// differs is touched, so that clients hear of real changes alone.
+func (b *Bridge) listToolsLocked(tools []*mcp.Tool) {
+	next, changed, gone := compared(b.listed, tools, func(t *mcp.Tool) string { return t.Name })
+	b.publishTraits(next) // before a client can hear of it
+	failed := false
+	for _, t := range changed {
+		if err := contain(func() { b.server.AddTool(t, b.callTool) }); err != nil {
+			b.log.Error("a tool cannot be listed", "tool", t.Name, "err", err)
+			delete(next, t.Name)
+			failed = true
+		}
+	}
+	if failed {
+		b.publishTraits(next)
+	}
+	if len(gone) > 0 {
+		b.server.RemoveTools(gone...)
+	}
+	b.listed = next
+	listed := make([]*mcp.Tool, 0, len(next))
+	for _, name := range slices.Sorted(maps.Keys(next)) {
+		listed = append(listed, next[name])
+	}
+	page := pageOf(listed)
+	b.page.Store(&page)
+}
+
+func (b *Bridge) publishTraits(tools map[string]*mcp.Tool) {
+	known := make(map[string]traits, len(tools))
+	for name, t := range tools {
+		known[name] = traitsOf(t)
+	}
+	b.traits.Store(&known)
+}
+
+// compared returns what is to be listed, by its key: the old of what has not
+// changed. It also returns what has changed or is new, and the keys of what
+// has gone.
+func compared[T any](old map[string]*T, now []*T, key func(*T) string) (next map[string]*T, changed []*T, gone []string) {
+	next = make(map[string]*T, len(now))
+	for _, item := range now {
+		if before, ok := old[key(item)]; ok && (before == item || reflect.DeepEqual(before, item)) {
+			next[key(item)] = before
+			continue
+		}
+		next[key(item)] = item
+		changed = append(changed, item)
+	}
+	for k := range old {
+		if _, still := next[k]; !still {
+			gone = append(gone, k)
+		}
+	}
+	return next, changed, gone
+}
+
+// contain calls add. The SDK panics on what it does not like, which must not be
+// in the hands of whoever wrote the tool (SPEC G5b).
+func contain(add func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the SDK refuses it: %v", p)
+		}
+	}()
+	add()
+	return nil
+}
+
+// pageOf is the tools of a list as JSON, or nil when they do not fit on one page.
+func pageOf(tools []*mcp.Tool) json.RawMessage {
+	if len(tools) > mcp.DefaultPageSize {
+		return nil
+	}
+	page, err := json.Marshal(tools)
+	if err != nil {
+		return nil // the SDK has encoded each of them
+	}
+	return page
+}

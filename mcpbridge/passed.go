@@ -1,0 +1,206 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// protocolPrefix begins the keys of _meta that the protocol keeps for the
+// parties themselves.
+const protocolPrefix = "io.modelcontextprotocol/"
+
+// passedAnswer is a peer's CallToolResult on its way to the client: the bytes
+// are the peer's own, and of its members only _meta may be another (SPEC L1).
+type passedAnswer struct {
+	raw      json.RawMessage
+	meta     json.RawMessage // what _meta is to be; nil for none
+	newMeta  bool            // meta is not what raw has
+	failed   bool            // isError
+	code     string          // tool_code, if failed
+	complete bool            // raw has a resultType
+}
+
+// look finds out what has to be known of a peer's answer, without decoding it.
+// It reports false for what is no object.
+func look(raw json.RawMessage) (passedAnswer, bool) {
+	p := passedAnswer{}
+	p.raw, _ = plainObject(raw)
+	if p.raw == nil {
+		return p, false
+	}
+	rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "isError":
+			p.failed = string(value) == "true"
+		case "_meta":
+			p.meta = value
+		case "resultType":
+			p.complete = true
+		}
+		return true
+	})
+	p.lookAtMeta()
+	return p, true
+}
+
+// lookAtMeta takes out of _meta what is the protocol's, since a peer is no
+// party of the client's, and adds to that of a failure what clients act on
+// (SPEC G5).
+func (p *passedAnswer) lookAtMeta() {
+	had := p.meta
+	meta, changed := plainObject(had)
+	var drop []member
+	var coded, retry bool
+	if meta != nil {
+		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+			switch {
+			case strings.HasPrefix(key, protocolPrefix):
+				drop = append(drop, member{key, nil})
+			case key == MetaToolCode:
+				coded, p.code = true, rawjson.String(value)
+			case key == MetaRetryable:
+				retry = true
+			}
+			return true
+		})
+	}
+	if p.failed && !coded {
+		p.code = string(fault.ExecutionFailed)
+		drop = append(drop, member{MetaToolCode, quoted(p.code)})
+	}
+	if p.failed && !retry {
+		drop = append(drop, member{MetaRetryable, boolean(false)})
+	}
+	if p.newMeta = changed || len(drop) > 0 || (had != nil && meta == nil); !p.newMeta {
+		return
+	}
+	if meta == nil {
+		meta = json.RawMessage("{}")
+	}
+	edited, _ := rewritten(meta, drop...)
+	if p.meta = edited.join(0); string(p.meta) == "{}" {
+		p.meta = nil
+	}
+}
+
+// plainObject returns raw if it is an object whose keys have no escapes, or
+// another way to write it if they have; changed says which. It returns nil for
+// all else.
+func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
+	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
+		return nil, false
+	}
+	if rawjson.Members(raw, func(string, json.RawMessage) bool { return true }) {
+		return raw, false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return nil, false
+	}
+	written, err := json.Marshal(members)
+	if err != nil { // it was JSON
+		panic(err)
+	}
+	if !rawjson.Members(written, func(string, json.RawMessage) bool { return true }) {
+		return nil, false // a key that cannot be written without an escape
+	}
+	return written, true
+}
+
+// parts is the answer as the client gets it. self is what the server says of
+// itself in the stateless era; nil in the others.
+func (p *passedAnswer) parts(self json.RawMessage) parts {
+	if self == nil && !p.newMeta {
+		return parts{p.raw}
+	}
+	change := []member{{"_meta", p.meta}}
+	if self != nil {
+		if meta := p.meta; meta == nil {
+			change[0].value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join(0)
+		} else {
+			with, _ := rewritten(meta, member{mcp.MetaKeyServerInfo, self})
+			change[0].value = with.join(0)
+		}
+		if !p.complete {
+			change = append(change, member{"resultType", json.RawMessage(`"complete"`)})
+		}
+	}
+	out, _ := rewritten(p.raw, change...)
+	return out
+}
+
+// decoded is the answer as a value, for what has to look into it: its numbers
+// keep their digits where it can be anything.
+func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
+	res := &mcp.CallToolResult{}
+	err := res.UnmarshalJSON(p.raw)
+	if err != nil {
+		res = &mcp.CallToolResult{}
+	}
+	res.IsError, res.Meta = p.failed, nil
+	if p.meta != nil {
+		rawjson.Members(p.meta, func(key string, value json.RawMessage) bool {
+			if res.Meta == nil {
+				res.Meta = mcp.Meta{}
+			}
+			res.Meta[key] = value
+			return true
+		})
+	}
+	rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
+		if key == "structuredContent" && string(value) != "null" {
+			res.StructuredContent = value
+		}
+		return true
+	})
+	return res, err
+}
+
+// cut makes an answer that is too large one of ours, of which the large parts
+// are kept as resources (SPEC G5a).
+func (b *Bridge) cut(p *passedAnswer, callID string, structured bool) *mcp.CallToolResult {
+	res, err := p.decoded()
+	if err == nil {
+		if res.Content == nil {
+			res.Content = []mcp.Content{}
+		}
+		return b.bound(res, callID, structured)
+	}
+	// Content that nobody here knows: all of it becomes one resource.
+	res.StructuredContent = nil
+	c := b.cutter(callID)
+	link := c.link(largeAnswer{text: string(p.raw), mime: "application/json"}, "the answer as JSON")
+	res.Content = []mcp.Content{
+		&mcp.TextContent{Text: fmt.Sprintf("[the answer of %d bytes is too large to be inline; as JSON it is at %s, in parts at %s/OFFSET/LENGTH]", len(p.raw), link.URI, link.URI)},
+		link,
+	}
+	c.cutMeta(res)
+	if structured && !res.IsError {
+		res.IsError = true
+		setDefault(res, MetaToolCode, string(fault.ExecutionFailed))
+		setDefault(res, MetaRetryable, false)
+	}
+	return res
+}
+
+// rawResult lets the SDK send a result as the JSON that it is.
+type rawResult struct {
+	mcp.ResultBase
+	json parts
+}
+
+// MarshalJSON returns the result.
+func (r *rawResult) MarshalJSON() ([]byte, error) { return r.json.join(0), nil }
+
+// GetMeta keeps the SDK from adding to the result what it has already.
+func (r *rawResult) GetMeta() map[string]any { return map[string]any{mcp.MetaKeyServerInfo: nil} }
+
+// SetMeta is never called, by GetMeta.
+func (r *rawResult) SetMeta(map[string]any) {}

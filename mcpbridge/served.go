@@ -1,0 +1,88 @@
+package mcpbridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// served answers what came through the SDK and is not the SDK's to answer:
+// calls, and requests of what peers offer. Their answers go out as they are.
+func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch r := req.(type) {
+		case *mcp.CallToolRequest:
+			return b.serveCall(ctx, r, next)
+		case *mcp.ListToolsRequest:
+			b.settle(ctx)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// serveCall answers a tools/call. The SDK finds the tool and encodes what is
+// ours; what a peer answered takes the place of the SDK's result.
+func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	began := time.Now()
+	if _, listed := b.listedTraits(r.Params.Name); !listed {
+		b.settle(ctx)
+	}
+	var way called
+	res, err := next(context.WithValue(ctx, calledKey{}, &way), methodCall, r)
+	switch {
+	case err != nil && !way.here:
+		f := fault.Wrap(fault.UnsupportedTool, nil, "%v", err)
+		b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, began, outcome{code: string(f.Code), fault: f})
+		return nil, err
+	case err == nil && way.passed != nil:
+		return &rawResult{json: way.passed.parts(b.selfIn(r))}, nil
+	}
+	return res, err
+}
+
+// called is how far a call has come, and what of its answer the SDK is not to see.
+type called struct {
+	here   bool
+	passed *passedAnswer
+}
+
+// calledKey is the key of a *called.
+type calledKey struct{}
+
+// callTool answers a tools/call of a tool that the SDK has found.
+func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	way, ok := ctx.Value(calledKey{}).(*called)
+	if !ok {
+		panic("a call that did not come by serveCall")
+	}
+	way.here = true
+	from := originOf(req)
+	a, rpcErr := b.answerCall(ctx, supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Caller: from.caller}, from)
+	if rpcErr != nil {
+		return nil, rpcErr
+	}
+	if way.passed = a.passed; a.passed != nil {
+		return &mcp.CallToolResult{}, nil
+	}
+	return a.result, nil
+}
+
+// selfIn is what the server says of itself in the answer of a request: nothing
+// but in the stateless era.
+func (b *Bridge) selfIn(r mcp.Request) []byte {
+	if !isNewest(r) {
+		return nil
+	}
+	return b.selfJSON
+}
+
+// isNewest reports whether a request is of the stateless era.
+func isNewest(r mcp.Request) bool {
+	version, _ := r.GetParams().GetMeta()[mcp.MetaKeyProtocolVersion].(string)
+	return version >= firstStateless
+}
