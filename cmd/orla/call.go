@@ -77,22 +77,26 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	found := discover(cfg, home)
-	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == name })
-	if i < 0 {
-		return noSuchTool(name, found)
-	}
-	tool := found.Tools[i]
-	args, err := f.arguments(tool, std.in)
-	if err != nil {
-		return &failure{code: exitUsage, err: err}
-	}
 	p, err := join(cfg, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
 	defer p.close()
-	if diff := p.supervisor.Apply([]manifest.Tool{tool}); diff.Failed[name] != nil {
-		return &failure{code: exitFailed, err: diff.Failed[name]}
+	diff := p.supervisor.Apply(candidates(found.Tools, name))
+	if err := diff.Failed[name]; err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	end := p.keepAlive(ctx)
+	defer end()
+	p.supervisor.Settle(ctx)
+	listed := p.supervisor.Catalog().Tools
+	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
+	if i < 0 {
+		return noSuchTool(name, found)
+	}
+	args, err := f.arguments(listed[i], std.in)
+	if err != nil {
+		return &failure{code: exitUsage, err: err}
 	}
 	res, err := p.supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
 	answer, rpcErr := mcpbridge.Answer(res, err)
@@ -113,6 +117,40 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	return nil
 }
 
+// candidates are the tools that may serve a name: the one of that name, else
+// the capsules, which say what they offer when they run. The capsule that the
+// name begins with is enough.
+func candidates(tools []manifest.Tool, name string) []manifest.Tool {
+	var capsules []manifest.Tool
+	for _, t := range tools {
+		switch {
+		case t.Name == name:
+			return []manifest.Tool{t}
+		case t.Kind != manifest.Capsule || t.Runtime.Declared:
+		case strings.HasPrefix(name, t.Name+"__"):
+			return []manifest.Tool{t}
+		default:
+			capsules = append(capsules, t)
+		}
+	}
+	return capsules
+}
+
+// keepAlive runs the services of the tools that live until the function that it
+// returns is called.
+func (p *parts) keepAlive(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.supervisor.Serve(ctx) // it ends by ctx alone
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // noSuchTool says why there is no tool of that name, if the search knows.
 func noSuchTool(name string, found manifest.Result) error {
 	for _, p := range found.Problems {
@@ -124,7 +162,7 @@ func noSuchTool(name string, found manifest.Result) error {
 }
 
 // arguments puts the call's arguments together as a JSON object.
-func (f *callFlags) arguments(tool manifest.Tool, stdin io.Reader) (json.RawMessage, error) {
+func (f *callFlags) arguments(tool *mcp.Tool, stdin io.Reader) (json.RawMessage, error) {
 	if f.json != "" {
 		raw := []byte(f.json)
 		if f.json == "-" {
@@ -143,7 +181,11 @@ func (f *callFlags) arguments(tool manifest.Tool, stdin io.Reader) (json.RawMess
 			Type any `json:"type"`
 		} `json:"properties"`
 	}
-	if err := json.Unmarshal(tool.InputSchema, &schema); err != nil {
+	raw, err := json.Marshal(tool.InputSchema)
+	if err == nil {
+		err = json.Unmarshal(raw, &schema)
+	}
+	if err != nil {
 		return nil, err
 	}
 	args := map[string]json.RawMessage{}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/simple"
@@ -38,6 +39,9 @@ type Config struct {
 	MaxRequest         yamldoc.Size     `json:"max_request,omitempty" jsonschema:"Largest request from a client. Default 16MiB."`
 	MaxConcurrentCalls int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at once; calls over it wait inside their deadline. Default 8 for each core."`
 	StructuredResults  bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
+	QueueTimeout       yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting or reloading. Default 10s."`
+	MaxMessage         yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
+	StateDir           string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
 	ShutdownGrace      yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
 	SessionTimeout     yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
 	MaxSessions        int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the one idle longest ends. Default 10000."`
@@ -73,6 +77,8 @@ func defaults() Config {
 		MaxInline:          mcpbridge.DefaultMaxInline,
 		MaxRequest:         mcpbridge.DefaultMaxRequest,
 		MaxConcurrentCalls: 8 * runtime.NumCPU(),
+		QueueTimeout:       yamldoc.Duration(capsule.DefaultQueueTimeout),
+		MaxMessage:         capsule.DefaultMaxMessage,
 		ShutdownGrace:      yamldoc.Duration(10 * time.Second),
 		SessionTimeout:     yamldoc.Duration(mcpbridge.DefaultSessionTimeout),
 		MaxSessions:        mcpbridge.DefaultMaxSessions,
@@ -104,6 +110,7 @@ type loader struct {
 	flags   []setting // in the order of the command line
 	environ []string
 	home    string // the user's home; "" when there is none
+	only    string // the one path to serve, of `orla dev`; "" for the folders
 }
 
 // loaded is a configuration that holds, and where it came from.
@@ -112,6 +119,7 @@ type loaded struct {
 	file    string            // the file it was read from; "" for none
 	doc     *yamldoc.Doc      // that file; nil for none
 	origins map[string]origin // by key; what is missing is a default
+	only    string            // the one path to serve in place of tools_dir; "" for none
 }
 
 // flagFault is what is wrong with a flag, unlike a file or the environment.
@@ -135,7 +143,11 @@ func notLoaded(err error) error {
 // load reads every source and merges them. Every fault of every source is in
 // the error.
 func (l *loader) load() (*loaded, error) {
-	c := &loaded{Config: defaults(), origins: map[string]origin{}}
+	c := &loaded{Config: defaults(), origins: map[string]origin{}, only: l.only}
+	if l.only != "" {
+		c.LogFormat = "pretty"
+	}
+	c.StateDir = l.stateDir()
 	var faults []error
 	if err := l.readFile(c); err != nil {
 		faults = append(faults, err)
@@ -169,6 +181,22 @@ func (l *loader) load() (*loaded, error) {
 	return c, errors.Join(faults...)
 }
 
+// stateDir is where Orla keeps what it remembers when nobody says otherwise: what
+// systemd gives it (StateDirectory=), else the user's own; "" when there is neither.
+func (l *loader) stateDir() string {
+	if given, ok := lookup(l.environ, "STATE_DIRECTORY"); ok && given != "" {
+		first, _, _ := strings.Cut(given, ":")
+		return first
+	}
+	if xdg, ok := lookup(l.environ, "XDG_STATE_HOME"); ok && filepath.IsAbs(xdg) {
+		return filepath.Join(xdg, "orla")
+	}
+	if l.home == "" {
+		return ""
+	}
+	return filepath.Join(l.home, ".local", "state", "orla")
+}
+
 // variable is the environment variable of a key.
 func variable(key string) string { return "ORLA_" + strings.ToUpper(key) }
 
@@ -193,8 +221,10 @@ func (l *loader) readFile(c *loaded) error {
 			c.origins[key] = origin{fromFile, path}
 		}
 	}
-	if c.ToolsDir != "" && c.doc.Has("tools_dir") && !filepath.IsAbs(c.ToolsDir) {
-		c.ToolsDir = filepath.Join(filepath.Dir(path), c.ToolsDir)
+	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir} {
+		if *dir != "" && c.doc.Has(key) && !filepath.IsAbs(*dir) {
+			*dir = filepath.Join(filepath.Dir(path), *dir)
+		}
 	}
 	return nil
 }

@@ -29,7 +29,6 @@ func newTools(flags *configFlags, std stdio) *cobra.Command {
 				return err
 			}
 			found := discover(cfg, l.home)
-			warnOfUnserved(&found)
 			printProblems(std.err, found.Problems)
 			if asJSON {
 				return writeIndented(std.out, listTools(found.Tools))
@@ -128,7 +127,6 @@ func newValidate(flags *configFlags, std stdio) *cobra.Command {
 				return f
 			}
 			found := check(cfg, l.home, args, err)
-			warnOfUnserved(&found)
 			return reportValidation(found, asJSON, std)
 		},
 	}
@@ -156,19 +154,6 @@ func check(cfg *loaded, home string, path []string, notLoaded error) manifest.Re
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
 	return found
-}
-
-// warnOfUnserved adds a warning for each tool that is in order but of a kind
-// that this release does not serve.
-func warnOfUnserved(found *manifest.Result) {
-	for _, t := range found.Tools {
-		if t.Kind != manifest.Simple {
-			found.Problems = append(found.Problems, manifest.Problem{
-				Path: t.Source, Tool: t.Name, Severity: manifest.Warning,
-				Err: fmt.Errorf("it is in order, but this release of Orla does not serve tools of kind %q", t.Kind),
-			})
-		}
-	}
 }
 
 // messages are what a problem says, one fault each.

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -108,6 +106,7 @@ func (s *server) apply(cfg *loaded, reason string) {
 	began := time.Now()
 	s.adopt(cfg)
 	found := discover(cfg, s.from.home)
+	s.keepLiving(&found)
 	diff := s.supervisor.Apply(found.Tools)
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
@@ -120,6 +119,32 @@ func (s *server) apply(cfg *loaded, reason string) {
 		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
 		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),
 		"duration_ms", time.Since(began).Milliseconds())
+}
+
+// keepLiving keeps a capsule whose manifest has become faulty as it was: it
+// serves on until the manifest is mended, or gone. A file that is half saved
+// must not take a running capsule away.
+func (s *server) keepLiving(found *manifest.Result) {
+	faulty := map[string]bool{}
+	for _, p := range found.Problems {
+		if p.Severity == manifest.Fault {
+			faulty[p.Path] = true
+		}
+	}
+	if len(faulty) == 0 {
+		return
+	}
+	taken := map[string]bool{}
+	for _, t := range found.Tools {
+		taken[t.Name] = true
+	}
+	for _, served := range s.supervisor.Manifests() {
+		t := served.Tool
+		if served.Lives && !taken[t.Name] && (faulty[t.Source] || faulty[t.Dir]) {
+			found.Tools = append(found.Tools, t)
+			s.log.Warn("a capsule's manifest is at fault; the capsule serves on as it was", "tool", t.Name, "path", t.Source)
+		}
+	}
 }
 
 // names lists what a reload touched, up to a number that a line has room for.
@@ -148,85 +173,6 @@ func (s *server) tell(problems []manifest.Problem) {
 		}
 	}
 	s.told = told
-}
-
-// watchers watch the folders of tools. Which those are may change.
-type watchers struct {
-	log     *slog.Logger
-	changed chan watch.Change
-	next    chan []*watch.Watcher // holds the newest set that run has not taken up yet
-	roots   []string
-}
-
-func newWatchers(log *slog.Logger) *watchers {
-	return &watchers{log: log, changed: make(chan watch.Change), next: make(chan []*watch.Watcher, 1)}
-}
-
-// point makes the watched folders those of cfg. It must not be called from two
-// goroutines at once.
-func (w *watchers) point(cfg *loaded, home string) {
-	dirs := folders(cfg, home)
-	roots := []string{dirs.ToolsDir}
-	if dirs.UserDir != "" {
-		roots = append(roots, dirs.UserDir)
-	}
-	if slices.Equal(roots, w.roots) {
-		return
-	}
-	w.roots = roots
-	var set []*watch.Watcher
-	for _, root := range roots {
-		set = append(set, watch.New(root, watch.Options{Log: w.log}))
-	}
-	select {
-	case <-w.next: // the set before this one was never taken up
-	default:
-	}
-	w.next <- set
-}
-
-// run serves the newest set of watchers until ctx ends.
-func (w *watchers) run(ctx context.Context) {
-	stop := func() {}
-	defer func() { stop() }()
-	for {
-		select {
-		case set := <-w.next:
-			stop()
-			stop = w.serve(ctx, set)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// serve starts a set of watchers. The function that it returns ends them.
-func (w *watchers) serve(ctx context.Context, set []*watch.Watcher) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var serving sync.WaitGroup
-	for _, one := range set {
-		serving.Go(func() { _ = one.Serve(ctx) }) // it ends by ctx alone
-		serving.Go(func() { w.forward(ctx, one) })
-	}
-	return func() {
-		cancel()
-		serving.Wait()
-	}
-}
-
-func (w *watchers) forward(ctx context.Context, from *watch.Watcher) {
-	for {
-		select {
-		case change := <-from.Changed():
-			select {
-			case w.changed <- change:
-			case <-ctx.Done():
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func hostOf(address string) string {

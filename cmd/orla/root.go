@@ -13,6 +13,7 @@ import (
 const rootExample = `  orla                                  serve ./tools on http://127.0.0.1:8080/mcp
   orla --tools-dir examples/tools       serve another folder
   orla --stdio                          serve one client on stdin and stdout
+  orla dev tools/notes                  serve one tool, and show what it does
   orla tools                            list what would be served
   orla call hello --arg name=Ada        call one tool from the shell
   orla validate                         check every tool and say what is wrong`
@@ -47,6 +48,7 @@ func newRoot(std stdio) *cobra.Command {
 			Args:    cobra.NoArgs,
 			RunE:    serveHere,
 		},
+		newDev(flags, std),
 		newTools(flags, std),
 		newCall(flags, std),
 		newValidate(flags, std),

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -57,11 +59,12 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	}()
 	defer p.close()
 
-	s.watchers = newWatchers(log.Logger)
+	s.watchers = newWatchers(p.hub, log.Logger)
 	s.watchers.point(cfg, from.home) // before the folders are read, so that no change slips between
 	s.apply(cfg, "start")
 	s.bridge = mcpbridge.New(p.supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
+		Starting: p.supervisor.Starting,
 	})
 	if cfg.Stdio {
 		return s.runStdio(ctx, cfg, std, signals)
@@ -222,6 +225,13 @@ func (s *server) logState() {
 		"in_flight", s.supervisor.InFlight(),
 		"goroutines", runtime.NumGoroutine(),
 		"heap_bytes", mem.HeapAlloc)
+	lives := s.supervisor.Lives()
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
+		life := lives[name]
+		s.log.Info("capsule", "tool", name, "state", life.State, "reason", life.Reason, "pid", life.Pid,
+			"for_ms", time.Since(life.Since).Milliseconds(), "failures", life.Failures, "restarts", life.Restarts,
+			"last_exit", life.LastExit, "in_flight", life.InFlight, "waiting", life.Waiting, "calls", life.Calls)
+	}
 }
 
 // httpSettings are what the HTTP front needs of the configuration.

@@ -6,20 +6,28 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 	"github.com/orla-project/orla/supervisor"
 )
 
-var _ supervisor.Provider = (*simple.Command)(nil)
+var (
+	_ supervisor.Provider = (*simple.Command)(nil)
+	_ supervisor.Peer     = (*capsule.Capsule)(nil)
+)
 
 // parts are the pieces that answer calls, joined. The caller closes them.
 type parts struct {
 	launcher   *launch.Local
 	supervisor *supervisor.Supervisor
 	slots      *simple.Slots
+	hub        *watch.Hub
+	lists      *capsule.Lists
 	log        *slog.Logger
 }
 
@@ -30,17 +38,37 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{launcher: launcher, slots: simple.NewSlots(cfg.MaxConcurrentCalls), log: log}
+	p := &parts{
+		launcher: launcher,
+		slots:    simple.NewSlots(cfg.MaxConcurrentCalls),
+		hub:      watch.NewHub(),
+		lists:    capsule.NewLists(listsDir(cfg)),
+		log:      log,
+	}
 	clean := environ.Clean(os.Environ())
 	p.supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple: func(t manifest.Tool) (supervisor.Provider, error) {
 				return simple.New(t, simple.Options{Launcher: p.launcher, Slots: p.slots, Environ: clean})
 			},
+			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
+				return capsule.New(t, capsule.Options{
+					Launcher: p.launcher, Environ: clean, Version: version.Version(),
+					Hub: p.hub, Lists: p.lists, Log: log,
+				})
+			},
 		},
 		Log: log,
 	})
 	return p, nil
+}
+
+// listsDir is where it is kept what capsules offered; "" for nowhere.
+func listsDir(cfg *loaded) string {
+	if cfg.StateDir == "" {
+		return ""
+	}
+	return filepath.Join(cfg.StateDir, "lists")
 }
 
 // bound makes max_concurrent_calls what cfg says. Calls under way keep the
@@ -62,6 +90,9 @@ func folders(cfg *loaded, home string) manifest.Options {
 // discover finds the tools and gives them the limits that the configuration
 // sets, so that a change of those is a change of the tools.
 func discover(cfg *loaded, home string) manifest.Result {
+	if cfg.only != "" {
+		return limited(manifest.Validate(cfg.only), cfg)
+	}
 	return limited(manifest.Discover(folders(cfg, home)), cfg)
 }
 
@@ -80,4 +111,8 @@ func withLimits(t *manifest.Tool, cfg *loaded) {
 		t.Run.MaxOutput = int64(cfg.MaxOutput)
 	}
 	t.Run.StructuredResults = cfg.StructuredResults
+	if t.Kind == manifest.Capsule {
+		t.Runtime.QueueTimeout = time.Duration(cfg.QueueTimeout)
+		t.Runtime.MaxMessage = int64(cfg.MaxMessage)
+	}
 }

@@ -1,0 +1,249 @@
+package capsule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/manifest"
+)
+
+var (
+	// errGone is for calls that were not begun.
+	errGone = fault.Wrap(fault.NotReady, peer.ErrGone, "the capsule is being stopped; try again")
+	// errCut is for calls that were.
+	errCut = fault.New(fault.NotReady, "the capsule was stopped during the call; try again")
+)
+
+// Call answers a call with a result of the SDK's type.
+func (c *Capsule) Call(ctx context.Context, tool string, args json.RawMessage) (*mcp.CallToolResult, error) {
+	raw, err := c.CallRaw(ctx, peer.Call{Tool: tool, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	res := &mcp.CallToolResult{}
+	if err := json.Unmarshal(raw, res); err != nil {
+		return nil, fault.Wrap(fault.ExecutionFailed, err, "%s gave an answer that is no CallToolResult", c.tool.Name)
+	}
+	return res, nil
+}
+
+// CallRaw answers a call with a whole CallToolResult as JSON. A call that meets
+// a capsule that is not READY waits for it as SPEC D10 says; one that was sent
+// ends with the answer, with ctx, or with the process.
+func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error) {
+	if c.places != nil {
+		select {
+		case c.places <- struct{}{}:
+			defer func() { <-c.places }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	defer c.calls.Add(1)
+	own := c.offers.ownTool(call.Tool)
+	result, err := c.send(ctx, "tools/call", call.Client, func(buf []byte, id int64) []byte {
+		return callParams(buf, own, call, id)
+	})
+	if err != nil {
+		return nil, c.callError(err)
+	}
+	return asResult(result), nil
+}
+
+// callError is a call's error as the client is to see it. What an MCP server
+// refuses stays as it said it; trouble of a capsule of the plain kind is
+// trouble of its tool (SPEC G5).
+func (c *Capsule) callError(err error) error {
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || c.tool.Runtime.Handshake == manifest.HandshakeMCP {
+		return err
+	}
+	code := fault.ExecutionFailed
+	if wire.Code == jsonrpc.CodeInvalidParams {
+		code = fault.InvalidInput
+	}
+	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
+}
+
+// Request answers any other request.
+func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+	if c.asked.remember(req) && c.status.Load().state != Ready {
+		return json.RawMessage(`{}`), nil // it is told when it is READY
+	}
+	params := rawjson.Compact(req.Params)
+	if req.Method == "prompts/get" || req.Method == "completion/complete" {
+		params = c.offers.ownPrompt(params)
+	}
+	result, err := c.send(ctx, req.Method, req.Client, func(buf []byte, _ int64) []byte {
+		if params == nil {
+			return append(buf, "{}"...)
+		}
+		return append(buf, params...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !rawjson.IsObject(result) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("%s answered %s with something else than a result", c.tool.Name, req.Method)}
+	}
+	return result, nil
+}
+
+// callParams writes the params of a tools/call. Its id is its progress token.
+func callParams(buf []byte, own string, call peer.Call, id int64) []byte {
+	name, err := json.Marshal(own)
+	if err != nil { // it is a string
+		panic(err)
+	}
+	args := rawjson.Compact(call.Args)
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	meta := rawjson.Compact(call.Meta)
+	if need := len(buf) + len(name) + len(args) + len(meta) + 128; cap(buf) < need {
+		buf = append(make([]byte, 0, need), buf...)
+	}
+	buf = append(append(append(append(buf, `{"name":`...), name...), `,"arguments":`...), args...)
+	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {
+		buf = append(buf, `,"_meta":`...)
+		buf = withToken(buf, meta, token, id)
+	}
+	return append(buf, '}')
+}
+
+// withToken writes a _meta object, with a progress token when there is to be one.
+func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
+	switch {
+	case !token:
+		return append(buf, meta...)
+	case meta == nil || rawjson.Empty(meta):
+		return fmt.Appendf(buf, `{"progressToken":%d}`, id)
+	}
+	buf = fmt.Appendf(buf, `{"progressToken":%d,`, id)
+	return append(buf, meta[1:]...)
+}
+
+// send makes one request of the process that is READY, or that will be soon
+// enough.
+func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func([]byte, int64) []byte) (json.RawMessage, error) {
+	req := linerpc.Request{Method: method, Params: params, About: client}
+	if client != nil {
+		req.Note = func(method string, params json.RawMessage) { client.Notify(ctx, method, params) }
+	}
+	var last *linerpc.Conn
+	for {
+		conn, err := c.ready(ctx, last)
+		if err != nil {
+			return nil, err
+		}
+		result, err := conn.Call(ctx, req)
+		switch {
+		case err == nil:
+			return result, nil
+		case errors.Is(err, linerpc.ErrNotSent) && ctx.Err() == nil:
+			last = conn // it is on its way out; the next one will do
+		default:
+			return nil, c.sendError(err)
+		}
+	}
+}
+
+// sendError gives a code to what went wrong with a request that was sent.
+func (c *Capsule) sendError(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return err
+	}
+	name := c.tool.Name
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fault.From(err)
+	case errors.Is(err, linerpc.ErrTooLong):
+		return fault.Wrap(fault.ExecutionFailed, err, "%s gave an answer of over max_message (%d bytes)", name, c.tool.Runtime.MaxMessage)
+	}
+	return fault.Wrap(fault.Crashed, err, "%s crashed during the call: %v; it is started again, try once more", name, err)
+}
+
+// ready returns the connection of the process that is READY, if it is not the
+// one that has failed already. It waits while one may still come: inside ctx and
+// for queue_timeout at most (SPEC D10).
+func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn) (*linerpc.Conn, error) {
+	if s := c.status.Load(); s.state == Ready && s.conn != failed {
+		return s.conn, nil
+	}
+	if c.waiting.Add(1) > maxWaiting {
+		c.waiting.Add(-1)
+		return nil, fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting)
+	}
+	defer c.waiting.Add(-1)
+	horizon := time.Now().Add(c.tool.Runtime.QueueTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(horizon) {
+		horizon = deadline
+	}
+	timer := time.NewTimer(time.Until(horizon))
+	defer timer.Stop()
+	for {
+		s := c.status.Load()
+		switch {
+		case s.final:
+			return nil, errGone
+		case s.state == Ready && s.conn != failed:
+			return s.conn, nil
+		case s.state == Stopped && !s.wakes, s.state == Crashed && (s.next.IsZero() || s.next.After(horizon)):
+			return nil, c.notReady(s)
+		case s.wakes:
+			select {
+			case c.wake <- struct{}{}:
+			default: // somebody was faster
+			}
+		}
+		select {
+		case <-s.changed:
+		case <-timer.C:
+			return nil, c.notReady(c.status.Load())
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// notReady is what a call is told that does not wait any longer: the state, the
+// cause, the last lines on stderr and when the next start is due (SPEC D10).
+func (c *Capsule) notReady(s *status) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s is %s", c.tool.Name, s.state)
+	code := fault.NotReady
+	switch s.state {
+	case Crashed, Stopped:
+		code = fault.Crashed
+		if !c.wasReady.Load() {
+			code = fault.StartFailed
+		}
+		fmt.Fprintf(&text, ": %s", s.reason)
+	case Created, Starting, Ready, Reloading, Stopping:
+		fmt.Fprintf(&text, " and was not ready within %s", c.tool.Runtime.QueueTimeout)
+	}
+	switch {
+	case !s.next.IsZero():
+		fmt.Fprintf(&text, "; the next start is due in %s", max(0, time.Until(s.next)).Round(100*time.Millisecond))
+	case s.state == Stopped:
+		text.WriteString("; it is started again when its files change")
+	}
+	if lines := c.lastStderr(); lines != "" {
+		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)
+	}
+	return fault.New(code, "%s", text.String())
+}

@@ -1,0 +1,263 @@
+// Package capsule keeps one process alive for many calls (RFC 2, SPEC D, E).
+//
+//	CREATED ─► STARTING ─► READY ─► RELOADING ─► STARTING
+//	              │          ├─► CRASHED ─► STARTING, or STOPPED at the limit
+//	              └──────────┴─► STOPPING ─► STOPPED
+//
+// A Capsule is a service: Serve owns its state, its process and its restarts,
+// and is the only one to change them. Everyone else reads an immutable status,
+// or waits for the next one. What a capsule says is JSON-RPC, and is passed on
+// as it came.
+//
+// Its invariants (RFC 2 §7.1): there is one process at most, the next is not
+// started before all of the last is gone, and no call is sent unless READY.
+package capsule
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/environ"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/watch"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Defaults that stand where the configuration has none.
+const (
+	DefaultQueueTimeout = 10 * time.Second // SPEC D10
+	DefaultMaxMessage   = 16 << 20         // bytes; SPEC D5
+)
+
+const (
+	// maxWaiting bounds the calls that wait for READY (SPEC D10).
+	maxWaiting = 1024
+	// eofGrace is the time between the closing of stdin and SIGTERM (SPEC D11).
+	eofGrace = 500 * time.Millisecond
+	// defaultCallTimeout stands where the manifest and the configuration have none.
+	defaultCallTimeout = 30 * time.Second
+)
+
+// Options is what a Capsule needs beside its manifest.
+type Options struct {
+	// Launcher starts the processes. Required.
+	Launcher *launch.Local
+	// Environ is what processes may inherit, as environ.Clean returns it.
+	Environ []string
+	// Version is told to the capsule as Orla's own.
+	Version string
+	// Hub watches files for all capsules. If nil, the capsule has one of its own.
+	Hub *watch.Hub
+	// Lists remembers what capsules offered. If nil, nothing is remembered.
+	Lists *Lists
+	// Log is required.
+	Log *slog.Logger
+}
+
+// Capsule is one long-lived provider. Its methods may be called from any
+// goroutine, but Serve from one at a time.
+type Capsule struct {
+	// Set by New.
+	tool    manifest.Tool
+	opts    Options
+	log     *slog.Logger
+	logCtx  context.Context //nolint:containedctx // an empty one, for log calls that belong to no request
+	environ []string
+	start   func(context.Context, launch.Spec) (process, error)
+	watcher *watch.Watcher // nil when nothing is watched
+	places  chan struct{}  // bounds the calls at once; nil without max_concurrency
+	stderr  tail.Buffer    // the last lines of every process
+
+	status atomic.Pointer[status]
+	offers offering
+
+	kick     chan trigger  // holds one wish to reload
+	wake     chan struct{} // holds a token when a call wants the capsule started
+	relist   chan struct{} // holds a token when the capsule says that its lists have changed
+	updates  chan string   // URIs of resources that were updated
+	asked    wishes        // what clients asked for that a new process must be told again
+	noise    limiter       // of lines about stray output
+	settled  atomic.Bool   // see peer.Life
+	wasReady atomic.Bool   // once at least
+	waiting  atomic.Int64  // calls that wait for READY
+	calls    atomic.Int64  // that were answered
+	exits    atomic.Pointer[string]
+
+	mu       sync.Mutex // guards the fields that follow
+	failures int        // in a row
+	started  int        // processes
+}
+
+// trigger is a wish to reload.
+type trigger struct {
+	reason string
+	at     time.Time // of the change; a process that was started later has it already
+}
+
+// New returns the Capsule that tool describes, in state CREATED.
+func New(tool manifest.Tool, opts Options) (*Capsule, error) {
+	if tool.Runtime.QueueTimeout == 0 {
+		tool.Runtime.QueueTimeout = DefaultQueueTimeout
+	}
+	if tool.Runtime.MaxMessage == 0 {
+		tool.Runtime.MaxMessage = DefaultMaxMessage
+	}
+	if tool.Run.Timeout == 0 {
+		tool.Run.Timeout = defaultCallTimeout
+	}
+	c := &Capsule{
+		tool:    tool,
+		opts:    opts,
+		log:     opts.Log,
+		logCtx:  context.Background(),
+		environ: environ.Of(tool, opts.Environ),
+		start:   local(opts.Launcher),
+		kick:    make(chan trigger, 1),
+		wake:    make(chan struct{}, 1),
+		relist:  make(chan struct{}, 1),
+		updates: make(chan string, 64),
+	}
+	if tool.Run.MaxConcurrency > 0 {
+		c.places = make(chan struct{}, tool.Run.MaxConcurrency)
+	}
+	c.status.Store(&status{
+		state: Created, since: time.Now(), changed: make(chan struct{}),
+	})
+	c.watcher = c.newWatcher()
+	c.offers.init(c)
+	// What nobody knows the tools of nobody can call: it has to be started once.
+	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
+		c.amend(func(s *status) { s.wakes = true })
+		c.settled.Store(true)
+	}
+	return c, nil
+}
+
+// String names the capsule in logs.
+func (c *Capsule) String() string { return "capsule " + c.tool.Name }
+
+// Tools returns the tools that it offers now.
+func (c *Capsule) Tools() []*mcp.Tool { return c.Offers().Tools }
+
+// Offers returns what it offers now.
+func (c *Capsule) Offers() *peer.Offers { return &c.offers.current.Load().Offers }
+
+// Updated delivers the URIs of resources that the capsule says were updated.
+func (c *Capsule) Updated() <-chan string { return c.updates }
+
+// Life tells where the capsule is in its life.
+func (c *Capsule) Life() peer.Life {
+	s := c.status.Load()
+	life := peer.Life{
+		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Next: s.next,
+		Waiting: int(c.waiting.Load()), Calls: c.calls.Load(), Settled: c.settled.Load(),
+	}
+	if s.conn != nil {
+		life.InFlight = s.conn.InFlight()
+	}
+	if exit := c.exits.Load(); exit != nil {
+		life.LastExit = *exit
+	}
+	c.mu.Lock()
+	life.Failures, life.Restarts = c.failures, max(0, c.started-1)
+	c.mu.Unlock()
+	return life
+}
+
+// Reload has the process ended and a new one started (SPEC E1). It returns at
+// once. Wishes that come while one is waiting are one with it.
+func (c *Capsule) Reload(reason string) { c.trigger(trigger{reason, time.Now()}) }
+
+func (c *Capsule) trigger(t trigger) {
+	select {
+	case waiting := <-c.kick:
+		t.reason = waiting.reason // the first one names the burst, the last one dates it
+	default:
+	}
+	select {
+	case c.kick <- t:
+	default: // another one was faster, and will do
+	}
+}
+
+// Serve keeps the capsule running until ctx ends, and returns ctx's error. It
+// owns every change of state. No process, goroutine or watch of the capsule's
+// is left when it returns.
+func (c *Capsule) Serve(ctx context.Context) error {
+	defer c.finish(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c.watcher != nil {
+		helpers.Go(func() { _ = c.watcher.Serve(ctx) }) // it ends by ctx alone
+		helpers.Go(func() { c.followFiles(ctx) })
+	}
+	helpers.Go(func() { c.offers.giveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
+
+	restarts := newRestarts(c.tool.Runtime.Restart)
+	for ctx.Err() == nil {
+		if !c.awaitCall(ctx) {
+			break
+		}
+		if end := c.live(ctx, restarts); end.reload {
+			restarts.forgive() // new files deserve a new chance
+			continue
+		}
+		c.pause(ctx, restarts)
+	}
+	return ctx.Err()
+}
+
+// finish publishes that nothing is to be expected of the capsule any more,
+// from whatever state a panic has left it in.
+func (c *Capsule) finish(ctx context.Context) {
+	s := c.status.Load()
+	reason := "Orla stops it"
+	if ctx.Err() == nil {
+		reason = "its service ended"
+	}
+	last := status{reason: reason, final: true}
+	if s.state == Stopped {
+		// The state stays, and those who wait in it must not.
+		last.state, last.since, last.changed = Stopped, s.since, make(chan struct{})
+		c.status.Store(&last)
+		close(s.changed)
+		return
+	}
+	if !slices.Contains(legal[s.state], Stopped) {
+		last.state = Stopping
+		c.become(last)
+	}
+	last.state = Stopped
+	c.become(last)
+}
+
+// count publishes how often the capsule has failed in a row.
+func (c *Capsule) count(r *restarts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failures = r.failures
+}
+
+// awaitCall waits until the capsule is to be started, and reports whether it
+// is: at once, unless it is one that a call starts.
+func (c *Capsule) awaitCall(ctx context.Context) bool {
+	if s := c.status.Load(); !s.wakes {
+		return true
+	}
+	select {
+	case <-c.wake:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,298 @@
+package capsule
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// What a capsule says beside its answers: progress and log messages on their way
+// to the client that asked, and requests of its own to that client (SPEC D6, D8).
+//
+// A process serves many clients, and MCP does not say which of them a message
+// or a request is for. A progress token does. Without one it goes to the client
+// whose calls alone are in flight; with several clients it goes to nobody, since
+// it may be about what only one of them may know.
+
+// token reads the progress token of params, or of their _meta; 0 if there is none.
+func token(params json.RawMessage) (id int64) {
+	if !rawjson.IsObject(params) {
+		return 0
+	}
+	rawjson.Members(params, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "progressToken":
+			id, _ = strconv.ParseInt(string(value), 10, 64)
+		case "_meta":
+			if meta := token(value); meta != 0 {
+				id = meta
+			}
+		}
+		return true
+	})
+	return id
+}
+
+// progress passes notifications/progress to the call that it belongs to.
+func (in *incarnation) progress(params json.RawMessage) {
+	if id := token(params); wantsProgress(in.conn.About(id)) {
+		in.conn.Note(id, "notifications/progress", params)
+	}
+}
+
+func wantsProgress(about any) bool {
+	client, ok := about.(peer.Client)
+	return ok && client.WantsProgress()
+}
+
+// message passes notifications/message to the client that it is for.
+func (in *incarnation) message(params json.RawMessage) {
+	in.c.log.Debug("a capsule's log message", "tool", in.c.tool.Name, "params", string(params))
+	if id := token(params); id != 0 {
+		if _, ok := in.conn.About(id).(peer.Client); ok {
+			in.conn.Note(id, "notifications/message", params)
+		}
+		return
+	}
+	client, err := in.only()
+	if err != nil {
+		return
+	}
+	in.conn.NoteOne("notifications/message", params, func(about any) bool { return about == client })
+}
+
+// only returns the client whose requests alone are in flight.
+func (in *incarnation) only() (peer.Client, *jsonrpc.Error) {
+	var found peer.Client
+	several := false
+	in.conn.Callers(func(about any) {
+		client, ok := about.(peer.Client)
+		if !ok {
+			return
+		}
+		if found != nil && found.Session() != client.Session() {
+			several = true
+		}
+		found = client
+	})
+	switch {
+	case several:
+		return nil, refusal("several clients are calling %s, and it cannot be told which of them is meant; max_concurrency: 1 lets one in at a time", in.c.tool.Name)
+	case found == nil:
+		return nil, refusal("no client that could be asked is calling %s", in.c.tool.Name)
+	}
+	return found, nil
+}
+
+func refusal(format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}
+}
+
+// updated passes on that a resource was updated.
+func (in *incarnation) updated(params json.RawMessage) {
+	var about struct {
+		URI string `json:"uri"`
+	}
+	if json.Unmarshal(params, &about) != nil || about.URI == "" {
+		return
+	}
+	select {
+	case in.c.updates <- about.URI:
+	default: // it says "look again", and enough of that is on its way
+	}
+}
+
+// answer answers a request of the capsule's own.
+func (in *incarnation) answer(id json.RawMessage, method string, params json.RawMessage) {
+	switch method {
+	case "ping":
+		in.conn.Reply(id, json.RawMessage("{}"), nil)
+	case "sampling/createMessage", "elicitation/create", "roots/list":
+		in.asks.begin(in, id, method, params)
+	default:
+		in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method)})
+	}
+}
+
+// asks are the requests that a capsule has made of clients.
+type asks struct {
+	mu     sync.Mutex                    // guards the fields that follow
+	open   map[string]context.CancelFunc // by their ids as they came
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// maxAsks bounds the requests that a capsule may have open.
+const maxAsks = 64
+
+// begin asks the client that is meant, and answers the capsule when it has.
+func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params json.RawMessage) {
+	client, none := in.only()
+	if none != nil {
+		in.conn.Reply(id, nil, none)
+		return
+	}
+	key := string(id)
+	ctx, cancel := context.WithCancel(context.Background())
+	if !a.enter(key, cancel) {
+		cancel()
+		in.conn.Reply(id, nil, refusal("too many requests are open, or this id is in use"))
+		return
+	}
+	go func() {
+		defer a.wg.Done()
+		defer a.end(key)
+		result, err := client.Ask(ctx, method, params)
+		if ctx.Err() != nil {
+			return // the capsule does not wait any more
+		}
+		if err != nil {
+			in.conn.Reply(id, nil, asWire(err))
+			return
+		}
+		in.conn.Reply(id, result, nil)
+	}()
+}
+
+// enter counts a request in, unless it cannot be.
+func (a *asks) enter(key string, cancel context.CancelFunc) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, taken := a.open[key]; taken || a.closed || len(a.open) >= maxAsks {
+		return false
+	}
+	if a.open == nil {
+		a.open = map[string]context.CancelFunc{}
+	}
+	a.open[key] = cancel
+	a.wg.Add(1)
+	return true
+}
+
+func asWire(err error) *jsonrpc.Error {
+	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // peer.Client gives it bare
+		return wire
+	}
+	return refusal("the client could not be asked: %v", err)
+}
+
+func (a *asks) end(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if cancel, ok := a.open[key]; ok {
+		cancel()
+		delete(a.open, key)
+	}
+}
+
+// cancel ends the request that a notifications/cancelled names.
+func (a *asks) cancel(params json.RawMessage) {
+	var about struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(params, &about) == nil {
+		a.end(string(about.ID))
+	}
+}
+
+// close ends all of them, and lets no other begin.
+func (a *asks) close() {
+	a.mu.Lock()
+	a.closed = true
+	for _, cancel := range a.open {
+		cancel()
+	}
+	a.mu.Unlock()
+	a.wg.Wait()
+}
+
+// wishes are what clients have asked of a capsule for good, and what therefore
+// each of its processes must be told.
+type wishes struct {
+	mu         sync.Mutex                 // guards the fields that follow
+	level      json.RawMessage            // params of logging/setLevel
+	subscribed map[string]json.RawMessage // params of resources/subscribe, by themselves
+}
+
+// remember notes a request that is such a wish, and reports whether it is one.
+func (w *wishes) remember(req peer.Request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch req.Method {
+	case "logging/setLevel":
+		w.level = req.Params
+	case "resources/subscribe":
+		if w.subscribed == nil {
+			w.subscribed = map[string]json.RawMessage{}
+		}
+		w.subscribed[string(req.Params)] = req.Params
+	case "resources/unsubscribe":
+		delete(w.subscribed, string(req.Params))
+	default:
+		return false
+	}
+	return true
+}
+
+// repeat tells a new process.
+func (w *wishes) repeat(ctx context.Context, in *incarnation) {
+	w.mu.Lock()
+	level := w.level
+	subscribed := make([]json.RawMessage, 0, len(w.subscribed))
+	for _, params := range w.subscribed {
+		subscribed = append(subscribed, params)
+	}
+	w.mu.Unlock()
+	if level != nil {
+		in.tell(ctx, "logging/setLevel", level)
+	}
+	for _, params := range subscribed {
+		in.tell(ctx, "resources/subscribe", params)
+	}
+}
+
+func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: func(buf []byte, _ int64) []byte {
+		return append(buf, rawjson.Compact(params)...)
+	}})
+	if err != nil && ctx.Err() == nil {
+		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
+	}
+}
+
+// limiter lets a few lines of log pass in each minute, and counts the others.
+type limiter struct {
+	mu    sync.Mutex // guards the fields that follow
+	since time.Time
+	shown int
+	left  int
+}
+
+// allow reports whether a line may be logged, and how many were not since the
+// last one that was.
+func (l *limiter) allow() (ok bool, left int) {
+	const window, most = time.Minute, 10
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.since) >= window {
+		l.since, l.shown = now, 0
+	}
+	if l.shown >= most {
+		l.left++
+		return false, 0
+	}
+	l.shown++
+	left, l.left = l.left, 0
+	return true, left
+}

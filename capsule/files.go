@@ -1,0 +1,96 @@
+package capsule
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/orla-project/orla/internal/watch"
+)
+
+const (
+	// flapWindow and maxFlaps: a capsule that is reloaded more often than that
+	// for one file writes that file itself (SPEC E3).
+	flapWindow = time.Minute
+	maxFlaps   = 10
+)
+
+// newWatcher makes the watcher of the capsule's files; nil when nothing is to
+// be watched. The manifests are left out: a change of theirs is applied by
+// whoever reads them (SPEC E1).
+func (c *Capsule) newWatcher() *watch.Watcher {
+	h := c.tool.Runtime.HotLoad
+	if len(h.Watch) == 0 {
+		return nil
+	}
+	return watch.New(c.tool.Dir, watch.Options{
+		Hub:       c.opts.Hub,
+		Paths:     h.Watch,
+		Globs:     h.Ignore,
+		Except:    []string{"tool.yaml", "orla-tool.json"},
+		Gitignore: true,
+		Content:   true,
+		Debounce:  h.Debounce,
+		Log:       c.log.With("tool", c.tool.Name),
+	})
+}
+
+// followFiles wishes for a reload whenever files have changed.
+func (c *Capsule) followFiles(ctx context.Context) {
+	flaps := flaps{}
+	for {
+		select {
+		case change := <-c.watcher.Changed():
+			name := change.Path
+			if rel, err := filepath.Rel(c.tool.Dir, change.Path); err == nil {
+				name = rel
+			}
+			reload, suspended := flaps.count(name, time.Now())
+			if suspended {
+				c.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute. To leave the file out, list it under runtime.hot_load.ignore",
+					"tool", c.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
+			}
+			if reload {
+				c.trigger(trigger{reason: name + " changed", at: change.At})
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// flaps finds out that one file makes a capsule reload again and again.
+type flaps struct {
+	times     map[string][]time.Time // of the last reloads, by the file that made them
+	suspended bool
+	last      time.Time // of the last change while suspended
+}
+
+// count counts a change of a file. It reports whether it may reload the
+// capsule, and whether watching is suspended from this change on.
+func (f *flaps) count(name string, now time.Time) (reload, suspended bool) {
+	if f.suspended {
+		if now.Sub(f.last) < flapWindow {
+			f.last = now
+			return false, false
+		}
+		*f = flaps{}
+	}
+	if f.times == nil {
+		f.times = map[string][]time.Time{}
+	}
+	for file, times := range f.times {
+		for len(times) > 0 && now.Sub(times[0]) >= flapWindow {
+			times = times[1:]
+		}
+		if f.times[file] = times; len(times) == 0 {
+			delete(f.times, file)
+		}
+	}
+	f.times[name] = append(f.times[name], now)
+	if len(f.times[name]) > maxFlaps {
+		f.suspended, f.last = true, now
+		return false, true
+	}
+	return true, false
+}

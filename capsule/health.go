@@ -1,0 +1,52 @@
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// ping asks the capsule again and again whether it is well (SPEC D12). Any
+// answer will do, a refusal too: somebody is there. While it works on calls it
+// is not asked: it may do one thing at a time, and a call has a limit of its own.
+func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
+	ticker := time.NewTicker(health.Interval)
+	defer ticker.Stop()
+	for missed := 0; ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if in.conn.InFlight() > 0 {
+			continue
+		}
+		err := in.pingOnce(ctx, health.Timeout)
+		switch _, refused := errors.AsType[*jsonrpc.Error](err); {
+		case err == nil || refused:
+			missed = 0
+			continue
+		case ctx.Err() != nil:
+			return
+		}
+		missed++
+		in.c.log.Warn("a capsule does not answer a ping", "tool", in.c.tool.Name, "missed", missed, "of", health.Failures)
+		if missed >= health.Failures {
+			in.unwell <- fmt.Errorf("it left %d pings unanswered, each for %s", missed, health.Timeout)
+			return
+		}
+	}
+}
+
+func (in *incarnation) pingOnce(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := in.conn.Call(ctx, linerpc.Request{Method: "ping"})
+	return err
+}

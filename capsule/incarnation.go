@@ -1,0 +1,310 @@
+package capsule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/manifest"
+)
+
+// incarnation is one process of a capsule, from its start until nothing of it
+// is left. Whatever waits for it, or for a moment of its life, does so in the
+// goroutine that began it: no timer and no event can reach the next one.
+type incarnation struct {
+	c     *Capsule
+	p     process
+	conn  *linerpc.Conn
+	began time.Time
+	ready time.Time // when it became READY; zero if it did not
+
+	greeted   atomic.Bool             // the handshake is over, or is none of orla.hello
+	greetings chan greeting           // receives its first message
+	hello     hello                   // what that said
+	caps      *mcp.ServerCapabilities // what it answered to initialize; nil if it did not
+	asks      asks                    // what it asks its clients
+
+	readers sync.WaitGroup
+	helpers sync.WaitGroup // what runs while it is READY
+	read    chan struct{}  // closed when its stdout has been read to the end
+	told    chan struct{}  // closed when its stderr has
+	unwell  chan error     // receives why it is not well, from health
+}
+
+// greeting is the first message of a capsule.
+type greeting struct {
+	hello hello
+	err   error // it was none, or not a good one
+}
+
+// hello is the params of orla.hello (RFC 2 §9).
+type hello struct {
+	Name         string   `json:"name"`
+	Version      string   `json:"version"`
+	Capabilities []string `json:"capabilities"`
+}
+
+// begin starts a process and reads what it says.
+func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
+	spec, err := c.spec()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now() // before the start: what changes from now on, it may not have
+	p, err := c.start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	in := &incarnation{
+		c: c, p: p, began: began,
+		greetings: make(chan greeting, 1),
+		read:      make(chan struct{}),
+		told:      make(chan struct{}),
+		unwell:    make(chan error, 1),
+	}
+	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
+	stdin, stdout, stderr := p.Streams()
+	in.conn = linerpc.New(stdin, stdout, linerpc.Options{
+		MaxMessage: int(c.tool.Runtime.MaxMessage),
+		Stall:      c.tool.Run.Timeout,
+		Handler:    in,
+	})
+	in.readers.Go(func() {
+		defer close(in.read)
+		_ = in.conn.Serve() // that it ended is all that matters
+	})
+	in.readers.Go(func() {
+		defer close(in.told)
+		tail.Lines(stderr, func(line []byte) { c.logStderr(p.Pid(), line) })
+	})
+	c.mu.Lock()
+	c.started++
+	c.mu.Unlock()
+	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid())
+	return in, nil
+}
+
+// greet waits until the capsule says that it is ready (SPEC D4, D8). An error
+// is a failure of the start, or ctx's.
+func (in *incarnation) greet(ctx context.Context) error {
+	within := in.c.tool.Runtime.StartupTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errSilent)
+	defer cancel()
+	var err error
+	if in.c.tool.Runtime.Handshake == manifest.HandshakeMCP {
+		err = in.negotiateOr(ctx)
+	} else {
+		err = in.awaitHello(ctx)
+	}
+	switch {
+	case err == nil:
+		in.ready = time.Now()
+		return nil
+	case errors.Is(err, errSilent) && in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
+		return fmt.Errorf("no answer to initialize within %s", within)
+	case errors.Is(err, errSilent):
+		return fmt.Errorf("no orla.hello within %s", within)
+	}
+	return err
+}
+
+var errSilent = errors.New("it said nothing in time")
+
+func (in *incarnation) awaitHello(ctx context.Context) error {
+	select {
+	case g := <-in.greetings:
+		if g.err != nil {
+			return g.err
+		}
+		in.hello = g.hello
+		return in.checkHello()
+	case <-in.p.Exited():
+		return fmt.Errorf("it %s before orla.hello", in.p.ExitText())
+	case <-in.read:
+		return in.exitOr("it closed its stdout before orla.hello")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// negotiateOr makes the MCP handshake, and sees to it that an exit ends it.
+func (in *incarnation) negotiateOr(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		select {
+		case <-in.p.Exited():
+			cancel(fmt.Errorf("it %s before it answered initialize", in.p.ExitText()))
+		case <-in.read:
+			cancel(in.exitOr("it closed its stdout before it answered initialize"))
+		case <-in.conn.Over():
+			cancel(in.exitOr(in.conn.Err().Error()))
+		case <-done:
+		}
+	})
+	defer watcher.Wait()
+	defer cancel(nil)
+	defer close(done)
+	err := in.negotiate(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// exitOr tells how the process ended when it is about to, else what else is wrong.
+func (in *incarnation) exitOr(otherwise string) error {
+	const soon = 100 * time.Millisecond
+	timer := time.NewTimer(soon)
+	defer timer.Stop()
+	select {
+	case <-in.p.Exited():
+		return fmt.Errorf("it %s", in.p.ExitText())
+	case <-timer.C:
+		return errors.New(otherwise)
+	}
+}
+
+func (in *incarnation) checkHello() error {
+	t := in.c.tool
+	if in.hello.Name != t.Name {
+		return fmt.Errorf("its orla.hello names %q, but %s says %q", in.hello.Name, t.Source, t.Name)
+	}
+	if in.hello.Version != t.Version {
+		in.c.log.Warn("a capsule's orla.hello has another version than its manifest", "tool", t.Name,
+			"hello_version", in.hello.Version, "manifest_version", t.Version)
+	}
+	return nil
+}
+
+// Notified takes a notification.
+func (in *incarnation) Notified(method string, params json.RawMessage) {
+	if in.greeted.CompareAndSwap(false, true) {
+		g := greeting{err: fmt.Errorf("its first message is %s, not orla.hello", method)}
+		if method == "orla.hello" {
+			if err := json.Unmarshal(params, &g.hello); err != nil {
+				g.err = errors.New("the params of its orla.hello are not those of RFC 2 §9")
+			} else {
+				g.err = nil
+			}
+		}
+		in.greetings <- g
+		return
+	}
+	switch {
+	case method == "orla.hello":
+		in.c.log.Warn("a capsule said hello once more; it is ignored", "tool", in.c.tool.Name)
+	case method == "notifications/progress":
+		in.progress(params)
+	case method == "notifications/message":
+		in.message(params)
+	case method == "notifications/resources/updated":
+		in.updated(params)
+	case strings.HasSuffix(method, "/list_changed"):
+		select {
+		case in.c.relist <- struct{}{}:
+		default: // it will be asked anyway
+		}
+	case method == "notifications/cancelled":
+		in.asks.cancel(params)
+	default:
+		in.c.log.Debug("a capsule's notification that Orla does not know", "tool", in.c.tool.Name, "method", method)
+	}
+}
+
+// Asked takes a request of the capsule's own.
+func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawMessage) {
+	if in.greeted.CompareAndSwap(false, true) {
+		in.greetings <- greeting{err: fmt.Errorf("its first message is the request %s, not orla.hello", method)}
+		return
+	}
+	in.answer(id, method, params)
+}
+
+// Unclaimed takes an answer that nobody waits for.
+func (in *incarnation) Unclaimed(id json.RawMessage) {
+	if in.greeted.CompareAndSwap(false, true) {
+		in.greetings <- greeting{err: errors.New("its first message is an answer, not orla.hello")}
+		return
+	}
+	in.c.log.Debug("an answer to no call, or to one that is over", "tool", in.c.tool.Name, "id", string(id))
+}
+
+// Noise takes a line that is no message: a stray print, mostly (SPEC D5).
+func (in *incarnation) Noise(line []byte, why string) {
+	shown, left := in.c.noise.allow()
+	if !shown {
+		return
+	}
+	in.c.log.Warn("a capsule printed what is no message; logs belong on stderr", "tool", in.c.tool.Name,
+		"why", why, "text", strings.ToValidUTF8(string(line), "\uFFFD"), "not_shown", left)
+}
+
+// close ends the process for good: its calls get why, its stdin the end, and
+// its tree what SPEC D11 says. Nothing of it is left when close returns.
+func (in *incarnation) close(drain time.Duration, why error) {
+	idle := in.conn.Drain()
+	if drain > 0 {
+		timer := time.NewTimer(drain)
+		defer timer.Stop()
+		select {
+		case <-idle:
+		case <-in.p.Exited():
+		case <-in.conn.Over():
+		case <-timer.C:
+		}
+	}
+	select {
+	case <-in.p.Exited():
+		in.awaitLast(in.read) // what it answered before it died are answers
+	default:
+	}
+	in.asks.close()
+	in.conn.Close(why)
+	stdin, stdout, stderr := in.p.Streams()
+	closeStreams(stdin)
+	in.p.Finish(eofGrace)
+	<-in.p.Gone()
+	text := in.p.ExitText()
+	in.c.exits.Store(&text)
+	in.awaitLast(in.read, in.told)
+	past := time.Unix(1, 0)
+	_ = stdout.SetReadDeadline(past) // a stranger may hold the other end
+	_ = stderr.SetReadDeadline(past)
+	in.readers.Wait()
+	closeStreams(stdout, stderr)
+}
+
+// lastWords is how long what a process has written may take to be read when
+// it is gone. It is in the pipe already, but for a stranger that holds that open.
+const lastWords = 200 * time.Millisecond
+
+func (in *incarnation) awaitLast(read ...chan struct{}) {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	for _, done := range read {
+		select {
+		case <-done:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// offersLists reports whether its hello names something that is to be asked for.
+func (h hello) offersLists() bool {
+	return slices.ContainsFunc(h.Capabilities, func(c string) bool {
+		return c == "tools" || c == "resources" || c == "prompts"
+	})
+}

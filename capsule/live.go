@@ -1,0 +1,303 @@
+package capsule
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// ending is why a process is over.
+type ending struct {
+	err    error         // it failed
+	reload bool          // another one is wanted
+	reason string        // for the log
+	ready  time.Duration // how long it was READY
+	pid    int
+}
+
+// live runs one process from its start until nothing of it is left, and
+// reports why it ended. The state that it leaves behind is published before the
+// process is ended, so that no call reaches a dying one.
+func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
+	s := c.status.Load()
+	c.become(status{state: Starting, reason: startReason(s)})
+	in, err := c.begin(ctx)
+	if err != nil {
+		end := ending{err: err}
+		c.leave(ctx, &end, restarts)
+		return end
+	}
+	var retired sync.WaitGroup // those that were replaced
+	defer retired.Wait()
+	defer func() { in.kill() }() // no way out leaves a process
+	c.amend(func(s *status) { s.pid = in.p.Pid() })
+
+	end := ending{pid: in.p.Pid()}
+	if end.err = in.greet(ctx); end.err == nil {
+		end, in = c.attend(ctx, in, restarts, &retired)
+	}
+	if ctx.Err() != nil {
+		end.err = nil
+	}
+	c.leave(ctx, &end, restarts)
+	drain := c.tool.Runtime.Drain
+	if end.err != nil {
+		drain = 0
+	}
+	in.close(drain, c.whyOver(ctx, end))
+	return end
+}
+
+// startReason says why a capsule in a state is started.
+func startReason(s *status) string {
+	switch {
+	case s.wakes:
+		return "a call wants it"
+	case s.state == Created:
+		return "Orla serves it"
+	case s.state == Reloading:
+		return s.reason
+	case s.state == Crashed && s.next.After(time.Now()), s.state == Stopped:
+		return "its files changed"
+	}
+	return "restart after a failure"
+}
+
+// kill sees to it that a process is gone, whatever happened to its owner.
+func (in *incarnation) kill() {
+	select {
+	case <-in.p.Gone():
+	default:
+		in.p.Kill()
+		in.close(0, errCut)
+	}
+}
+
+// attend keeps a capsule READY for as long as its process is well, and returns
+// why it is not to be any more, and the process that this holds for: in mode
+// replace a younger one takes over.
+func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts, retired *sync.WaitGroup) (ending, *incarnation) {
+	c.become(status{state: Ready, reason: "handshake complete", pid: in.p.Pid(), conn: in.conn})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	end := in.help(ctx)
+	defer func() { end() }()
+
+	stable := time.NewTimer(c.tool.Runtime.Restart.ResetAfter)
+	defer stable.Stop()
+	idle := newIdleTimer(c.tool.Runtime.IdleTimeout)
+	defer idle.Stop()
+	var coming chan successor // the process that is to replace this one
+	var again *trigger        // another change, which came meanwhile
+	fail := func(err error) (ending, *incarnation) {
+		if coming != nil { // it was to replace one that is gone now
+			cancel()
+			if s := <-coming; s.in != nil {
+				s.in.kill()
+			}
+		}
+		return ending{err: err, ready: time.Since(in.ready), pid: in.p.Pid()}, in
+	}
+	for {
+		select {
+		case <-in.p.Exited():
+			return fail(fmt.Errorf("it %s", in.p.ExitText()))
+		case <-in.read:
+			in.conn.Drain() // what comes now waits for the next process
+			return fail(in.exitOr("it closed its stdout"))
+		case <-in.conn.Over():
+			return fail(in.exitOr(in.conn.Err().Error()))
+		case err := <-in.unwell:
+			return fail(err)
+		case <-ctx.Done():
+			return fail(nil)
+		case t := <-c.kick:
+			if t.at.Before(in.began) {
+				continue // it was started after that
+			}
+			if c.tool.Runtime.HotLoad.Mode != manifest.HotLoadReplace {
+				e, in := fail(nil)
+				e.reload, e.reason = true, t.reason
+				return e, in
+			}
+			if coming != nil {
+				again = &t // when that one is here
+				continue
+			}
+			coming = c.replace(ctx, t)
+		case s := <-coming:
+			coming = nil
+			in, end = c.succeed(ctx, in, s, end, retired)
+			if again != nil && again.at.After(s.began) {
+				coming = c.replace(ctx, *again)
+			}
+			again = nil
+		case <-stable.C:
+			restarts.forgive()
+			c.count(restarts)
+		case <-idle.C:
+			if left := c.tool.Runtime.IdleTimeout - in.conn.Unused(); left > 0 {
+				idle.Reset(left)
+				continue
+			}
+			e, in := fail(nil)
+			e.reason = fmt.Sprintf("no call for %s", c.tool.Runtime.IdleTimeout)
+			return e, in
+		}
+	}
+}
+
+// newIdleTimer returns a timer that fires after d, or never when d is 0.
+func newIdleTimer(d time.Duration) *time.Timer {
+	t := time.NewTimer(d)
+	if d == 0 {
+		t.Stop()
+	}
+	return t
+}
+
+// help starts what goes on while in is READY. The function that it returns ends it.
+func (in *incarnation) help(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	in.helpers.Go(func() { in.followLists(ctx) })
+	if in.c.tool.Runtime.Health != nil {
+		in.helpers.Go(func() { in.ping(ctx, *in.c.tool.Runtime.Health) })
+	}
+	return func() {
+		cancel()
+		in.helpers.Wait()
+	}
+}
+
+// leave publishes what follows on a process (SPEC D1).
+func (c *Capsule) leave(ctx context.Context, end *ending, restarts *restarts) {
+	next := status{reason: end.reason, pid: end.pid}
+	switch {
+	case ctx.Err() != nil:
+		next.state, next.reason, next.final = Stopping, "Orla stops it", true
+	case end.err != nil:
+		wait, again := restarts.after(end.ready)
+		next.state, next.reason = Crashed, end.err.Error()
+		next.cause = end.err
+		next.next = time.Now().Add(wait)
+		if !again {
+			next.next = time.Time{}
+		}
+	case end.reload:
+		next.state = Reloading
+	default: // idle
+		next.state, next.wakes = Stopping, true
+	}
+	c.become(next)
+	c.count(restarts)
+}
+
+// whyOver is what the calls are told that a process leaves unanswered.
+func (c *Capsule) whyOver(ctx context.Context, end ending) error {
+	name := c.tool.Name
+	switch {
+	case ctx.Err() != nil:
+		return errCut
+	case end.err != nil:
+		return fault.New(fault.Crashed, "%s crashed during the call: %v; it is started again, try once more", name, end.err)
+	case end.reload:
+		return fault.New(fault.NotReady, "%s was reloaded (%s) and the call did not end within drain_ms (%s); try again", name, end.reason, c.tool.Runtime.Drain)
+	}
+	return fault.New(fault.NotReady, "%s was stopped during the call (%s); try again", name, end.reason)
+}
+
+// pause waits for what comes after a process: in CRASHED until the next start
+// is due, in STOPPED until something changes (SPEC D9). It returns at once after
+// a reload.
+func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
+	s := c.status.Load()
+	switch {
+	case s.state == Stopping && s.wakes:
+		c.become(status{state: Stopped, reason: s.reason, wakes: true})
+		return // awaitCall waits
+	case s.state != Crashed:
+		return
+	}
+	var due <-chan time.Time
+	if s.next.IsZero() {
+		why := fmt.Errorf("%d failures in a row, the last: %w", restarts.failures, s.cause)
+		c.become(status{state: Stopped, reason: why.Error(), cause: why})
+	} else {
+		timer := time.NewTimer(time.Until(s.next))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-due:
+	case t := <-c.kick:
+		c.log.Info("reload", "tool", c.tool.Name, "reason", t.reason)
+		restarts.forgive()
+		c.count(restarts)
+	case <-ctx.Done():
+	}
+}
+
+// amend changes what is told of the present state, without a move.
+func (c *Capsule) amend(change func(*status)) {
+	old := c.status.Load()
+	next := *old
+	next.changed = make(chan struct{})
+	change(&next)
+	c.status.Store(&next)
+	close(old.changed)
+}
+
+// successor is a process that is ready to replace another, or the news that
+// there is none.
+type successor struct {
+	in    *incarnation
+	err   error
+	why   trigger
+	began time.Time
+}
+
+// replace starts a process beside the one that serves (SPEC D7b).
+func (c *Capsule) replace(ctx context.Context, why trigger) chan successor {
+	coming := make(chan successor, 1)
+	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)
+	began := time.Now()
+	go func() { // attend takes what it sends, on every way out
+		in, err := c.begin(ctx)
+		if err == nil {
+			if err = in.greet(ctx); err != nil {
+				in.p.Kill()
+				in.close(0, errCut)
+				in = nil
+			}
+		}
+		coming <- successor{in, err, why, began}
+	}()
+	return coming
+}
+
+// succeed lets s take over from in, if it can, and returns who serves now. The
+// old one ends its calls meanwhile.
+func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end func(), retired *sync.WaitGroup) (*incarnation, func()) {
+	if s.err != nil {
+		if ctx.Err() == nil {
+			c.log.Error("the new process does not start; the old one serves on", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
+		}
+		return in, end
+	}
+	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.p.Pid(), "old_pid", in.p.Pid())
+	c.amend(func(now *status) {
+		now.pid, now.conn, now.reason = s.in.p.Pid(), s.in.conn, s.why.reason
+	})
+	end()
+	retired.Go(func() {
+		in.close(c.tool.Runtime.Drain, fault.New(fault.NotReady, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
+	})
+	return s.in, s.in.help(ctx)
+}
+
+var _ linerpc.Handler = (*incarnation)(nil)

@@ -1,0 +1,312 @@
+package capsule
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+)
+
+// offered is what a capsule said that it offers, in its own words.
+type offered struct {
+	Tools     []json.RawMessage `json:"tools,omitempty"`
+	Resources []json.RawMessage `json:"resources,omitempty"`
+	Templates []json.RawMessage `json:"templates,omitempty"`
+	Prompts   []json.RawMessage `json:"prompts,omitempty"`
+
+	Reads      bool `json:"reads,omitempty"`
+	Subscribes bool `json:"subscribes,omitempty"`
+	Completes  bool `json:"completes,omitempty"`
+	Logs       bool `json:"logs,omitempty"`
+}
+
+// offering is what a capsule offers to clients: what it said, under the names
+// that clients use (SPEC D7).
+type offering struct {
+	c       *Capsule
+	current atomic.Pointer[named]
+
+	mu      sync.Mutex // one change at a time
+	changed chan struct{}
+	said    *offered // nil until it has said something, in this life or an earlier one
+}
+
+// named are offers, and the capsule's own names behind those of clients.
+type named struct {
+	peer.Offers
+
+	tools, prompts map[string]string
+}
+
+// init publishes what is known before the first start: what the manifest
+// declares, or what the capsule said the last time (SPEC D7a).
+func (o *offering) init(c *Capsule) {
+	o.c = c
+	said, known := c.opts.Lists.load(c.tool)
+	if known {
+		o.said = &said
+	}
+	o.publish(known || c.tool.Runtime.Declared)
+}
+
+// set takes what the capsule says now.
+func (o *offering) set(said offered) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.said != nil && reflect.DeepEqual(*o.said, said) && o.current.Load().Known {
+		return
+	}
+	o.said = &said
+	o.publishLocked(true)
+	now := o.current.Load()
+	toolNames := make([]string, 0, len(now.Tools))
+	for _, t := range now.Tools {
+		toolNames = append(toolNames, t.Name)
+	}
+	o.c.log.Info("offers", "tool", o.c.tool.Name, "tools", toolNames, "resources", len(now.Resources),
+		"templates", len(now.Templates), "prompts", len(now.Prompts))
+	if !o.c.tool.Runtime.Declared {
+		o.c.opts.Lists.save(o.c.tool, said, o.c.log)
+	}
+}
+
+// giveUp ends the waiting for what the capsule has to say.
+func (o *offering) giveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.current.Load().Known {
+		o.publishLocked(true)
+	}
+}
+
+// giveUpAfter does so when the time to say it is over.
+func (o *offering) giveUpAfter(ctx context.Context, wait time.Duration) {
+	if o.current.Load().Known {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		o.giveUp()
+	case <-ctx.Done():
+	}
+}
+
+func (o *offering) publish(known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.publishLocked(known)
+}
+
+func (o *offering) publishLocked(known bool) {
+	next := o.named()
+	next.Known = known
+	changed := make(chan struct{})
+	next.Changed = changed
+	old := o.changed
+	o.changed = changed
+	o.current.Store(next)
+	if old != nil {
+		close(old)
+	}
+}
+
+// named gives what the capsule said its names.
+func (o *offering) named() *named {
+	t := o.c.tool
+	n := &named{Offers: peer.Offers{Talks: true}, tools: map[string]string{}, prompts: map[string]string{}}
+	said := o.said
+	if said != nil && !t.Runtime.Declared {
+		n.Reads, n.Subscribes, n.Completes, n.Logs = said.Reads, said.Subscribes, said.Completes, said.Logs
+		n.Resources = decoded[mcp.Resource](o, said.Resources, func(r *mcp.Resource) bool { return r.URI != "" && r.Name != "" })
+		n.Templates = decoded[mcp.ResourceTemplate](o, said.Templates, func(r *mcp.ResourceTemplate) bool { return r.URITemplate != "" && r.Name != "" })
+		n.Prompts = decoded[mcp.Prompt](o, said.Prompts, func(p *mcp.Prompt) bool { return p.Name != "" })
+		n.Tools = tools(o, said.Tools)
+		names := newNames(t, len(n.Prompts))
+		for _, p := range n.Prompts {
+			own := p.Name
+			p.Name = names.give(own)
+			n.prompts[p.Name] = own
+		}
+		names = newNames(t, len(n.Tools))
+		for _, listed := range n.Tools {
+			own := listed.Name
+			listed.Name = names.give(own)
+			n.tools[listed.Name] = own
+		}
+	}
+	if len(n.Tools) == 0 && o.plain(said) {
+		n.Tools = []*mcp.Tool{declared(t)}
+		n.tools[t.Name] = t.Name
+	}
+	return n
+}
+
+// plain reports whether the capsule is one tool of its own name: it is declared
+// so, or is none of MCP's and listed nothing.
+func (o *offering) plain(said *offered) bool {
+	r := o.c.tool.Runtime
+	switch {
+	case r.Declared:
+		return true
+	case r.Handshake == manifest.HandshakeMCP:
+		return false
+	case said == nil:
+		return o.current.Load() != nil // the waiting is over
+	}
+	return len(said.Resources)+len(said.Templates)+len(said.Prompts) == 0
+}
+
+// declared is the one tool that a manifest describes.
+func declared(t manifest.Tool) *mcp.Tool {
+	tool := &mcp.Tool{
+		Name:        t.Name,
+		Title:       t.Title,
+		Description: t.Description,
+		InputSchema: t.InputSchema,
+		Annotations: t.Annotations,
+	}
+	if t.OutputSchema != nil {
+		tool.OutputSchema = t.OutputSchema
+	}
+	return tool
+}
+
+// decoded reads a list. What is not of the protocol's shape is left out, with a
+// line in the log.
+func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T {
+	var list []*T
+	for _, item := range raw {
+		t := new(T)
+		if err := json.Unmarshal(item, t); err != nil || !good(t) {
+			o.c.log.Warn("a capsule lists something that is not of MCP's shape; it is left out", "tool", o.c.tool.Name,
+				"kind", fmt.Sprintf("%T", t), "err", err)
+			continue
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// tools reads a list of tools. Schemas stay the JSON that they are.
+func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
+	var list []*mcp.Tool
+	for _, item := range raw {
+		var t mcp.Tool
+		var schemas struct {
+			Input  json.RawMessage `json:"inputSchema"`
+			Output json.RawMessage `json:"outputSchema"`
+		}
+		err := json.Unmarshal(item, &t)
+		if err == nil {
+			err = json.Unmarshal(item, &schemas)
+		}
+		if err != nil || t.Name == "" && len(raw) > 1 {
+			o.c.log.Warn("a capsule lists a tool that is not of MCP's shape; it is left out", "tool", o.c.tool.Name, "err", err)
+			continue
+		}
+		t.InputSchema = json.RawMessage(`{"type":"object"}`)
+		if len(schemas.Input) > 0 && string(schemas.Input) != "null" {
+			t.InputSchema = schemas.Input
+		}
+		t.OutputSchema = nil
+		if len(schemas.Output) > 0 && string(schemas.Output) != "null" {
+			t.OutputSchema = schemas.Output
+		}
+		list = append(list, &t)
+	}
+	return list
+}
+
+// names gives each thing that a capsule offers the name that clients use
+// (SPEC D7): a single one its own, several the capsule's name before theirs.
+type names struct {
+	capsule string
+	prefix  string
+	taken   map[string]bool
+}
+
+func newNames(t manifest.Tool, count int) *names {
+	n := &names{capsule: t.Name, taken: map[string]bool{}}
+	switch {
+	case t.Runtime.ToolPrefix != nil:
+		n.prefix = *t.Runtime.ToolPrefix
+	case count > 1:
+		n.prefix = t.Name + "__"
+	}
+	return n
+}
+
+// maxName is the longest name that clients accept (SPEC A3).
+const maxName = 64
+
+// give returns the name for one that is the capsule's own. One that would be too
+// long, or is taken, ends in a hash of the own name, so that it stays what it is
+// whatever else the capsule offers.
+func (n *names) give(own string) string {
+	full := n.prefix + own
+	if own == "" {
+		full = n.capsule
+	}
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '.', r == '-':
+			return r
+		}
+		return '_'
+	}, full)
+	if len(name) > maxName || n.taken[name] {
+		sum := sha256.Sum256([]byte(full))
+		suffix := "_" + hex.EncodeToString(sum[:4])
+		name = name[:min(len(name), maxName-len(suffix))] + suffix
+	}
+	n.taken[name] = true
+	return name
+}
+
+// ownTool is the capsule's own name of a tool.
+func (o *offering) ownTool(name string) string {
+	if own, ok := o.current.Load().tools[name]; ok {
+		return own
+	}
+	return name
+}
+
+// ownPrompt puts the capsule's own name of a prompt into the params of
+// prompts/get or completion/complete.
+func (o *offering) ownPrompt(params json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(params, &fields) != nil {
+		return params
+	}
+	if ref, ok := fields["ref"]; ok {
+		fields["ref"] = o.ownPrompt(ref)
+	}
+	var name string
+	if json.Unmarshal(fields["name"], &name) == nil {
+		if own, ok := o.current.Load().prompts[name]; ok {
+			quoted, err := json.Marshal(own)
+			if err != nil { // it is a string
+				panic(err)
+			}
+			fields["name"] = quoted
+		}
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil { // its parts are JSON
+		panic(err)
+	}
+	return raw
+}

@@ -1,0 +1,106 @@
+package capsule
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/linerpc"
+)
+
+// process is one OS life of a capsule, as this package sees it: what
+// *launch.Process does, over streams that tests can make of memory.
+type process interface {
+	Pid() int
+	Streams() (stdin, stdout, stderr linerpc.Stream)
+	// Exited is closed when the process itself is gone, Gone when its tree is.
+	Exited() <-chan struct{}
+	Gone() <-chan struct{}
+	// ExitText tells how it ended. It may be called only after Exited.
+	ExitText() string
+	// Finish gives the tree eof to end after its stdin was closed, then
+	// SIGTERM, the grace and SIGKILL. It returns at once.
+	Finish(eof time.Duration)
+	// Kill ends the tree without grace. It returns at once.
+	Kill()
+}
+
+// local starts processes by a launcher of this machine.
+func local(l *launch.Local) func(context.Context, launch.Spec) (process, error) {
+	return func(ctx context.Context, spec launch.Spec) (process, error) {
+		p, err := l.Start(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		return localProcess{p}, nil
+	}
+}
+
+type localProcess struct{ *launch.Process }
+
+func (p localProcess) Streams() (stdin, stdout, stderr linerpc.Stream) {
+	return p.Stdin, p.Stdout, p.Stderr
+}
+
+func (p localProcess) ExitText() string {
+	state := p.State()
+	if state == nil {
+		return "it ended, and nobody knows how"
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return fmt.Sprintf("killed by %s", signalName(status.Signal()))
+	}
+	return fmt.Sprintf("exited with code %d", state.ExitCode())
+}
+
+// signalName is a signal's name as people type it.
+func signalName(sig syscall.Signal) string {
+	names := map[syscall.Signal]string{
+		syscall.SIGABRT: "SIGABRT", syscall.SIGBUS: "SIGBUS", syscall.SIGFPE: "SIGFPE", syscall.SIGHUP: "SIGHUP",
+		syscall.SIGILL: "SIGILL", syscall.SIGINT: "SIGINT", syscall.SIGKILL: "SIGKILL", syscall.SIGPIPE: "SIGPIPE",
+		syscall.SIGQUIT: "SIGQUIT", syscall.SIGSEGV: "SIGSEGV", syscall.SIGTERM: "SIGTERM", syscall.SIGSYS: "SIGSYS",
+		syscall.SIGTRAP: "SIGTRAP", syscall.SIGUSR1: "SIGUSR1", syscall.SIGUSR2: "SIGUSR2", syscall.SIGXCPU: "SIGXCPU",
+	}
+	if name, ok := names[sig]; ok {
+		return name
+	}
+	return fmt.Sprintf("signal %d (%s)", int(sig), sig)
+}
+
+// spec is how the next process is started.
+func (c *Capsule) spec() (launch.Spec, error) {
+	t := c.tool
+	spec := launch.Spec{
+		Path:  t.Path,
+		Argv:  slices.Concat([]string{t.Path}, t.Run.Args),
+		Env:   slices.Clip(c.environ),
+		Dir:   t.Dir,
+		Grace: t.Runtime.StopGrace,
+		Whole: true,
+	}
+	if t.Interpreter.Name == "" {
+		return spec, nil
+	}
+	interpreter, err := t.Interpreter.Resolve()
+	if err != nil {
+		return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", t.Name, err)
+	}
+	spec.Path = interpreter
+	spec.Argv = slices.Concat([]string{interpreter}, t.Interpreter.Args, []string{t.Path}, t.Run.Args)
+	return spec, nil
+}
+
+// closeStreams closes Orla's ends of a process that is gone.
+func closeStreams(streams ...linerpc.Stream) {
+	for _, s := range streams {
+		if f, ok := s.(*os.File); ok && f == nil {
+			continue
+		}
+		_ = s.Close() // nothing more can be read or written
+	}
+}

@@ -1,0 +1,74 @@
+package capsule
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// asResult makes a CallToolResult of what a capsule answered: a result that is
+// one passes through whole, any other JSON value is the text (SPEC D7).
+func asResult(result json.RawMessage) json.RawMessage {
+	if isToolResult(result) {
+		return result
+	}
+	text := result
+	if len(result) == 0 || result[0] != '"' {
+		quoted, err := json.Marshal(string(result))
+		if err != nil { // it is a string
+			panic(err)
+		}
+		text = quoted
+	}
+	return slices.Concat([]byte(`{"content":[{"type":"text","text":`), text, []byte(`}]}`))
+}
+
+// isToolResult reports whether a result has content that is a list of objects
+// with a type, as every CallToolResult has.
+func isToolResult(result json.RawMessage) bool {
+	if !rawjson.IsObject(result) {
+		return false
+	}
+	found := false
+	rawjson.Members(result, func(key string, value json.RawMessage) bool {
+		if key != "content" {
+			return true
+		}
+		found = rawjson.Elements(value, isContent)
+		return false
+	})
+	return found
+}
+
+func isContent(value json.RawMessage) bool {
+	typed := false
+	rawjson.Members(value, func(key string, value json.RawMessage) bool {
+		typed = typed || key == "type" && len(value) > 2 && value[0] == '"'
+		return !typed
+	})
+	return typed
+}
+
+// lastStderr is what the capsule printed last on stderr, short enough for an error.
+func (c *Capsule) lastStderr() string {
+	const lines, size = 10, 2 << 10
+	var text []string
+	for _, line := range c.stderr.Last(lines) {
+		text = append(text, line.Text)
+	}
+	all := strings.ToValidUTF8(strings.Join(text, "\n"), "\uFFFD")
+	if len(all) > size {
+		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
+	}
+	return all
+}
+
+// logStderr logs one line of stderr as it is, and keeps it (SPEC D5).
+func (c *Capsule) logStderr(pid int, line []byte) {
+	c.stderr.Append(line)
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	c.log.Info("stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", string(line))
+}

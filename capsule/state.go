@@ -1,0 +1,95 @@
+package capsule
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/orla-project/orla/internal/linerpc"
+)
+
+// State is where a capsule is in its life (RFC 2 §7). The table legal is the
+// whole machine.
+type State int
+
+// The states of RFC 2 §7, and Stopping, in which a process is being ended for
+// good: calls must not go to it any more, and it is not gone yet.
+const (
+	Created State = iota
+	Starting
+	Ready
+	Reloading
+	Crashed
+	Stopping
+	Stopped
+)
+
+// legal lists, for each state, the states that may follow it (SPEC D1).
+var legal = [...][]State{
+	Created:   {Starting, Stopped},
+	Starting:  {Ready, Crashed, Stopping},
+	Ready:     {Reloading, Crashed, Stopping},
+	Reloading: {Starting, Stopping},
+	Crashed:   {Starting, Stopped},
+	Stopping:  {Stopped},
+	Stopped:   {Starting},
+}
+
+// String is the state's name as RFC 2 has it.
+func (s State) String() string {
+	return [...]string{"CREATED", "STARTING", "READY", "RELOADING", "CRASHED", "STOPPING", "STOPPED"}[s]
+}
+
+// status is an immutable picture of a capsule at one moment.
+type status struct {
+	state  State
+	since  time.Time
+	reason string
+	pid    int           // of the process; 0 if there is none
+	conn   *linerpc.Conn // set exactly while state is Ready
+	cause  error         // why it is Crashed, or Stopped by its failures; else nil
+	next   time.Time     // when the next start is due; zero if none is
+	// wakes says that a call starts the capsule: it is lazy, or was idle.
+	wakes bool
+	// final says that the capsule is not served any more.
+	final bool
+
+	changed chan struct{} // closed when a newer status replaces this one
+}
+
+// become publishes the next status and writes its line in the log (SPEC D1,
+// I3). Only Serve's goroutine calls it, and it does so before it acts: no call
+// may reach a process that is about to end.
+func (c *Capsule) become(next status) {
+	old := c.status.Load()
+	if !slices.Contains(legal[old.state], next.state) {
+		panic(fmt.Sprintf("capsule %s: illegal transition from %v to %v", c.tool.Name, old.state, next.state))
+	}
+	next.since, next.changed = time.Now(), make(chan struct{})
+	if next.state == Ready || next.state == Crashed || next.state == Stopped {
+		c.settled.Store(true)
+		c.wasReady.Store(c.wasReady.Load() || next.state == Ready)
+	}
+	c.status.Store(&next)
+	level := slog.LevelInfo
+	if next.state == Crashed || next.state == Stopped && next.cause != nil {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{
+		slog.String("tool", c.tool.Name),
+		slog.String("from", old.state.String()),
+		slog.String("to", next.state.String()),
+		slog.String("reason", next.reason),
+		slog.Int("pid", max(next.pid, old.pid)),
+		slog.Int64("lasted_ms", next.since.Sub(old.since).Milliseconds()),
+	}
+	if !next.next.IsZero() {
+		attrs = append(attrs, slog.Int64("next_start_ms", next.next.Sub(next.since).Milliseconds()))
+	}
+	c.log.LogAttrs(c.logCtx, level, "state", attrs...)
+	close(old.changed) // wakes everyone who was looking at old
+	if next.state == Crashed || next.state == Stopped {
+		c.offers.giveUp()
+	}
+}
