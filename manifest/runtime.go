@@ -28,6 +28,10 @@ type Runtime struct {
 	HotLoad HotLoad
 	Restart Restart
 	Health  *Health // nil: not asked
+
+	// The configuration's, as zero limits of Run are. Zero: the defaults.
+	QueueTimeout time.Duration // how long a call waits for READY (SPEC D10)
+	MaxMessage   int64         // bytes of a message from the capsule (SPEC D5)
 }
 
 // HotLoad says what makes a capsule reload (SPEC E).

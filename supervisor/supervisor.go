@@ -200,6 +200,10 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	defer end()
 	if e.peer != nil {
 		raw, err := e.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
+		if now := s.catalog.Load().entries[call.Tool]; errors.Is(err, peer.ErrGone) && now != nil && now.peer != nil && now.peer != e.peer {
+			// Its manifest changed while the call waited for it: nothing is lost (SPEC E1).
+			raw, err = now.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
+		}
 		return Answer{Raw: raw}, err
 	}
 	res, err := e.provider.Call(ctx, call.Tool, call.Args)

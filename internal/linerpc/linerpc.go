@@ -83,6 +83,7 @@ type Conn struct {
 	pending map[int64]*pending
 	last    int64         // the id given last
 	closed  error         // why no more is sent; nil while it is open
+	refuses bool          // new calls; see Drain
 	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
 	used    time.Time     // when the last call ended
 
@@ -182,10 +183,12 @@ func (c *Conn) Unused() time.Duration {
 	return time.Since(c.used)
 }
 
-// Idle returns a channel that is closed when no call is without an answer.
-func (c *Conn) Idle() <-chan struct{} {
+// Drain refuses calls from now on with ErrNotSent, and returns a channel that is
+// closed when none is without an answer.
+func (c *Conn) Drain() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.refuses = true
 	if c.idle == nil {
 		c.idle = make(chan struct{})
 	}
@@ -314,6 +317,9 @@ func (c *Conn) begin(p *pending) (int64, error) {
 	defer c.mu.Unlock()
 	if c.closed != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotSent, c.closed)
+	}
+	if c.refuses {
+		return 0, ErrNotSent
 	}
 	c.last++
 	c.pending[c.last] = p

@@ -28,7 +28,10 @@ func (c *Conn) writeNow(line []byte) error {
 	n, err := tryWrite(c.in, line)
 	if err != nil {
 		<-c.writing
-		return c.giveUp(err)
+		if err = c.giveUp(err); n == 0 {
+			err = fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		return err
 	}
 	if n == len(line) {
 		<-c.writing

@@ -10,10 +10,16 @@ package peer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// ErrGone is in the chain of the error of a call that was not begun, by a peer
+// that will not begin another: its manifest has changed or gone. Whoever took
+// its place may be asked instead.
+var ErrGone = errors.New("the peer is gone")
 
 // Call is one tools/call.
 type Call struct {

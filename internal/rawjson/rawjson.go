@@ -84,6 +84,12 @@ func Elements(raw []byte, each func(value stdjson.RawMessage) bool) bool {
 	}
 }
 
+// IsObject reports whether raw is an object.
+func IsObject(raw []byte) bool { return len(raw) > 0 && raw[skipSpace(raw, 0)] == '{' }
+
+// Empty reports whether an object has no members.
+func Empty(object []byte) bool { return object[skipSpace(object, 1)] == '}' }
+
 // Compact returns raw on one line: itself when it is on one already.
 func Compact(raw []byte) stdjson.RawMessage {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
