@@ -67,6 +67,8 @@ type Bridge struct {
 	traits    atomic.Pointer[map[string]traits] // of the tools that are listed
 	page      atomic.Pointer[json.RawMessage]   // these tools as JSON; holds nil when they are more than one page
 	metas     metas
+	carrier   carrier
+	verbosity *verbosity
 	self      *mcp.Implementation
 	selfJSON  json.RawMessage // self
 
@@ -78,10 +80,12 @@ type Bridge struct {
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
 func New(catalog Catalog, opts Options) *Bridge {
 	b := &Bridge{
-		catalog:  catalog,
-		log:      opts.Log,
-		large:    newLargeAnswers(),
-		starting: opts.Starting,
+		catalog:   catalog,
+		log:       opts.Log,
+		large:     newLargeAnswers(),
+		starting:  opts.Starting,
+		carrier:   newCarrier(),
+		verbosity: newVerbosity(),
 	}
 	b.SetMaxInline(opts.MaxInline)
 	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}
@@ -102,6 +106,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		},
 	)
 	b.server.AddReceivingMiddleware(b.contained, b.served)
+	b.server.AddSendingMiddleware(outgoing)
 	b.server.AddResourceTemplate(largeTemplate, b.readLarge)
 	b.server.AddResourceTemplate(largePartTemplate, b.readLarge)
 	b.follow()

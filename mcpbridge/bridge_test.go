@@ -46,10 +46,13 @@ type catalog struct {
 	changed chan struct{}
 	answers map[string]answer
 	raws    map[string]rawAnswer
+	offers  func(*supervisor.Catalog) // adds to what is listed; may be nil
+	request func(context.Context, peer.Request) (json.RawMessage, error)
+	updated chan string
 }
 
 func newCatalog() *catalog {
-	c := &catalog{answers: map[string]answer{}, raws: map[string]rawAnswer{}}
+	c := &catalog{answers: map[string]answer{}, raws: map[string]rawAnswer{}, updated: make(chan string)}
 	c.set()
 	return c
 }
@@ -61,6 +64,9 @@ func (c *catalog) set(tools ...*mcp.Tool) {
 	old := c.changed
 	c.changed = make(chan struct{})
 	c.now = &supervisor.Catalog{Tools: tools, Changed: c.changed}
+	if c.offers != nil {
+		c.offers(c.now)
+	}
 	if old != nil {
 		close(old)
 	}
@@ -103,12 +109,33 @@ func (c *catalog) Call(ctx context.Context, call supervisor.Call) (supervisor.An
 	return supervisor.Answer{Result: res}, err
 }
 
-func (c *catalog) Request(_ context.Context, req peer.Request) (json.RawMessage, error) {
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Method}
+// offer makes add say what is listed beside the tools, from the next set on.
+func (c *catalog) offer(add func(*supervisor.Catalog)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offers = add
+}
+
+// requests makes a answer what is no call.
+func (c *catalog) requests(a func(context.Context, peer.Request) (json.RawMessage, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.request = a
+}
+
+func (c *catalog) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+	c.mu.Lock()
+	a := c.request
+	c.mu.Unlock()
+	if a == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Method}
+	}
+	return a(ctx, req)
 }
 
 func (c *catalog) Settle(context.Context) {}
-func (c *catalog) Updated() <-chan string { return nil }
+
+func (c *catalog) Updated() <-chan string { return c.updated }
 
 func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}

@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type conn struct {
 	// newest is false where the transport cannot carry the stateless era.
 	newest bool
 	bridge *Bridge
+	id     string // of the session, which is the connection
 
 	ctx   context.Context    // ends with the connection; for the calls that do not go through the SDK
 	end   context.CancelFunc // ends ctx
@@ -51,8 +53,11 @@ type conn struct {
 	unanswered int                    // answers that the end of input waits for
 	ended      bool                   // the input has ended
 	answered   chan struct{}          // closed when ended and unanswered is 0
+	question   chan struct{}          // holds a token when asked has grown
 	failed     error                  // why a message could not be sent
 	opened     bool                   // a session with a handshake has begun
+	client     client                 // what its client has said of itself
+	asked      []jsonrpc.ID           // the questions to the client that have no answer yet
 }
 
 // pending is a request that has no answer yet.
@@ -63,6 +68,8 @@ type pending struct {
 	open bool
 	// opens marks an initialize: its success begins the session.
 	opens bool
+	// client is what an initialize says of its client.
+	client client
 	// meta is what a plain call of the stateless era says of its client, to be
 	// learnt when the SDK has found it in order.
 	meta json.RawMessage
@@ -105,6 +112,7 @@ func newConn(b *Bridge, maxMessage int64) *conn {
 	ctx, end := context.WithCancel(context.Background())
 	return &conn{
 		bridge:   b,
+		id:       rand.Text(),
 		ctx:      ctx,
 		end:      end,
 		log:      b.log,
@@ -116,6 +124,7 @@ func newConn(b *Bridge, maxMessage int64) *conn {
 		newest:   true,
 		awaiting: map[jsonrpc.ID]pending{},
 		answered: make(chan struct{}),
+		question: make(chan struct{}, 1),
 	}
 }
 
@@ -127,8 +136,8 @@ func (c *conn) SupportsProtocolVersion(version string) bool {
 	return c.newest || version < firstStateless
 }
 
-// SessionID is empty: the session is the connection.
-func (c *conn) SessionID() string { return "" }
+// SessionID tells the connection from others. No client ever sees it.
+func (c *conn) SessionID() string { return c.id }
 
 // Read returns the next message. Malformed input is answered here, and the
 // connection lives on. At the end of input it first waits until everything
@@ -137,17 +146,17 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for len(c.queue) == 0 {
 		select {
 		case <-c.stop: // before more is taken from a client that never pauses
-			return nil, c.awaitAnswers(ctx)
+			return c.awaitAnswers(ctx)
 		default:
 		}
 		select {
 		case l, ok := <-c.read:
 			if !ok {
-				return nil, c.awaitAnswers(ctx)
+				return c.awaitAnswers(ctx)
 			}
 			c.take(l)
 		case <-c.stop:
-			return nil, c.awaitAnswers(ctx)
+			return c.awaitAnswers(ctx)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-c.done:
@@ -209,12 +218,17 @@ func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusa
 	if id, odd := oddID(raw); odd {
 		return nil, errorJSON(id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 	}
-	msg, err := jsonrpc.DecodeMessage(raw)
+	msg, err := jsonrpc.DecodeMessage(c.bridge.carrier.load(raw))
 	if err != nil {
 		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message")
 	}
 	req, ok := msg.(*jsonrpc.Request)
 	if !ok {
+		if resp, answers := msg.(*jsonrpc.Response); answers {
+			c.mu.Lock()
+			c.asked = slices.DeleteFunc(c.asked, func(id jsonrpc.ID) bool { return id == resp.ID })
+			c.mu.Unlock()
+		}
 		return msg, nil
 	}
 	if c.extra != nil {
@@ -230,7 +244,10 @@ func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusa
 		return nil, errorJSON(rawID(req.ID), jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %q", req.Method))
 	}
 	p := pending{in: in, open: req.Method == methodListen, opens: req.Method == methodInitialize}
-	if req.Method == methodCall {
+	switch req.Method {
+	case methodInitialize:
+		p.client = introduced(raw)
+	case methodCall:
 		if plain, ok := parsePlain(raw); ok {
 			p.meta = plain.meta
 		}
@@ -259,21 +276,51 @@ func (c *conn) expect(id jsonrpc.ID, p pending) bool {
 	return true
 }
 
-// awaitAnswers returns io.EOF when everything that was read is answered.
-func (c *conn) awaitAnswers(ctx context.Context) error {
+// awaitAnswers returns io.EOF when everything that was read is answered. The
+// client answers no questions any more, so until then it refuses them for it.
+func (c *conn) awaitAnswers(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if refusal := c.refuseQuestion(); refusal != nil {
+			return refusal, nil
+		}
+		select {
+		case <-c.answered:
+			return nil, io.EOF
+		case <-c.question:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.done:
+			return nil, io.EOF
+		}
+	}
+}
+
+// refuseQuestion notes the end of input, and returns an answer to a question
+// that will get none.
+func (c *conn) refuseQuestion() jsonrpc.Message {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.ended {
 		c.ended = true
 		c.settleLocked()
 	}
-	c.mu.Unlock()
-	select {
-	case <-c.answered:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.done:
+	if len(c.asked) == 0 {
+		return nil
 	}
-	return io.EOF
+	id := c.asked[0]
+	c.asked = c.asked[1:]
+	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client has ended its input, and so cannot answer"}}
+}
+
+// ask notes that a question goes to the client.
+func (c *conn) ask(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, id)
+	select {
+	case c.question <- struct{}{}:
+	default:
+	}
 }
 
 // settleLocked closes answered when the input has ended and nothing is awaited.
@@ -297,6 +344,9 @@ func (c *conn) complain(id json.RawMessage, code int64, text string) {
 func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+		c.ask(req.ID)
 	}
 	resp, ok := msg.(*jsonrpc.Response)
 	if ok && resp.Error != nil {

@@ -14,16 +14,17 @@ func (c *conn) answerPlain(raw []byte) bool {
 	if !ok {
 		return false
 	}
-	if _, answerable := c.bridge.answerable(p); !answerable {
-		return false
-	}
+	var who client
 	if p.meta == nil {
 		c.mu.Lock()
-		ok = c.opened
+		who, ok = c.client, c.opened
 		c.mu.Unlock()
 	} else {
-		_, ok = c.bridge.metas.find(p.meta)
+		who, ok = c.bridge.metas.find(p.meta)
 		ok = ok && c.newest
+	}
+	if _, answerable := c.bridge.answerable(p, who, c.id); !answerable {
+		return false
 	}
 	id, usual := decodedID(p.id)
 	if !ok || !usual {
@@ -37,7 +38,9 @@ func (c *conn) answerPlain(raw []byte) bool {
 	}
 	c.plain.Add(1)
 	go func() {
-		answer := c.bridge.direct(ctx, p, callerOf(c.extra)).join(1) // a line's end may follow
+		from := callerOf(c.extra)
+		from.session = c.id
+		answer := c.bridge.direct(ctx, p, from).join(1) // a line's end may follow
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
@@ -84,7 +87,10 @@ func (c *conn) cancelPlain(raw json.RawMessage) bool {
 func (c *conn) learn(id jsonrpc.ID) {
 	c.mu.Lock()
 	p := c.awaiting[id]
-	c.opened = c.opened || p.opens
+	if p.opens {
+		c.opened = true
+		c.client = p.client
+	}
 	c.mu.Unlock()
 	if p.meta != nil {
 		c.bridge.metas.learn(p.meta)

@@ -35,10 +35,15 @@ func (b *Bridge) listedTraits(name string) (traits, bool) {
 }
 
 // answerable reports whether the bridge can answer p by itself: its tool is
-// listed, or the list fits on one page.
-func (b *Bridge) answerable(p plainCall) (tool traits, ok bool) {
+// listed and has nothing to say to this client meanwhile, or the list is known
+// and fits on one page.
+func (b *Bridge) answerable(p plainCall, from client, session string) (tool traits, ok bool) {
+	c := b.catalog.Catalog()
 	if p.method == methodList {
-		return traits{}, *b.page.Load() != nil && b.catalog.Catalog().Known()
+		return traits{}, *b.page.Load() != nil && c.Known()
+	}
+	if c.Talks[p.name] && (from.listens || p.meta == nil && b.verbosity.wanted(session)) {
+		return traits{}, false
 	}
 	return b.listedTraits(p.name)
 }
@@ -104,21 +109,22 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	if !ok || len(r.Header.Values("Last-Event-Id")) > 0 || !acceptsBoth(r.Header.Values("Accept")) {
 		return plainCall{}, false
 	}
-	tool, answerable := h.bridge.answerable(p)
-	if !answerable {
-		return plainCall{}, false
-	}
-	switch version := r.Header.Get(versionHeader); {
-	case version == firstStateless:
-		ok = p.meta != nil && r.Header.Get(methodHeader) == p.method && !tool.headers &&
-			(p.method == methodList || r.Header.Get(nameHeader) == p.name)
-		if ok {
-			_, ok = h.bridge.metas.find(p.meta)
-		}
-	case version == "" || withSessions[version]:
-		ok = p.meta == nil && h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
+	var who client
+	version := r.Header.Get(versionHeader)
+	switch {
+	case version == firstStateless && p.meta != nil:
+		who, ok = h.bridge.metas.find(p.meta)
+	case (version == "" || withSessions[version]) && p.meta == nil:
+		who, ok = h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
 	default:
 		ok = false
+	}
+	if !ok {
+		return plainCall{}, false
+	}
+	tool, ok := h.bridge.answerable(p, who, r.Header.Get(sessionHeader))
+	if ok && version == firstStateless {
+		ok = r.Header.Get(methodHeader) == p.method && !tool.headers && (p.method == methodList || r.Header.Get(nameHeader) == p.name)
 	}
 	return p, ok
 }

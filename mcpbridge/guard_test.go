@@ -215,7 +215,7 @@ func TestI2TheLineOfACall(t *testing.T) {
 	for i, want := range []map[string]any{
 		{"tool": "echo", "ok": true, "request_bytes": 17.0, "response_bytes": 17.0, "session": session[:8], "caller": "anonymous", "level": "INFO"},
 		{"tool": "unknown", "ok": false, "code": "unsupported_tool", "response_bytes": 0.0, "session": session[:8]},
-		{"tool": "echo", "ok": false, "code": "timeout", "err": "the cause: context deadline exceeded", "session": "", "caller": "anonymous"},
+		{"tool": "echo", "ok": false, "code": "timeout", "err": "the cause: context deadline exceeded", "caller": "anonymous"},
 	} {
 		for key, value := range want {
 			if lines[i][key] != value {

@@ -17,6 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 const (
@@ -245,6 +247,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 		return
 	}
+	h.load(r, body)
 	handler := h.route(r, body)
 	opens := handler == h.stateful && id == ""
 	out.keepAlive(!opens)
@@ -263,12 +266,21 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// load has the SDK carry what it is not to decode.
+func (h *HTTP) load(r *http.Request, body []byte) {
+	if !rawjson.Valid(body) {
+		return
+	}
+	loaded := h.bridge.carrier.load(body)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(loaded)), int64(len(loaded))
+}
+
 // learn notes what the SDK has found in order, so that plain calls may go
 // without it: a session that has begun, or what a client of the stateless era
 // says of itself.
 func (h *HTTP) learn(r *http.Request, answered http.Header, body []byte) {
 	if began := answered.Get(sessionHeader); began != "" {
-		h.sessions.opened(began, subject(r))
+		h.sessions.opened(began, subject(r), introduced(body))
 	}
 	if p, ok := parsePlain(body); ok && p.meta != nil && r.Header.Get(versionHeader) == firstStateless {
 		h.bridge.metas.learn(p.meta)

@@ -18,6 +18,18 @@ const (
 	methodListen     = "subscriptions/listen"
 	methodInitialize = "initialize"
 	methodCancelled  = "notifications/cancelled"
+
+	methodRead      = "resources/read"
+	methodGetPrompt = "prompts/get"
+	methodComplete  = "completion/complete"
+	methodSetLevel  = "logging/setLevel"
+
+	// What the server asks and tells.
+	methodSample   = "sampling/createMessage"
+	methodElicit   = "elicitation/create"
+	methodRoots    = "roots/list"
+	methodProgress = "notifications/progress"
+	methodMessage  = "notifications/message"
 )
 
 // methods are the requests that the SDK's server knows. Whatever else is asked

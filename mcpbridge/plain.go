@@ -94,8 +94,7 @@ type metas struct {
 
 // client is what a client has said of itself, as far as plain calls care.
 type client struct {
-	// listens says that it may be spoken to while it waits for an answer: it
-	// takes requests of the server's, or wants log messages.
+	// listens says that it takes requests of the server's while it waits for an answer.
 	listens bool
 }
 

@@ -2,12 +2,14 @@ package mcpbridge
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -20,6 +22,12 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 			return b.serveCall(ctx, r, next)
 		case *mcp.ListToolsRequest:
 			b.settle(ctx)
+		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
+			res, err := next(ctx, method, req)
+			if err == nil {
+				b.setLevel(ctx, r.Session, r.Params.Level)
+			}
+			return res, err
 		}
 		return next(ctx, method, req)
 	}
@@ -62,7 +70,14 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	way.here = true
 	from := originOf(req)
-	a, rpcErr := b.answerCall(ctx, supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Caller: from.caller}, from)
+	if b.catalog.Catalog().Talks[req.Params.Name] {
+		b.asksLevel(ctx, req)
+	}
+	client := b.newCaller(ctx, req, req.Session)
+	defer client.end()
+	a, rpcErr := b.answerCall(ctx, supervisor.Call{
+		Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller, Client: client,
+	}, from)
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
@@ -70,6 +85,18 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		return &mcp.CallToolResult{}, nil
 	}
 	return a.result, nil
+}
+
+// metaOf is what of a request's _meta is for the peer.
+func (b *Bridge) metaOf(params mcp.Params) json.RawMessage {
+	var meta json.RawMessage
+	rawjson.Members(b.carrier.paramsOf(params), func(key string, value json.RawMessage) bool {
+		if key == "_meta" {
+			meta = value
+		}
+		return true
+	})
+	return ownMetaOf(meta)
 }
 
 // selfIn is what the server says of itself in the answer of a request: nothing

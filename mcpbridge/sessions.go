@@ -30,6 +30,7 @@ type usage struct {
 
 	ours  bool                          // we saw it begin, and nobody has ended it
 	user  string                        // who began it
+	says  client                        // what its client has said of itself
 	calls map[string]context.CancelFunc // plain calls in flight, by their ids as they came
 }
 
@@ -67,11 +68,11 @@ func (s *sessions) use(id string) func(*response) {
 }
 
 // opened notes that a session has begun, and whose it is.
-func (s *sessions) opened(id, user string) {
+func (s *sessions) opened(id, user string, says client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u := s.known[id]; u != nil {
-		u.ours, u.user = true, user
+		u.ours, u.user, u.says = true, user, says
 	}
 }
 
@@ -84,12 +85,16 @@ func (s *sessions) closing(id string) {
 	}
 }
 
-// owns reports whether user may use a session that has begun and not ended.
-func (s *sessions) owns(id, user string) bool {
+// owns reports whether user may use a session that has begun and not ended, and
+// what its client has said of itself.
+func (s *sessions) owns(id, user string) (client, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.known[id]
-	return u != nil && u.ours && u.user == user
+	if u == nil || !u.ours || u.user != user {
+		return client{}, false
+	}
+	return u.says, true
 }
 
 // begin counts a plain call of a session in, until end is called. taken says

@@ -248,6 +248,18 @@ func clients(t *testing.T, w *world) map[string]chan struct{} {
 func TestG3ListChangedReachesEverySession(t *testing.T) {
 	w := newWorld(t)
 	all := clients(t, w)
+	for name, c := range all { // a subscription begins some time after its client
+		eventually(t, name+" listens", func() bool {
+			w.set(tool("echo"), tool("early"))
+			w.set(tool("echo"))
+			select {
+			case <-c:
+				return true
+			case <-time.After(50 * time.Millisecond): // the SDK holds notifications back for 10 ms
+				return false
+			}
+		})
+	}
 	changed := tool("added")
 	changed.Description = "another"
 	for _, step := range []struct {

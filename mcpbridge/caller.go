@@ -1,0 +1,191 @@
+package mcpbridge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// errAnswered says that a question has its answer.
+var errAnswered = errors.New("answered")
+
+// request is what every request of the SDK's server has.
+type request interface {
+	mcp.Request
+	ClientCapabilities() *mcp.ClientCapabilities
+}
+
+// caller is the client whose request is being answered.
+type caller struct {
+	carrier carrier
+	session *mcp.ServerSession
+	id      string
+	token   json.RawMessage // nil if the client gave none
+	takes   map[string]bool // the requests that it can be asked; nil in the stateless era
+	newest  bool
+
+	// request is the context of the client's request: the SDK finds in it which
+	// stream its messages go to.
+	request context.Context
+	asking  context.Context // the same, but ended by end
+	stop    context.CancelFunc
+
+	sending sync.RWMutex // held for reading while something is sent; guards over
+	over    bool         // the request has been answered
+}
+
+var _ peer.Client = (*caller)(nil)
+
+// newCaller returns the client of a request that came through the SDK. Its end
+// must be called before the request is answered.
+func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSession) *caller {
+	c := &caller{carrier: b.carrier, session: session, id: session.ID(), request: ctx, newest: isNewest(r)}
+	c.asking, c.stop = context.WithCancel(ctx)
+	if c.newest || c.id == "" {
+		c.id = rand.Text()
+	}
+	if token, has := r.GetParams().GetMeta()["progressToken"]; has && token != nil {
+		if raw, err := json.Marshal(token); err == nil {
+			c.token = raw
+		}
+	}
+	if caps := r.ClientCapabilities(); caps != nil && !c.newest {
+		c.takes = map[string]bool{
+			methodSample: caps.Sampling != nil,
+			methodElicit: caps.Elicitation != nil,
+			methodRoots:  caps.RootsV2 != nil,
+		}
+	}
+	return c
+}
+
+// end makes the client one that is spoken to no more: what is being sent goes
+// out first, and what has been asked is given up.
+func (c *caller) end() {
+	c.stop()
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.over = true
+}
+
+// Session implements peer.Client.
+func (c *caller) Session() string { return c.id }
+
+// WantsProgress implements peer.Client.
+func (c *caller) WantsProgress() bool { return c.token != nil }
+
+// Notify implements peer.Client. What does not arrive is the client's business:
+// it has left.
+func (c *caller) Notify(ctx context.Context, method string, params json.RawMessage) {
+	c.sending.RLock()
+	defer c.sending.RUnlock()
+	if c.over {
+		return
+	}
+	ctx, forget := joined(c.request, ctx)
+	defer forget()
+	switch method {
+	case methodProgress:
+		if with, ok := rewritten(params, member{"progressToken", c.token}); ok && c.token != nil {
+			ctx = context.WithValue(ctx, sentKey{}, &sent{method: method, params: with.join(0)})
+			_ = c.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{})
+		}
+	case methodMessage:
+		var level mcp.LoggingLevel
+		rawjson.Members(params, func(key string, value json.RawMessage) bool {
+			if key == "level" {
+				level = mcp.LoggingLevel(rawjson.String(value))
+			}
+			return true
+		})
+		if slices.Contains(levels, level) {
+			ctx = context.WithValue(ctx, sentKey{}, &sent{method: method, params: params})
+			_ = c.session.Log(ctx, &mcp.LoggingMessageParams{Level: level}) //nolint:staticcheck // deprecated by the newest era only; it knows what the session asked for
+		}
+	}
+}
+
+// Ask implements peer.Client.
+func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	lacks := map[string]string{methodSample: "sampling", methodElicit: "elicitation", methodRoots: "roots"}[method]
+	switch {
+	case lacks == "":
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
+	case c.newest:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client speaks a version of the protocol in which servers make no requests, such as " + method}
+	case !c.takes[method]:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}
+	}
+	c.sending.RLock()
+	defer c.sending.RUnlock()
+	if c.over {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's request has been answered; nothing can be asked any more"}
+	}
+	ctx, forget := joined(c.asking, ctx)
+	defer forget()
+	s := &sent{method: method, params: params}
+	err := c.session.Ping(context.WithValue(ctx, sentKey{}, s), nil)
+	switch refused, ok := errors.AsType[*jsonrpc.Error](err); {
+	case errors.Is(err, errAnswered):
+		return c.result(s.result)
+	case ctx.Err() != nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
+	case ok && refused.Code != 0:
+		return nil, &jsonrpc.Error{Code: refused.Code, Message: refused.Message, Data: refused.Data}
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
+}
+
+// result is the client's answer as it came.
+func (c *caller) result(res mcp.Result) (json.RawMessage, error) {
+	if raw := c.carrier.unload(res.GetMeta()); raw != nil {
+		return raw, nil
+	}
+	raw, err := json.Marshal(res) // it came in a batch
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's answer cannot be passed on"}
+	}
+	return raw, nil
+}
+
+// joined returns a context with the values of one that ends with either.
+func joined(of, with context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(of)
+	forget := context.AfterFunc(with, cancel)
+	return ctx, func() {
+		forget()
+		cancel()
+	}
+}
+
+// ownMetaOf returns of a request's _meta what is for the peer: not what the
+// protocol keeps for the parties, and no progress token, which is the client's.
+// It returns nil if nothing is left.
+func ownMetaOf(meta json.RawMessage) json.RawMessage {
+	plain, _ := plainObject(meta)
+	if plain == nil {
+		return nil
+	}
+	var own []byte
+	rawjson.Members(plain, func(key string, value json.RawMessage) bool {
+		if !strings.HasPrefix(key, protocolPrefix) && key != "progressToken" {
+			own = slices.Concat(own, []byte(`,"`+key+`":`), value)
+		}
+		return true
+	})
+	if own == nil {
+		return nil
+	}
+	own[0] = '{'
+	return append(own, '}')
+}

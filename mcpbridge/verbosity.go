@@ -1,0 +1,130 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+)
+
+// levels are those of log messages, from the most verbose on.
+var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// tellTime bounds how long a client waits for peers to hear of its level.
+const tellTime = 5 * time.Second
+
+// verbosity knows which log messages clients want. A peer has one level for all
+// of them, so it is told the most verbose; each client gets what it asked for.
+type verbosity struct {
+	telling chan struct{} // holds a token while peers are being told
+
+	mu   sync.Mutex                  // guards the fields that follow
+	of   map[string]mcp.LoggingLevel // what sessions have set, by their ids
+	once mcp.LoggingLevel            // the most verbose that a request of the stateless era asked for; "" for none
+	told mcp.LoggingLevel            // what peers know; "" for nothing
+}
+
+func newVerbosity() *verbosity {
+	return &verbosity{telling: make(chan struct{}, 1), of: map[string]mcp.LoggingLevel{}}
+}
+
+// wanted reports whether a session has set a level.
+func (v *verbosity) wanted(session string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, ok := v.of[session]
+	return ok
+}
+
+// set notes what a session wants, and forgets those that are not live any more.
+func (v *verbosity) set(session string, level mcp.LoggingLevel, live map[string]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.of[session] = level
+	for id := range v.of {
+		if !live[id] {
+			delete(v.of, id)
+		}
+	}
+}
+
+// ask notes what one request wants. It is not forgotten: there will be more.
+func (v *verbosity) ask(level mcp.LoggingLevel) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.once = moreVerbose(v.once, level)
+}
+
+// news returns what peers are to be told, if that is something new.
+func (v *verbosity) news() (mcp.LoggingLevel, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	most := v.once
+	for _, level := range v.of {
+		most = moreVerbose(most, level)
+	}
+	if most == "" || most == v.told {
+		return "", false
+	}
+	v.told = most
+	return most, true
+}
+
+func moreVerbose(a, b mcp.LoggingLevel) mcp.LoggingLevel {
+	if a == "" || slices.Index(levels, b) < slices.Index(levels, a) {
+		return b
+	}
+	return a
+}
+
+// wantsLevel notes which messages a client wants, and tells the peers.
+func (b *Bridge) wantsLevel(ctx context.Context, note func()) {
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	note()
+	select {
+	case b.verbosity.telling <- struct{}{}: // one after the other, so that the last one is what they know
+		defer func() { <-b.verbosity.telling }()
+	case <-ctx.Done():
+		return
+	}
+	level, new := b.verbosity.news()
+	if !new {
+		return
+	}
+	params, err := json.Marshal(map[string]any{"level": level})
+	if err != nil { // it is a string
+		panic(err)
+	}
+	if _, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: params}); err != nil {
+		b.log.Debug("tell peers which log messages are wanted", "level", level, "err", err)
+	}
+}
+
+// setLevel is called when the SDK has noted the level of a session.
+func (b *Bridge) setLevel(ctx context.Context, session *mcp.ServerSession, level mcp.LoggingLevel) {
+	if session.ID() == "" || !slices.Contains(levels, level) {
+		return
+	}
+	live := map[string]bool{}
+	for s := range b.server.Sessions() {
+		live[s.ID()] = true
+	}
+	b.wantsLevel(ctx, func() { b.verbosity.set(session.ID(), level, live) })
+}
+
+// asksLevel notes the level that a request of the stateless era has.
+func (b *Bridge) asksLevel(ctx context.Context, r mcp.Request) {
+	if !isNewest(r) {
+		return
+	}
+	text, _ := r.GetParams().GetMeta()[mcp.MetaKeyLogLevel].(string)
+	if level := mcp.LoggingLevel(text); slices.Contains(levels, level) {
+		b.wantsLevel(ctx, func() { b.verbosity.ask(level) })
+	}
+}
