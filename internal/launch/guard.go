@@ -25,32 +25,44 @@ const (
 	guardPatience = 5 * time.Second
 )
 
-// groupTable is memory shared with the guard: the ids of the groups that live
-// now. It costs a call two stores, where a message to the guard would wake it
-// twice.
+// groupTable holds the ids of the groups that live now. The guard sees it when
+// its memory is shared: that costs a call two stores, where a message to the
+// guard would wake it twice.
 type groupTable struct {
-	file  *os.File
-	mem   []byte
-	mu    sync.Mutex // guards free
-	free  []*int32
-	slots []int32
+	file   *os.File   // nil unless it is shared
+	mem    []byte     // the same
+	mu     sync.Mutex // guards the fields that follow
+	slots  []int32
+	free   []*int32
+	closed bool
 }
 
-func newGroupTable() (*groupTable, error) {
+// newGroupTable returns a table that can be used in any case, and the reason
+// when it should be shared and cannot be.
+func newGroupTable(shared bool) (*groupTable, error) {
+	if !shared {
+		return tableOf(make([]int32, groupSlots)), nil
+	}
 	f, err := sharedFile()
 	if err != nil {
-		return nil, err
+		return tableOf(make([]int32, groupSlots)), err
 	}
 	mem, err := mapGroups(f)
 	if err != nil {
 		_ = f.Close() // nothing was written to it
-		return nil, err
+		return tableOf(make([]int32, groupSlots)), err
 	}
-	t := &groupTable{file: f, mem: mem, slots: groupView(mem)}
-	for i := range t.slots {
-		t.free = append(t.free, &t.slots[i])
-	}
+	t := tableOf(groupView(mem))
+	t.file, t.mem = f, mem
 	return t, nil
+}
+
+func tableOf(slots []int32) *groupTable {
+	t := &groupTable{slots: slots}
+	for i := range slots {
+		t.free = append(t.free, &slots[i])
+	}
+	return t
 }
 
 // namelessFile returns a file in the folder for temporary ones that has no
@@ -82,9 +94,6 @@ func groupView(mem []byte) []int32 {
 
 // add enters a group and returns its slot, or nil when there is none left.
 func (t *groupTable) add(pgid int) *int32 {
-	if t == nil {
-		return nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.free) == 0 {
@@ -98,16 +107,22 @@ func (t *groupTable) add(pgid int) *int32 {
 
 // release strikes a group out. A nil slot is none.
 func (t *groupTable) release(slot *int32) {
-	if t == nil || slot == nil {
+	if slot == nil {
 		return
 	}
-	atomic.StoreInt32(slot, 0)
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return // a process that was given up has ended after all
+	}
+	atomic.StoreInt32(slot, 0)
 	t.free = append(t.free, slot)
-	t.mu.Unlock()
 }
 
+// groups lists the groups that live now.
 func (t *groupTable) groups() []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var live []int
 	for i := range t.slots {
 		if g := atomic.LoadInt32(&t.slots[i]); g > 1 {
@@ -118,7 +133,10 @@ func (t *groupTable) groups() []int {
 }
 
 func (t *groupTable) close() {
-	if t == nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed, t.slots = true, nil
+	if t.file == nil {
 		return
 	}
 	_ = syscall.Munmap(t.mem) // the process has no other use for the range
@@ -129,8 +147,8 @@ func (t *groupTable) close() {
 type guard struct {
 	argv     []string
 	instance string
-	groups   *groupTable // nil when there is no memory to share
-	heir     *heir       // must not take the guard for an orphan; may be nil
+	groups   *groupTable
+	heir     *heir // must not take the guard for an orphan; may be nil
 	log      *slog.Logger
 	done     chan struct{} // closed when no guard is wanted any more
 	stopped  sync.WaitGroup
@@ -169,7 +187,7 @@ func (g *guard) runOnce() error {
 	}
 	defer func() { _ = w.Close() }() // closing is the message
 	files := []*os.File{r}
-	if g.groups != nil {
+	if g.groups.file != nil {
 		files = append(files, g.groups.file)
 	}
 	cmd := &exec.Cmd{

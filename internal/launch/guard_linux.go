@@ -44,7 +44,11 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 			live = append(live, st.group)
 		}
 		orphan := st.parent == 1 || st.parent == heir || procs[st.parent].state == 0
-		if st.state != 'Z' && (inGroup && orphan || environHas(pid, instance+".")) {
+		if st.dead() {
+			continue
+		}
+		environ, _ := environOf(pid) // without one it is gone, or another user's
+		if inGroup && orphan || bears(environ, instance+".") {
 			ours[pid] = true
 		}
 	}

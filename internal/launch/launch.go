@@ -6,7 +6,8 @@
 // process says; it is not for protocols.
 //
 // Its invariant: a process that Start returned is reaped, and its group is
-// empty or killed, before Close returns.
+// empty or killed, before Close returns. The one exception is what SIGKILL does
+// not end, which is logged and given up.
 package launch
 
 import (
@@ -43,6 +44,7 @@ type Local struct {
 	outer    string // the mark of the process that this one runs in, if any
 	spawns   chan spawn
 	groups   *groupTable
+	census   *census
 	guard    *guard
 	heir     *heir // nil unless Orla is the first process
 	procs    sync.WaitGroup
@@ -58,8 +60,13 @@ type Spec struct {
 	Env  []string // Start adds the mark
 	Dir  string
 	// ID tells this process's descendants from those of any other, also when
-	// they left its group. If "", Start makes one.
+	// they left its group, so no two processes may have the same. If "", Start
+	// makes one.
 	ID string
+	// Whole says that nothing of the tree may outlive the process: when it ends
+	// by itself, what it leaves is killed at once, daemons included (SPEC D2).
+	// If false, a daemon lives on, and the rest of its group ends politely.
+	Whole bool
 	// Input, if not nil, is all that the process can read from its stdin.
 	Input []byte
 	// Grace is the time between SIGTERM and SIGKILL. If zero, DefaultGrace.
@@ -90,13 +97,13 @@ func NewLocal(opts Options) (*Local, error) {
 		spawns:   make(chan spawn),
 		heir:     newHeir(),
 	}
+	var err error
+	if l.groups, err = newGroupTable(opts.Guard != nil); err != nil {
+		opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
+	}
+	l.census = newCensus(l.instance, l.groups)
 	if opts.Guard != nil {
-		groups, err := newGroupTable()
-		if err != nil {
-			opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
-		}
-		l.groups = groups
-		l.guard = startGuard(opts.Guard, l.instance, groups, l.heir, opts.Log)
+		l.guard = startGuard(opts.Guard, l.instance, l.groups, l.heir, opts.Log)
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
@@ -141,10 +148,7 @@ func (l *Local) Start(ctx context.Context, spec Spec) (*Process, error) {
 		l.procs.Done()
 		return nil, err
 	}
-	go func() {
-		defer l.procs.Done()
-		p.attend()
-	}()
+	go p.attend() // leaves procs
 	return p, nil
 }
 
@@ -175,17 +179,16 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		Stdin:  pipes.parent[0],
 		Stdout: pipes.parent[1],
 		Stderr: pipes.parent[2],
+		local:  l,
 		proc:   s.proc,
 		pid:    s.proc.Pid,
 		pidfd:  pidfd,
 		mark:   mark,
+		whole:  spec.Whole,
 		grace:  spec.Grace,
-		log:    l.log,
-		heir:   l.heir,
-		groups: l.groups,
 		slot:   s.slot,
 		ended:  make(chan struct{}),
-		strays: make(chan []stray, 1),
+		ending: make(chan *ending, 1),
 		kill:   make(chan struct{}),
 		exited: make(chan struct{}),
 		gone:   make(chan struct{}),

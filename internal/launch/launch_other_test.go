@@ -7,3 +7,9 @@ func refuse(string, []string) { panic("no system call can be refused here") }
 
 // standInFirst is for Linux alone.
 func standInFirst(string) { panic("there are no containers here") }
+
+// standInCrowd is for Linux alone.
+func standInCrowd(string) { panic("what is left cannot be told here") }
+
+// standInFinish is for Linux alone.
+func standInFinish(string) { panic("no system call can be refused here") }

@@ -33,6 +33,8 @@ const (
 	asFiltered = "filtered"
 	asFirst    = "stand-in-as-first-process"
 	asCounter  = "stand-in-that-counts"
+	asFinisher = "stand-in-that-finishes"
+	asCrowd    = "stand-in-with-many"
 )
 
 // modes are what the test binary does when its first argument says so.
@@ -42,6 +44,8 @@ var modes = map[string]func(args []string){
 	asAlone:    func(args []string) { standIn(args[0], nil) },
 	asStopper:  func(args []string) { standInStop(args[0]) },
 	asCounter:  func([]string) { standInCount() },
+	asFinisher: func(args []string) { standInFinish(args[0]) },
+	asCrowd:    func(args []string) { standInCrowd(args[0]) },
 	asFirst:    func(args []string) { standInFirst(args[0]) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }

@@ -28,13 +28,18 @@ func marked(env []string, outer, mark string) []string {
 // bears reports whether an environment, as the kernel gives it, holds a mark.
 // One that ends in a dot stands for all of its instance.
 func bears(environ, mark string) bool {
+	return slices.ContainsFunc(marksIn(environ), func(one string) bool {
+		return one == mark || strings.HasSuffix(mark, ".") && strings.HasPrefix(one, mark)
+	})
+}
+
+// marksIn returns the marks that an environment holds.
+func marksIn(environ string) []string {
+	var marks []string
 	for kv := range strings.SplitSeq(environ, "\x00") {
-		value, ok := strings.CutPrefix(kv, markVar+"=")
-		if ok && slices.ContainsFunc(strings.Split(value, "/"), func(one string) bool {
-			return one == mark || strings.HasSuffix(mark, ".") && strings.HasPrefix(one, mark)
-		}) {
-			return true
+		if value, ok := strings.CutPrefix(kv, markVar+"="); ok {
+			marks = append(marks, strings.Split(value, "/")...)
 		}
 	}
-	return false
+	return marks
 }

@@ -1,9 +1,6 @@
 package launch
 
 import (
-	"bytes"
-	"os"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +22,7 @@ func (s stray) signal(sig syscall.Signal) {
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }()
 	}
-	if !s.alive() {
+	if st, ok := readStat(s.pid); !ok || st.start != s.start || st.dead() {
 		return
 	}
 	if err != nil || unix.PidfdSendSignal(fd, sig, nil, 0) != nil {
@@ -35,53 +32,43 @@ func (s stray) signal(sig syscall.Signal) {
 	}
 }
 
-// alive reports whether the process is there and is no zombie.
+// alive reports whether the process is there and is no zombie. While that
+// cannot be known it is taken to be.
 func (s stray) alive() bool {
-	st, ok := readStat(s.pid)
-	return ok && st.start == s.start && st.state != 'Z'
+	st, err := statOf(s.pid)
+	return outOfFiles(err) || err == nil && st.start == s.start && !st.dead()
+}
+
+// startOf returns when a process was started, or 0 where that is not known.
+func startOf(pid int) uint64 {
+	st, _ := readStat(pid)
+	return st.start
 }
 
 // groupAlive reports whether a group whose leader is reaped has a member left.
-// A zombie counts for nothing: whoever inherited it may take its time.
-func groupAlive(pgid int) bool {
-	if syscall.Kill(-pgid, 0) != nil {
-		return false
-	}
-	for _, st := range readProcesses() {
-		if st.group == pgid && st.state != 'Z' {
+// A zombie counts for nothing: whoever inherited it may take its time. member
+// is the one that was found the last time, and is asked first.
+func groupAlive(pgid int, member *stray) bool {
+	if member.pid != 0 && member.alive() {
+		if group, err := unix.Getpgid(member.pid); err == nil && group == pgid {
 			return true
 		}
 	}
-	return false
-}
-
-// findStrays returns every process outside a group that bears the mark, and what
-// belongs to the group, to such a process or to one of known. A group of 0 is
-// none.
-func findStrays(group int, mark string, known []stray) []stray {
-	procs := readProcesses()
-	ours := map[int]bool{}
-	for pid, st := range procs {
-		if pid == os.Getpid() {
+	if syscall.Kill(-pgid, 0) != nil {
+		return false
+	}
+	pids, err := processIDs()
+	for _, pid := range pids {
+		if group, err := unix.Getpgid(pid); err != nil || group != pgid {
 			continue
 		}
-		if group != 0 && (pid == group || st.group == group) || environHas(pid, mark) {
-			ours[pid] = true
+		st, err := statOf(pid)
+		if outOfFiles(err) || err == nil && st.group == pgid && !st.dead() {
+			*member = stray{pid, st.start}
+			return true
 		}
 	}
-	for _, s := range known {
-		if procs[s.pid].start == s.start {
-			ours[s.pid] = true
-		}
-	}
-	complete(ours, procs)
-	var strays []stray
-	for pid := range ours {
-		if st := procs[pid]; st.state != 'Z' && (group == 0 || st.group != group) {
-			strays = append(strays, stray{pid, st.start})
-		}
-	}
-	return strays
+	return err != nil // it is not known, so look again
 }
 
 // complete adds to pids what descends from them and what shares a session with
@@ -95,66 +82,9 @@ func complete(pids map[int]bool, procs map[int]procStat) {
 	for grew := true; grew; {
 		grew = false
 		for pid, st := range procs {
-			if !pids[pid] && st.state != 'Z' && (pids[st.parent] || sessions[st.session]) {
+			if !pids[pid] && !st.dead() && (pids[st.parent] || sessions[st.session]) {
 				pids[pid], sessions[st.session], grew = true, true, true
 			}
 		}
 	}
-}
-
-// procStat is what a line of /proc/PID/stat tells.
-type procStat struct {
-	state   byte
-	parent  int
-	group   int
-	session int
-	start   uint64 // in clock ticks since boot
-}
-
-func readProcesses() map[int]procStat {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil // no /proc: the group is all that can be found
-	}
-	procs := make(map[int]procStat, len(entries))
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if st, ok := readStat(pid); ok {
-			procs[pid] = st
-		}
-	}
-	return procs
-}
-
-func readStat(pid int) (procStat, bool) {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return procStat{}, false
-	}
-	// The second field is the command in parentheses, which may hold anything.
-	end := bytes.LastIndexByte(line, ')')
-	if end < 0 {
-		return procStat{}, false
-	}
-	fields := bytes.Fields(line[end+1:])
-	if len(fields) < 20 {
-		return procStat{}, false
-	}
-	parent, err1 := strconv.Atoi(string(fields[1]))
-	group, err2 := strconv.Atoi(string(fields[2]))
-	session, err3 := strconv.Atoi(string(fields[3]))
-	start, err4 := strconv.ParseUint(string(fields[19]), 10, 64)
-	ok := err1 == nil && err2 == nil && err3 == nil && err4 == nil
-	return procStat{fields[0][0], parent, group, session, start}, ok
-}
-
-// environHas reports whether the environment that pid was started with holds
-// the mark.
-func environHas(pid int, mark string) bool {
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	// Without one it is gone, or another user's and so not ours.
-	return err == nil && bears(string(env), mark)
 }

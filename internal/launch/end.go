@@ -1,0 +1,217 @@
+package launch
+
+import (
+	"syscall"
+	"time"
+)
+
+const (
+	// settle is how long what a leader leaves in its group has to become a
+	// daemon by a session of its own.
+	settle = 100 * time.Millisecond
+	// firstPause is the time between the first two looks at what is alive. It
+	// doubles up to lookPause: most of what is asked to end does so at once.
+	firstPause = time.Millisecond
+	lookPause  = 20 * time.Millisecond
+	// killPatience is how long what was sent SIGKILL has to be gone. What takes
+	// longer hangs in the kernel, or belongs to another user.
+	killPatience = 5 * time.Second
+)
+
+// tree says what belongs to a process, for those who look for it.
+type tree struct {
+	group int    // its group and its session; 0 once the id may be a stranger's
+	mark  string // in the environment of all of it
+	since uint64 // when its leader was started: nothing older is part of it; 0 if not known
+}
+
+// rest is what is known to be left of a tree outside its group.
+type rest struct {
+	strays []stray
+	sure   bool // whether it was possible to look
+}
+
+// ending is what end did before the leader ended.
+type ending struct {
+	rest     rest
+	patience time.Time // until when the tree may end by itself
+	asked    bool      // whether it was sent SIGTERM
+	grace    time.Time // until when it may obey; set with asked
+}
+
+// end makes the leader end, and tells attend what it did.
+func (p *Process) end(patience time.Duration) {
+	e := &ending{patience: time.Now().Add(patience)}
+	defer func() { p.ending <- e }()
+	p.since = startOf(p.pid)
+	if patience > 0 {
+		e.rest = p.find(nil) // now: an orphan does not tell whose it was
+		if p.endsBy(e.patience, p.hurry) {
+			return
+		}
+	}
+	p.ask(e)
+	if p.endsBy(e.grace, nil) {
+		return
+	}
+	e.rest = p.find(e.rest.strays)
+	p.signalGroup(syscall.SIGKILL)
+	signalAll(e.rest.strays, syscall.SIGKILL)
+	select {
+	case <-p.ended:
+	case <-time.After(killPatience):
+		p.local.log.Error("the process does not die; it is given up", "pid", p.pid)
+		p.leave()
+	}
+}
+
+// endsBy waits for the leader's end, until a moment at most. It reports whether
+// the leader has ended.
+func (p *Process) endsBy(moment time.Time, hurry <-chan struct{}) bool {
+	late := time.NewTimer(time.Until(moment))
+	defer late.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-hurry:
+	case <-p.kill:
+	case <-late.C:
+	}
+	return false
+}
+
+// ask sends SIGTERM to the whole tree.
+func (p *Process) ask(e *ending) {
+	e.asked = true
+	e.rest = p.find(e.rest.strays)
+	group := p.state == nil || p.groupLeft()                                 // until the leader is reaped the id is its own
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // a stopped process cannot obey
+		if group {
+			p.signalGroup(sig)
+		}
+		signalAll(e.rest.strays, sig)
+	}
+	e.grace = time.Now().Add(p.grace)
+}
+
+// seeOut ends what is left of the tree of a process that was made to end.
+func (p *Process) seeOut(e *ending) {
+	left := func() bool {
+		if p.groupLeft() || anyAlive(e.rest.strays) {
+			return true
+		}
+		e.rest = p.find(e.rest.strays)
+		return !e.rest.sure || len(e.rest.strays) > 0
+	}
+	if !e.asked {
+		if p.await(time.Until(e.patience), p.hurry, left) {
+			return
+		}
+		p.ask(e)
+	}
+	if !p.await(time.Until(e.grace), nil, left) {
+		p.sweep(p.find(e.rest.strays))
+	}
+}
+
+// seeOff ends what a leader that ended by itself left in its group, as systemd
+// has it. What left the group on purpose may live on: it is a daemon.
+func (p *Process) seeOff() {
+	if p.await(settle, nil, p.groupLeft) {
+		return
+	}
+	p.signalGroup(syscall.SIGTERM)
+	p.signalGroup(syscall.SIGCONT)
+	if !p.await(p.grace, nil, p.groupLeft) {
+		p.signalGroup(syscall.SIGKILL)
+	}
+}
+
+// sweep kills what is left of the tree until there is nothing: what is killed
+// may have forked just before.
+func (p *Process) sweep(r rest) {
+	patience := time.Now().Add(killPatience)
+	for pause := firstPause; ; pause = min(2*pause, lookPause) {
+		group := p.groupLeft()
+		switch {
+		case !group && r.sure && len(r.strays) == 0:
+			return
+		case time.Now().After(patience):
+			p.local.log.Error("processes do not die; they are given up", "pid", p.pid, "group_left", group, "strays", len(r.strays))
+			return
+		}
+		if group {
+			p.signalGroup(syscall.SIGKILL)
+		}
+		signalAll(r.strays, syscall.SIGKILL)
+		<-time.After(pause)
+		r = p.find(r.strays)
+	}
+}
+
+// await waits until nothing is left, for a time at most, until hurry or until
+// Kill. It reports whether nothing is.
+func (p *Process) await(most time.Duration, hurry <-chan struct{}, left func() bool) bool {
+	if !left() {
+		return true
+	}
+	late := time.NewTimer(most)
+	defer late.Stop()
+	for pause := firstPause; ; pause = min(2*pause, lookPause) {
+		select {
+		case <-time.After(pause):
+			if !left() {
+				return true
+			}
+		case <-hurry:
+			return !left()
+		case <-p.kill:
+			return !left()
+		case <-late.C:
+			return !left()
+		}
+	}
+}
+
+// find looks for what is left of the tree outside its group.
+func (p *Process) find(known []stray) rest {
+	t := tree{mark: p.mark, since: p.since}
+	if !p.empty {
+		t.group = p.pid
+	}
+	strays, sure := p.local.census.strays(t, known)
+	return rest{strays, sure}
+}
+
+// groupLeft reports whether the group outlives its reaped leader. Once it is
+// empty its id may be a stranger's, so it is never asked for again, and the
+// guard is not told of it any more.
+func (p *Process) groupLeft() bool {
+	if !p.empty && !groupAlive(p.pid, &p.member) {
+		p.empty = true
+		p.local.groups.release(p.slot)
+	}
+	return !p.empty
+}
+
+// signalGroup signals the whole group. No such group is success.
+func (p *Process) signalGroup(sig syscall.Signal) {
+	if err := syscall.Kill(-p.pid, sig); err != nil && err != syscall.ESRCH {
+		p.local.log.Warn("signal", "pid", p.pid, "signal", sig.String(), "err", err)
+	}
+}
+
+func signalAll(strays []stray, sig syscall.Signal) {
+	for _, s := range strays {
+		s.signal(sig)
+	}
+}
+
+func anyAlive(strays []stray) bool {
+	for _, s := range strays {
+		if s.alive() {
+			return true
+		}
+	}
+	return false
+}

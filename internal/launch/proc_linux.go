@@ -1,0 +1,120 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// procStat is what a line of /proc/PID/stat tells.
+type procStat struct {
+	state   byte
+	parent  int
+	group   int
+	session int
+	start   uint64 // in clock ticks since boot
+}
+
+// dead reports whether a process has ended and only waits to be reaped.
+func (st procStat) dead() bool { return st.state == 'Z' || st.state == 'X' }
+
+// processIDs lists the processes that there are. Where there is no /proc it
+// lists none: the group is all that can be found there. Any other error means
+// that nobody can know now.
+func processIDs() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // only read
+	names, err := dir.Readdirnames(-1)
+	pids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// readProcesses returns what can be known of every process.
+func readProcesses() map[int]procStat {
+	pids, _ := processIDs() // what is listed is better than nothing
+	procs := make(map[int]procStat, len(pids))
+	for _, pid := range pids {
+		if st, ok := readStat(pid); ok {
+			procs[pid] = st
+		}
+	}
+	return procs
+}
+
+func readStat(pid int) (procStat, bool) {
+	st, err := statOf(pid)
+	return st, err == nil
+}
+
+// errOdd says that a line of /proc is not as it has ever been.
+var errOdd = errors.New("not understood")
+
+func statOf(pid int) (procStat, error) {
+	var buf [2048]byte // 51 numbers, and a name of at most 64 bytes
+	line, err := readProc(pid, "stat", buf[:])
+	if err != nil {
+		return procStat{}, err
+	}
+	// The second field is the command in parentheses, which may hold anything.
+	end := bytes.LastIndexByte(line, ')')
+	fields := bytes.Fields(line[end+1:])
+	if end < 0 || len(fields) < 20 {
+		return procStat{}, errOdd
+	}
+	number := func(i int) int {
+		n, convErr := strconv.Atoi(string(fields[i]))
+		err = errors.Join(err, convErr)
+		return n
+	}
+	return procStat{fields[0][0], number(1), number(2), number(3), uint64(number(19))}, err
+}
+
+// environOf returns the environment that a process was started with. That of
+// another user's cannot be had, and a zombie has none.
+func environOf(pid int) (string, error) {
+	env, err := readProc(pid, "environ", make([]byte, 16<<10))
+	return string(env), err
+}
+
+// readProc reads a file of /proc without what os.ReadFile does for others: a
+// look at a tree reads hundreds of them. It reads into buf, or more.
+func readProc(pid int, name string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	got := 0
+	for {
+		n, err := unix.Read(fd, buf[got:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if got += n; got < len(buf) { // the kernel fills what it is given
+			return buf[:got], nil
+		}
+		buf = append(buf, make([]byte, len(buf))...)
+	}
+}
+
+// outOfFiles reports whether an error says nothing of the process that was asked
+// about: Orla has no descriptor left to look with.
+func outOfFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
