@@ -37,7 +37,7 @@ type Runtime struct {
 // HotLoad says what makes a capsule reload (SPEC E).
 type HotLoad struct {
 	Watch    []string // relative to the package; empty: nothing
-	Ignore   []string // glob patterns
+	Ignore   []string // lines of a .gitignore
 	Mode     HotLoadMode
 	Debounce time.Duration
 }

@@ -97,7 +97,7 @@ type capsuleKeys struct {
 
 type hotLoadKeys struct {
 	Watch      []string    `json:"watch,omitempty" jsonschema:"Paths to watch, relative to the package. Default [./]"`
-	Ignore     []string    `json:"ignore,omitempty" jsonschema:"Glob patterns of files to ignore"`
+	Ignore     []string    `json:"ignore,omitempty" jsonschema:"Files that do not count, as lines of a .gitignore"`
 	Mode       HotLoadMode `json:"mode,omitempty" jsonschema:"restart: stop, then start; replace: start the new process beside the old one. Default restart"`
 	DebounceMS int         `json:"debounce_ms,omitempty" jsonschema:"Quiet time after the last change, in ms. Default 100"`
 }
