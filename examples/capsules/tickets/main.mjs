@@ -48,7 +48,7 @@ serve("tickets", "1.0.0", {
       const began = Date.now();
       const passed = () => Math.min(Math.round((Date.now() - began) / 1000), seconds);
       // Clients that see progress go on waiting.
-      const tick = setInterval(() => call.progress(passed(), seconds, `ticket #${id} is still open`), 5000);
+      const tick = setInterval(() => call.progress(passed(), seconds, `ticket #${id} is ${tickets.get(id).state}`), 5000);
       try {
         return await tickets.closed(id, AbortSignal.any([call.signal, AbortSignal.timeout(seconds * 1000)]));
       } finally {
