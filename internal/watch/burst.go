@@ -10,9 +10,9 @@ type burst struct {
 	maxWait time.Duration
 	timer   *time.Timer
 
-	open   bool
-	began  time.Time
-	change Change
+	open  bool
+	began time.Time
+	last  time.Time
 }
 
 func newBurst(quiet, maxWait time.Duration) *burst {
@@ -21,23 +21,28 @@ func newBurst(quiet, maxWait time.Duration) *burst {
 	return &burst{quiet: quiet, maxWait: maxWait, timer: t}
 }
 
-// add counts one event. The first names the burst.
-func (b *burst) add(path string) {
+// add counts one event and reports whether the burst goes on: it does not if
+// it has lasted for too long already.
+func (b *burst) add() bool {
 	now := time.Now()
 	if !b.open {
-		b.open, b.began, b.change.Path = true, now, path
+		b.open, b.began = true, now
 	}
-	b.change.At = now
-	b.timer.Reset(min(b.quiet, b.began.Add(b.maxWait).Sub(now)))
+	b.last = now
+	wait := min(b.quiet, b.began.Add(b.maxWait).Sub(now))
+	b.timer.Reset(wait)
+	return wait > 0
 }
 
 // due is ready once the burst is over. It stays silent while there is none.
 func (b *burst) due() <-chan time.Time { return b.timer.C }
 
-// end closes the burst and returns what it amounts to; the next event opens another.
-func (b *burst) end() Change {
+// end closes the burst and returns when its last event was; the next event
+// opens another.
+func (b *burst) end() time.Time {
+	b.timer.Stop()
 	b.open = false
-	return b.change
+	return b.last
 }
 
 func (b *burst) stop() { b.timer.Stop() }

@@ -43,11 +43,7 @@ func TestBurst(t *testing.T) {
 					if over(b) {
 						break
 					}
-					name := "later"
-					if at == 0 {
-						name = "first"
-					}
-					b.add(name)
+					b.add()
 					last = time.Now()
 				}
 				if len(tt.events) > 0 && time.Since(began) < time.Duration(tt.ends)*time.Millisecond {
@@ -56,8 +52,8 @@ func TestBurst(t *testing.T) {
 				if got := time.Since(began).Milliseconds(); got != int64(tt.ends) {
 					t.Errorf("ended after %d ms, want %d", got, tt.ends)
 				}
-				if c := b.end(); c.Path != "first" || !c.At.Equal(last) {
-					t.Errorf("end() = %+v, want the first path and the time of the last event, %v", c, last)
+				if at := b.end(); !at.Equal(last) {
+					t.Errorf("end() = %v, want the time of the last event, %v", at, last)
 				}
 			})
 		})
@@ -72,17 +68,18 @@ func TestBurstIsSilentWithoutEvents(t *testing.T) {
 		if over(b) {
 			t.Error("a burst without events came to an end")
 		}
-		b.add("one")
+		b.add()
 		<-b.due()
 		b.end()
 		time.Sleep(time.Hour)
 		if over(b) {
 			t.Error("a burst ended twice")
 		}
-		b.add("two")
+		again := time.Now()
+		b.add()
 		<-b.due()
-		if c := b.end(); c.Path != "two" {
-			t.Errorf("the second burst is named %q, want %q", c.Path, "two")
+		if at := b.end(); !at.Equal(again) {
+			t.Errorf("the second burst ended with an event at %v, want %v", at, again)
 		}
 	})
 }
@@ -94,6 +91,26 @@ func stream(first, step, end int) []int {
 		at = append(at, first)
 	}
 	return at
+}
+
+// E2: at most MaxWait after the first event, also when more are under way.
+func TestBurstThatHasLastedTooLongTakesNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(time.Second, time.Second)
+		defer b.stop()
+		if !b.add() {
+			t.Error("a new burst is over at once")
+		}
+		<-b.due()
+		if b.add() {
+			t.Error("a burst that has lasted as long as it may goes on")
+		}
+		b.end()
+		time.Sleep(time.Hour)
+		if over(b) {
+			t.Error("a burst ended twice")
+		}
+	})
 }
 
 func TestUnreadChangeKeepsItsPathAndTakesTheLaterTime(t *testing.T) {

@@ -2,12 +2,13 @@ package watch_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -27,52 +28,6 @@ func (l logged) Enabled(_ context.Context, level slog.Level) bool { return level
 func (l logged) Handle(_ context.Context, r slog.Record) error {
 	l.records <- r
 	return nil
-}
-
-func TestOverflowIsAChange(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
-	must(t, err)
-	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	must(t, err)
-	if limit > 1<<17 {
-		t.Skipf("the kernel queues %d events", limit)
-	}
-
-	root := t.TempDir()
-	var armed atomic.Bool
-	blocked, release := make(chan struct{}, 1), make(chan struct{})
-	w := serve(t, root, watch.Options{Debounce: quick, Ignore: func(path string, _ bool) bool {
-		if !strings.HasPrefix(path, "noise") {
-			return false
-		}
-		if armed.CompareAndSwap(true, false) {
-			blocked <- struct{}{}
-			<-release
-		}
-		return true
-	}})
-	live(t, w, root)
-
-	// While Serve is held in Ignore, the kernel's queue fills with events that
-	// count for nothing, and drops the one that does.
-	armed.Store(true)
-	noise := [2]*os.File{}
-	for i := range noise {
-		noise[i], err = os.Create(filepath.Join(root, "noise-"+strconv.Itoa(i)))
-		must(t, err)
-		defer func() { must(t, noise[i].Close()) }()
-	}
-	<-blocked
-	for i := range limit + 8192 {
-		_, err := noise[i%2].WriteString("x")
-		must(t, err)
-	}
-	put(t, filepath.Join(root, "lost"), "")
-	close(release)
-
-	wantPath(t, next(t, w), root)
-	live(t, w, root)
 }
 
 // Not parallel: the process can open no file meanwhile.
@@ -97,13 +52,7 @@ func TestPastTheKernelsLimitsItPolls(t *testing.T) {
 		synctest.Wait()
 		restore()
 
-		var hint string
-		r.Attrs(func(a slog.Attr) bool {
-			if a.Key == "hint" {
-				hint = a.Value.String()
-			}
-			return true
-		})
+		hint := hintOf(r)
 		if !strings.Contains(hint, "sysctl -w fs.inotify.max_user_instances") {
 			t.Errorf("hint is %q, want the sysctl to raise", hint)
 		}
@@ -117,4 +66,127 @@ func TestPastTheKernelsLimitsItPolls(t *testing.T) {
 			t.Errorf("%d more errors were logged, want one line only", n)
 		}
 	})
+}
+
+// narrowed runs the test that it is called from once more, in a user namespace
+// of its own, whose limits the test may set. It reports whether it is there.
+func narrowed(t *testing.T) bool {
+	t.Helper()
+	const inside = "WATCH_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	exit := new(exec.ExitError)
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		t.Skipf("no user namespaces here: %v", err)
+	case err != nil:
+		t.Fatalf("inside: %v\n%s", err, out)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("inside: %s", out)
+	}
+	return false
+}
+
+func limit(t *testing.T, name, value string) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/user/"+name, []byte(value), 0); err != nil {
+		t.Skip(err)
+	}
+}
+
+func hintOf(r slog.Record) (hint string) {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "hint" {
+			hint = a.Value.String()
+		}
+		return true
+	})
+	return hint
+}
+
+// E3: past the limit of watches those poll who are past it, and nobody else.
+func TestOutOfWatches(t *testing.T) {
+	if !narrowed(t) {
+		return
+	}
+	limit(t, "max_inotify_watches", "6")
+	small, large := t.TempDir(), t.TempDir()
+	for i := range 10 {
+		mkdir(t, filepath.Join(large, fmt.Sprint(i)))
+	}
+	hub := watch.NewHub()
+	broken := logged{level: slog.LevelError, records: make(chan slog.Record, 10)}
+	warned := logged{level: slog.LevelWarn, records: make(chan slog.Record, 10)}
+	w := serve(t, small, watch.Options{Hub: hub, Debounce: quick, Log: slog.New(broken)})
+	live(t, w, small)
+
+	l := serve(t, large, watch.Options{Hub: hub, Debounce: quick, Log: slog.New(broken)})
+	if hint := hintOf(<-broken.records); !strings.Contains(hint, "sysctl -w fs.inotify.max_user_watches") {
+		t.Errorf("hint is %q, want the sysctl to raise", hint)
+	}
+	deep := filepath.Join(large, "9", "x")
+	put(t, deep, "")
+	wantPath(t, next(t, l), deep)
+	silent(t, w, small)
+
+	// The next one is not told what the log says already.
+	other := serve(t, large, watch.Options{Hub: hub, Debounce: quick, Log: slog.New(warned)})
+	if hint := hintOf(<-warned.records); hint != "" {
+		t.Errorf("the second warning has the hint %q again", hint)
+	}
+	put(t, deep, "one")
+	wantPath(t, next(t, other), deep)
+	if n := len(broken.records); n != 0 {
+		t.Errorf("%d more errors were logged, want one only", n)
+	}
+
+	// Who needs few still gets them.
+	few := serve(t, filepath.Join(large, "0"), watch.Options{Hub: hub, Debounce: quick, Log: slog.New(broken)})
+	live(t, few, filepath.Join(large, "0"))
+	if n := len(broken.records); n != 0 {
+		t.Errorf("%d more errors were logged, want one only", n)
+	}
+}
+
+// E3: the same for instances, of which a Hub needs one.
+func TestOutOfInstances(t *testing.T) {
+	if !narrowed(t) {
+		return
+	}
+	limit(t, "max_inotify_instances", "0")
+	root := t.TempDir()
+	hub := watch.NewHub()
+	log := logged{level: slog.LevelError, records: make(chan slog.Record, 10)}
+	opts := watch.Options{Hub: hub, Debounce: quick, Log: slog.New(log)}
+	one := watch.New(root, opts)
+	stop := start(t, one)
+	if hint := hintOf(<-log.records); !strings.Contains(hint, "sysctl -w fs.inotify.max_user_instances") {
+		t.Errorf("hint is %q, want the sysctl to raise", hint)
+	}
+	two := serve(t, root, opts)
+	file := put(t, filepath.Join(root, "x"), "")
+	wantPath(t, next(t, one), file)
+	wantPath(t, next(t, two), file)
+	if n := len(log.records); n != 0 {
+		t.Errorf("%d more errors were logged, want one only", n)
+	}
+	stop()
+
+	// With the next run it tries again.
+	limit(t, "max_inotify_instances", "1")
+	stop = start(t, one)
+	defer stop()
+	live(t, one, root)
+	if n := len(log.records); n != 0 {
+		t.Errorf("%d more errors were logged, want one only", n)
+	}
 }

@@ -1,81 +1,205 @@
 package watch
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/maphash"
 	"io/fs"
-	"maps"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
-// tree is what stands below a root: enough to tell a real change of a file's
-// attributes from noise, and to find what changed without being told.
+// tree is what stands below a root and counts, as it was when it was last
+// compared. Paths are relative to the root, which is ".", with forward slashes.
 type tree struct {
-	root   string
-	ignore func(path string, isDir bool) bool
-	dirs   map[string]fs.FileMode // permissions of each folder, by absolute path
-	files  map[string]stamp       // everything else
+	root    string
+	scope   *scope
+	content bool // files differ by what is in them
+	seed    maphash.Seed
+	seen    map[string]stamp
 }
 
-// stamp is what a file looks like from outside. Permissions other than the
-// executable bits are left out: they change nothing about a tool.
-type stamp struct {
-	size  int64
-	mtime time.Time
-	mode  fs.FileMode
+func newTree(root string, s *scope, content bool) *tree {
+	return &tree{root: root, scope: s, content: content, seed: maphash.MakeSeed(), seen: map[string]stamp{}}
 }
 
-func stampOf(info fs.FileInfo) stamp {
-	return stamp{size: info.Size(), mtime: info.ModTime(), mode: info.Mode() & (fs.ModeType | 0o111)}
-}
+func (t *tree) abs(rel string) string { return filepath.Join(t.root, filepath.FromSlash(rel)) }
 
-func newTree(root string, ignore func(string, bool) bool) *tree {
-	return &tree{root: root, ignore: ignore, dirs: map[string]fs.FileMode{}, files: map[string]stamp{}}
-}
-
-// scan records path and all that is below it. It calls enter, if not nil, for
-// each folder before it lists it, so that a watch set there misses nothing.
-// What vanishes meanwhile, or may not be read, is left out; any other trouble
-// ends the scan.
-func (t *tree) scan(path string, enter func(dir string) error) error {
-	// Only the root is followed when it is a link: the target of any other link
-	// is either below the root itself or none of our business.
-	stat := os.Lstat
-	if path == t.root {
-		stat = os.Stat
+// rel returns the path of something inside the root, and whether it is inside.
+func (t *tree) rel(abs string) (string, bool) {
+	rest, found := strings.CutPrefix(abs, strings.TrimSuffix(t.root, string(filepath.Separator)))
+	if !found || len(rest) < 2 || rest[0] != filepath.Separator {
+		return "", false
 	}
-	info, err := stat(path)
+	return filepath.ToSlash(rest[1:]), true
+}
+
+// look returns what rel looks like from outside, and whether it is a link that
+// is followed. The root is followed, and what was named to be watched; of other
+// links the file they lead to, but only where the content counts.
+func (t *tree) look(rel string) (s stamp, link bool, err error) {
+	abs := t.abs(rel)
+	info, err := os.Lstat(abs)
+	if err != nil {
+		return stamp{}, false, err
+	}
+	named := t.scope.named(rel)
+	if info.Mode().Type() != fs.ModeSymlink || !named && !t.content {
+		return stampOf(info), false, nil
+	}
+	target, err := os.Stat(abs)
 	switch {
-	case err != nil:
+	case err == nil && (named || target.Mode().IsRegular()):
+		info = target
+	case err != nil && rel == ".":
+		return stamp{}, false, err
+	}
+	return stampOf(info), !info.IsDir(), nil
+}
+
+// walk calls visit for rel and all that is below it and counts or leads to
+// something that does. It calls enter, if not nil, for each folder before it
+// lists it and for each followed link before it looks at it, so that a watch
+// set there misses nothing. What vanishes meanwhile, or may not be read, is
+// left out; any other trouble ends the walk.
+func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
+	s, link, err := t.look(rel)
+	if err != nil {
 		return unlessLeftOut(err)
-	case !info.IsDir():
-		t.files[path] = stampOf(info)
+	}
+	isDir := s.mode.IsDir()
+	if t.scope.skips(rel, isDir) {
 		return nil
 	}
-	t.dirs[path] = info.Mode().Perm()
-	if enter != nil {
-		if err := enter(path); err != nil {
+	if link && rel != "." && enter != nil { // what leads to the root is watched apart
+		if err := unlessLeftOut(enter(rel, true)); err != nil {
+			return err
+		}
+		if s, _, err = t.look(rel); err != nil {
 			return unlessLeftOut(err)
 		}
 	}
-	entries, err := os.ReadDir(path)
+	visit(rel, s)
+	if !isDir {
+		return nil
+	}
+	if enter != nil {
+		if err := enter(rel, false); err != nil {
+			return unlessLeftOut(err)
+		}
+	}
+	t.scope.forgetRules(rel)
+	entries, err := os.ReadDir(t.abs(rel))
 	if err != nil {
 		return unlessLeftOut(err)
 	}
 	for _, e := range entries {
-		child := filepath.Join(path, e.Name())
-		if t.ignored(child, e.IsDir()) {
-			continue
-		}
-		if err := t.scan(child, enter); err != nil {
+		if err := t.walk(path.Join(rel, e.Name()), enter, visit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// compare looks at rel and all that is below it, remembers what it finds, and
+// names the first path, in order, that is not what it was. An event may have
+// told that rel was written, which counts as much as a new look. The root is
+// named if nothing else is. After an error nothing has been remembered.
+func (t *tree) compare(rel string, written bool, enter func(rel string, link bool) error) (first string, differs bool, err error) {
+	r := &reader{seed: t.seed, left: maxReadAtOnce}
+	now := map[string]stamp{}
+	note := func(rel string) {
+		if !differs || first == "." || rel != "." && rel < first {
+			first, differs = rel, true
+		}
+	}
+	err = t.walk(rel, enter, func(p string, s stamp) {
+		old, known := t.seen[p]
+		sure := written && p == rel
+		if t.content && !s.mode.IsDir() {
+			if known && old.looks(s) && !old.fresh && !sure {
+				s.sum = old.sum
+			} else {
+				s.sum = r.sum(t.abs(p), s)
+			}
+		}
+		now[p] = s
+		if t.differs(p, old, known, s) || sure && !t.content && t.scope.counts(p) {
+			note(p)
+		}
+	})
+	if err != nil {
+		return "", false, err
+	}
+	gone := func(p string) {
+		if _, there := now[p]; there {
+			return
+		}
+		if s := t.seen[p]; t.scope.counts(p) && (!t.content || !s.mode.IsDir()) {
+			note(p)
+		}
+		delete(t.seen, p)
+	}
+	old, known := t.seen[rel]
+	switch {
+	case known && old.mode.IsDir():
+		for p := range t.seen {
+			if within(p, rel) {
+				gone(p)
+			}
+		}
+	case known:
+		gone(rel)
+	}
+	if rel == "." {
+		t.seen = now // as small as it can be
+	} else {
+		for p, s := range now {
+			t.seen[p] = s
+		}
+	}
+	return first, differs, nil
+}
+
+// differs reports whether p, which is there now, is not what it was.
+func (t *tree) differs(p string, old stamp, known bool, now stamp) bool {
+	switch {
+	case p == "." && known && old.mode.IsDir() && now.mode.IsDir() && old.ino != now.ino:
+		return true // another folder: whoever stands in the old one stands nowhere
+	case now.mode.IsDir() && (!known || old.mode.IsDir()):
+		return !t.content && t.scope.counts(p) && (!known || old.mode != now.mode)
+	case !known || old.mode != now.mode:
+		return true
+	case t.content && old.sum != 0 && now.sum != 0:
+		return old.sum != now.sum
+	case t.content:
+		return old.size != now.size || old.mtime != now.mtime
+	default:
+		return !old.looks(now)
+	}
+}
+
+// signature stands for what all that counts looks like from outside, without
+// remembering it.
+func (t *tree) signature() (uint64, error) {
+	var h maphash.Hash
+	h.SetSeed(t.seed)
+	err := t.walk(".", nil, func(p string, s stamp) {
+		h.WriteString(p) // never fails, nor does Write
+		b := make([]byte, 0, 33)
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.size))
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.mtime))
+		b = binary.LittleEndian.AppendUint64(b, s.ino)
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.mode))
+		if t.content && s.fresh {
+			b = append(b, 1) // to be read once more when that is over
+		}
+		h.Write(b)
+	})
+	return h.Sum64(), err
 }
 
 // unlessLeftOut drops the errors that say that a path is gone or not for us.
@@ -86,68 +210,7 @@ func unlessLeftOut(err error) error {
 	return err
 }
 
-// below reports whether path is inside the root, not the root itself.
-func (t *tree) below(path string) bool { return isBelow(path, t.root) }
-
-// isBelow reports whether path is inside dir.
-func isBelow(path, dir string) bool {
-	rest, found := strings.CutPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator)))
-	return found && len(rest) > 1 && rest[0] == filepath.Separator
-}
-
-func (t *tree) ignored(path string, isDir bool) bool {
-	rel, err := filepath.Rel(t.root, path)
-	return err == nil && t.ignore(filepath.ToSlash(rel), isDir)
-}
-
-// exists reports whether there was anything at the root.
-func (t *tree) exists() bool {
-	_, dir := t.dirs[t.root]
-	_, file := t.files[t.root]
-	return dir || file
-}
-
-// forget removes path, and what is below it if it was a folder, and reports what it was.
-func (t *tree) forget(path string) (wasFile, wasDir bool) {
-	_, wasFile = t.files[path]
-	delete(t.files, path)
-	if _, wasDir = t.dirs[path]; wasDir {
-		gone := func(p string) bool { return p == path || isBelow(p, path) }
-		maps.DeleteFunc(t.dirs, func(p string, _ fs.FileMode) bool { return gone(p) })
-		maps.DeleteFunc(t.files, func(p string, _ stamp) bool { return gone(p) })
-	}
-	return wasFile, wasDir
-}
-
-// diff names the first path, in order, that is not in next as it is in t.
-func (t *tree) diff(next *tree) (path string, differs bool) {
-	var paths []string
-	for p := range t.dirs {
-		if _, same := next.dirs[p]; !same {
-			paths = append(paths, p)
-		}
-	}
-	for p := range next.dirs {
-		if _, same := t.dirs[p]; !same {
-			paths = append(paths, p)
-		}
-	}
-	for p, s := range t.files {
-		if now, there := next.files[p]; !there || !s.equal(now) {
-			paths = append(paths, p)
-		}
-	}
-	for p := range next.files {
-		if _, there := t.files[p]; !there {
-			paths = append(paths, p)
-		}
-	}
-	if len(paths) == 0 {
-		return "", false
-	}
-	return slices.Min(paths), true
-}
-
-func (s stamp) equal(o stamp) bool {
-	return s.size == o.size && s.mtime.Equal(o.mtime) && s.mode == o.mode
+// within reports whether p is dir or below it.
+func within(p, dir string) bool {
+	return dir == "." || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }

@@ -3,11 +3,11 @@
 // say what changed beyond naming one file for the log; whoever listens reads the
 // folder anew.
 //
-//	events ─► tree (counts?) ─► burst (quiet yet?) ─► watches complete ─► Changed
+//	kernel ─► Hub ─► inbox ─► Watcher: counts? ─► burst: quiet yet? ─► tree: differs? ─► Changed
 //
-// Its invariant: when a Change is sent, every folder below the root is watched,
-// or polled. What the watches missed therefore happened before the Change, and
-// is seen by whoever reads the folder after it.
+// Its invariant: when a Change is sent, every folder below the root that can
+// hold what counts is watched, or polled. What the watches missed therefore
+// happened before the Change, and is seen by whoever reads the folder after it.
 package watch
 
 import (
@@ -38,6 +38,36 @@ type Options struct {
 	// called by New, and then only from Serve's goroutine. If nil, Ignored.
 	Ignore func(path string, isDir bool) bool
 
+	// Paths are the files and folders that count, relative to the root, whether
+	// they are there yet or not; "./" is all. One that is a link is followed.
+	// They are names, not patterns. If empty, all.
+	Paths []string
+
+	// Except are the paths, relative to the root, that never count.
+	Except []string
+
+	// Globs are lines of a .gitignore at the root: what they match counts for
+	// nothing. "*.log" and "build/" match at any depth, "/out", "./out" and
+	// "data/**" from the root, and "!" brings back what an earlier line took out.
+	// A malformed line matches nothing.
+	Globs []string
+
+	// Gitignore leaves out what the .gitignore files at the root and below it
+	// say, unless Paths names it. A change of such a file takes effect at once:
+	// what it takes out counts as removed, what it brings in as added. A "!"
+	// there brings back nothing that Ignore, Except or Globs left out.
+	Gitignore bool
+
+	// Content makes files count by what is in them, by their executable bits,
+	// and by whether they are there; folders count for nothing by themselves.
+	// What is as it was at the end of a burst makes no Change. A link counts as
+	// the file it leads to. A file over 16 MiB counts by its size and time. If
+	// false, a file counts as soon as it is written.
+	Content bool
+
+	// Hub is what the Watchers of a process share. If nil, one of its own.
+	Hub *Hub
+
 	// Poll reads the whole tree once a second instead of asking the kernel for
 	// events, for file systems that send none (NFS, some container mounts).
 	Poll bool
@@ -49,8 +79,8 @@ type Options struct {
 
 // Change says that files below the root are no longer what they were.
 type Change struct {
-	// Path names the first file of the burst, or the root when the kernel
-	// dropped the events that would have named one. It is absolute.
+	// Path names the first file of the burst that is not what it was, or the
+	// root if that was replaced as a whole. It is absolute.
 	Path string
 
 	// At is when the last event of the burst was read.
@@ -66,11 +96,16 @@ type Watcher struct {
 	changed  chan Change
 	debounce time.Duration
 	maxWait  time.Duration
+	hub      *Hub
+	box      *inbox
 
 	// Owned by Serve.
-	tree  *tree     // what is below the root, as far as we have been told
-	notes *notifier // nil while polling
-	doubt bool      // the watches may not match the folders: renew them before the next Change
+	tree      *tree // what is below the root, as far as it has been signalled
+	pending   pending
+	found     string // the first path that is not what it was and has not been signalled, if any
+	polling   bool
+	signature uint64            // while polling: what the tree looked like at the last tick
+	subs      map[string][]*sub // while not: by folder or link, relative to the root, or rootTrail
 }
 
 // New makes a Watcher of root and remembers what is there now: a change made
@@ -92,6 +127,9 @@ func New(root string, opts Options) *Watcher {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if opts.Hub == nil {
+		opts.Hub = NewHub()
+	}
 	w := &Watcher{
 		root:     root,
 		poll:     opts.Poll,
@@ -99,11 +137,14 @@ func New(root string, opts Options) *Watcher {
 		changed:  make(chan Change, 1),
 		debounce: opts.Debounce,
 		maxWait:  opts.MaxWait,
-		tree:     newTree(root, opts.Ignore),
+		hub:      opts.Hub,
+		box:      newInbox(),
+		tree:     newTree(root, newScope(root, opts), opts.Content),
+		polling:  true,
 	}
 	// A tree that cannot be read now is an empty one; Serve reads it again and
 	// says what is wrong.
-	_ = w.tree.scan(root, nil)
+	_, _, _ = w.tree.compare(".", false, nil)
 	return w
 }
 
@@ -119,21 +160,22 @@ func (w *Watcher) String() string { return "watch " + w.root }
 // after it has returned, and then signals what changed in between; it must not
 // run twice at once. It leaves no goroutine and no watch behind.
 //
-// When the kernel has no watches left, Serve says so once in the log and polls.
+// Past one of the kernel's limits it polls, and says so in the log: as an error
+// with the limit to raise the first time that the Hub meets it, and then as a
+// warning. The next Serve tries events again.
 func (w *Watcher) Serve(ctx context.Context) error {
-	defer w.stopNotes()
 	b := newBurst(w.debounce, w.maxWait)
 	defer b.stop()
+	w.begin()
+	defer w.end()
 
 	var ticks <-chan time.Time // nil as long as the kernel tells us: nothing wakes up in vain
 
-	before := w.tree
-	w.renew()
-	if path, differs := before.diff(w.tree); differs {
-		b.add(path)
+	if w.settle(); w.found != "" {
+		b.add()
 	}
 	for {
-		if w.notes == nil && ticks == nil {
+		if w.polling && ticks == nil {
 			poll := time.NewTicker(pollInterval)
 			defer poll.Stop()
 			ticks = poll.C
@@ -141,42 +183,27 @@ func (w *Watcher) Serve(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case ev, open := <-w.notes.events():
-			if !open {
-				w.doubt = true
-				b.add(w.root)
-			} else if path, counts := w.note(ev); counts {
-				b.add(path)
+		case <-w.box.ready:
+			if w.drain() {
+				b.add()
 			}
-		case err := <-w.notes.trouble():
-			w.log.Warn("file events were lost: reading the folder again", "path", w.root, "err", err)
-			w.doubt = true
-			b.add(w.root)
 		case <-ticks:
-			if path, differs := w.rescan(); differs {
-				b.add(path)
+			if w.stirred() {
+				b.add()
 			}
 		case <-b.due():
-			if w.doubt && w.notes != nil {
-				w.renew()
+			// What is under way belongs to the burst, as long as that may last.
+			if w.drain() && b.add() {
+				continue
 			}
-			w.publish(b.end())
+			w.settle()
+			at := b.end()
+			if w.found != "" {
+				w.publish(Change{Path: w.found, At: at})
+				w.found = ""
+			}
 		}
 	}
-}
-
-// rescan reads the whole tree again and names the first path that is not as it was.
-func (w *Watcher) rescan() (path string, differs bool) {
-	next := newTree(w.root, w.tree.ignore)
-	if err := next.scan(w.root, nil); err != nil {
-		// A tree half read must not look like one half deleted: keep the old
-		// one, and try again at the next tick.
-		w.log.Debug("reading the watched folder", "path", w.root, "err", err)
-		return "", false
-	}
-	path, differs = w.tree.diff(next)
-	w.tree = next
-	return path, differs
 }
 
 // publish puts c where the reader finds it, and never waits for the reader.

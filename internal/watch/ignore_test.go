@@ -50,21 +50,23 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-func TestIsBelow(t *testing.T) {
+func TestWithin(t *testing.T) {
 	tests := []struct {
 		path, dir string
 		want      bool
 	}{
-		{"/a/b", "/a", true},
-		{"/a/b/c", "/a", true},
-		{"/a", "/a", false},
-		{"/ab", "/a", false},
-		{"/a", "/", true},
-		{"/", "/", false},
+		{"a/b", "a", true},
+		{"a/b/c", "a", true},
+		{"a", "a", true},
+		{"ab", "a", false},
+		{"a", "a/b", false},
+		{"a", ".", true},
+		{".", ".", true},
+		{".", "a", false},
 	}
 	for _, tt := range tests {
-		if got := isBelow(tt.path, tt.dir); got != tt.want {
-			t.Errorf("isBelow(%q, %q) = %v, want %v", tt.path, tt.dir, got, tt.want)
+		if got := within(tt.path, tt.dir); got != tt.want {
+			t.Errorf("within(%q, %q) = %v, want %v", tt.path, tt.dir, got, tt.want)
 		}
 	}
 }

@@ -1,0 +1,314 @@
+package watch
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// came is what happens to a path when something else takes its place.
+const came = fsnotify.Create | fsnotify.Remove | fsnotify.Rename
+
+// rootTrail is the key of the subs that tell where the root is.
+const rootTrail = ""
+
+// drain takes in what the Hub has, and reports whether anything of it counts.
+func (w *Watcher) drain() (counts bool) {
+	notes, lost, err := w.box.take()
+	if err != nil {
+		w.log.Warn("file events were lost: reading the watched folders again", "path", w.root, "err", err)
+	}
+	for _, n := range notes {
+		counts = w.note(n) || counts
+	}
+	if lost {
+		w.pending.all = true
+		w.renew()
+	}
+	return counts || lost
+}
+
+// note takes in one event and reports whether it may count. What it comes to
+// is found out when the burst is over; here new folders are watched, so that
+// what happens in them belongs to the burst.
+func (w *Watcher) note(n note) bool {
+	if n.path == w.root {
+		return w.noteRoot(n.op)
+	}
+	rel, inside := w.tree.rel(n.path)
+	if !inside {
+		return false
+	}
+	isRules := w.tree.scope.isRules(rel)
+	if isRules {
+		w.tree.scope.forgetRules(filepath.ToSlash(filepath.Dir(rel)))
+		w.pending.all = true
+	}
+	scope := w.tree.scope
+	if scope.skips(rel, false) && scope.skips(rel, true) {
+		return isRules
+	}
+	was, known := w.tree.seen[rel]
+	now, _, err := w.tree.look(rel)
+	t := touched{path: rel, written: n.op&^fsnotify.Chmod != 0}
+	switch {
+	case err != nil:
+		// Gone. What came and went was never there.
+		if !known && !w.pending.has(rel) && w.subs[rel] == nil {
+			return isRules
+		}
+		t.tree = was.mode.IsDir() || w.subs[rel] != nil
+	case scope.skips(rel, now.mode.IsDir()):
+		return isRules
+	case n.op == fsnotify.Chmod && known && was.looks(now):
+		return isRules // its other permissions, or the time of its last read
+	case now.mode.IsDir():
+		t.tree, t.written = true, n.op&came != 0
+		w.cover(rel)
+	}
+	w.pending.touch(t)
+	return true
+}
+
+// noteRoot takes in an event of the root, or of a step on the way to it.
+func (w *Watcher) noteRoot(op fsnotify.Op) bool {
+	was, existed := w.tree.seen["."]
+	if op&came == 0 {
+		now, _, err := w.tree.look(".")
+		if err != nil || op == fsnotify.Chmod && existed && was.looks(now) {
+			return false
+		}
+		w.pending.touch(touched{path: ".", written: op != fsnotify.Chmod && !now.mode.IsDir(), tree: now.mode.IsDir() || was.mode.IsDir()})
+		return true
+	}
+	w.renew()
+	if _, _, err := w.tree.look("."); err != nil && !existed {
+		return false
+	}
+	w.pending.all, w.pending.replaced = true, true
+	return true
+}
+
+// renew finds the root anew and watches all that is below it.
+func (w *Watcher) renew() {
+	if w.polling {
+		return
+	}
+	if err := w.followRoot(); err != nil {
+		w.pollInstead(err)
+		return
+	}
+	w.cover(".")
+}
+
+// cover watches rel and all folders below it.
+func (w *Watcher) cover(rel string) {
+	if w.polling {
+		return
+	}
+	if err := w.tree.walk(rel, w.enter, func(string, stamp) {}); err != nil {
+		w.pollInstead(err)
+	}
+}
+
+// followRoot watches what tells that the root comes, goes or is replaced.
+func (w *Watcher) followRoot() error {
+	return w.follow(rootTrail, w.root, func() []step { return trail(string(filepath.Separator), w.root) })
+}
+
+// enter watches a folder, or what tells that a link leads elsewhere.
+func (w *Watcher) enter(rel string, link bool) error {
+	abs := w.tree.abs(rel)
+	if !link {
+		s, err := w.hub.watch(w.box, abs, "", abs)
+		if err != nil {
+			return err
+		}
+		w.hold(rel, []*sub{s})
+		return nil
+	}
+	return w.follow(rel, abs, func() []step {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+		if err != nil {
+			return nil
+		}
+		// The first step is the link's own, whose folder is watched anyway.
+		steps := trail(dir, filepath.Base(abs))
+		return steps[min(1, len(steps)):]
+	})
+}
+
+// follow watches the steps of a trail and reports what happens there as at.
+func (w *Watcher) follow(key, at string, find func() []step) error {
+	for range 10 {
+		steps := find()
+		var subs []*sub
+		for _, s := range steps {
+			one, err := w.hub.watch(w.box, s.dir, s.name, at)
+			if err := unlessLeftOut(err); err != nil {
+				w.hold(key, subs)
+				return err
+			}
+			if one != nil {
+				subs = append(subs, one)
+			}
+		}
+		w.hold(key, subs)
+		// A step may have been made or moved before its watch was there.
+		if slices.Equal(find(), steps) {
+			return nil
+		}
+	}
+	return nil // it has no rest: who moves it next tells us
+}
+
+// hold keeps subs in the place of those under key.
+func (w *Watcher) hold(key string, subs []*sub) {
+	old := w.subs[key]
+	w.subs[key] = subs
+	for _, s := range old {
+		w.hub.release(s)
+	}
+}
+
+// letGo releases the subs of rel and what is below it, but those to be kept.
+func (w *Watcher) letGo(rel string, keep map[string]bool) {
+	for key, subs := range w.subs {
+		if key == rootTrail || !within(key, rel) || keep[key] {
+			continue
+		}
+		for _, s := range subs {
+			w.hub.release(s)
+		}
+		delete(w.subs, key)
+	}
+}
+
+// compare looks at rel again, watches what is there, and lets go what is not.
+func (w *Watcher) compare(t touched) (first string, differs bool) {
+	if w.polling {
+		first, differs, err := w.tree.compare(t.path, t.written, nil)
+		if err != nil {
+			// A tree half read must not look like one half deleted: keep the
+			// old one, and try again at the next tick.
+			w.log.Debug("reading the watched folder", "path", w.root, "err", err)
+			w.signature = 0
+		}
+		return first, differs
+	}
+	entered := map[string]bool{}
+	first, differs, err := w.tree.compare(t.path, t.written, func(rel string, link bool) error {
+		entered[rel] = true
+		return w.enter(rel, link)
+	})
+	if err != nil {
+		w.pollInstead(err)
+		return w.compare(t)
+	}
+	if t.tree || w.subs[t.path] != nil {
+		w.letGo(t.path, entered)
+	}
+	return first, differs
+}
+
+// settle finds out what the burst comes to: the first path that is truly not
+// what it was becomes w.found.
+func (w *Watcher) settle() {
+	burst := w.pending.take()
+	first := func(rel string, differs bool) {
+		if differs && w.found == "" {
+			w.found = w.tree.abs(rel)
+		}
+	}
+	for _, t := range burst.list {
+		if t.tree && burst.all {
+			continue // seen below
+		}
+		first(w.compare(t))
+	}
+	if !burst.all {
+		return
+	}
+	_, existed := w.tree.seen["."]
+	first(w.compare(touched{path: ".", tree: true}))
+	_, exists := w.tree.seen["."]
+	if w.tree.content {
+		// Whoever stands in the old root stands nowhere, whatever the new one has.
+		first(".", burst.replaced && existed && exists)
+	} else {
+		first(".", burst.replaced && (existed || exists))
+	}
+}
+
+// begin starts to listen, or to poll, and has everything looked at.
+func (w *Watcher) begin() {
+	w.pending = pending{all: true}
+	w.polling = w.poll
+	if !w.polling {
+		if err := w.hub.join(w.box); err != nil {
+			w.polling = true
+			w.complain(err)
+		} else {
+			w.subs = map[string][]*sub{}
+			w.renew()
+		}
+	}
+	if w.polling {
+		w.stirred() // before the tree is compared: what happens between is then seen twice, not never
+	}
+}
+
+// end gives back all that the Hub holds for w.
+func (w *Watcher) end() {
+	if w.polling {
+		return
+	}
+	for _, subs := range w.subs {
+		for _, s := range subs {
+			w.hub.release(s)
+		}
+	}
+	w.subs = nil
+	w.hub.leave(w.box)
+	_, _, _ = w.box.take() // what is left in it nobody needs
+}
+
+// pollInstead gives up on events for this run, and says why.
+func (w *Watcher) pollInstead(err error) {
+	if w.polling {
+		return
+	}
+	w.end()
+	w.polling = true
+	w.complain(err)
+}
+
+// complain says why there are no events. The limit to raise is named once.
+func (w *Watcher) complain(err error) {
+	const msg = "cannot watch for file events: reading the folder once a second instead"
+	hint := limitHint(err)
+	switch {
+	case hint == "":
+		w.log.Error(msg, "path", w.root, "err", err)
+	case w.hub.firstOf(hint):
+		w.log.Error(msg, "path", w.root, "err", err, "hint", hint)
+	default:
+		w.log.Warn(msg, "path", w.root, "err", err)
+	}
+}
+
+// stirred reports whether anything looks different than at the last tick.
+func (w *Watcher) stirred() bool {
+	now, err := w.tree.signature()
+	if err != nil {
+		w.log.Debug("reading the watched folder", "path", w.root, "err", err)
+		return false
+	}
+	if now == w.signature {
+		return false
+	}
+	w.signature = now
+	w.pending.all = true
+	return true
+}

@@ -1,0 +1,169 @@
+package watch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+)
+
+const soon = 5 * time.Millisecond
+
+// probe proves that dir is watched by w under the name at: a file made there is
+// named by a Change. Changes still on their way are passed over.
+func probe(t *testing.T, w *Watcher, dir, at string) {
+	t.Helper()
+	for i := range 1000 {
+		name := fmt.Sprintf("probe-%d-%d", i, rand.Int())
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+		if c := nextChange(t, w); c.Path == filepath.Join(at, name) {
+			return
+		}
+	}
+	t.Fatalf("no Change names a file in %q", at)
+}
+
+// L4, E3: the limit of instances per user is 128.
+func TestManyWatchersShareOneInstance(t *testing.T) {
+	hub := NewHub()
+	var ws []*Watcher
+	for range 300 {
+		root := t.TempDir()
+		mustDo(t, os.Mkdir(filepath.Join(root, "src"), 0o700))
+		ws = append(ws, New(root, Options{Hub: hub, Debounce: soon}))
+	}
+	if _, n := kernelWatches(t); n != 0 {
+		t.Errorf("%d instances before anybody serves, want none", n)
+	}
+	before := runtime.NumGoroutine()
+	stop := serving(t, ws...)
+	for _, w := range ws {
+		probe(t, w, filepath.Join(w.root, "src"), filepath.Join(w.root, "src"))
+	}
+	if _, n := kernelWatches(t); n != 1 {
+		t.Errorf("%d instances for %d Watchers, want 1", n, len(ws))
+	}
+	stop()
+	if _, n := kernelWatches(t); n != 0 {
+		t.Errorf("%d instances after the last Serve returned, want none", n)
+	}
+	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+
+	// And again.
+	stop = serving(t, ws[0])
+	probe(t, ws[0], ws[0].root, ws[0].root)
+	stop()
+}
+
+// E3: whoever stops takes nothing away from the others, and leaves nothing.
+func TestSharedFolderIsWatchedUntilTheLastLeaves(t *testing.T) {
+	base := t.TempDir()
+	pkg, link := filepath.Join(base, "pkg"), filepath.Join(t.TempDir(), "link")
+	mustDo(t, os.MkdirAll(filepath.Join(pkg, "src"), 0o700), os.Symlink(base, link))
+	hub := NewHub()
+	all := New(base, Options{Hub: hub, Debounce: soon})
+	one := New(pkg, Options{Hub: hub, Debounce: soon})
+	linked := New(filepath.Join(link, "pkg"), Options{Hub: hub, Debounce: soon})
+	stopAll, stopOne, stopLinked := serving(t, all), serving(t, one), serving(t, linked)
+	defer stopLinked()
+
+	src := filepath.Join(pkg, "src")
+	probe(t, all, src, src)
+	probe(t, one, src, src)
+	probe(t, linked, src, filepath.Join(link, "pkg", "src"))
+	stopAll()
+	probe(t, one, src, src)
+	stopOne()
+	probe(t, linked, src, filepath.Join(link, "pkg", "src"))
+	// src, pkg, base, and the folder of the link.
+	eventually(t, "only the last one's watches are left", func() bool { n, _ := kernelWatches(t); return n == 4 })
+}
+
+// E3: a folder that moved is known by its new name to those who see it, and to
+// nobody else.
+func TestFolderThatMovesBetweenWatchers(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	hub := NewHub()
+	wa := New(a, Options{Hub: hub, Debounce: soon, Content: true})
+	wb := New(b, Options{Hub: hub, Debounce: soon, Content: true})
+	stop := serving(t, wa, wb)
+	defer stop()
+	probe(t, wa, a, a)
+	probe(t, wb, b, b)
+
+	inner := func(root string) string { return filepath.Join(root, "dir", "inner") }
+	mustDo(t, os.MkdirAll(inner(a), 0o700))
+	probe(t, wa, inner(a), inner(a))
+	for range 10 {
+		mustDo(t, os.Rename(filepath.Join(a, "dir"), filepath.Join(b, "dir")), os.MkdirAll(inner(a), 0o700))
+		probe(t, wb, inner(b), inner(b))
+		probe(t, wa, inner(a), inner(a))
+		mustDo(t, os.RemoveAll(filepath.Join(b, "dir")))
+	}
+	mustDo(t, os.RemoveAll(filepath.Join(a, "dir")))
+	// Two roots, and what is above both.
+	eventually(t, "nothing is watched in vain", func() bool { n, _ := kernelWatches(t); return n == 3 })
+}
+
+// E3: whatever happens, in the end every folder is watched, and nothing else is.
+func TestRandomWalk(t *testing.T) {
+	for _, content := range []bool{false, true} {
+		seed := rand.Uint64()
+		t.Logf("content %v, seed %d", content, seed)
+		walk(t, rand.New(rand.NewPCG(seed, 0)), content)
+	}
+}
+
+func walk(t *testing.T, r *rand.Rand, content bool) {
+	t.Helper()
+	base := t.TempDir()
+	root, link := filepath.Join(base, "root"), filepath.Join(base, "link")
+	mustDo(t, os.MkdirAll(filepath.Join(root, "a"), 0o700), os.Symlink("root", link))
+	hub := NewHub()
+	opts := Options{Hub: hub, Debounce: soon, Content: content, Gitignore: true}
+	ws := []*Watcher{New(root, opts), New(filepath.Join(root, "a"), opts), New(link, opts)}
+	stop := serving(t, ws...)
+	defer stop()
+
+	name := func() string {
+		p := root
+		for range r.IntN(3) + 1 {
+			p = filepath.Join(p, string(rune('a'+r.IntN(3))))
+		}
+		return p
+	}
+	for range 2000 {
+		// Each may fail, as what it needs may not be there.
+		switch p := name(); r.IntN(7) {
+		case 0, 1:
+			_ = os.Mkdir(p, 0o700)
+		case 2:
+			_ = os.WriteFile(p, []byte{byte(r.Int())}, 0o600)
+		case 3, 4:
+			_ = os.Rename(p, name())
+		case 5:
+			_ = os.RemoveAll(p)
+		case 6:
+			_ = os.Chmod(p, 0o700|os.FileMode(r.IntN(2)*0o50))
+		}
+	}
+	dirs := 0
+	_ = os.RemoveAll(filepath.Join(root, "a"))
+	mustDo(t, os.Mkdir(filepath.Join(root, "a"), 0o700))
+	mustDo(t, filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		dirs++
+		rel, err := filepath.Rel(root, p)
+		mustDo(t, err)
+		probe(t, ws[0], p, p)
+		probe(t, ws[2], p, filepath.Join(link, rel))
+		return nil
+	}))
+	probe(t, ws[1], filepath.Join(root, "a"), filepath.Join(root, "a"))
+	eventually(t, "what is there is watched, and base", func() bool { n, _ := kernelWatches(t); return n == dirs+1 })
+}
