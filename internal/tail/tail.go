@@ -1,100 +1,81 @@
-// Package tail keeps the last lines of a stream, for whoever asks what a
-// process said before something happened. It is bounded in lines and in bytes,
-// and costs nothing before the first line.
+// Package tail keeps the last lines of a stream, and reads streams by lines.
+//
+// What a process prints may be anything and of any length, so everything here
+// is bounded, and nothing looks at what a line says.
+//
+// Its invariant: a Buffer never holds more than 64 KiB of text and 500 lines.
 package tail
 
 import (
-	"bufio"
-	"errors"
-	"io"
+	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 const (
-	// MaxLine bounds a line in bytes; what is over is dropped, and said.
-	MaxLine = 64 << 10
-	// maxBytes and maxLines bound what a Buffer keeps.
+	// maxBytes bounds the text that a Buffer holds, and so one line.
 	maxBytes = 64 << 10
+	// maxLines bounds the lines that a Buffer holds.
 	maxLines = 500
 )
 
-// cutMark stands at the end of a line that was longer.
-const cutMark = " […]"
-
-// Line is one line, without its end.
+// Line is one line of a stream, without its end.
 type Line struct {
-	Time time.Time
-	Text string
+	Time time.Time // when it was complete
+	Text string    // as it was printed, so not always UTF-8
 }
 
-// Buffer keeps the last lines that were appended. The zero value is empty and
-// ready. Its methods may be called from any goroutine.
+// Buffer keeps the last lines of a stream. The zero Buffer is empty and takes
+// no memory until lines come. Its methods may be called from any goroutine.
 type Buffer struct {
 	mu    sync.Mutex // guards the fields that follow
 	lines []Line     // oldest first
-	bytes int
+	bytes int        // of their texts
 }
 
-// Append adds a line. It copies what it keeps.
+// Append adds a copy of a line that is complete now, and lets go of the oldest
+// ones that there is no room for any more. A line over 64 KiB is cut, and ends
+// with a CutMark.
 func (b *Buffer) Append(line []byte) {
-	text := string(line[:min(len(line), MaxLine)])
-	if len(line) > MaxLine {
-		text += cutMark
+	text := string(line)
+	if len(line) > maxBytes {
+		kept := whole(line[:maxBytes-len(CutMark(len(line)))])
+		text = string(kept) + CutMark(len(line)-len(kept))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lines = append(b.lines, Line{time.Now(), text})
+	b.lines = append(b.lines, Line{time.Now(), text}) // stamped here, so that times are in order
 	b.bytes += len(text)
-	drop := 0
-	for len(b.lines)-drop > 1 && (b.bytes > maxBytes || len(b.lines)-drop > maxLines) {
-		b.bytes -= len(b.lines[drop].Text)
-		b.lines[drop].Text = ""
-		drop++
+	for b.bytes > maxBytes || len(b.lines) > maxLines {
+		b.bytes -= len(b.lines[0].Text)
+		b.lines[0] = Line{} // the array outlives it
+		b.lines = b.lines[1:]
 	}
-	b.lines = b.lines[drop:]
 }
 
-// Last returns the last n lines, or as many as there are, oldest first.
+// Last returns the last n lines, or as many as there are, oldest first. The
+// slice is the caller's.
 func (b *Buffer) Last(n int) []Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]Line(nil), b.lines[max(0, len(b.lines)-n):]...)
+	n = min(max(n, 0), len(b.lines))
+	return append([]Line(nil), b.lines[len(b.lines)-n:]...)
 }
 
-// Lines gives each line of r, without its end, to each until r ends. A line that
-// is over MaxLine is cut and marked. each must not keep the slice.
-func Lines(r io.Reader, each func(line []byte)) {
-	in := bufio.NewReaderSize(r, 4<<10)
-	var line []byte
-	cut := false
-	give := func() {
-		if cut {
-			line = append(line, cutMark...)
-		}
-		each(line)
-		line, cut = line[:0], false
-		if cap(line) > 16<<10 {
-			line = nil // one long line must not be paid for for ever
-		}
-	}
-	for {
-		part, err := in.ReadSlice('\n')
-		whole := len(part) > 0 && part[len(part)-1] == '\n'
-		if whole {
-			part = part[:len(part)-1]
-		}
-		room := MaxLine - len(line)
-		cut = cut || len(part) > room
-		line = append(line, part[:min(len(part), room)]...)
-		switch {
-		case whole:
-			give()
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			if len(line) > 0 {
-				give() // the last one need not have an end
+// CutMark is what stands at the end of a line that was cut, in place of what
+// was dropped.
+func CutMark(dropped int) string { return fmt.Sprintf(" [cut: %d bytes more]", dropped) }
+
+// whole returns the start of a line less the character that its end splits.
+func whole(start []byte) []byte {
+	for back := 1; back < utf8.UTFMax && back <= len(start); back++ {
+		if tail := start[len(start)-back:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return start[:len(start)-back]
 			}
-			return
+			break
 		}
 	}
+	return start
 }
