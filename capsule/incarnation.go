@@ -85,7 +85,8 @@ func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
 	})
 	in.readers.Go(func() {
 		defer close(in.told)
-		tail.Lines(stderr, func(line []byte) { c.logStderr(p.Pid(), line) })
+		// That it ended is all that matters.
+		_ = tail.Lines(stderr, maxStderrLine, func(line []byte, dropped int) { c.logStderr(p.Pid(), line, dropped) })
 	})
 	c.mu.Lock()
 	c.started++

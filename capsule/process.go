@@ -53,7 +53,7 @@ func (p localProcess) ExitText() string {
 		return "it ended, and nobody knows how"
 	}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return fmt.Sprintf("killed by %s", signalName(status.Signal()))
+		return fmt.Sprintf("was killed by %s", signalName(status.Signal()))
 	}
 	return fmt.Sprintf("exited with code %d", state.ExitCode())
 }

@@ -76,12 +76,16 @@ func (c *Capsule) become(next status) {
 	if next.state == Crashed || next.state == Stopped && next.cause != nil {
 		level = slog.LevelWarn
 	}
+	pid := next.pid
+	if pid == 0 && next.state != Starting {
+		pid = old.pid // of the process that this is about
+	}
 	attrs := []slog.Attr{
 		slog.String("tool", c.tool.Name),
 		slog.String("from", old.state.String()),
 		slog.String("to", next.state.String()),
 		slog.String("reason", next.reason),
-		slog.Int("pid", max(next.pid, old.pid)),
+		slog.Int("pid", pid),
 		slog.Int64("lasted_ms", next.since.Sub(old.since).Milliseconds()),
 	}
 	if !next.next.IsZero() {

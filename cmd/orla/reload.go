@@ -106,12 +106,12 @@ func (s *server) apply(cfg *loaded, reason string) {
 	began := time.Now()
 	s.adopt(cfg)
 	found := discover(cfg, s.from.home)
-	s.keepLiving(&found)
+	kept := s.keepLiving(&found)
 	diff := s.supervisor.Apply(found.Tools)
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
 	}
-	s.tell(found.Problems)
+	s.tell(found.Problems, kept)
 	if diff.Empty() && reason != "start" && reason != "SIGHUP" {
 		return
 	}
@@ -123,8 +123,8 @@ func (s *server) apply(cfg *loaded, reason string) {
 
 // keepLiving keeps a capsule whose manifest has become faulty as it was: it
 // serves on until the manifest is mended, or gone. A file that is half saved
-// must not take a running capsule away.
-func (s *server) keepLiving(found *manifest.Result) {
+// must not take a running capsule away. It returns where the faulty ones are.
+func (s *server) keepLiving(found *manifest.Result) (kept map[string]bool) {
 	faulty := map[string]bool{}
 	for _, p := range found.Problems {
 		if p.Severity == manifest.Fault {
@@ -132,8 +132,9 @@ func (s *server) keepLiving(found *manifest.Result) {
 		}
 	}
 	if len(faulty) == 0 {
-		return
+		return nil
 	}
+	kept = map[string]bool{}
 	taken := map[string]bool{}
 	for _, t := range found.Tools {
 		taken[t.Name] = true
@@ -142,9 +143,10 @@ func (s *server) keepLiving(found *manifest.Result) {
 		t := served.Tool
 		if served.Lives && !taken[t.Name] && (faulty[t.Source] || faulty[t.Dir]) {
 			found.Tools = append(found.Tools, t)
-			s.log.Warn("a capsule's manifest is at fault; the capsule serves on as it was", "tool", t.Name, "path", t.Source)
+			kept[t.Source], kept[t.Dir] = true, true
 		}
 	}
+	return kept
 }
 
 // names lists what a reload touched, up to a number that a line has room for.
@@ -157,8 +159,9 @@ func names(lists ...[]string) []string {
 	return all
 }
 
-// tell logs the problems that were not there the last time.
-func (s *server) tell(problems []manifest.Problem) {
+// tell logs the problems that were not there the last time. kept are the paths
+// of what serves on all the same.
+func (s *server) tell(problems []manifest.Problem, kept map[string]bool) {
 	told := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		key := p.Path + "\x00" + p.Err.Error()
@@ -166,9 +169,12 @@ func (s *server) tell(problems []manifest.Problem) {
 		if s.told[key] {
 			continue
 		}
-		if p.Severity == manifest.Fault {
+		switch {
+		case p.Severity == manifest.Fault && kept[p.Path]:
+			s.log.Error("a capsule's manifest is at fault; the capsule serves on as it was", "path", p.Path, "tool", p.Tool, "err", p.Err)
+		case p.Severity == manifest.Fault:
 			s.log.Error("a tool is not served", "path", p.Path, "tool", p.Tool, "err", p.Err)
-		} else {
+		default:
 			s.log.Warn("about the tools folder", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		}
 	}

@@ -109,6 +109,9 @@ var (
 // tooLong fails the call that an over-long line answered.
 func (c *Conn) tooLong(head, tail []byte) {
 	c.opts.Handler.Noise(shortened(head), fmt.Sprintf("a line of over %d bytes", c.opts.MaxMessage))
+	if !bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) {
+		return // no answer, however it goes on
+	}
 	found := leadingID.FindSubmatch(head)
 	if found == nil {
 		found = trailingID.FindSubmatch(tail)
