@@ -58,23 +58,28 @@ type Options struct {
 // Bridge serves a Catalog to MCP clients. Its methods may be called from any
 // goroutine.
 type Bridge struct {
-	catalog   Catalog
-	log       *slog.Logger
-	maxInline atomic.Int64
-	server    *mcp.Server
-	large     *largeAnswers
-	starting  func() []string
-	traits    atomic.Pointer[map[string]traits] // of the tools that are listed
-	page      atomic.Pointer[json.RawMessage]   // these tools as JSON; holds nil when they are more than one page
-	metas     metas
-	carrier   carrier
-	verbosity *verbosity
-	self      *mcp.Implementation
-	selfJSON  json.RawMessage // self
+	catalog       Catalog
+	log           *slog.Logger
+	maxInline     atomic.Int64
+	server        *mcp.Server
+	large         *largeAnswers
+	starting      func() []string
+	traits        atomic.Pointer[map[string]traits] // of the tools that are listed
+	page          atomic.Pointer[json.RawMessage]   // these tools as JSON; holds nil when they are more than one page
+	metas         metas
+	carrier       carrier
+	verbosity     *verbosity
+	subscriptions subscriptions
+	self          *mcp.Implementation
+	selfJSON      json.RawMessage // self
 
 	listing sync.Mutex          // guards the fields that follow
 	current *supervisor.Catalog // what is listed
 	listed  map[string]*mcp.Tool
+
+	resources map[string]*mcp.Resource
+	templates map[string]*mcp.ResourceTemplate
+	prompts   map[string]*mcp.Prompt
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
@@ -96,13 +101,18 @@ func New(catalog Catalog, opts Options) *Bridge {
 	b.server = mcp.NewServer(b.self,
 		&mcp.ServerOptions{
 			Logger: slog.New(quietHandler{opts.Log.Handler()}),
-			// Said outright, since a server that starts without tools would
-			// seem to have none for good.
+			// Said outright, since a server that starts without any of them
+			// would seem to have none for good.
 			Capabilities: &mcp.ServerCapabilities{
-				Tools:     &mcp.ToolCapabilities{ListChanged: true},
-				Resources: &mcp.ResourceCapabilities{},
+				Tools:       &mcp.ToolCapabilities{ListChanged: true},
+				Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+				Prompts:     &mcp.PromptCapabilities{ListChanged: true},
+				Completions: &mcp.CompletionCapabilities{},
+				Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated by the newest era only
 			},
-			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
+			SubscribeHandler:   b.subscribe,
+			UnsubscribeHandler: b.unsubscribe,
+			SetCacheable:       func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 		},
 	)
 	b.server.AddReceivingMiddleware(b.contained, b.served)
@@ -127,6 +137,11 @@ func (b *Bridge) String() string { return "bridge" }
 // Serve follows the catalog until ctx ends.
 func (b *Bridge) Serve(ctx context.Context) error {
 	defer b.large.close()
+	var updates sync.WaitGroup
+	defer updates.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	updates.Go(func() { b.tellUpdates(ctx) })
 	for {
 		if err := b.follow().Wait(ctx); err != nil {
 			return err

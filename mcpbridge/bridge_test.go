@@ -128,7 +128,7 @@ func (c *catalog) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	a := c.request
 	c.mu.Unlock()
 	if a == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Method}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such thing"}
 	}
 	return a(ctx, req)
 }
@@ -166,8 +166,9 @@ func (g *gate) answer(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResu
 // world is a bridge over a catalog, with its log.
 type world struct {
 	*catalog
-	bridge *mcpbridge.Bridge
-	log    *syncBuffer
+	bridge  *mcpbridge.Bridge
+	log     *syncBuffer
+	offered *supervisor.Supervisor // nil unless the bridge has it in place of the catalog
 }
 
 func newWorld(t testing.TB, change ...func(*mcpbridge.Options)) *world {

@@ -62,7 +62,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from ori
 func (b *Bridge) answerTo(got supervisor.Answer, err error, tool, callID string) (answer, outcome, *jsonrpc.Error) {
 	known, _ := b.listedTraits(tool)
 	if got.Raw != nil && err == nil {
-		p, ok := look(rawjson.Compact(got.Raw))
+		p, ok := look(rawjson.Compact(got.Raw), true)
 		switch {
 		case !ok:
 			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", tool)
@@ -118,7 +118,7 @@ func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Err
 		return nil, refused
 	}
 	if got.Raw != nil && err == nil {
-		p, ok := look(got.Raw)
+		p, ok := look(got.Raw, true)
 		if !ok {
 			return Answer(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
 		}

@@ -21,6 +21,7 @@ func (b *Bridge) follow() *supervisor.Catalog {
 	if c != b.current {
 		b.current = c
 		b.listToolsLocked(c.Tools)
+		b.listOthersLocked(c)
 	}
 	return c
 }
@@ -60,6 +61,33 @@ func (b *Bridge) listToolsLocked(tools []*mcp.Tool) {
 	}
 	page := pageOf(listed)
 	b.page.Store(&page)
+}
+
+// listOthersLocked makes the server's resources, templates and prompts those of
+// the catalog. What the SDK would do with them is never asked of it.
+func (b *Bridge) listOthersLocked(c *supervisor.Catalog) {
+	b.resources = listed(b, b.resources, c.Resources, func(r *mcp.Resource) string { return r.URI },
+		func(r *mcp.Resource) { b.server.AddResource(r, b.readLarge) }, b.server.RemoveResources)
+	b.templates = listed(b, b.templates, c.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate },
+		func(t *mcp.ResourceTemplate) { b.server.AddResourceTemplate(t, b.readLarge) }, b.server.RemoveResourceTemplates)
+	b.prompts = listed(b, b.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
+		func(p *mcp.Prompt) { b.server.AddPrompt(p, nil) }, b.server.RemovePrompts)
+}
+
+// listed lists now what differs from old, and returns what is listed.
+func listed[T any](b *Bridge, old map[string]*T, now []*T, key func(*T) string, add func(*T), remove func(...string)) map[string]*T {
+	next, changed, gone := compared(old, now, key)
+	for _, item := range changed {
+		if err := contain(func() { add(item) }); err != nil {
+			b.log.Error("what a peer offers cannot be listed", "what", key(item), "err", err)
+			delete(next, key(item))
+			gone = append(gone, key(item))
+		}
+	}
+	if len(gone) > 0 {
+		remove(gone...)
+	}
+	return next
 }
 
 func (b *Bridge) publishTraits(tools map[string]*mcp.Tool) {

@@ -16,8 +16,8 @@ import (
 // parties themselves.
 const protocolPrefix = "io.modelcontextprotocol/"
 
-// passedAnswer is a peer's CallToolResult on its way to the client: the bytes
-// are the peer's own, and of its members only _meta may be another (SPEC L1).
+// passedAnswer is a peer's result on its way to the client, a CallToolResult as
+// a rule: the bytes are the peer's own, and of its members only _meta may be another (SPEC L1).
 type passedAnswer struct {
 	raw      json.RawMessage
 	meta     json.RawMessage // what _meta is to be; nil for none
@@ -27,9 +27,9 @@ type passedAnswer struct {
 	complete bool            // raw has a resultType
 }
 
-// look finds out what has to be known of a peer's answer, without decoding it.
-// It reports false for what is no object.
-func look(raw json.RawMessage) (passedAnswer, bool) {
+// look finds out what has to be known of a peer's answer to a call, or to
+// something else, without decoding it. It reports false for what is no object.
+func look(raw json.RawMessage, call bool) (passedAnswer, bool) {
 	p := passedAnswer{}
 	p.raw, _ = plainObject(raw)
 	if p.raw == nil {
@@ -38,7 +38,7 @@ func look(raw json.RawMessage) (passedAnswer, bool) {
 	rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "isError":
-			p.failed = string(value) == "true"
+			p.failed = call && string(value) == "true"
 		case "_meta":
 			p.meta = value
 		case "resultType":

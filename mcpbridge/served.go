@@ -3,6 +3,8 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,8 +22,17 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		switch r := req.(type) {
 		case *mcp.CallToolRequest:
 			return b.serveCall(ctx, r, next)
-		case *mcp.ListToolsRequest:
+		case *mcp.ListToolsRequest, *mcp.ListPromptsRequest, *mcp.ListResourcesRequest:
 			b.settle(ctx)
+		case *mcp.ListResourceTemplatesRequest:
+			b.settle(ctx)
+			return withoutOwn(next(ctx, method, req))
+		case *mcp.ReadResourceRequest:
+			return b.read(ctx, r, next)
+		case *mcp.GetPromptRequest:
+			return b.get(ctx, r)
+		case *mcp.CompleteRequest:
+			return b.complete(ctx, r)
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			res, err := next(ctx, method, req)
 			if err == nil {
@@ -31,6 +42,17 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// withoutOwn leaves Orla's own templates out of a list: an answer that is kept
+// says where it is, and the list is the peers'.
+func withoutOwn(res mcp.Result, err error) (mcp.Result, error) {
+	if list, ok := res.(*mcp.ListResourceTemplatesResult); ok && err == nil {
+		list.ResourceTemplates = slices.DeleteFunc(list.ResourceTemplates, func(t *mcp.ResourceTemplate) bool {
+			return strings.HasPrefix(t.URITemplate, largePrefix)
+		})
+	}
+	return res, err
 }
 
 // serveCall answers a tools/call. The SDK finds the tool and encodes what is

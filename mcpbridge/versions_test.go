@@ -143,7 +143,7 @@ func TestG1ErrorsOverHTTP(t *testing.T) {
 		"unknown tool":         {call(9, "nope"), -32602, "9"},
 		"unknown resource":     {`{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"file:///x"}}`, -32602, "9"},
 		"unknown prompt":       {`{"jsonrpc":"2.0","id":9,"method":"prompts/get","params":{"name":"x"}}`, -32602, "9"},
-		"no completion":        {`{"jsonrpc":"2.0","id":9,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}}}`, -32601, "9"},
+		"completion":           {`{"jsonrpc":"2.0","id":9,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}}}`, -32602, "9"},
 		"bad cursor":           {`{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"!"}}`, -32602, "9"},
 		"initialize, no shape": {`{"jsonrpc":"2.0","id":9,"method":"initialize","params":[]}`, -32602, "9"},
 		"broken JSON":          {`{"jsonrpc":`, -32700, "null"},
@@ -248,10 +248,11 @@ func clients(t *testing.T, w *world) map[string]chan struct{} {
 func TestG3ListChangedReachesEverySession(t *testing.T) {
 	w := newWorld(t)
 	all := clients(t, w)
+	early := 0
 	for name, c := range all { // a subscription begins some time after its client
 		eventually(t, name+" listens", func() bool {
-			w.set(tool("echo"), tool("early"))
-			w.set(tool("echo"))
+			early++
+			w.set(tool("echo"), tool(fmt.Sprint("early-", early)))
 			select {
 			case <-c:
 				return true

@@ -1,0 +1,118 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// request passes on what is no call: a peer answers it, and its result goes out
+// as it is.
+func (b *Bridge) request(ctx context.Context, method string, r request, session *mcp.ServerSession) (mcp.Result, error) {
+	b.asksLevel(ctx, r)
+	client := b.newCaller(ctx, r, session)
+	defer client.end()
+	raw, err := b.catalog.Request(ctx, peer.Request{Method: method, Params: b.ownParams(r.GetParams()), Client: client})
+	if err != nil {
+		return nil, b.refused(ctx, method, err)
+	}
+	p, ok := look(rawjson.Compact(raw), false)
+	if !ok {
+		return nil, b.refused(ctx, method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", method))
+	}
+	self := b.selfIn(r)
+	if self == nil {
+		return &rawResult{json: p.parts(nil)}, nil
+	}
+	if method == methodRead { // the stateless era asks for it
+		p.raw = cacheable(p.raw)
+	}
+	return &rawResult{json: p.parts(self)}, nil
+}
+
+// ownParams are the params of a request that are for the peer: not what the
+// protocol keeps for the parties, and no progress token, which is the client's.
+func (b *Bridge) ownParams(params mcp.Params) json.RawMessage {
+	raw, _ := plainObject(b.carrier.paramsOf(params))
+	if raw == nil {
+		return nil
+	}
+	var meta json.RawMessage
+	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		if key == "_meta" {
+			meta = value
+		}
+		return true
+	})
+	if meta == nil {
+		return raw
+	}
+	return replaced(raw, member{"_meta", ownMetaOf(meta)})
+}
+
+// cacheable says of a result that has no word on it that it is not to be kept.
+func cacheable(raw json.RawMessage) json.RawMessage {
+	change := []member{{"ttlMs", json.RawMessage("0")}, {"cacheScope", json.RawMessage(`"private"`)}}
+	rawjson.Members(raw, func(key string, _ json.RawMessage) bool {
+		change = slices.DeleteFunc(change, func(m member) bool { return m.key == key })
+		return true
+	})
+	if len(change) == 0 {
+		return raw
+	}
+	return replaced(raw, change...)
+}
+
+// refused is the error that a client gets of a request that is no call: there
+// is no result that could say it.
+func (b *Bridge) refused(ctx context.Context, method string, err error) error {
+	if given, ok := refusal(err); ok {
+		return given
+	}
+	f := fault.From(err)
+	b.log.WarnContext(ctx, "a request failed", "method", method, "code", string(f.Code), "reason", f.Reason, "err", f.Err)
+	data, err := json.Marshal(map[string]any{MetaToolCode: f.Code, MetaRetryable: f.Retryable()})
+	if err != nil { // a string and a boolean
+		panic(err)
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: f.Reason, Data: data}
+}
+
+// read answers a resources/read: what Orla itself keeps, or a peer's.
+func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	if strings.HasPrefix(r.Params.URI, largePrefix) {
+		return next(ctx, methodRead, r)
+	}
+	res, err := b.request(ctx, methodRead, r, r.Session)
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == mcp.CodeResourceNotFound && !b.catalog.Catalog().Known() {
+		b.settle(ctx)
+		return b.request(ctx, methodRead, r, r.Session)
+	}
+	return res, err
+}
+
+// get answers a prompts/get.
+func (b *Bridge) get(ctx context.Context, r *mcp.GetPromptRequest) (mcp.Result, error) {
+	named := func(p *mcp.Prompt) bool { return p.Name == r.Params.Name }
+	if !slices.ContainsFunc(b.catalog.Catalog().Prompts, named) {
+		b.settle(ctx)
+	}
+	return b.request(ctx, methodGetPrompt, r, r.Session)
+}
+
+// complete answers a completion/complete.
+func (b *Bridge) complete(ctx context.Context, r *mcp.CompleteRequest) (mcp.Result, error) {
+	if r.Params.Ref == nil || r.Params.Argument.Name == "" {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}
+	}
+	return b.request(ctx, methodComplete, r, r.Session)
+}
