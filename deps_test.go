@@ -63,6 +63,7 @@ var owners = map[string][]string{
 	// types would drift. Its servers, clients and sessions stay in the bridge.
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
 
+	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},
 	"github.com/google/jsonschema-go":          {"internal/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's

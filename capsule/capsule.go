@@ -40,8 +40,6 @@ const (
 const (
 	// maxWaiting bounds the calls that wait for READY (SPEC D10).
 	maxWaiting = 1024
-	// eofGrace is the time between the closing of stdin and SIGTERM (SPEC D11).
-	eofGrace = 500 * time.Millisecond
 	// defaultCallTimeout stands where the manifest and the configuration have none.
 	defaultCallTimeout = 30 * time.Second
 )

@@ -30,7 +30,7 @@ func (c *Capsule) newWatcher() *watch.Watcher {
 		Except:    []string{"tool.yaml", "orla-tool.json"},
 		Gitignore: true,
 		Content:   true,
-		Debounce:  h.Debounce,
+		Debounce:  max(h.Debounce, 1), // 0 is the watcher's default
 		Log:       c.log.With("tool", c.tool.Name),
 	})
 }

@@ -275,7 +275,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	in.conn.Close(why)
 	stdin, stdout, stderr := in.p.Streams()
 	closeStreams(stdin)
-	in.p.Finish(eofGrace)
+	in.p.Finish(manifest.CloseGrace)
 	<-in.p.Gone()
 	text := in.p.ExitText()
 	in.c.exits.Store(&text)
