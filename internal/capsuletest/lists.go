@@ -90,7 +90,7 @@ func badSchemas() []any {
 func duplicates() []any {
 	second := map[string]any{"name": "twice", "description": "the second of its name", "inputSchema": map[string]any{"type": "object"}}
 	return []any{
-		toolNamed("twice"), second, toolNamed("once"), toolNamed(""), toolNamed("with space"), toolNamed("with_space"),
+		toolNamed("twice"), second, second, toolNamed("once"), toolNamed(""), toolNamed("with space"), toolNamed("with_space"),
 		map[string]any{"description": "has no name"},
 		"text", nil, 42,
 	}

@@ -20,6 +20,8 @@ var junkLines = []string{
 	`{}`,
 	`{"jsonrpc":"2.0"`,
 	"\xff\xfe\x00\x80 no text",
+	`{"method":"GET","path":"/","status":200}`,
+	`{"id":1,"method":"GET"}`,
 	`{"jsonrpc":"1.0","method":"old"}`,
 	strings.Repeat("[", 20_000),
 }
@@ -114,11 +116,18 @@ func neverReads(p *Peer) {
 }
 
 // floodsStdout never stops writing lines: WHAT=junk, or notifications. It
-// answers between them. With WHEN=start it does so without a hello.
+// answers between them. With WHEN=start it does so without a hello. WHAT=requests
+// are requests of Orla, of which it reads no answer, nor anything else.
 func floodsStdout(p *Peer) {
 	line := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("tide ", 100) + `"}}`
-	if Param("WHAT") == "junk" {
+	switch Param("WHAT") {
+	case "junk":
 		line = strings.Repeat("tide ", 100)
+	case "requests":
+		newServer(p, nil).hello()
+		for i := 0; ; i++ {
+			p.Request(i, "ping", struct{}{})
+		}
 	}
 	if Param("WHEN") != "start" {
 		s := newServer(p, nil)
