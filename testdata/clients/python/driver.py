@@ -24,7 +24,14 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, ToolsListChanged
+from mcp.client.subscriptions import (
+    ListenNotSupportedError,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    SubscriptionLost,
+    ToolsListChanged,
+)
 
 warnings.simplefilter("ignore")
 
@@ -57,6 +64,7 @@ class Args:
     url = ""
     timeout_ms = 10_000.0
     log_level: str | None = None
+    answer = False
 
     def __init__(self, argv: list[str]) -> None:
         self.headers: dict[str, str] = {}
@@ -82,6 +90,8 @@ class Args:
                 self.timeout_ms = float(value(flag))
             elif flag == "--log-level":
                 self.log_level = value(flag)
+            elif flag == "--answer":
+                self.answer = True
             elif flag == "--header":
                 name, colon, text = value(flag).partition(":")
                 if not colon or not name.strip():
@@ -103,6 +113,42 @@ class Args:
             raise UsageError("--sse is for the legacy era only")
         if (self.kind == "stdio") != bool(self.command):
             raise UsageError("--stdio needs -- CMD ARG...")
+
+
+def canned_value(schema: dict[str, Any]) -> Any:
+    if isinstance(schema.get("enum"), list):
+        return schema["enum"][0]
+    if schema.get("type") == "boolean":
+        return True
+    if schema.get("type") in ("number", "integer"):
+        return schema.get("minimum", 1)
+    return "canned"
+
+
+def asked(method: str, params: pydantic.BaseModel | None) -> dict[str, Any]:
+    given = dump(params) if params is not None else None
+    emit({"event": "asked", "method": method, "params": given})
+    return given or {}
+
+
+# What the client answers to a server's questions with --answer.
+
+
+async def answer_sampling(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    asked("sampling/createMessage", params)
+    text = types.TextContent(type="text", text="canned")
+    return types.CreateMessageResult(role="assistant", model="canned", stop_reason="endTurn", content=text)
+
+
+async def answer_elicitation(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    schema = asked("elicitation/create", params).get("requestedSchema") or {}
+    content = {name: canned_value(value) for name, value in (schema.get("properties") or {}).items()}
+    return types.ElicitResult(action="accept", content=content)
+
+
+async def answer_roots(_context: Any) -> types.ListRootsResult:
+    asked("roots/list", None)
+    return types.ListRootsResult(roots=[types.Root(uri="file:///canned", name="canned")])  # type: ignore[arg-type]
 
 
 def leaf(error: BaseException) -> BaseException:
@@ -178,6 +224,9 @@ class Driver:
         # The status of the last HTTP request that was turned down.
         self.refusal: int | None = None
         self.lines: asyncio.Queue[str | None] = asyncio.Queue()
+        # In the modern era, the tasks that hold subscriptions open, by their URIs.
+        self.followed: dict[str, anyio.CancelScope] = {}
+        self.tasks: Any = None
 
     # ---- notifications
 
@@ -192,8 +241,16 @@ class Driver:
     async def on_message(self, message: Any) -> None:
         if isinstance(message, Exception):
             print(f"driver: {message!r}", file=sys.stderr)
-        elif isinstance(message, types.ToolListChangedNotification) and not self.modern:
+        elif self.modern:
+            pass  # listen tells
+        elif isinstance(message, types.ToolListChangedNotification):
             self.list_changed()
+        elif isinstance(message, types.ResourceListChangedNotification):
+            emit({"event": "changed", "what": "resources"})
+        elif isinstance(message, types.PromptListChangedNotification):
+            emit({"event": "changed", "what": "prompts"})
+        elif isinstance(message, types.ResourceUpdatedNotification):
+            emit({"event": "updated", "uri": str(message.params.uri)})
 
     async def on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         emit({"event": "log", "level": params.level, "logger": params.logger, "data": params.data})
@@ -202,19 +259,47 @@ class Driver:
         """Holds subscriptions/listen open; started() once the server has acknowledged it."""
         started = False
         try:
-            async with self.client.listen(tools_list_changed=True) as subscription:
+            offered = self.client.server_capabilities
+            async with self.client.listen(
+                tools_list_changed=True,
+                resources_list_changed=bool(offered.resources and offered.resources.list_changed),
+                prompts_list_changed=bool(offered.prompts and offered.prompts.list_changed),
+            ) as subscription:
                 self.listening = subscription.honored.tools_list_changed is True
                 started = True
                 task_status.started()
                 async for event in subscription:
                     if isinstance(event, ToolsListChanged):
                         self.list_changed()
+                    elif isinstance(event, ResourcesListChanged):
+                        emit({"event": "changed", "what": "resources"})
+                    elif isinstance(event, PromptsListChanged):
+                        emit({"event": "changed", "what": "prompts"})
         except (MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError) as error:
             if not started:
                 self.listen_error = describe_error(error)
                 task_status.started()
             elif not self.closing:
                 print(f"driver: the listen stream ended: {error!r}", file=sys.stderr)
+
+    async def follow(self, uri: str, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:
+        """Holds the subscription of one resource open; started() once it is acknowledged, with the error if not."""
+        scope = self.followed[uri] = anyio.CancelScope()
+        started = False
+        try:
+            with scope:
+                async with self.client.listen(resource_subscriptions=[uri]) as subscription:
+                    started = True
+                    task_status.started(None)
+                    async for event in subscription:
+                        if isinstance(event, ResourceUpdated):
+                            emit({"event": "updated", "uri": str(event.uri)})
+        except (MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError) as error:
+            if not started:
+                task_status.started(error)
+        finally:
+            if self.followed.get(uri) is scope:
+                del self.followed[uri]
 
     # ---- connection
 
@@ -254,6 +339,9 @@ class Driver:
             message_handler=self.on_message,
             logging_callback=self.on_log,
             log_level=args.log_level,  # type: ignore[arg-type]
+            sampling_callback=answer_sampling if args.answer else None,
+            elicitation_callback=answer_elicitation if args.answer else None,
+            list_roots_callback=answer_roots if args.answer else None,
         )
         await stack.enter_async_context(self.client)
         session = self.client.session
@@ -294,7 +382,7 @@ class Driver:
         try:
             async with asyncio.timeout(self.args.timeout_ms / 1000) as deadline, AsyncExitStack() as stack:
                 await self.connect(stack)
-                tasks = await stack.enter_async_context(anyio.create_task_group())
+                tasks = self.tasks = await stack.enter_async_context(anyio.create_task_group())
                 tools = self.client.server_capabilities.tools
                 if tools is not None and tools.list_changed:
                     if self.modern:
@@ -373,16 +461,72 @@ class Driver:
             if self.scopes.get(id) is scope:
                 del self.scopes[id]
 
-    async def op_list(self, command: dict[str, Any], timeout: float | None) -> Any:
-        tools: list[Any] = []
+    async def all_pages(self, fetch: Any, name: str, command: dict[str, Any], timeout: float | None) -> list[Any]:
+        items: list[Any] = []
         cursor: str | None = None
         async with asyncio.timeout(timeout):
             while True:
-                page = await self.client.list_tools(cursor=cursor, cache_mode=command.get("cache", "refresh"))
-                tools.extend(dump(tool) for tool in page.tools)
+                page = await fetch(cursor=cursor, cache_mode=command.get("cache", "refresh"))
+                items.extend(dump(item) for item in getattr(page, name))
                 cursor = page.next_cursor
                 if cursor is None:
-                    return {"tools": tools}
+                    return items
+
+    async def op_list(self, command: dict[str, Any], timeout: float | None) -> Any:
+        return {"tools": await self.all_pages(self.client.list_tools, "tools", command, timeout)}
+
+    async def op_listResources(self, command: dict[str, Any], timeout: float | None) -> Any:
+        return {"resources": await self.all_pages(self.client.list_resources, "resources", command, timeout)}
+
+    async def op_listTemplates(self, command: dict[str, Any], timeout: float | None) -> Any:
+        fetch = self.client.list_resource_templates
+        return {"resourceTemplates": await self.all_pages(fetch, "resource_templates", command, timeout)}
+
+    async def op_listPrompts(self, command: dict[str, Any], timeout: float | None) -> Any:
+        return {"prompts": await self.all_pages(self.client.list_prompts, "prompts", command, timeout)}
+
+    async def op_getPrompt(self, command: dict[str, Any], timeout: float | None) -> Any:
+        async with asyncio.timeout(timeout):
+            return dump(
+                await self.client.get_prompt(command["name"], command.get("arguments") or {}, meta=command.get("meta"))
+            )
+
+    async def op_complete(self, command: dict[str, Any], timeout: float | None) -> Any:
+        ref: Any = command["ref"]
+        kind = types.PromptReference if ref.get("type") == "ref/prompt" else types.ResourceTemplateReference
+        async with asyncio.timeout(timeout):
+            return dump(
+                await self.client.complete(
+                    kind.model_validate(ref),
+                    command["argument"],
+                    context_arguments=(command.get("context") or {}).get("arguments"),
+                )
+            )
+
+    async def op_setLevel(self, command: dict[str, Any], timeout: float | None) -> Any:
+        if self.modern:
+            raise Unsupported("logging/setLevel is not part of this protocol era")
+        async with asyncio.timeout(timeout):
+            await self.client.set_logging_level(command["level"])
+        return {}
+
+    async def op_subscribe(self, command: dict[str, Any], timeout: float | None) -> Any:
+        async with asyncio.timeout(timeout):
+            if not self.modern:
+                await self.client.subscribe_resource(command["uri"])
+            elif command["uri"] not in self.followed:
+                refusal = await self.tasks.start(self.follow, command["uri"])
+                if refusal is not None:
+                    raise refusal
+        return {}
+
+    async def op_unsubscribe(self, command: dict[str, Any], timeout: float | None) -> Any:
+        async with asyncio.timeout(timeout):
+            if not self.modern:
+                await self.client.unsubscribe_resource(command["uri"])
+            elif scope := self.followed.pop(command["uri"], None):
+                scope.cancel()
+        return {}
 
     async def op_call(self, command: dict[str, Any], timeout: float | None) -> Any:
         async def progress(progress: float, total: float | None, message: str | None) -> None:

@@ -30,7 +30,7 @@ class TimeoutError extends Error {}
 class UnsupportedError extends Error {}
 
 function parseArgs(argv) {
-  const args = { era: undefined, sdk: '2', headers: {}, timeoutMs: 10_000, logLevel: undefined };
+  const args = { era: undefined, sdk: '2', headers: {}, timeoutMs: 10_000, logLevel: undefined, answer: false };
   const targets = [];
   for (let i = 0; i < argv.length; i++) {
     const flag = argv[i];
@@ -45,6 +45,7 @@ function parseArgs(argv) {
     else if (flag === '--stdio') targets.push({ kind: 'stdio' });
     else if (flag === '--timeout') args.timeoutMs = Number(value());
     else if (flag === '--log-level') args.logLevel = value();
+    else if (flag === '--answer') args.answer = true;
     else if (flag === '--header') {
       const header = value();
       const colon = header.indexOf(':');
@@ -66,6 +67,42 @@ function parseArgs(argv) {
   return args;
 }
 
+// What the client answers to a server's questions with --answer.
+const CANNED = {
+  'sampling/createMessage': () => ({ role: 'assistant', model: 'canned', stopReason: 'endTurn', content: { type: 'text', text: 'canned' } }),
+  'elicitation/create': ({ requestedSchema }) => ({
+    action: 'accept',
+    content: Object.fromEntries(Object.entries(requestedSchema?.properties ?? {}).map(([name, schema]) => [name, cannedValue(schema)])),
+  }),
+  'roots/list': () => ({ roots: [{ uri: 'file:///canned', name: 'canned' }] }),
+};
+
+function cannedValue(schema) {
+  if (Array.isArray(schema.enum)) return schema.enum[0];
+  if (schema.type === 'boolean') return true;
+  if (schema.type === 'number' || schema.type === 'integer') return schema.minimum ?? 1;
+  return 'canned';
+}
+
+function answerTo(method) {
+  return ({ params }) => {
+    emit({ event: 'asked', method, params });
+    return CANNED[method](params ?? {});
+  };
+}
+
+// Collects all pages of a list, for an SDK that fetches one page per call.
+async function allPages(name, fetch) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await fetch(cursor === undefined ? {} : { cursor });
+    items.push(...page[name]);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return { [name]: items };
+}
+
 // Both SDK generations behind one shape.
 async function loadSDK(args, handlers) {
   if (args.sdk === '1') {
@@ -76,7 +113,15 @@ async function loadSDK(args, handlers) {
       import('@modelcontextprotocol/sdk/client/stdio.js'),
       import('@modelcontextprotocol/sdk/types.js'),
     ]);
-    const client = new Client(CLIENT_INFO, { capabilities: {} });
+    const client = new Client(CLIENT_INFO, { capabilities: args.answer ? { sampling: {}, elicitation: {}, roots: {} } : {} });
+    if (args.answer) {
+      client.setRequestHandler(types.CreateMessageRequestSchema, answerTo('sampling/createMessage'));
+      client.setRequestHandler(types.ElicitRequestSchema, answerTo('elicitation/create'));
+      client.setRequestHandler(types.ListRootsRequestSchema, answerTo('roots/list'));
+    }
+    client.setNotificationHandler(types.ResourceListChangedNotificationSchema, handlers.changed('resources'));
+    client.setNotificationHandler(types.PromptListChangedNotificationSchema, handlers.changed('prompts'));
+    client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, handlers.updated);
     client.setNotificationHandler(types.ToolListChangedNotificationSchema, handlers.listChanged);
     client.setNotificationHandler(types.LoggingMessageNotificationSchema, handlers.log);
     return {
@@ -85,17 +130,10 @@ async function loadSDK(args, handlers) {
       SSE: sse.SSEClientTransport,
       Stdio: stdio.StdioClientTransport,
       callTool: (params, options) => client.callTool(params, undefined, options),
-      // This SDK fetches one page per call.
-      async listTools(options) {
-        const tools = [];
-        let cursor;
-        do {
-          const page = await client.listTools(cursor === undefined ? {} : { cursor }, options);
-          tools.push(...page.tools);
-          cursor = page.nextCursor;
-        } while (cursor !== undefined);
-        return { tools };
-      },
+      listTools: (options) => allPages('tools', (params) => client.listTools(params, options)),
+      listResources: (options) => allPages('resources', (params) => client.listResources(params, options)),
+      listTemplates: (options) => allPages('resourceTemplates', (params) => client.listResourceTemplates(params, options)),
+      listPrompts: (options) => allPages('prompts', (params) => client.listPrompts(params, options)),
       readResource: (uri, options) => client.readResource({ uri }, options),
     };
   }
@@ -105,11 +143,15 @@ async function loadSDK(args, handlers) {
   ]);
   const mode = { legacy: 'legacy', auto: 'auto', modern: { pin: MODERN } }[args.era];
   const client = new lib.Client(CLIENT_INFO, {
-    capabilities: {},
+    capabilities: args.answer ? { sampling: {}, elicitation: {}, roots: {} } : {},
     versionNegotiation: { mode, probe: { timeoutMs: args.timeoutMs } },
   });
   client.setNotificationHandler('notifications/tools/list_changed', handlers.listChanged);
   client.setNotificationHandler('notifications/message', handlers.log);
+  client.setNotificationHandler('notifications/resources/list_changed', handlers.changed('resources'));
+  client.setNotificationHandler('notifications/prompts/list_changed', handlers.changed('prompts'));
+  client.setNotificationHandler('notifications/resources/updated', handlers.updated);
+  if (args.answer) for (const method of Object.keys(CANNED)) client.setRequestHandler(method, answerTo(method));
   return {
     client,
     HTTP: lib.StreamableHTTPClientTransport,
@@ -120,6 +162,18 @@ async function loadSDK(args, handlers) {
     async listTools(options, cacheMode) {
       const { tools } = await client.listTools(undefined, { ...options, cacheMode });
       return { tools };
+    },
+    async listResources(options, cacheMode) {
+      const { resources } = await client.listResources(undefined, { ...options, cacheMode });
+      return { resources };
+    },
+    async listTemplates(options, cacheMode) {
+      const { resourceTemplates } = await client.listResourceTemplates(undefined, { ...options, cacheMode });
+      return { resourceTemplates };
+    },
+    async listPrompts(options, cacheMode) {
+      const { prompts } = await client.listPrompts(undefined, { ...options, cacheMode });
+      return { prompts };
     },
     readResource: (uri, options, cacheMode) => client.readResource({ uri }, { ...options, cacheMode }),
   };
@@ -167,6 +221,8 @@ async function main() {
       const { level, logger, data } = params;
       emit({ event: 'log', level, logger, data });
     },
+    changed: (what) => () => emit({ event: 'changed', what }),
+    updated: ({ params }) => emit({ event: 'updated', uri: params.uri }),
   };
   const sdk = await loadSDK(args, handlers);
   const { client } = sdk;
@@ -236,7 +292,10 @@ async function main() {
     if (capabilities.tools?.listChanged) {
       if (modern) {
         try {
-          const subscription = await client.listen({ toolsListChanged: true }, { timeout: args.timeoutMs });
+          const filter = { toolsListChanged: true };
+          if (capabilities.resources?.listChanged) filter.resourcesListChanged = true;
+          if (capabilities.prompts?.listChanged) filter.promptsListChanged = true;
+          const subscription = await client.listen(filter, { timeout: args.timeoutMs });
           listening = subscription.honoredFilter?.toolsListChanged === true;
         } catch (error) {
           listenError = describeError(error);
@@ -265,19 +324,53 @@ async function main() {
     listenError,
   });
 
+  // In the modern era, the open subscriptions by their URIs.
+  const followed = new Map();
+
+  // The metadata that a command asks for, and that the log level needs in the modern era.
+  function withMeta(params, command) {
+    const meta = { ...(modern && args.logLevel ? { [LOG_LEVEL_KEY]: args.logLevel } : {}), ...command.meta };
+    return Object.keys(meta).length > 0 ? { ...params, _meta: meta } : params;
+  }
+
   let closing;
   const ops = {
     list: (command, options) => sdk.listTools(options, command.cache ?? 'refresh'),
     call(command, options) {
-      const params = { name: command.name, arguments: command.arguments ?? {} };
-      const meta = { ...(modern && args.logLevel ? { [LOG_LEVEL_KEY]: args.logLevel } : {}), ...command.meta };
-      if (Object.keys(meta).length > 0) params._meta = meta;
+      const params = withMeta({ name: command.name, arguments: command.arguments ?? {} }, command);
       if (command.progress) {
         options.onprogress = ({ progress, total, message }) => emit({ event: 'progress', id: command.id, progress, total, message });
       }
       return sdk.callTool(params, options);
     },
     readResource: (command, options) => sdk.readResource(command.uri, options, command.cache ?? 'refresh'),
+    listResources: (command, options) => sdk.listResources(options, command.cache ?? 'refresh'),
+    listTemplates: (command, options) => sdk.listTemplates(options, command.cache ?? 'refresh'),
+    listPrompts: (command, options) => sdk.listPrompts(options, command.cache ?? 'refresh'),
+    getPrompt: (command, options) => client.getPrompt(withMeta({ name: command.name, arguments: command.arguments ?? {} }, command), options),
+    complete(command, options) {
+      const { ref, argument, context } = command;
+      return client.complete(withMeta({ ref, argument, ...(context ? { context } : {}) }, command), options);
+    },
+    async setLevel(command, options) {
+      if (modern) throw new UnsupportedError('logging/setLevel is not part of this protocol era');
+      await client.setLoggingLevel(command.level, options);
+      return {};
+    },
+    async subscribe(command, options) {
+      if (!modern) await client.subscribeResource({ uri: command.uri }, options);
+      else if (!followed.has(command.uri)) followed.set(command.uri, await client.listen({ resourceSubscriptions: [command.uri] }, { timeout: options.timeout }));
+      return {};
+    },
+    async unsubscribe(command, options) {
+      if (!modern) await client.unsubscribeResource({ uri: command.uri }, options);
+      else {
+        const subscription = followed.get(command.uri);
+        followed.delete(command.uri);
+        await subscription?.close();
+      }
+      return {};
+    },
     async ping(_command, options) {
       if (modern) throw new UnsupportedError('ping is not part of this protocol era');
       await client.ping(options);
