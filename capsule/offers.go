@@ -203,6 +203,7 @@ func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T
 // tools reads a list of tools. Schemas stay the JSON that they are.
 func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 	var list []*mcp.Tool
+	seen := map[string]bool{}
 	for _, item := range raw {
 		var t mcp.Tool
 		var schemas struct {
@@ -213,10 +214,15 @@ func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 		if err == nil {
 			err = json.Unmarshal(item, &schemas)
 		}
-		if err != nil || t.Name == "" && len(raw) > 1 {
+		switch {
+		case err != nil || t.Name == "" && len(raw) > 1:
 			o.c.log.Warn("a capsule lists a tool that is not of MCP's shape; it is left out", "tool", o.c.tool.Name, "err", err)
 			continue
+		case seen[t.Name]:
+			o.c.log.Warn("a capsule lists two tools of one name; the first serves", "tool", o.c.tool.Name, "name", t.Name)
+			continue
 		}
+		seen[t.Name] = true
 		t.InputSchema = json.RawMessage(`{"type":"object"}`)
 		if len(schemas.Input) > 0 && string(schemas.Input) != "null" {
 			t.InputSchema = schemas.Input

@@ -83,6 +83,8 @@ type Conn struct {
 	pending map[int64]*pending
 	last    int64         // the id given last
 	closed  error         // why no more is sent; nil while it is open
+	posts   [][]byte      // messages that wait for their turn; see post
+	posting bool          // a goroutine is at them
 	refuses bool          // new calls; see Drain
 	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
 	used    time.Time     // when the last call ended
@@ -141,22 +143,31 @@ func (c *Conn) Serve() error {
 // Close fails what is pending with why, and everything from now on. It returns
 // when no goroutine of the Conn writes any more. Only the first call counts.
 func (c *Conn) Close(why error) {
+	c.giveUp(why)
 	c.mu.Lock()
-	if c.closed == nil {
-		c.closed = why
-		close(c.over)
-		for id, p := range c.pending {
-			p.events <- Event{Err: why} // a place is kept for it
-			delete(c.pending, id)
-		}
-		c.settleLocked()
+	for id, p := range c.pending {
+		p.events <- Event{Err: why} // a place is kept for it
+		delete(c.pending, id)
 	}
+	c.settleLocked()
 	c.mu.Unlock()
 	_ = c.in.SetWriteDeadline(time.Unix(1, 0)) // lets go of a write that hangs; a closed stream has none
 	c.rests.Wait()
 }
 
-// Over is closed when the Conn has been closed, or given up.
+// giveUp lets nothing be sent any more. What is pending stays so until Close,
+// whose caller knows better why.
+func (c *Conn) giveUp(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed == nil {
+		c.closed = why
+		close(c.over)
+	}
+}
+
+// Over is closed when the Conn has been closed, or cannot be written to any
+// more, which its owner answers with Close.
 func (c *Conn) Over() <-chan struct{} { return c.over }
 
 // Err tells why the Conn is over; nil before that.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -25,6 +26,8 @@ func (c *Conn) take(line []byte) {
 		c.opts.Handler.Noise(shortened(line), "no JSON-RPC message")
 	case !rawjson.Valid(line):
 		c.opts.Handler.Noise(shortened(line), "no valid JSON")
+	case !utf8.Valid(line): // what goes on to clients must be text
+		c.take(bytes.ToValidUTF8(line, []byte("\uFFFD")))
 	case line[0] == '{':
 		c.takeMessage(line)
 	default: // a batch, which older peers may answer with
@@ -41,6 +44,7 @@ func (c *Conn) take(line []byte) {
 
 // message is a JSON-RPC message, undecoded.
 type message struct {
+	version            bool // it says that it is of JSON-RPC 2.0
 	method             string
 	id, params, result json.RawMessage
 	failure            json.RawMessage // its error
@@ -51,6 +55,8 @@ func (c *Conn) takeMessage(raw []byte) {
 	strange := false
 	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
 		switch key {
+		case "jsonrpc":
+			m.version = rawjson.String(value) == "2.0"
 		case "method":
 			m.method = rawjson.String(value)
 			strange = strange || m.method == ""
@@ -68,6 +74,8 @@ func (c *Conn) takeMessage(raw []byte) {
 	switch {
 	case !plain || strange:
 		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message")
+	case !m.version: // a log line that looks like one must not answer a call
+		c.opts.Handler.Noise(shortened(raw), `no JSON-RPC message: it has no "jsonrpc":"2.0"`)
 	case m.method != "" && m.id == nil:
 		c.opts.Handler.Notified(m.method, m.params)
 	case m.method != "":

@@ -23,84 +23,82 @@ func (c *Conn) write(ctx context.Context, line []byte) error {
 	return c.writeNow(line)
 }
 
-// writeNow sends one line; the caller has put a token into writing.
+// writeNow sends one line; the caller has put a token into writing. An error
+// says that nothing of it was sent.
 func (c *Conn) writeNow(line []byte) error {
 	n, err := tryWrite(c.in, line)
-	if err != nil {
-		<-c.writing
-		if err = c.giveUp(err); n == 0 {
-			err = fmt.Errorf("%w: %w", ErrNotSent, err)
-		}
-		return err
-	}
-	if n == len(line) {
-		<-c.writing
+	switch {
+	case err != nil:
+		err = unwritable(err, c.opts.Stall)
+		c.giveUp(err)
+	case n < len(line) && c.enter():
+		go func() {
+			defer c.rests.Done()
+			defer func() { <-c.writing }()
+			c.writeRest(line[n:])
+		}()
 		return nil
 	}
+	<-c.writing
+	if err != nil && n == 0 {
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	return nil
+}
+
+// enter counts a goroutine that writes in, unless the Conn is over.
+func (c *Conn) enter() bool {
 	c.mu.Lock()
-	closed := c.closed
-	if closed == nil {
+	defer c.mu.Unlock()
+	if c.closed == nil {
 		c.rests.Add(1)
 	}
-	c.mu.Unlock()
-	if closed != nil { // part of a line went out, to a process that is over
-		<-c.writing
-		return closed
-	}
-	go func() {
-		defer c.rests.Done()
-		c.writeRest(line[n:])
-	}()
-	return nil
+	return c.closed == nil
 }
 
 // writeRest writes what did not fit, as the process reads.
 func (c *Conn) writeRest(rest []byte) {
-	defer func() { <-c.writing }()
 	for len(rest) > 0 {
 		// Each piece has its own time: a slow reader is none that hangs.
-		_ = c.in.SetWriteDeadline(time.Now().Add(c.opts.Stall))
-		select {
-		case <-c.over: // Close has set a deadline that must stand
+		if !c.allow(time.Now().Add(c.opts.Stall)) {
 			return
-		default:
 		}
-		piece := rest[:min(len(rest), 64<<10)]
-		n, err := c.in.Write(piece)
+		n, err := c.in.Write(rest[:min(len(rest), 64<<10)])
 		rest = rest[n:]
-		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
-		}
-		if err != nil {
-			_ = c.giveUp(err)
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			c.giveUp(unwritable(err, c.opts.Stall))
 			return
 		}
 	}
+	c.allow(time.Time{})
 }
 
-// giveUp ends the Conn after a line that could not be written whole: nothing
-// that follows would be understood.
-func (c *Conn) giveUp(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("%w for %s", ErrStalled, c.opts.Stall)
-	} else {
-		err = fmt.Errorf("write to its stdin: %w", err)
-	}
+// allow sets the time until which may be written, and reports whether the Conn
+// is not over: the time that Close has set must stand.
+func (c *Conn) allow(until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed == nil {
-		c.closed = err
-		close(c.over)
-		for id, p := range c.pending {
-			p.events <- Event{Err: err}
-			delete(c.pending, id)
-		}
-		c.settleLocked()
+	if c.closed != nil {
+		return false
 	}
-	return c.closed
+	_ = c.in.SetWriteDeadline(until) // the write says what is wrong
+	return true
 }
 
-// post sends a line in its turn, from a goroutine of its own if that is not now.
+// unwritable tells why a line could not be written whole. Nothing that follows
+// on it would be understood.
+func unwritable(err error, stall time.Duration) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w for %s", ErrStalled, stall)
+	}
+	return fmt.Errorf("write to its stdin: %w", err)
+}
+
+// maxPosts is how many messages may wait for their turn. A process that asks
+// without an end and reads no answer loses those after them.
+const maxPosts = 1024
+
+// post sends a line that nobody waits for: at once, or in its turn.
 func (c *Conn) post(line []byte) {
 	select {
 	case c.writing <- struct{}{}:
@@ -109,16 +107,31 @@ func (c *Conn) post(line []byte) {
 	default:
 	}
 	c.mu.Lock()
-	if c.closed != nil {
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.closed != nil || len(c.posts) >= maxPosts {
 		return
 	}
-	c.rests.Add(1)
-	c.mu.Unlock()
-	go func() {
-		defer c.rests.Done()
+	c.posts = append(c.posts, line)
+	if !c.posting {
+		c.posting = true
+		c.rests.Go(c.postAll)
+	}
+}
+
+// postAll sends what waits, line by line.
+func (c *Conn) postAll() {
+	for {
+		c.mu.Lock()
+		if len(c.posts) == 0 || c.closed != nil {
+			c.posts, c.posting = nil, false
+			c.mu.Unlock()
+			return
+		}
+		line := c.posts[0]
+		c.posts = c.posts[1:]
+		c.mu.Unlock()
 		_ = c.write(context.Background(), line) // as above
-	}()
+	}
 }
 
 // tryWrite writes what a stream takes without waiting.
