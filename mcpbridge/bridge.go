@@ -70,6 +70,7 @@ type Bridge struct {
 	carrier       carrier
 	verbosity     *verbosity
 	subscriptions subscriptions
+	held          held
 	self          *mcp.Implementation
 	selfJSON      json.RawMessage // self
 
@@ -137,6 +138,7 @@ func (b *Bridge) String() string { return "bridge" }
 // Serve follows the catalog until ctx ends.
 func (b *Bridge) Serve(ctx context.Context) error {
 	defer b.large.close()
+	defer b.held.close()
 	var updates sync.WaitGroup
 	defer updates.Wait()
 	ctx, end := context.WithCancel(ctx)

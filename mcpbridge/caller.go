@@ -31,7 +31,7 @@ type caller struct {
 	session *mcp.ServerSession
 	id      string
 	token   json.RawMessage // nil if the client gave none
-	takes   map[string]bool // the requests that it can be asked; nil in the stateless era
+	takes   map[string]bool // the requests that it can be asked
 	newest  bool
 
 	// request is the context of the client's request: the SDK finds in it which
@@ -59,7 +59,7 @@ func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSe
 			c.token = raw
 		}
 	}
-	if caps := r.ClientCapabilities(); caps != nil && !c.newest {
+	if caps := r.ClientCapabilities(); caps != nil {
 		c.takes = map[string]bool{
 			methodSample: caps.Sampling != nil,
 			methodElicit: caps.Elicitation != nil,
@@ -117,14 +117,11 @@ func (c *caller) Notify(ctx context.Context, method string, params json.RawMessa
 
 // Ask implements peer.Client.
 func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	lacks := map[string]string{methodSample: "sampling", methodElicit: "elicitation", methodRoots: "roots"}[method]
-	switch {
-	case lacks == "":
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
-	case c.newest:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client speaks a version of the protocol in which servers make no requests, such as " + method}
-	case !c.takes[method]:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}
+	if err := askable(method, c.takes); err != nil {
+		return nil, err
+	}
+	if c.newest {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client speaks a version of the protocol in which " + method + " cannot be asked of it here"}
 	}
 	c.sending.RLock()
 	defer c.sending.RUnlock()
@@ -144,6 +141,18 @@ func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage)
 		return nil, &jsonrpc.Error{Code: refused.Code, Message: refused.Message, Data: refused.Data}
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
+}
+
+// askable says why a client cannot be asked something, if so.
+func askable(method string, takes map[string]bool) error {
+	lacks := map[string]string{methodSample: "sampling", methodElicit: "elicitation", methodRoots: "roots"}[method]
+	switch {
+	case lacks == "":
+		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
+	case !takes[method]:
+		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}
+	}
+	return nil
 }
 
 // result is the client's answer as it came.

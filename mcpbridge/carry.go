@@ -69,7 +69,7 @@ func (c carrier) load(raw json.RawMessage) json.RawMessage {
 	if loaded == nil {
 		return raw
 	}
-	return replaced(raw, member{"params", replaced(params, member{"_meta", loaded})})
+	return replaced(raw, member{"params", replaced(withoutAnswers(params), member{"_meta", loaded})})
 }
 
 // meta is a _meta that carries cargo beside what it has; nil if it is unusual.

@@ -114,7 +114,7 @@ func everything() peer.Offers {
 }
 
 // served is a bridge over a real supervisor with one peer.
-func served(t *testing.T, s *fakePeer) *world {
+func served(t *testing.T, s supervisor.Peer) *world {
 	t.Helper()
 	log := &syncBuffer{}
 	logger := slog.New(slog.NewJSONHandler(log, nil))

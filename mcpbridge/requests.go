@@ -17,11 +17,21 @@ import (
 
 // request passes on what is no call: a peer answers it, and its result goes out
 // as it is.
-func (b *Bridge) request(ctx context.Context, method string, r request, session *mcp.ServerSession) (mcp.Result, error) {
+func (b *Bridge) request(ctx context.Context, method, name string, r request, session *mcp.ServerSession) (mcp.Result, error) {
 	b.asksLevel(ctx, r)
 	client := b.newCaller(ctx, r, session)
 	defer client.end()
-	raw, err := b.catalog.Request(ctx, peer.Request{Method: method, Params: b.ownParams(r.GetParams()), Client: client})
+	params := b.ownParams(r.GetParams())
+	of := ownerOf(method, name, params, session, r.GetExtra())
+	return b.converse(ctx, r, client, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
+		return b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client})
+	})
+}
+
+// requested does what a request asks for.
+func (b *Bridge) requested(ctx context.Context, r mcp.Request, asked peer.Request) (mcp.Result, error) {
+	method := asked.Method
+	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
 		return nil, b.refused(ctx, method, err)
 	}
@@ -53,10 +63,7 @@ func (b *Bridge) ownParams(params mcp.Params) json.RawMessage {
 		}
 		return true
 	})
-	if meta == nil {
-		return raw
-	}
-	return replaced(raw, member{"_meta", ownMetaOf(meta)})
+	return replaced(raw, member{"_meta", ownMetaOf(meta)}, member{"inputResponses", nil}, member{"requestState", nil})
 }
 
 // cacheable says of a result that has no word on it that it is not to be kept.
@@ -92,10 +99,10 @@ func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest, next mcp.
 	if strings.HasPrefix(r.Params.URI, largePrefix) {
 		return next(ctx, methodRead, r)
 	}
-	res, err := b.request(ctx, methodRead, r, r.Session)
+	res, err := b.request(ctx, methodRead, r.Params.URI, r, r.Session)
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == mcp.CodeResourceNotFound && !b.catalog.Catalog().Known() {
 		b.settle(ctx)
-		return b.request(ctx, methodRead, r, r.Session)
+		return b.request(ctx, methodRead, r.Params.URI, r, r.Session)
 	}
 	return res, err
 }
@@ -106,7 +113,7 @@ func (b *Bridge) get(ctx context.Context, r *mcp.GetPromptRequest) (mcp.Result, 
 	if !slices.ContainsFunc(b.catalog.Catalog().Prompts, named) {
 		b.settle(ctx)
 	}
-	return b.request(ctx, methodGetPrompt, r, r.Session)
+	return b.request(ctx, methodGetPrompt, r.Params.Name, r, r.Session)
 }
 
 // complete answers a completion/complete.
@@ -114,5 +121,5 @@ func (b *Bridge) complete(ctx context.Context, r *mcp.CompleteRequest) (mcp.Resu
 	if r.Params.Ref == nil || r.Params.Argument.Name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}
 	}
-	return b.request(ctx, methodComplete, r, r.Session)
+	return b.request(ctx, methodComplete, "", r, r.Session)
 }

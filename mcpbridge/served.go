@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -69,16 +70,16 @@ func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp
 		f := fault.Wrap(fault.UnsupportedTool, nil, "%v", err)
 		b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, began, outcome{code: string(f.Code), fault: f})
 		return nil, err
-	case err == nil && way.passed != nil:
-		return &rawResult{json: way.passed.parts(b.selfIn(r))}, nil
+	case err == nil && way.raw != nil:
+		return way.raw, nil
 	}
 	return res, err
 }
 
 // called is how far a call has come, and what of its answer the SDK is not to see.
 type called struct {
-	here   bool
-	passed *passedAnswer
+	here bool
+	raw  *rawResult
 }
 
 // calledKey is the key of a *called.
@@ -97,16 +98,27 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	client := b.newCaller(ctx, req, req.Session)
 	defer client.end()
-	a, rpcErr := b.answerCall(ctx, supervisor.Call{
-		Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller, Client: client,
-	}, from)
-	if rpcErr != nil {
-		return nil, rpcErr
+	asked := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller}
+	of := ownerOf(methodCall, asked.Tool, asked.Args, req.Session, req.Extra)
+	res, err := b.converse(ctx, req, client, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
+		asked.Client = client
+		a, rpcErr := b.answerCall(ctx, asked, from)
+		switch {
+		case rpcErr != nil:
+			return nil, rpcErr
+		case a.passed != nil:
+			return &rawResult{json: a.passed.parts(b.selfIn(req))}, nil
+		}
+		return a.result, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if way.passed = a.passed; a.passed != nil {
-		return &mcp.CallToolResult{}, nil
+	if typed, ok := res.(*mcp.CallToolResult); ok {
+		return typed, nil
 	}
-	return a.result, nil
+	way.raw, _ = res.(*rawResult)
+	return &mcp.CallToolResult{}, nil
 }
 
 // metaOf is what of a request's _meta is for the peer.

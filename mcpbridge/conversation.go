@@ -1,0 +1,339 @@
+package mcpbridge
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+const (
+	// holdTime is how long a client has for its answers before its call is given up.
+	holdTime = 5 * time.Minute
+	// maxHeld bounds the calls that wait for answers at one time.
+	maxHeld = 256
+)
+
+// conversation is a request of the stateless era whose peer may ask the client
+// something. No request can be made of the client there, so the client's own is
+// answered with the questions (input_required), the peer is kept waiting, and
+// the client asks again, with the answers.
+//
+// It is the peer's Client for as long as the peer works, whichever request of
+// the client's is open meanwhile.
+type conversation struct {
+	owner   owner
+	session string
+	takes   map[string]bool
+	cancel  context.CancelFunc // ends the peer's work
+	asked   chan struct{}      // holds a token when there is a new question
+	done    chan struct{}      // closed when the fields that follow are set
+
+	result mcp.Result
+	err    error
+
+	mu      sync.Mutex // guards the fields that follow
+	open    *caller    // the request that is being answered; nil while the peer is kept waiting
+	pending []*question
+	serial  int
+}
+
+var _ peer.Client = (*conversation)(nil)
+
+// owner is who may go on with a conversation, and with which request.
+type owner struct {
+	caller  string // the authenticated subject, else the transport
+	session string // the connection; "" for HTTP
+	method  string
+	name    string // of the tool or the prompt, or the URI
+	args    [sha256.Size]byte
+}
+
+// question waits for the client's answer.
+type question struct {
+	id     string
+	method string
+	params json.RawMessage
+	answer chan json.RawMessage // has room for the one answer
+}
+
+// Session implements peer.Client.
+func (v *conversation) Session() string { return v.session }
+
+// WantsProgress implements peer.Client.
+func (v *conversation) WantsProgress() bool {
+	c := v.current()
+	return c != nil && c.WantsProgress()
+}
+
+// Notify implements peer.Client. While the client is thinking there is no way
+// to it.
+func (v *conversation) Notify(ctx context.Context, method string, params json.RawMessage) {
+	if c := v.current(); c != nil {
+		c.Notify(ctx, method, params)
+	}
+}
+
+func (v *conversation) current() *caller {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.open
+}
+
+// Ask implements peer.Client.
+func (v *conversation) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if err := askable(method, v.takes); err != nil {
+		return nil, err
+	}
+	if len(params) == 0 {
+		params = json.RawMessage("{}")
+	}
+	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
+	v.mu.Lock()
+	v.serial++
+	q.id = fmt.Sprint("question-", v.serial)
+	v.pending = append(v.pending, q)
+	v.mu.Unlock()
+	select {
+	case v.asked <- struct{}{}:
+	default:
+	}
+	defer v.drop(q)
+	select {
+	case raw := <-q.answer:
+		if raw == nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "too many calls wait for their clients' answers; try again"}
+		}
+		return raw, nil
+	case <-ctx.Done():
+	case <-v.done:
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
+}
+
+func (v *conversation) drop(q *question) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pending = slices.DeleteFunc(v.pending, func(p *question) bool { return p == q })
+}
+
+// reply hands answers to those who asked. A question without one is asked again.
+func (v *conversation) reply(answers map[string]json.RawMessage) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pending = slices.DeleteFunc(v.pending, func(q *question) bool {
+		raw, ok := answers[q.id]
+		if ok {
+			q.answer <- raw
+		}
+		return ok
+	})
+}
+
+// questions are what is to be asked now, as inputRequests; nil if nothing is.
+func (v *conversation) questions() json.RawMessage {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.pending) == 0 {
+		return nil
+	}
+	out := parts{}
+	for i, q := range v.pending {
+		out = append(out, []byte(`{,`[min(i, 1):min(i, 1)+1]), quoted(q.id), []byte(`:{"method":`), quoted(q.method), []byte(`,"params":`), q.params, []byte("}"))
+	}
+	return append(out, []byte("}")).join(0)
+}
+
+// refuseAll gives the questions no answer.
+func (v *conversation) refuseAll() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, q := range v.pending {
+		q.answer <- nil
+	}
+	v.pending = nil
+}
+
+// attach makes c the request that is being answered; nil for none.
+func (v *conversation) attach(c *caller) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.open = c
+}
+
+// work is what a peer does for a client.
+type work func(ctx context.Context, client peer.Client) (mcp.Result, error)
+
+// converse does the work for the client of a request. In the stateless era its
+// result may be questions to the client.
+func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of owner, do work) (mcp.Result, error) {
+	if !c.newest || !slices.Contains(passedOn, of.method) || of.method == methodComplete || !c.takes[methodSample] && !c.takes[methodElicit] && !c.takes[methodRoots] {
+		return do(ctx, c)
+	}
+	state, answers := b.answersIn(r.GetParams())
+	var v *conversation
+	if state == "" {
+		v = b.held.begin(ctx, b, c, of, do)
+	} else if v = b.held.take(state, of); v == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState is none of an open call of yours: its time is over, it has been used, or the request is another; call again without it"}
+	}
+	v.attach(c)
+	defer v.attach(nil)
+	v.reply(answers)
+	for {
+		if ask := v.questions(); ask != nil {
+			if state, ok := b.held.park(v); ok {
+				return &rawResult{json: parts{
+					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
+					[]byte(`},"requestState":`), quoted(state), []byte(`,"inputRequests":`), ask, []byte("}"),
+				}}, nil
+			}
+			v.refuseAll()
+		}
+		select {
+		case <-v.done:
+			return v.result, v.err
+		case <-v.asked:
+		case <-ctx.Done():
+			v.cancel()
+			<-v.done
+			return v.result, v.err
+		}
+	}
+}
+
+// answersIn returns what a client answers in the params of a request, and to what.
+func (b *Bridge) answersIn(params mcp.Params) (state string, answers map[string]json.RawMessage) {
+	var given struct {
+		RequestState   string                     `json:"requestState"`
+		InputResponses map[string]json.RawMessage `json:"inputResponses"`
+	}
+	_ = json.Unmarshal(b.carrier.paramsOf(params), &given) // the SDK has decoded them
+	return given.RequestState, given.InputResponses
+}
+
+// held are the conversations whose clients are thinking, by an unguessable
+// state that is good for one request.
+type held struct {
+	running sync.WaitGroup // the work of all conversations
+
+	mu     sync.Mutex // guards the fields that follow
+	all    map[*conversation]bool
+	parked map[string]parked
+}
+
+// parked is a conversation that waits for its client.
+type parked struct {
+	*conversation
+	late *time.Timer
+}
+
+// begin starts the work of a new conversation.
+func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do work) *conversation {
+	// The work goes on when the request has been answered with questions.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	v := &conversation{owner: of, session: c.id, takes: c.takes, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	h.mu.Lock()
+	if h.all == nil {
+		h.all, h.parked = map[*conversation]bool{}, map[string]parked{}
+	}
+	h.all[v] = true
+	h.mu.Unlock()
+	h.running.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				b.log.Error("panic in a request", "method", of.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				v.result, v.err = nil, internalError()
+			}
+			cancel()
+			h.mu.Lock()
+			delete(h.all, v)
+			h.mu.Unlock()
+			close(v.done)
+		}()
+		v.result, v.err = do(ctx, v)
+	})
+	return v
+}
+
+// park keeps a conversation for as long as its client may think, and returns the
+// state to go on with. It reports false when there are too many.
+func (h *held) park(v *conversation) (state string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.parked) >= maxHeld {
+		return "", false
+	}
+	state = rand.Text()
+	h.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
+		h.mu.Lock()
+		_, still := h.parked[state]
+		delete(h.parked, state)
+		h.mu.Unlock()
+		if still {
+			v.cancel()
+		}
+	})}
+	return state, true
+}
+
+// take returns the conversation that its owner goes on with; nil if there is none.
+func (h *held) take(state string, of owner) *conversation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.parked[state]
+	if !ok || p.owner != of {
+		return nil
+	}
+	p.late.Stop()
+	delete(h.parked, state)
+	return p.conversation
+}
+
+// close gives up all conversations and waits for their end.
+func (h *held) close() {
+	h.mu.Lock()
+	for _, p := range h.parked {
+		p.late.Stop()
+	}
+	clear(h.parked)
+	for v := range h.all {
+		v.cancel()
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// ownerOf tells who makes a request, and which.
+func ownerOf(method, name string, args json.RawMessage, session *mcp.ServerSession, extra *mcp.RequestExtra) owner {
+	of := owner{caller: callerOf(extra).caller, method: method, name: name, args: sha256.Sum256(args)}
+	if extra == nil || extra.Header == nil { // on a connection of its own
+		of.session = session.ID()
+	}
+	return of
+}
+
+// withoutAnswers are params of which the SDK is not to decode what a client
+// answers: the carrier has it.
+func withoutAnswers(params json.RawMessage) json.RawMessage {
+	has := false
+	rawjson.Members(params, func(key string, _ json.RawMessage) bool {
+		has = has || key == "inputResponses"
+		return !has
+	})
+	if !has {
+		return params
+	}
+	return replaced(params, member{"inputResponses", nil})
+}

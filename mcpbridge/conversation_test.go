@@ -1,0 +1,262 @@
+package mcpbridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+// round is a request of the stateless era whose client can be asked anything.
+func round(method, name, params, more string) (body string, headers []string) {
+	body, headers = newEra(method, name, params+more)
+	return strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}`, 1), headers
+}
+
+func (f *front) round(t testing.TB, more string, headers ...string) reply {
+	t.Helper()
+	body, all := round("tools/call", "echo", `"name":"echo","arguments":{"a":1}`, more)
+	return f.post(t, body, append(all, headers...)...)
+}
+
+// required reads an input_required result.
+func required(t testing.TB, r reply) (state string, questions map[string]struct {
+	Method string
+	Params json.RawMessage
+}) {
+	t.Helper()
+	var res struct {
+		ResultType    string
+		RequestState  string
+		InputRequests map[string]struct {
+			Method string
+			Params json.RawMessage
+		}
+		Meta map[string]any `json:"_meta"`
+	}
+	if err := json.Unmarshal(r.result, &res); err != nil || res.ResultType != "input_required" || res.RequestState == "" || res.Meta[mcp.MetaKeyServerInfo] == nil {
+		t.Fatalf("no input is required: %s", r.raw)
+	}
+	return res.RequestState, res.InputRequests
+}
+
+func goOn(state, answers string) string {
+	return `,"requestState":"` + state + `","inputResponses":{` + answers + `}`
+}
+
+// SPEC D8, G2: in the stateless era questions reach the client as well, by the
+// SDK's own means, for all that can ask.
+func TestD8QuestionsInTheStatelessEra(t *testing.T) {
+	asking := func(ctx context.Context, c peer.Client) (string, error) {
+		var said []string
+		for _, q := range []struct{ method, params string }{
+			{"sampling/createMessage", `{"systemPrompt":"S","maxTokens":5,"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}`},
+			{"elicitation/create", `{"message":"M","requestedSchema":{"type":"object","properties":{"said":{"type":"string"}}}}`},
+			{"roots/list", ``},
+		} {
+			raw, err := c.Ask(ctx, q.method, json.RawMessage(q.params))
+			if err != nil {
+				return "", err
+			}
+			said = append(said, string(raw))
+		}
+		return strings.Join(said, "\n"), nil
+	}
+	check := func(name, got string) {
+		t.Helper()
+		for _, want := range []string{`sampled S`, `"said":"M"`, `"roots":`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %s; want %s", name, got, want)
+			}
+		}
+	}
+	w := talking(t, asking)
+	for name, s := range map[string]*mcp.ClientSession{
+		"http": w.front(t, mcpbridge.HTTPSettings{}).connect(t, newest, asks()), "stdio": connect(t, stdioTransport(t, w), newest, asks()),
+	} {
+		check(name, textOf(t, ask(t, s)))
+	}
+	s := newPeer(everything())
+	s.answer = func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+		said, err := asking(ctx, req.Client)
+		quoted, _ := json.Marshal(said)
+		if req.Method == "prompts/get" {
+			return json.RawMessage(`{"messages":[{"role":"user","content":{"type":"text","text":` + string(quoted) + `}}]}`), err
+		}
+		return json.RawMessage(`{"contents":[{"uri":"mem://a","text":` + string(quoted) + `}]}`), err
+	}
+	c := served(t, s).front(t, mcpbridge.HTTPSettings{}).connect(t, newest, asks())
+	check("read", read(t, c, "mem://a").Text)
+	prompt, err := c.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "greet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("prompt", prompt.Messages[0].Content.(*mcp.TextContent).Text)
+}
+
+// What is asked and answered is not decoded; questions at one time are asked at
+// one time; the second request gets what belongs to it.
+func TestD8AConversation(t *testing.T) {
+	const question = `{"messages":[],"n":12345678901234567890,"later":[1.0]}`
+	const answer = `{"role":"assistant","content":[{"type":"hologram","n":9007199254740993}],"model":"m","later":{"x":1E+2}}`
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		c.Notify(ctx, "notifications/progress", json.RawMessage(`{"progress":1}`))
+		var both sync.WaitGroup
+		said := make([]json.RawMessage, 2)
+		for i := range said {
+			both.Go(func() { said[i], _ = c.Ask(ctx, "sampling/createMessage", json.RawMessage(question)) })
+		}
+		both.Wait()
+		c.Notify(ctx, "notifications/progress", json.RawMessage(`{"progress":2}`))
+		return string(said[0]) + string(said[1]), nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	r := f.round(t, "")
+	state, questions := required(t, r)
+	for len(questions) < 2 { // the other one was a moment later
+		state, questions = required(t, f.round(t, goOn(state, "")))
+	}
+	var answers []string
+	for id, q := range questions {
+		if q.Method != "sampling/createMessage" || string(q.Params) != question {
+			t.Errorf("asked %s %s", q.Method, q.Params)
+		}
+		answers = append(answers, fmt.Sprintf("%q:%s", id, answer))
+	}
+	more := goOn(state, answers[0])
+	state, questions = required(t, f.round(t, more)) // one is still open
+	if len(questions) != 1 {
+		t.Errorf("%d questions are open; want 1", len(questions))
+	}
+	body, headers := round("tools/call", "echo", `"name":"echo","arguments":{"a":1}`, goOn(state, answers[1]))
+	r = f.post(t, strings.Replace(body, `"_meta":{`, `"_meta":{"progressToken":"second",`, 1), headers...)
+	quoted, _ := json.Marshal(answer + answer)
+	if !strings.Contains(r.raw, string(quoted)) || !strings.Contains(r.raw, `"resultType":"complete"`) {
+		t.Errorf("the answer: %s", r.raw)
+	}
+	if at := strings.Index(r.raw, `{"progressToken":"second","progress":2}`); at < 0 || at > strings.Index(r.raw, `"result"`) {
+		t.Errorf("progress: %s", r.raw)
+	}
+	if n := len(w.log.lines(t, "call")); n != 1 {
+		t.Errorf("%d lines in the log; want 1 for the one call", n)
+	}
+}
+
+// A state is good for one request, of the caller and the call that it belongs to.
+func TestAConversationIsItsOwners(t *testing.T) {
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		raw, err := c.Ask(ctx, "roots/list", nil)
+		return string(raw), err
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	ann, bob := []string{"Authorization", "Bearer ann"}, []string{"Authorization", "Bearer bob"}
+	state, questions := required(t, f.round(t, "", ann...))
+	var answers string
+	for id := range questions {
+		answers = fmt.Sprintf(`%q:{"roots":[]}`, id)
+	}
+	refused := func(name string, r reply) {
+		t.Helper()
+		if !r.failed || r.code != -32602 {
+			t.Errorf("%s: %s", name, r.raw)
+		}
+	}
+	refused("invented", f.round(t, goOn("INVENTED", answers), ann...))
+	refused("another caller", f.round(t, goOn(state, answers), bob...))
+	body, headers := round("tools/call", "echo", `"name":"echo","arguments":{"a":2}`, goOn(state, answers))
+	refused("other arguments", f.post(t, body, append(headers, ann...)...))
+	if r := f.round(t, goOn(state, answers), ann...); !strings.Contains(r.raw, `{\"roots\":[]}`) {
+		t.Errorf("the owner: %s", r.raw)
+	}
+	refused("again", f.round(t, goOn(state, answers), ann...))
+}
+
+// Who does not come back, or leaves, has given up.
+func TestAConversationThatIsGivenUp(t *testing.T) {
+	ended, answered := make(chan error, 10), make(chan struct{}, 10)
+	asking := func(ctx context.Context, c peer.Client) (string, error) {
+		_, err := c.Ask(ctx, "roots/list", nil)
+		answered <- struct{}{}
+		<-ctx.Done()
+		ended <- err
+		return "", err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := talking(t, asking)
+		opts := asks()
+		opts.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true}
+		s := connect(t, stdioTransport(t, w), newest, opts)
+		res := ask(t, s)
+		if !res.NeedsInput() || len(ended) > 0 {
+			t.Fatalf("got %v", res)
+		}
+		time.Sleep(10 * time.Minute) // in a bubble
+		if len(ended) != 1 || !isRefusal(<-ended) {
+			t.Error("the call goes on without its client")
+		}
+		<-answered
+	})
+	w := talking(t, asking)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	state, questions := required(t, f.round(t, ""))
+	var answers string
+	for id := range questions {
+		answers = fmt.Sprintf(`%q:{"roots":[]}`, id)
+	}
+	body, headers := round("tools/call", "echo", `"name":"echo","arguments":{"a":1}`, goOn(state, answers))
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/mcp", strings.NewReader(body))
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Content-Type", "application/json")
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		if res, err := f.client.Do(req); err == nil {
+			_ = res.Body.Close()
+		}
+	}()
+	within(t, answered, "answer to the question")
+	leave()
+	within(t, left, "end of the request")
+	if err := within(t, ended, "end of the call"); err != nil {
+		t.Errorf("the question has no answer: %v", err)
+	}
+}
+
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok
+}
+
+// Clients that never come back do not fill the memory.
+func TestConversationsAreBounded(t *testing.T) {
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		_, err := c.Ask(ctx, "roots/list", nil)
+		if err == nil {
+			return "answered", nil
+		}
+		return err.Error(), nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	for range 256 {
+		required(t, f.round(t, ""))
+	}
+	if r := f.round(t, ""); !strings.Contains(r.raw, "too many calls wait") {
+		t.Errorf("one more: %s", r.raw)
+	}
+}
