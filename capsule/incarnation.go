@@ -132,7 +132,7 @@ func (in *incarnation) awaitHello(ctx context.Context) error {
 	case <-in.p.Exited():
 		return fmt.Errorf("it %s before orla.hello", in.p.ExitText())
 	case <-in.read:
-		return in.exitOr("it closed its stdout before orla.hello")
+		return in.exitOr(" before orla.hello", "it closed its stdout before orla.hello")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -148,9 +148,9 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 		case <-in.p.Exited():
 			cancel(fmt.Errorf("it %s before it answered initialize", in.p.ExitText()))
 		case <-in.read:
-			cancel(in.exitOr("it closed its stdout before it answered initialize"))
+			cancel(in.exitOr(" before it answered initialize", "it closed its stdout before it answered initialize"))
 		case <-in.conn.Over():
-			cancel(in.exitOr(in.conn.Err().Error()))
+			cancel(in.exitOr(" before it answered initialize", in.conn.Err().Error()))
 		case <-done:
 		}
 	})
@@ -164,14 +164,15 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 	return err
 }
 
-// exitOr tells how the process ended when it is about to, else what else is wrong.
-func (in *incarnation) exitOr(otherwise string) error {
+// exitOr tells how the process ended when it is about to, and before what; else
+// what else is wrong.
+func (in *incarnation) exitOr(before, otherwise string) error {
 	const soon = 100 * time.Millisecond
 	timer := time.NewTimer(soon)
 	defer timer.Stop()
 	select {
 	case <-in.p.Exited():
-		return fmt.Errorf("it %s", in.p.ExitText())
+		return fmt.Errorf("it %s%s", in.p.ExitText(), before)
 	case <-timer.C:
 		return errors.New(otherwise)
 	}

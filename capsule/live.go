@@ -109,9 +109,9 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return fail(fmt.Errorf("it %s", in.p.ExitText()))
 		case <-in.read:
 			in.conn.Drain() // what comes now waits for the next process
-			return fail(in.exitOr("it closed its stdout"))
+			return fail(in.exitOr("", "it closed its stdout"))
 		case <-in.conn.Over():
-			return fail(in.exitOr(in.conn.Err().Error()))
+			return fail(in.exitOr("", in.conn.Err().Error()))
 		case err := <-in.unwell:
 			return fail(err)
 		case <-ctx.Done():

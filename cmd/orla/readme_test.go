@@ -23,7 +23,7 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, walk, _ := strings.Cut(string(readme), "\n## Five minutes\n")
-	walk, _, _ = strings.Cut(walk, "\n## ")
+	walk, _, _ = strings.Cut(walk, "\n## Connect a client\n")
 
 	dir := t.TempDir()
 	path := filepath.Dir(orlaBinary(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
