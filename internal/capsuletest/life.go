@@ -156,13 +156,13 @@ func closesStdout(p *Peer) {
 	s.loop()
 }
 
-// closesStdin closes stdin after its hello, and lives on.
+// closesStdin closes stdin before its hello, and lives on.
 func closesStdin(p *Peer) {
 	s := newServer(p, nil)
-	s.hello()
 	if err := os.Stdin.Close(); err != nil {
 		complain("%v", err)
 	}
+	s.hello()
 	forever()
 }
 
