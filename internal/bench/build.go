@@ -15,6 +15,9 @@ type bench struct {
 	dir      string // temporary; removed by close
 	orla     string
 	hello    string // a bare HTTP server
+	capsule  string // answers calls with texts
+	relay    string // stands between a client and a capsule
+	sdk      string // a server with its tool inside
 	toolsDir string // holds the programs, as tools
 	programs []program
 	scale    scale
@@ -57,9 +60,11 @@ func (b *bench) build(ctx context.Context) error {
 	if err := goBuild(ctx, root, b.orla, "./cmd/orla"); err != nil {
 		return err
 	}
-	b.hello = filepath.Join(b.dir, "hello")
-	if err := goBuild(ctx, root, b.hello, "./internal/bench/testdata/hello"); err != nil {
-		return err
+	for name, path := range map[string]*string{"hello": &b.hello, "capsule": &b.capsule, "relay": &b.relay, "sdk": &b.sdk} {
+		*path = filepath.Join(b.dir, "bin", name)
+		if err := goBuild(ctx, root, *path, "./internal/bench/testdata/"+name); err != nil {
+			return err
+		}
 	}
 	if err := b.buildEcho(ctx, root); err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,21 @@ type result struct {
 	p50   time.Duration // the median over rounds of each round's median
 	ratio float64       // the median over rounds of p50 by the baseline's p50
 	cpu   cpu           // on average
+
+	rounds []time.Duration // each round's median
+}
+
+// against is the median over rounds of r's p50 by those of baselines together.
+func (r result) against(baselines ...result) float64 {
+	ratios := make([]float64, len(r.rounds))
+	for i, p50 := range r.rounds {
+		var base time.Duration
+		for _, b := range baselines {
+			base += b.rounds[i]
+		}
+		ratios[i] = quotient(p50, base)
+	}
+	return median(ratios)
 }
 
 // minRounds are measured even when the time is over.
@@ -75,16 +91,11 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 		if err != nil {
 			return nil, err
 		}
-		ratios := make([]float64, rounds)
-		for r := range rounds {
-			ratios[r] = quotient(p50s[i][r], p50s[0][r])
-		}
 		pieces := time.Duration(rounds * n)
-		results[i].ratio = median(ratios)
 		results[i].cpu = cpu{used.own / pieces, used.children / pieces}
-	}
-	for i := range results { // the last, since median sorts
-		results[i].p50 = median(p50s[i])
+		results[i].rounds = p50s[i]
+		results[i].p50 = median(slices.Clone(p50s[i])) // a clone, since median sorts
+		results[i].ratio = results[i].against(results[0])
 	}
 	return results, nil
 }

@@ -9,8 +9,8 @@ import (
 	"io"
 	"net"
 	"net/textproto"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -44,12 +44,14 @@ func dial(ctx context.Context, host string) (*httpClient, error) {
 
 func (c *httpClient) close() { _ = c.conn.Close() } // nothing is under way
 
-// roundTrip sends a whole request and reads the answer to its end.
-func (c *httpClient) roundTrip(request []byte) (answer, error) {
+// roundTrip sends a whole request, which may be in parts, and reads the answer
+// to its end.
+func (c *httpClient) roundTrip(request ...[]byte) (answer, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(callPatience)); err != nil {
 		return answer{}, err
 	}
-	if _, err := c.conn.Write(request); err != nil {
+	parts := net.Buffers(request) // all that there is goes out at once
+	if _, err := parts.WriteTo(c.conn); err != nil {
 		return answer{}, err
 	}
 	return c.read()
@@ -126,7 +128,7 @@ func (c *httpClient) readBody(length int) error {
 // take adds the next n bytes to the body.
 func (c *httpClient) take(n int) error {
 	have := len(c.body)
-	c.body = append(c.body, make([]byte, n)...)
+	c.body = slices.Grow(c.body, n)[:have+n]
 	_, err := io.ReadFull(c.in, c.body[have:])
 	return err
 }
@@ -139,30 +141,31 @@ func (c *httpClient) line() ([]byte, error) {
 // lastEvent is the data of the last event of a stream: what comes before the
 // answer is news of it.
 func lastEvent(stream []byte) ([]byte, error) {
-	_, data, found := cutLast(stream, []byte("data: "))
-	if !found {
+	var last []byte
+	for line := range bytes.Lines(stream) { // forward, as the fast search goes
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			last = bytes.TrimRight(data, "\n")
+		}
+	}
+	if last == nil {
 		return nil, errors.New("an event stream without data")
 	}
-	return bytes.TrimRight(data, "\n"), nil
-}
-
-func cutLast(text, sep []byte) (before, after []byte, found bool) {
-	i := bytes.LastIndex(text, append([]byte("\n"), sep...))
-	if i >= 0 {
-		return text[:i], text[i+1+len(sep):], true
-	}
-	after, found = bytes.CutPrefix(text, sep)
-	return nil, after, found
+	return last, nil
 }
 
 // post makes the bytes of a request.
 func post(host string, headers []string, body string) []byte {
-	var b strings.Builder
+	return append(postHead(host, headers, len(body)), body...)
+}
+
+// postHead makes those that come before its body.
+func postHead(host string, headers []string, length int) []byte {
+	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
-		"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n", host, len(body))
+		"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n", host, length)
 	for _, h := range headers {
 		b.WriteString(h + "\r\n")
 	}
-	b.WriteString("\r\n" + body)
-	return []byte(b.String())
+	b.WriteString("\r\n")
+	return b.Bytes()
 }

@@ -47,6 +47,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{"calls", measureCalls},
+		{"capsule", measureCapsuleCalls},
 		{"tools", measureTools},
 		{"start", measureStart},
 		{"memory", measureMemory},

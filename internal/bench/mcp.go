@@ -88,18 +88,27 @@ func (c *mcpClient) call(tool string) []byte {
 }
 
 func (c *mcpClient) named(method, name, params string) []byte {
-	headers := c.headers(method)
-	if !c.era.session {
-		if name != "" {
-			headers = append(headers, "Mcp-Name: "+name)
-		}
+	return post(c.host, c.headersFor(method, name), c.era.message(method, params))
+}
+
+// message is the one request of its connection, as JSON.
+func (e era) message(method, params string) string {
+	if !e.session {
 		if params != "" {
 			params += ","
 		}
-		params += `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + c.era.version + `",` +
+		params += `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + e.version + `",` +
 			`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	}
-	return post(c.host, headers, message(1, method, params))
+	return message(1, method, params)
+}
+
+func (c *mcpClient) headersFor(method, name string) []string {
+	headers := c.headers(method)
+	if !c.era.session && name != "" {
+		headers = append(headers, "Mcp-Name: "+name)
+	}
+	return headers
 }
 
 func (c *mcpClient) headers(method string) []string {

@@ -8,7 +8,7 @@ import (
 // cpu is CPU time that a process has used since it began.
 type cpu struct {
 	own      time.Duration // by its own threads, to the microsecond or finer
-	children time.Duration // by the children that it has reaped
+	children time.Duration // by the children that it has reaped, or by a capsule
 }
 
 func (c cpu) total() time.Duration { return c.own + c.children }

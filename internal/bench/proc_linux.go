@@ -107,6 +107,9 @@ func childrenOf(pid int) ([]int, error) {
 	return pids, err
 }
 
+// exeOf is the file that a process runs.
+func exeOf(pid int) (string, error) { return os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) }
+
 // eachTask reads one file of every thread of a process.
 func eachTask(pid int, file string, use func(text string)) error {
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))

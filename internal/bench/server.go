@@ -44,7 +44,11 @@ type logLine struct {
 
 // startOrla starts Orla over HTTP and waits until it serves.
 func (b *bench) startOrla(ctx context.Context, toolsDir string) (*server, error) {
-	return b.start(ctx, b.orla, "--tools-dir", toolsDir, "--listen", "127.0.0.1", "--port", "0")
+	return b.start(ctx, b.orlaHTTP(toolsDir)...)
+}
+
+func (b *bench) orlaHTTP(toolsDir string) []string {
+	return []string{b.orla, "--tools-dir", toolsDir, "--listen", "127.0.0.1", "--port", "0"}
 }
 
 // start starts a server and waits until its log says that it serves.
@@ -69,7 +73,12 @@ func (b *bench) start(ctx context.Context, argv ...string) (*server, error) {
 
 // startStdio starts Orla for one client on pipes.
 func (b *bench) startStdio(ctx context.Context, toolsDir string) (*server, error) {
-	return b.spawn(ctx, []string{b.orla, "--stdio", "--tools-dir", toolsDir}, func(s *server) (err error) {
+	return b.startPiped(ctx, b.orla, "--stdio", "--tools-dir", toolsDir)
+}
+
+// startPiped starts a server whose client is on its stdin and stdout.
+func (b *bench) startPiped(ctx context.Context, argv ...string) (*server, error) {
+	return b.spawn(ctx, argv, func(s *server) (err error) {
 		if s.stdin, err = s.cmd.StdinPipe(); err != nil {
 			return err
 		}

@@ -26,12 +26,11 @@ func measureStart(ctx context.Context, b *bench) ([]table, error) {
 		if err != nil {
 			return nil, err
 		}
-		argv := []string{b.orla, "--tools-dir", dir, "--listen", "127.0.0.1", "--port", "0"}
 		every := 1
 		if size == many {
 			every = max(1, b.scale.starts/b.scale.manyStarts)
 		}
-		starters = append(starters, starter{fmt.Sprintf("Orla, %d tools, tools/call", size), argv, firstCall, every})
+		starters = append(starters, starter{fmt.Sprintf("Orla, %d tools, tools/call", size), b.orlaHTTP(dir), firstCall, every})
 	}
 	took := make([][]time.Duration, len(starters))
 	used := make([][]time.Duration, len(starters))

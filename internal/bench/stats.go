@@ -40,6 +40,17 @@ func times(ratio float64) string { return fmt.Sprintf("%.2f×", ratio) }
 // mebibytes writes a size.
 func mebibytes(size int64) string { return fmt.Sprintf("%.1f MiB", float64(size)/(1<<20)) }
 
+// kibibytes writes the size of a payload.
+func kibibytes(size int) string {
+	switch {
+	case size >= 1<<20:
+		return fmt.Sprintf("%d MiB", size>>20)
+	case size >= 1<<10:
+		return fmt.Sprintf("%d KiB", size>>10)
+	}
+	return fmt.Sprintf("%d B", size)
+}
+
 // check is one measured value and the most that it may be.
 type check struct {
 	what      string
