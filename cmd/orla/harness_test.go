@@ -113,8 +113,14 @@ func serveOrla(t *testing.T, tools string) *running {
 
 func startOrla(t *testing.T, dir string, args ...string) *running {
 	t.Helper()
+	return startCommand(t, dir, append([]string{orlaBinary(t)}, args...)...)
+}
+
+// startCommand starts Orla by a command that becomes it, or has it as its child.
+func startCommand(t *testing.T, dir string, argv ...string) *running {
+	t.Helper()
 	o := &running{t: t, exit: make(chan error, 1), news: make(chan struct{})}
-	o.cmd = exec.Command(orlaBinary(t), args...)
+	o.cmd = exec.Command(argv[0], argv[1:]...)
 	o.cmd.Dir = dir
 	o.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	stderr, err := o.cmd.StderrPipe()
@@ -168,15 +174,33 @@ func (o *running) readLog(r io.Reader) {
 // A nil fits takes any.
 func (o *running) waitLog(msg string, fits func(map[string]any) bool) map[string]any {
 	o.t.Helper()
+	return o.follow().next(msg, fits)
+}
+
+// follower reads the log line by line, so that what it returns came after what
+// it returned before.
+type follower struct {
+	o    *running
+	seen int
+}
+
+// follow returns a follower of the log from its first line.
+func (o *running) follow() *follower { return &follower{o: o} }
+
+// next waits for the next line with the message msg that fits.
+func (f *follower) next(msg string, fits func(map[string]any) bool) map[string]any {
+	o := f.o
+	o.t.Helper()
 	deadline := time.After(patience)
-	seen := 0
 	for {
 		o.mu.Lock()
 		lines, news := o.lines, o.news
 		o.mu.Unlock()
-		for ; seen < len(lines); seen++ {
-			if lines[seen]["msg"] == msg && (fits == nil || fits(lines[seen])) {
-				return lines[seen]
+		for f.seen < len(lines) {
+			line := lines[f.seen]
+			f.seen++
+			if line["msg"] == msg && (fits == nil || fits(line)) {
+				return line
 			}
 		}
 		select {
@@ -184,7 +208,7 @@ func (o *running) waitLog(msg string, fits func(map[string]any) bool) map[string
 		case err := <-o.exit:
 			o.exit <- err
 			o.mu.Lock()
-			done := len(o.lines) == seen
+			done := len(o.lines) == f.seen
 			o.mu.Unlock()
 			if done {
 				o.t.Fatalf("Orla ended (%v) without the log line %q; last: %v", err, msg, last(lines))
