@@ -89,6 +89,8 @@ type Capsule struct {
 	calls    atomic.Int64  // that were answered
 	exits    atomic.Pointer[string]
 
+	began time.Time // the last start; owned by Serve
+
 	mu       sync.Mutex // guards the fields that follow
 	failures int        // in a row
 	started  int        // processes

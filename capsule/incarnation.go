@@ -275,11 +275,15 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	in.asks.close()
 	in.conn.Close(why)
 	stdin, stdout, stderr := in.p.Streams()
+	in.p.Finish(manifest.CloseGrace) // first: an exit after the end of stdin is no crash
 	closeStreams(stdin)
-	in.p.Finish(manifest.CloseGrace)
 	<-in.p.Gone()
-	text := in.p.ExitText()
-	in.c.exits.Store(&text)
+	select {
+	case <-in.p.Exited():
+		text := in.p.ExitText()
+		in.c.exits.Store(&text)
+	default: // it could not be killed, which the launcher has said
+	}
 	in.awaitLast(in.read, in.told)
 	past := time.Unix(1, 0)
 	_ = stdout.SetReadDeadline(past) // a stranger may hold the other end

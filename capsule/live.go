@@ -26,6 +26,7 @@ type ending struct {
 func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	s := c.status.Load()
 	c.become(status{state: Starting, reason: startReason(s)})
+	c.began = time.Now()
 	in, err := c.begin(ctx)
 	if err != nil {
 		end := ending{err: err}
@@ -232,13 +233,19 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		defer timer.Stop()
 		due = timer.C
 	}
-	select {
-	case <-due:
-	case t := <-c.kick:
-		c.log.Info("reload", "tool", c.tool.Name, "reason", t.reason)
-		restarts.forgive()
-		c.count(restarts)
-	case <-ctx.Done():
+	for {
+		select {
+		case <-due:
+		case t := <-c.kick:
+			if t.at.Before(c.began) {
+				continue // that is what has failed already
+			}
+			c.log.Info("reload", "tool", c.tool.Name, "reason", t.reason)
+			restarts.forgive()
+			c.count(restarts)
+		case <-ctx.Done():
+		}
+		return
 	}
 }
 

@@ -28,13 +28,35 @@ import (
 // fakeWorld starts processes that are made of memory.
 type fakeWorld struct {
 	t       *testing.T
-	rand    *rand.Rand
+	plan    func(n int) behaviour // of the nth process, counted from 1
 	alive   atomic.Int64
 	started atomic.Int64
 	most    int64 // processes that may be alive at once
 
 	mu   sync.Mutex // guards last
 	last *fakeProcess
+}
+
+// behaviour is how a fakeProcess lives. The zero value says hello and answers at
+// once, and ends when its stdin does.
+type behaviour struct {
+	fails    bool          // it cannot be started
+	mute     bool          // it never says hello
+	hello    time.Duration // until it says hello
+	slow     time.Duration // for each answer
+	stubborn time.Duration // until it ends after it was told to
+	dies     time.Duration // until it ends by itself; 0 for never
+}
+
+// randomly makes a plan of chance.
+func randomly(r *rand.Rand) func(int) behaviour {
+	upTo := func(ms int) time.Duration { return time.Duration(r.IntN(ms)) * time.Millisecond }
+	return func(int) behaviour {
+		return behaviour{
+			fails: r.IntN(10) == 0, mute: r.IntN(8) == 0,
+			hello: upTo(300), slow: upTo(400), stubborn: upTo(700),
+		}
+	}
 }
 
 // fakeProcess is one of them: it says hello after a while, answers each call
@@ -53,11 +75,13 @@ type fakeProcess struct {
 }
 
 func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (process, error) {
-	if w.rand.IntN(10) == 0 {
+	n := int(w.started.Add(1))
+	plan := w.plan(n)
+	if plan.fails {
 		return nil, fault.New(fault.StartFailed, "it cannot be started")
 	}
 	p := &fakeProcess{
-		world: w, pid: int(w.started.Add(1)),
+		world: w, pid: n,
 		exited: make(chan struct{}), gone: make(chan struct{}),
 		die: make(chan string, 1), finish: make(chan struct{}), killed: make(chan struct{}),
 	}
@@ -70,23 +94,19 @@ func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (process, error) {
 	w.mu.Lock()
 	w.last = p
 	w.mu.Unlock()
-	mute := w.rand.IntN(8) == 0
-	hello := time.Duration(w.rand.IntN(300)) * time.Millisecond
-	slow := time.Duration(w.rand.IntN(400)) * time.Millisecond
-	stubborn := time.Duration(w.rand.IntN(700)) * time.Millisecond
-	go p.live(mute, hello, slow, stubborn)
+	go p.live(plan)
 	return p, nil
 }
 
-func (p *fakeProcess) live(mute bool, hello, slow, stubborn time.Duration) {
+func (p *fakeProcess) live(plan behaviour) {
 	work := make(chan struct{})
 	go func() {
 		defer close(work)
-		if mute {
+		if plan.mute {
 			_, _ = io.Copy(io.Discard, p.theirStdin)
 			return
 		}
-		time.Sleep(hello)
+		time.Sleep(plan.hello)
 		if _, err := fmt.Fprintf(p.theirStdout, "{\"jsonrpc\":\"2.0\",\"method\":\"orla.hello\",\"params\":{\"name\":\"walker\",\"version\":\"1.0.0\"}}\n"); err != nil {
 			return
 		}
@@ -102,17 +122,23 @@ func (p *fakeProcess) live(mute bool, hello, slow, stubborn time.Duration) {
 			if m.ID == nil {
 				continue
 			}
-			time.Sleep(slow)
+			time.Sleep(plan.slow)
 			if _, err := fmt.Fprintf(p.theirStdout, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":\"done\"}\n", m.ID); err != nil {
 				return
 			}
 		}
 	}()
+	var dies <-chan time.Time
+	if plan.dies > 0 {
+		dies = time.After(plan.dies)
+	}
 	select {
 	case p.text = <-p.die:
+	case <-dies:
+		p.text = "exited with code 1"
 	case <-p.finish:
 		select {
-		case <-time.After(stubborn):
+		case <-time.After(plan.stubborn):
 		case <-p.killed:
 		}
 		p.text = "exited with code 0"
@@ -185,7 +211,7 @@ func TestRandomWalk(t *testing.T) {
 
 func walk(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := &fakeWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), most: 1}
+	w := &fakeWorld{t: t, plan: randomly(rand.New(rand.NewPCG(seed, 2))), most: 1}
 	c := walker(t, w, func(rt *manifest.Runtime) {
 		if r.IntN(4) == 0 {
 			rt.HotLoad.Mode = manifest.HotLoadReplace
