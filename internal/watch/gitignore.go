@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -116,8 +117,7 @@ func (rs rules) withEmptied() rules {
 // decide returns what the rules say of a path relative to their folder, if
 // they say anything.
 func (rs rules) decide(rel string, isDir bool) (ignored, decided bool) {
-	for i := len(rs) - 1; i >= 0; i-- {
-		r := rs[i]
+	for _, r := range slices.Backward(rs) {
 		if (isDir || !r.dirOnly) && doublestar.MatchUnvalidated(r.pattern, rel) {
 			return !r.negated, true
 		}

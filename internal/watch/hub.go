@@ -21,11 +21,11 @@ type Hub struct {
 	boxes   []*inbox   // of those who listen
 	byID    map[identity]*entry
 	byLabel map[string]*entry
-	told    map[string]bool // limits that the log has heard of
+	told    []string // limits that the log has heard of
 }
 
 // NewHub makes a Hub. Give it to all Watchers of the process.
-func NewHub() *Hub { return &Hub{told: map[string]bool{}} }
+func NewHub() *Hub { return &Hub{} }
 
 // entry is one folder that the kernel watches.
 type entry struct {
@@ -36,7 +36,7 @@ type entry struct {
 
 // sub is what one Watcher wants of an entry. Only the Hub looks inside.
 type sub struct {
-	entry *entry // nil once the watch has gone
+	entry *entry // nil once the watch has been dropped or released
 	box   *inbox
 	at    string // what the Watcher calls the folder; with only, what it is told instead
 	only  string // the one name in the folder that matters, if not empty
@@ -218,15 +218,12 @@ func (h *Hub) pass(l *line, path string, op fsnotify.Op) {
 			}
 		}
 	}
-	e := h.byLabel[path]
-	if e == nil {
-		return
-	}
-	for _, s := range e.subs {
-		s.box.put(s.at, op)
-	}
-	if op.Has(fsnotify.Remove) || op.Has(fsnotify.Rename) {
-		h.drop(e) // the kernel has ended the watch, or the library is about to
+	// If the kernel or the library has ended the watch, those who still find the
+	// folder there watch it again.
+	if e := h.byLabel[path]; e != nil {
+		for _, s := range e.subs {
+			s.box.put(s.at, op)
+		}
 	}
 }
 
@@ -249,9 +246,11 @@ func (h *Hub) lose(l *line, err error) {
 func (h *Hub) firstOf(limit string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first := !h.told[limit]
-	h.told[limit] = true
-	return first
+	if slices.Contains(h.told, limit) {
+		return false
+	}
+	h.told = append(h.told, limit)
+	return true
 }
 
 // limitHint says which of the kernel's limits was met, and how to raise it.

@@ -62,24 +62,75 @@ func TestManyWatchersShareOneInstance(t *testing.T) {
 func TestSharedFolderIsWatchedUntilTheLastLeaves(t *testing.T) {
 	base := t.TempDir()
 	pkg, link := filepath.Join(base, "pkg"), filepath.Join(t.TempDir(), "link")
-	mustDo(t, os.MkdirAll(filepath.Join(pkg, "src"), 0o700), os.Symlink(base, link))
+	mustDo(t, os.MkdirAll(filepath.Join(pkg, "src"), 0o700), os.Symlink(pkg, link))
 	hub := NewHub()
 	all := New(base, Options{Hub: hub, Debounce: soon})
 	one := New(pkg, Options{Hub: hub, Debounce: soon})
-	linked := New(filepath.Join(link, "pkg"), Options{Hub: hub, Debounce: soon})
+	linked := New(link, Options{Hub: hub, Debounce: soon})
 	stopAll, stopOne, stopLinked := serving(t, all), serving(t, one), serving(t, linked)
 	defer stopLinked()
 
 	src := filepath.Join(pkg, "src")
 	probe(t, all, src, src)
 	probe(t, one, src, src)
-	probe(t, linked, src, filepath.Join(link, "pkg", "src"))
+	probe(t, linked, src, filepath.Join(link, "src"))
 	stopAll()
 	probe(t, one, src, src)
 	stopOne()
-	probe(t, linked, src, filepath.Join(link, "pkg", "src"))
+	probe(t, linked, src, filepath.Join(link, "src"))
 	// src, pkg, base, and the folder of the link.
 	eventually(t, "only the last one's watches are left", func() bool { n, _ := kernelWatches(t); return n == 4 })
+}
+
+// E3: who came to a folder by its own name does not lose it when a link to it,
+// by which it was watched first, leads elsewhere.
+func TestLinkToSharedFolderLeadsElsewhere(t *testing.T) {
+	base := t.TempDir()
+	one, two, link := filepath.Join(base, "one"), filepath.Join(base, "two"), filepath.Join(base, "link")
+	mustDo(t, os.MkdirAll(filepath.Join(one, "pkg"), 0o700), os.MkdirAll(filepath.Join(two, "pkg"), 0o700), os.Symlink(one, link))
+	hub := NewHub()
+	linked := New(filepath.Join(link, "pkg"), Options{Hub: hub, Debounce: soon})
+	plain := New(filepath.Join(one, "pkg"), Options{Hub: hub, Debounce: soon})
+	stop := serving(t, linked)
+	defer stop()
+	probe(t, linked, filepath.Join(one, "pkg"), linked.root)
+	stopPlain := serving(t, plain)
+	defer stopPlain()
+	probe(t, plain, plain.root, plain.root)
+
+	mustDo(t, os.Symlink(two, link+".new"), os.Rename(link+".new", link))
+	probe(t, linked, filepath.Join(two, "pkg"), linked.root)
+	probe(t, plain, plain.root, plain.root)
+}
+
+// E3: where a folder came from is no matter to those who see it now.
+func TestFolderThatWasNotLetGoYet(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	mustDo(t, os.MkdirAll(filepath.Join(a, "dir", "inner"), 0o700))
+	hub := NewHub()
+	slow := New(a, Options{Hub: hub, Debounce: time.Hour, MaxWait: time.Hour})
+	stop := serving(t, slow)
+	defer stop()
+	// What slow watches, and what is above it.
+	eventually(t, "all is watched", func() bool { n, _ := kernelWatches(t); return n == 4 })
+	quick := New(b, Options{Hub: hub, Debounce: soon})
+	stopQuick := serving(t, quick)
+	defer stopQuick()
+	probe(t, quick, b, b)
+	mustDo(t, os.Rename(filepath.Join(a, "dir"), filepath.Join(b, "dir")))
+	probe(t, quick, filepath.Join(b, "dir", "inner"), filepath.Join(b, "dir", "inner"))
+}
+
+// E3: what left is not watched where it went.
+func TestFolderThatLeavesIsLetGo(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	mustDo(t, os.MkdirAll(filepath.Join(root, "dir", "inner"), 0o700))
+	w := New(root, Options{Debounce: soon, Content: true})
+	stop := serving(t, w)
+	defer stop()
+	probe(t, w, filepath.Join(root, "dir", "inner"), filepath.Join(root, "dir", "inner"))
+	mustDo(t, os.Rename(filepath.Join(root, "dir"), filepath.Join(elsewhere, "dir")))
+	eventually(t, "the root and what is above it are left", func() bool { n, _ := kernelWatches(t); return n == 2 })
 }
 
 // E3: a folder that moved is known by its new name to those who see it, and to
@@ -106,6 +157,41 @@ func TestFolderThatMovesBetweenWatchers(t *testing.T) {
 	mustDo(t, os.RemoveAll(filepath.Join(a, "dir")))
 	// Two roots, and what is above both.
 	eventually(t, "nothing is watched in vain", func() bool { n, _ := kernelWatches(t); return n == 3 })
+}
+
+// E3: nobody watches where nothing can count.
+func TestOnlyWhatCanCountIsWatched(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"src/sub", "src/gen/x", "src/node_modules/x", "conf/deep", "data/x/y", "other/x", "out/x"} {
+		mustDo(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+	}
+	mustDo(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte("gen/\nout\n"), 0o600))
+	tests := []struct {
+		name string
+		opts Options
+		want int // with the one above the root
+	}{
+		{"all", Options{}, 15},
+		{"a folder and a file in another", Options{Paths: []string{"src", "conf/app.yaml"}}, 7},
+		{"a file at the root", Options{Paths: []string{"main.py"}}, 2},
+		{"globs", Options{Globs: []string{"data/**", "other/", "out"}}, 8},
+		{"gitignore", Options{Gitignore: true}, 11},
+	}
+	for _, tt := range tests {
+		tt.opts.Debounce = soon
+		w := New(root, tt.opts)
+		stop := serving(t, w)
+		for range 2 { // the first may be found before all is watched
+			for _, file := range []string{"main.py", "src/main.py"} {
+				mustDo(t, os.WriteFile(filepath.Join(root, file), []byte(tt.name), 0o600))
+			}
+			nextChange(t, w)
+		}
+		if have, _ := kernelWatches(t); have != tt.want {
+			t.Errorf("%s: %d folders are watched, want %d", tt.name, have, tt.want)
+		}
+		stop()
+	}
 }
 
 // E3: whatever happens, in the end every folder is watched, and nothing else is.

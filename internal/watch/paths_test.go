@@ -129,6 +129,11 @@ func TestGlobsAndGitignore(t *testing.T) {
 			want: "src/.gitignore",
 		},
 		{
+			name: "a new .gitignore takes effect at once", before: files("src/main.py"),
+			opts: watch.Options{Gitignore: true, Except: []string{"src/.gitignore"}},
+			act:  all(save("src/.gitignore", "*.out\n"), files("src/x.out", "src/y.out")),
+		},
+		{
 			name: "what a .gitignore no longer says is watched", before: all(save(".gitignore", "out/\n"), files("out/x")),
 			opts: watch.Options{Gitignore: true, Except: []string{".gitignore"}},
 			act:  save(".gitignore", ""), want: "out/x",

@@ -67,7 +67,7 @@ func (s *scope) skips(rel string, isDir bool) bool {
 	switch {
 	case s.ignore(rel, isDir), slices.Contains(s.except, rel):
 		return true
-	case !s.counts(rel) && !(isDir && leads):
+	case !s.counts(rel) && (!isDir || !leads):
 		return true
 	case s.globs.ignore(rel, isDir):
 		return true

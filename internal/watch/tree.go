@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -157,9 +158,7 @@ func (t *tree) compare(rel string, written bool, enter func(rel string, link boo
 	if rel == "." {
 		t.seen = now // as small as it can be
 	} else {
-		for p, s := range now {
-			t.seen[p] = s
-		}
+		maps.Copy(t.seen, now)
 	}
 	return first, differs, nil
 }

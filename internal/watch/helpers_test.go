@@ -1,0 +1,61 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+func mustDo(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serving runs Watchers until the function that it returns is called.
+func serving(t testing.TB, ws ...*Watcher) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	for _, w := range ws {
+		go func() { done <- w.Serve(ctx) }()
+	}
+	return func() {
+		cancel()
+		for range ws {
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("Serve returned %v, want context.Canceled", err)
+			}
+		}
+	}
+}
+
+func nextChange(t *testing.T, w *Watcher) Change {
+	t.Helper()
+	select {
+	case c := <-w.Changed():
+		return c
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%v: no Change within 20s", w)
+		return Change{}
+	}
+}
