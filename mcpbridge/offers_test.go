@@ -457,18 +457,54 @@ func TestD7aTheFirstListWaits(t *testing.T) {
 	}
 }
 
-// A client that does not wait is not waited for, and what is known meanwhile works.
-func TestD7aWaitingEndsWithTheRequest(t *testing.T) {
+// What is known meanwhile works; what is not may yet be. A client that does not
+// wait is not waited for.
+func TestD7aWhatIsNotKnownYet(t *testing.T) {
 	s := newPeer(peer.Offers{Tools: []*mcp.Tool{tool("early")}})
 	w := served(t, s)
 	p := w.stdio(t, maxLine)
 	p.open(t)
-	p.write(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n"+call(2, "early")+"\n")
-	if r := p.next(t); string(r.id) != "2" || !strings.Contains(r.raw, "from early") {
-		t.Errorf("what is known: %s", r.raw)
+	p.write(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n"+call(2, "echo")+"\n"+call(3, "early")+"\n")
+	for i := range 10 { // long enough for an answer that does not wait
+		if r := p.next(t); string(r.id) != fmt.Sprint(3+i) || !strings.Contains(r.raw, "from early") {
+			t.Fatalf("what is known: %s", r.raw)
+		}
+		p.write(t, call(4+i, "early")+"\n")
 	}
+	p.next(t)
 	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`+"\n")
 	if r := p.next(t); string(r.id) != "1" {
 		t.Errorf("the cancelled list: %s", r.raw)
+	}
+	offers := everything()
+	offers.Known = false
+	s.offer(offers)
+	for len(w.offered.Catalog().Prompts) == 0 && w.offered.Catalog().Wait(t.Context()) == nil {
+	}
+	offers.Known = true
+	s.offer(offers)
+	for r := p.next(t); ; r = p.next(t) {
+		if r.result != nil || r.failed {
+			if string(r.id) != "2" || !strings.Contains(r.raw, "from echo") {
+				t.Errorf("what was not known: %s", r.raw)
+			}
+			break
+		}
+	}
+}
+
+// What a peer says of how long its resource may be kept stands.
+func TestD8APeersCacheability(t *testing.T) {
+	s := newPeer(everything())
+	s.answer = func(context.Context, peer.Request) (json.RawMessage, error) {
+		return json.RawMessage(`{"contents":[],"ttlMs":5,"cacheScope":"public","resultType":"later"}`), nil
+	}
+	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	body, headers := newEra("resources/read", "mem://a", `"uri":"mem://a"`)
+	r := f.post(t, body, headers...)
+	for _, part := range []string{`"ttlMs":5`, `"cacheScope":"public"`, `"resultType":"later"`, `"resultType"`, `"ttlMs"`} {
+		if strings.Count(r.raw, part) != 1 {
+			t.Errorf("%s is there %d times: %s", part, strings.Count(r.raw, part), r.raw)
+		}
 	}
 }
