@@ -65,7 +65,7 @@ type Bridge struct {
 	large         *largeAnswers
 	starting      func() []string
 	traits        atomic.Pointer[map[string]traits] // of the tools that are listed
-	page          atomic.Pointer[json.RawMessage]   // these tools as JSON; holds nil when they are more than one page
+	page          atomic.Pointer[page]              // these tools as JSON
 	metas         metas
 	carrier       carrier
 	verbosity     *verbosity

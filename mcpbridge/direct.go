@@ -40,7 +40,8 @@ func (b *Bridge) listedTraits(name string) (traits, bool) {
 func (b *Bridge) answerable(p plainCall, from client, session string) (tool traits, ok bool) {
 	c := b.catalog.Catalog()
 	if p.method == methodList {
-		return traits{}, *b.page.Load() != nil && c.Known()
+		page := b.page.Load()
+		return traits{}, page.json != nil && page.of == c && c.Known()
 	}
 	if c.Talks[p.name] && (from.listens || p.meta == nil && b.verbosity.wanted(session)) {
 		return traits{}, false
@@ -91,7 +92,7 @@ func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
 
 // directList answers a plain tools/list with the page that is prepared.
 func (b *Bridge) directList(p plainCall) parts {
-	page := *b.page.Load()
+	page := b.page.Load().json
 	if page == nil { // the list has grown over its page this very moment
 		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "the list of tools has changed; ask for it again")}
 	}

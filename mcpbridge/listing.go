@@ -20,7 +20,7 @@ func (b *Bridge) follow() *supervisor.Catalog {
 	c := b.catalog.Catalog()
 	if c != b.current {
 		b.current = c
-		b.listToolsLocked(c.Tools)
+		b.listToolsLocked(c)
 		b.listOthersLocked(c)
 	}
 	return c
@@ -37,8 +37,8 @@ func (b *Bridge) settle(ctx context.Context) {
 
 // listToolsLocked makes the server's tools those of the catalog. Only what
 // differs is touched, so that clients hear of real changes alone.
-func (b *Bridge) listToolsLocked(tools []*mcp.Tool) {
-	next, changed, gone := compared(b.listed, tools, func(t *mcp.Tool) string { return t.Name })
+func (b *Bridge) listToolsLocked(c *supervisor.Catalog) {
+	next, changed, gone := compared(b.listed, c.Tools, func(t *mcp.Tool) string { return t.Name })
 	b.publishTraits(next) // before a client can hear of it
 	failed := false
 	for _, t := range changed {
@@ -59,8 +59,7 @@ func (b *Bridge) listToolsLocked(tools []*mcp.Tool) {
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		listed = append(listed, next[name])
 	}
-	page := pageOf(listed)
-	b.page.Store(&page)
+	b.page.Store(&page{of: c, json: pageOf(listed)})
 }
 
 // listOthersLocked makes the server's resources, templates and prompts those of
@@ -129,6 +128,12 @@ func contain(add func()) (err error) {
 	}()
 	add()
 	return nil
+}
+
+// page is a list of tools that is ready to be sent.
+type page struct {
+	of   *supervisor.Catalog
+	json json.RawMessage // nil when there are more than fit on one page
 }
 
 // pageOf is the tools of a list as JSON, or nil when they do not fit on one page.
