@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -40,12 +41,12 @@ func (w *Watcher) note(n note) bool {
 	if !inside {
 		return false
 	}
-	isRules := w.tree.scope.isRules(rel)
+	scope := w.tree.scope
+	isRules := scope.isRules(rel)
 	if isRules {
-		w.tree.scope.forgetRules(filepath.ToSlash(filepath.Dir(rel)))
+		scope.forgetRules(path.Dir(rel))
 		w.pending.all = true
 	}
-	scope := w.tree.scope
 	if scope.skips(rel, false) && scope.skips(rel, true) {
 		return isRules
 	}
@@ -73,6 +74,11 @@ func (w *Watcher) note(n note) bool {
 
 // noteRoot takes in an event of the root, or of a step on the way to it.
 func (w *Watcher) noteRoot(op fsnotify.Op) bool {
+	if op == lookAgain {
+		w.renew()
+		w.pending.all = true
+		return true
+	}
 	was, existed := w.tree.seen["."]
 	if op&came == 0 {
 		now, _, err := w.tree.look(".")

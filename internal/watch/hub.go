@@ -166,7 +166,7 @@ func (h *Hub) drop(e *entry) {
 	_ = h.line.lib.Remove(e.label) // the kernel may have ended it already
 	for _, s := range e.subs {
 		s.entry = nil
-		s.box.put(s.at, fsnotify.Rename)
+		s.box.put(s.at, lookAgain)
 	}
 }
 

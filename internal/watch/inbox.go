@@ -9,6 +9,9 @@ import (
 // A burst of more paths than that is not listed: the whole tree is looked at.
 const maxNotes = 4096
 
+// lookAgain is no event: the watch of a path has gone, whatever has become of it.
+const lookAgain fsnotify.Op = 0
+
 // note says that something happened to a path.
 type note struct {
 	path string
