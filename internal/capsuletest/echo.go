@@ -94,11 +94,11 @@ func call(s *server, m *Message) {
 			return
 		}
 	}
-	ctx, n, inFlight := s.begin(m)
-	defer s.done(m)
+	n, inFlight, out := s.count()
+	defer out()
 
-	client := s.act(ctx, args, params)
-	if args.Mute || ctx.Err() != nil && !args.Late {
+	client := s.act(m.ctx, args, params)
+	if args.Mute || m.ctx.Err() != nil && !args.Late {
 		return
 	}
 	switch {
@@ -130,23 +130,17 @@ func call(s *server, m *Message) {
 	}))))
 }
 
-// begin counts a call in. Its context ends when the call is cancelled.
-func (s *server) begin(m *Message) (ctx context.Context, n, inFlight int) {
-	ctx, cancel := context.WithCancel(context.Background())
+// count counts a call in; out counts it out again.
+func (s *server) count() (n, inFlight int, out func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
 	s.inFlight++
-	s.running[string(m.ID)] = cancel
-	return ctx, s.calls, s.inFlight
-}
-
-func (s *server) done(m *Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inFlight--
-	s.running[string(m.ID)]()
-	delete(s.running, string(m.ID))
+	return s.calls, s.inFlight, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inFlight--
+	}
 }
 
 // act does what the arguments say, and returns what the client answered, if it

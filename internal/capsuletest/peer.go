@@ -3,6 +3,7 @@ package capsuletest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -17,6 +18,8 @@ type Message struct {
 	Params json.RawMessage `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
+
+	ctx context.Context //nolint:containedctx // of a request: it ends when the request is cancelled
 }
 
 // Peer is a capsule's end of the conversation with Orla, with nothing between

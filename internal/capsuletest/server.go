@@ -38,9 +38,9 @@ type server struct {
 	tools     []any      // of tools/list
 	calls     int
 	pings     int
-	inFlight  int
+	inFlight  int // calls
 	cancelled int
-	running   map[string]context.CancelFunc // calls in flight, by id
+	running   map[string]context.CancelFunc // requests in flight, by id
 	held      map[string]chan struct{}      // closed when released; see Args.Hold
 	asked     map[string]chan *Message      // requests of our own, by id
 	asks      int
@@ -113,9 +113,29 @@ func (s *server) take(m *Message) {
 		case !known:
 			s.Error(m.ID, -32601, "no such method: "+m.Method)
 		case answer != nil:
-			go answer(s, m)
+			s.begin(m) // here, since the next message may cancel it
+			go func() {
+				defer s.done(m)
+				answer(s, m)
+			}()
 		}
 	}
+}
+
+// begin gives a request a context.
+func (s *server) begin(m *Message) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.ctx = ctx
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[string(m.ID)] = cancel
+}
+
+func (s *server) done(m *Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[string(m.ID)]()
+	delete(s.running, string(m.ID))
 }
 
 // note takes in a notification.
