@@ -47,7 +47,6 @@ type catalog struct {
 	answers map[string]answer
 	raws    map[string]rawAnswer
 	offers  func(*supervisor.Catalog) // adds to what is listed; may be nil
-	request func(context.Context, peer.Request) (json.RawMessage, error)
 	updated chan string
 }
 
@@ -116,21 +115,9 @@ func (c *catalog) offer(add func(*supervisor.Catalog)) {
 	c.offers = add
 }
 
-// requests makes a answer what is no call.
-func (c *catalog) requests(a func(context.Context, peer.Request) (json.RawMessage, error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.request = a
-}
-
-func (c *catalog) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	c.mu.Lock()
-	a := c.request
-	c.mu.Unlock()
-	if a == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such thing"}
-	}
-	return a(ctx, req)
+// Request knows nothing that could be asked for.
+func (c *catalog) Request(context.Context, peer.Request) (json.RawMessage, error) {
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such thing"}
 }
 
 func (c *catalog) Settle(context.Context) {}

@@ -61,9 +61,9 @@ func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSe
 	}
 	if caps := r.ClientCapabilities(); caps != nil {
 		c.takes = map[string]bool{
-			methodSample: caps.Sampling != nil,
+			methodSample: caps.Sampling != nil, //nolint:staticcheck // deprecated by the newest era only
 			methodElicit: caps.Elicitation != nil,
-			methodRoots:  caps.RootsV2 != nil,
+			methodRoots:  caps.RootsV2 != nil, //nolint:staticcheck // deprecated by the newest era only
 		}
 	}
 	return c
@@ -101,16 +101,16 @@ func (c *caller) Notify(ctx context.Context, method string, params json.RawMessa
 			_ = c.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{})
 		}
 	case methodMessage:
-		var level mcp.LoggingLevel
+		var level string
 		rawjson.Members(params, func(key string, value json.RawMessage) bool {
 			if key == "level" {
-				level = mcp.LoggingLevel(rawjson.String(value))
+				level = rawjson.String(value)
 			}
 			return true
 		})
 		if slices.Contains(levels, level) {
 			ctx = context.WithValue(ctx, sentKey{}, &sent{method: method, params: params})
-			_ = c.session.Log(ctx, &mcp.LoggingMessageParams{Level: level}) //nolint:staticcheck // deprecated by the newest era only; it knows what the session asked for
+			_ = c.session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(level)}) //nolint:staticcheck // deprecated by the newest era only; it knows what the session asked for
 		}
 	}
 }

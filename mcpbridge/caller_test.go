@@ -102,9 +102,9 @@ func TestD6ProgressAndMessagesComeBeforeTheAnswer(t *testing.T) {
 // asks is what a client of the SDK answers to a server's questions.
 func asks() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
-		Capabilities: &mcp.ClientCapabilities{RootsV2: &mcp.RootCapabilities{}},
-		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "sampled " + r.Params.SystemPrompt}}, nil
+		Capabilities: &mcp.ClientCapabilities{RootsV2: &mcp.RootCapabilities{}}, //nolint:staticcheck // deprecated by the newest era only
+		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) { //nolint:staticcheck // deprecated by the newest era only
+			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "sampled " + r.Params.SystemPrompt}}, nil //nolint:staticcheck // deprecated by the newest era only
 		},
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			if r.Params.Message == "refuse" {

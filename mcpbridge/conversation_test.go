@@ -20,14 +20,14 @@ import (
 )
 
 // round is a request of the stateless era whose client can be asked anything.
-func round(method, name, params, more string) (body string, headers []string) {
-	body, headers = newEra(method, name, params+more)
+func round(params string) (body string, headers []string) {
+	body, headers = newEra("tools/call", "echo", params)
 	return strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}`, 1), headers
 }
 
 func (f *front) round(t testing.TB, more string, headers ...string) reply {
 	t.Helper()
-	body, all := round("tools/call", "echo", `"name":"echo","arguments":{"a":1}`, more)
+	body, all := round(`"name":"echo","arguments":{"a":1}` + more)
 	return f.post(t, body, append(all, headers...)...)
 }
 
@@ -35,7 +35,8 @@ func (f *front) round(t testing.TB, more string, headers ...string) reply {
 func required(t testing.TB, r reply) (state string, questions map[string]struct {
 	Method string
 	Params json.RawMessage
-}) {
+},
+) {
 	t.Helper()
 	var res struct {
 		ResultType    string
@@ -140,7 +141,7 @@ func TestD8AConversation(t *testing.T) {
 	if len(questions) != 1 {
 		t.Errorf("%d questions are open; want 1", len(questions))
 	}
-	body, headers := round("tools/call", "echo", `"name":"echo","arguments":{"a":1}`, goOn(state, answers[1]))
+	body, headers := round(`"name":"echo","arguments":{"a":1}` + goOn(state, answers[1]))
 	r = f.post(t, strings.Replace(body, `"_meta":{`, `"_meta":{"progressToken":"second",`, 1), headers...)
 	quoted, _ := json.Marshal(answer + answer)
 	if !strings.Contains(r.raw, string(quoted)) || !strings.Contains(r.raw, `"resultType":"complete"`) {
@@ -175,7 +176,7 @@ func TestAConversationIsItsOwners(t *testing.T) {
 	}
 	refused("invented", f.round(t, goOn("INVENTED", answers), ann...))
 	refused("another caller", f.round(t, goOn(state, answers), bob...))
-	body, headers := round("tools/call", "echo", `"name":"echo","arguments":{"a":2}`, goOn(state, answers))
+	body, headers := round(`"name":"echo","arguments":{"a":2}` + goOn(state, answers))
 	refused("other arguments", f.post(t, body, append(headers, ann...)...))
 	if r := f.round(t, goOn(state, answers), ann...); !strings.Contains(r.raw, `{\"roots\":[]}`) {
 		t.Errorf("the owner: %s", r.raw)
@@ -215,7 +216,7 @@ func TestAConversationThatIsGivenUp(t *testing.T) {
 	for id := range questions {
 		answers = fmt.Sprintf(`%q:{"roots":[]}`, id)
 	}
-	body, headers := round("tools/call", "echo", `"name":"echo","arguments":{"a":1}`, goOn(state, answers))
+	body, headers := round(`"name":"echo","arguments":{"a":1}` + goOn(state, answers))
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	go func() {

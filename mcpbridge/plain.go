@@ -129,7 +129,7 @@ func (m *metas) learn(meta json.RawMessage) {
 		case "io.modelcontextprotocol/clientCapabilities":
 			c.listens = c.listens || takesRequests(value)
 		}
-		return strings.HasPrefix(key, protocolPrefix) && key != "io.modelcontextprotocol/logLevel"
+		return strings.HasPrefix(key, protocolPrefix) && key != metaLogLevel
 	})
 	if !lasting || !era {
 		return

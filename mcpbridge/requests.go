@@ -100,7 +100,7 @@ func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest, next mcp.
 		return next(ctx, methodRead, r)
 	}
 	res, err := b.request(ctx, methodRead, r.Params.URI, r, r.Session)
-	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == mcp.CodeResourceNotFound && !b.catalog.Catalog().Known() {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {
 		b.settle(ctx)
 		return b.request(ctx, methodRead, r.Params.URI, r, r.Session)
 	}

@@ -34,10 +34,10 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 			return b.get(ctx, r)
 		case *mcp.CompleteRequest:
 			return b.complete(ctx, r)
-		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
+		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]: //nolint:staticcheck // deprecated by the newest era only
 			res, err := next(ctx, method, req)
 			if err == nil {
-				b.setLevel(ctx, r.Session, r.Params.Level)
+				b.setLevel(ctx, r.Session, string(r.Params.Level))
 			}
 			return res, err
 		}

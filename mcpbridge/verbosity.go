@@ -12,8 +12,11 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 )
 
+// metaLogLevel is where a request of the stateless era says which messages it wants.
+const metaLogLevel = protocolPrefix + "logLevel"
+
 // levels are those of log messages, from the most verbose on.
-var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // tellTime bounds how long a client waits for peers to hear of its level.
 const tellTime = 5 * time.Second
@@ -23,14 +26,14 @@ const tellTime = 5 * time.Second
 type verbosity struct {
 	telling chan struct{} // holds a token while peers are being told
 
-	mu   sync.Mutex                  // guards the fields that follow
-	of   map[string]mcp.LoggingLevel // what sessions have set, by their ids
-	once mcp.LoggingLevel            // the most verbose that a request of the stateless era asked for; "" for none
-	told mcp.LoggingLevel            // what peers know; "" for nothing
+	mu   sync.Mutex        // guards the fields that follow
+	of   map[string]string // what sessions have set, by their ids
+	once string            // the most verbose that a request of the stateless era asked for; "" for none
+	told string            // what peers know; "" for nothing
 }
 
 func newVerbosity() *verbosity {
-	return &verbosity{telling: make(chan struct{}, 1), of: map[string]mcp.LoggingLevel{}}
+	return &verbosity{telling: make(chan struct{}, 1), of: map[string]string{}}
 }
 
 // wanted reports whether a session has set a level.
@@ -42,7 +45,7 @@ func (v *verbosity) wanted(session string) bool {
 }
 
 // set notes what a session wants, and forgets those that are not live any more.
-func (v *verbosity) set(session string, level mcp.LoggingLevel, live map[string]bool) {
+func (v *verbosity) set(session string, level string, live map[string]bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.of[session] = level
@@ -54,14 +57,14 @@ func (v *verbosity) set(session string, level mcp.LoggingLevel, live map[string]
 }
 
 // ask notes what one request wants. It is not forgotten: there will be more.
-func (v *verbosity) ask(level mcp.LoggingLevel) {
+func (v *verbosity) ask(level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.once = moreVerbose(v.once, level)
 }
 
 // news returns what peers are to be told, if that is something new.
-func (v *verbosity) news() (mcp.LoggingLevel, bool) {
+func (v *verbosity) news() (string, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	most := v.once
@@ -75,7 +78,7 @@ func (v *verbosity) news() (mcp.LoggingLevel, bool) {
 	return most, true
 }
 
-func moreVerbose(a, b mcp.LoggingLevel) mcp.LoggingLevel {
+func moreVerbose(a, b string) string {
 	if a == "" || slices.Index(levels, b) < slices.Index(levels, a) {
 		return b
 	}
@@ -107,7 +110,7 @@ func (b *Bridge) wantsLevel(ctx context.Context, note func()) {
 }
 
 // setLevel is called when the SDK has noted the level of a session.
-func (b *Bridge) setLevel(ctx context.Context, session *mcp.ServerSession, level mcp.LoggingLevel) {
+func (b *Bridge) setLevel(ctx context.Context, session *mcp.ServerSession, level string) {
 	if session.ID() == "" || !slices.Contains(levels, level) {
 		return
 	}
@@ -123,8 +126,8 @@ func (b *Bridge) asksLevel(ctx context.Context, r mcp.Request) {
 	if !isNewest(r) {
 		return
 	}
-	text, _ := r.GetParams().GetMeta()[mcp.MetaKeyLogLevel].(string)
-	if level := mcp.LoggingLevel(text); slices.Contains(levels, level) {
+	level, _ := r.GetParams().GetMeta()[metaLogLevel].(string)
+	if slices.Contains(levels, level) {
 		b.wantsLevel(ctx, func() { b.verbosity.ask(level) })
 	}
 }
