@@ -92,7 +92,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	listed := p.supervisor.Catalog().Tools
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
 	if i < 0 {
-		return noSuchTool(name, found)
+		return noSuchTool(name, found, listed)
 	}
 	args, err := f.arguments(listed[i], std.in)
 	if err != nil {
@@ -151,14 +151,25 @@ func (p *parts) keepAlive(ctx context.Context) (end func()) {
 	}
 }
 
-// noSuchTool says why there is no tool of that name, if the search knows.
-func noSuchTool(name string, found manifest.Result) error {
+// noSuchTool says why there is no tool of that name, if the search knows. listed
+// is what the capsules offer that might have had it.
+func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 	for _, p := range found.Problems {
 		if p.Tool == name {
 			return &failure{code: exitInvalid, err: fmt.Errorf("%s is not served: %w", name, p.Err)}
 		}
 	}
-	return &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
+	f := &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
+	capsule, _, _ := strings.Cut(name, "__")
+	if slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && t.Name == capsule }) && len(listed) > 0 {
+		const most = 20
+		var names []string
+		for _, t := range listed[:min(len(listed), most)] {
+			names = append(names, t.Name)
+		}
+		f.hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names, ", "))
+	}
+	return f
 }
 
 // arguments puts the call's arguments together as a JSON object.

@@ -140,12 +140,7 @@ func (p *pack) pids() []int {
 func serveCapsules(t *testing.T, tools, config string) *running {
 	t.Helper()
 	o := startOrla(t, t.TempDir(), "--config", writeConfig(t, tools, config))
-	t.Cleanup(func() {
-		o.checkHistories()
-		if t.Failed() {
-			o.tellLives()
-		}
-	})
+	t.Cleanup(func() { o.checkHistories() })
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o
 }
@@ -246,17 +241,6 @@ func (o *running) checkHistories() map[string][]step {
 		}
 	}
 	return all
-}
-
-// tellLives shows what the log has beside calls.
-func (o *running) tellLives() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	lives := slices.DeleteFunc(slices.Clone(o.lines), func(l map[string]any) bool { return l["msg"] == "call" })
-	for _, l := range lives[max(0, len(lives)-40):] {
-		raw, _ := json.Marshal(l)
-		o.t.Logf("lives: %s", raw)
-	}
 }
 
 // caller calls one tool and returns its text.

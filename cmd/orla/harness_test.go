@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -145,7 +146,8 @@ func startCommand(t *testing.T, dir string, argv ...string) *running {
 		if t.Failed() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			for _, l := range o.lines[max(0, len(o.lines)-40):] {
+			lines := slices.DeleteFunc(slices.Clone(o.lines), func(l map[string]any) bool { return l["msg"] == "call" && l["ok"] == true })
+			for _, l := range lines[max(0, len(lines)-40):] {
 				raw, _ := json.Marshal(l)
 				t.Logf("log: %s", raw)
 			}
