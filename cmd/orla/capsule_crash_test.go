@@ -144,7 +144,7 @@ func cpu(t *testing.T, pid int) time.Duration {
 // where they were.
 func TestF3CapsulesLeakNothing(t *testing.T) {
 	const capsules = 5
-	rounds := 40
+	rounds := 25
 	if testing.Short() {
 		rounds = 4
 	}

@@ -118,7 +118,7 @@ def answer(params):
     subprocess.run(["sh", "-c", "(sleep 0.01; exit 1) & (setsid sleep 0.01) & :"], stdin=subprocess.DEVNULL)
     return str(os.getpid())
 `})
-	argv := append(enter, orlaBinary(t), "--config", writeConfig(t, tools, ""))
+	argv := append(enter, checkedBinary(t), "--config", writeConfig(t, tools, ""))
 	o := startCommand(t, t.TempDir(), argv...)
 	serving := o.waitLog("serving", nil)
 	if pid(serving) != 1 {

@@ -139,7 +139,7 @@ func (p *pack) pids() []int {
 // log tells must be one that can be (SPEC I3).
 func serveCapsules(t *testing.T, tools, config string) *running {
 	t.Helper()
-	o := startOrla(t, t.TempDir(), "--config", writeConfig(t, tools, config))
+	o := startCommand(t, t.TempDir(), checkedBinary(t), "--config", writeConfig(t, tools, config))
 	t.Cleanup(func() { o.checkHistories() })
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o

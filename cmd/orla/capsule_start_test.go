@@ -175,7 +175,7 @@ func TestJ1DevServesWhatIsSaved(t *testing.T) {
 	tools := t.TempDir()
 	p := newPack(t, tools, "draft", "", map[string]string{"answer.py": says("'one'")})
 	writeTool(t, tools, "beside.sh", "#!/bin/sh\n")
-	o := startOrla(t, t.TempDir(), "dev", filepath.Join(p.dir, "tool.yaml"), "--port", "0")
+	o := startCommand(t, t.TempDir(), checkedBinary(t), "dev", filepath.Join(p.dir, "tool.yaml"), "--port", "0")
 	// The log is text. A line is told by a part of it.
 	tells := func(parts ...string) string {
 		t.Helper()
@@ -234,7 +234,7 @@ func TestJ1DevBeginsWithAMistake(t *testing.T) {
 	tools := t.TempDir()
 	p := newPack(t, tools, "draft", "", map[string]string{"answer.py": says("'fine'")})
 	p.manifest("tiemout: 5s", "")
-	o := startOrla(t, t.TempDir(), "dev", p.dir, "--port", "0", "--log-format", "json")
+	o := startCommand(t, t.TempDir(), checkedBinary(t), "dev", p.dir, "--port", "0", "--log-format", "json")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	o.waitLog("a tool is not served", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), "tiemout") })
 	p.manifest("", "")
@@ -248,7 +248,7 @@ func TestJ1DevBeginsWithAMistake(t *testing.T) {
 func TestG1TheClientsEndEndsItsCapsules(t *testing.T) {
 	tools := t.TempDir()
 	p := newPack(t, tools, "child", "", map[string]string{"answer.py": daemon + says("'ok'")})
-	cmd := exec.Command(orlaBinary(t), "--stdio", "--tools-dir", tools)
+	cmd := exec.Command(checkedBinary(t), "--stdio", "--tools-dir", tools)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -42,23 +42,44 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("sh", shell...))
 }
 
-// binary builds the program once for all tests that start it as a whole.
-var binary = sync.OnceValues(func() (string, error) {
+// plainBinary and racingBinary build the program once for all tests that start
+// it as a whole.
+var (
+	plainBinary  = sync.OnceValues(func() (string, error) { return buildOrla() })
+	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla("-race") })
+)
+
+func buildOrla(flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "orla-test-*")
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "orla")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	args := append(append([]string{"build", "-o", path}, flags...), ".")
+	out, err := exec.Command("go", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 func orlaBinary(t *testing.T) string {
 	t.Helper()
-	path, err := binary()
+	path, err := plainBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// checkedBinary is the program with the race detector, if these tests have it
+// as well. A race that it finds in itself fails the test (see startCommand).
+func checkedBinary(t *testing.T) string {
+	t.Helper()
+	if !detectsRaces {
+		return orlaBinary(t)
+	}
+	path, err := racingBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +164,10 @@ func startCommand(t *testing.T, dir string, argv ...string) *running {
 	t.Cleanup(func() {
 		_ = o.cmd.Process.Kill() // it may be over
 		<-read
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.tellRaces()
 		if t.Failed() {
-			o.mu.Lock()
-			defer o.mu.Unlock()
 			lines := slices.DeleteFunc(slices.Clone(o.lines), func(l map[string]any) bool { return l["msg"] == "call" && l["ok"] == true })
 			for _, l := range lines[max(0, len(lines)-40):] {
 				raw, _ := json.Marshal(l)
@@ -154,6 +176,21 @@ func startCommand(t *testing.T, dir string, argv ...string) *running {
 		}
 	})
 	return o
+}
+
+// tellRaces fails the test for each data race that Orla has found in itself.
+func (o *running) tellRaces() {
+	racing := false
+	for _, l := range o.lines {
+		text, isText := l["text"].(string)
+		if isText && l["msg"] == nil && text == "WARNING: DATA RACE" {
+			racing = true
+		}
+		if racing {
+			o.t.Error(text)
+		}
+		racing = racing && !strings.HasPrefix(text, "======")
+	}
 }
 
 func (o *running) readLog(r io.Reader) {

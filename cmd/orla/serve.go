@@ -198,11 +198,11 @@ func (s *server) attend(ctx context.Context, signals *signals, client <-chan str
 func (s *server) drain(ctx context.Context, signals *signals) {
 	grace := time.Duration(s.current().ShutdownGrace)
 	s.log.Info("stopping", "in_flight", s.supervisor.InFlight(), "grace_ms", grace.Milliseconds())
-	ctx = context.WithoutCancel(ctx)
-	s.impatience.Go(func() { s.endAtOnce(ctx, signals) })
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	lasting := context.WithoutCancel(ctx)
+	s.impatience.Go(func() { s.endAtOnce(lasting, signals) })
+	limited, cancel := context.WithTimeout(lasting, grace)
 	defer cancel()
-	s.supervisor.Drain(ctx)
+	s.supervisor.Drain(limited)
 }
 
 // endAtOnce ends Orla on a second signal, until all has stopped. The guard
