@@ -82,6 +82,7 @@ func narrowed(t *testing.T) bool {
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
 	}
 	out, err := cmd.CombinedOutput()
 	exit := new(exec.ExitError)
