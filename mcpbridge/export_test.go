@@ -25,3 +25,19 @@ func IsPlain(raw []byte) bool {
 	_, ok := parsePlain(raw)
 	return ok
 }
+
+// Passed is a peer's result as a client of an era gets it, or false for what is
+// no result.
+func Passed(raw []byte, newest bool) ([]byte, bool) {
+	p, ok := look(raw, true)
+	if !ok {
+		return nil, false
+	}
+	if newest {
+		return p.parts([]byte(`{"name":"orla"}`)).join(0), true
+	}
+	return p.parts(nil).join(0), true
+}
+
+// Carried is a message with what the SDK is not to decode.
+func Carried(raw []byte) []byte { return newCarrier().load(raw) }

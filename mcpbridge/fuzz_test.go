@@ -1,0 +1,69 @@
+package mcpbridge_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// FuzzPassed holds what is done to messages and results without decoding them
+// against encoding/json: they stay JSON, and what is not ours to change stays.
+func FuzzPassed(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `[]`, `5`, ``, ` { "content" : [ ] } `, `{"isError":true,"_meta":{"io.modelcontextprotocol/x":1,"y":[1.0]}}`, `{"_meta":5,"_meta":{"a":1}}`,
+		`{"cont\u0065nt":[],"\"":1}`, `{"_meta":{"\"":1},"isError":true}`, `{"resultType":"x"}`, call(1, "x"),
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a","_meta":{"b":1},"inputResponses":{"q":{}}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"role":"x"}}`, `{"method":"prompts/get","params":null}`, `{"method":"tools/call","params":{"_meta":null}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		_ = mcpbridge.IsPlain(raw) // must not panic on anything
+		if !json.Valid(raw) {
+			return
+		}
+		_, _ = mcpbridge.Answer(supervisor.Answer{Raw: raw}, nil)
+		if carried := mcpbridge.Carried(raw); !json.Valid(carried) {
+			t.Fatalf("%q is carried as %q", raw, carried)
+		}
+		for _, newest := range []bool{false, true} {
+			passed, ok := mcpbridge.Passed(raw, newest)
+			if !ok {
+				continue
+			}
+			var had, has map[string]json.RawMessage
+			if err := json.Unmarshal(passed, &has); err != nil {
+				t.Fatalf("%q passes as %q: %v", raw, passed, err)
+			}
+			if err := json.Unmarshal(raw, &had); err != nil {
+				t.Fatalf("%q has a result, but: %v", raw, err)
+			}
+			if strings.Contains(string(has["_meta"]), "io.modelcontextprotocol/x") {
+				t.Fatalf("%q passes as %q", raw, passed)
+			}
+			for key, value := range had {
+				if key != "_meta" && !strings.ContainsRune(key, '\uFFFD') && !same(has[key], value) {
+					t.Fatalf("%q: %q is %q; want %q", raw, key, has[key], value)
+				}
+			}
+		}
+	})
+}
+
+// same compares two values, however they are spaced and escaped.
+func same(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {
+		return false
+	}
+	if bytes.Equal(x.Bytes(), y.Bytes()) {
+		return true
+	}
+	var escaped bytes.Buffer // as a key that had an escape has the whole written anew
+	json.HTMLEscape(&escaped, y.Bytes())
+	return bytes.Equal(x.Bytes(), escaped.Bytes())
+}
