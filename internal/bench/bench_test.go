@@ -39,7 +39,7 @@ func TestAQuickRunFillsEveryTable(t *testing.T) {
 	if !strings.HasPrefix(got, head+beginMarker) || !strings.HasSuffix(got, endMarker+tail) || strings.Contains(got, "old") {
 		t.Errorf("what stands around the markers is not kept, or what stood between them is:\n%s", got)
 	}
-	for _, want := range []string{"HTTP, session", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec"} {
+	for _, want := range []string{"HTTP, session", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec", "arguments of", "capsules at once", "per capsule"} {
 		if !strings.Contains(stdout.String(), want) || !strings.Contains(got, want) {
 			t.Errorf("the tables do not speak of %q", want)
 		}
@@ -100,6 +100,9 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	}
 	if got := results[1].p50; got != 20 {
 		t.Errorf("p50 %v, want 20", got)
+	}
+	if got := results[1].against(results[0], results[0]); got != 1 {
+		t.Errorf("ratio to twice the baseline %v, want 1", got)
 	}
 	if got := results[1].cpu.total(); got != 10 {
 		t.Errorf("CPU %v for each piece, want 10: the first round is to warm up", got)

@@ -52,7 +52,7 @@ func (b *bench) build(ctx context.Context) error {
 	if err := os.MkdirAll(b.toolsDir, 0o755); err != nil {
 		return err
 	}
-	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}")
+	root, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
 		return err
 	}
@@ -75,13 +75,18 @@ func (b *bench) build(ctx context.Context) error {
 	if b.scale.quick {
 		return nil
 	}
-	// What stands first in PATH may be a script that looks for the real one.
-	python, err := output(ctx, "", "python3", "-c", "import sys; print(sys.executable)")
+	python, err := realPython(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // no Python, no measurement of it
 	}
 	return b.script("python", "python3 script",
 		"#!"+python+"\nimport sys\nsys.stdout.write(sys.stdin.read())\n")
+}
+
+// realPython is the interpreter itself: what stands first in PATH may be a
+// script that looks for it.
+func realPython(ctx context.Context) (string, error) {
+	return output(ctx, "python3", "-c", "import sys; print(sys.executable)")
 }
 
 func (b *bench) script(name, what, text string) error {
@@ -95,7 +100,7 @@ func (b *bench) path(name string) string { return filepath.Join(b.toolsDir, name
 // buildEcho builds the smallest tool there can be: in C where that is possible.
 func (b *bench) buildEcho(ctx context.Context, root string) error {
 	source := filepath.Join(root, "internal/bench/testdata/echo.c")
-	if _, err := output(ctx, "", "cc", "-O2", "-static", "-o", b.path("echo"), source); err == nil {
+	if _, err := output(ctx, "cc", "-O2", "-static", "-o", b.path("echo"), source); err == nil {
 		b.programs = append(b.programs, program{"echo", "static C program"})
 		return nil
 	}
@@ -115,9 +120,8 @@ func goBuild(ctx context.Context, root, to, pkg string) error {
 }
 
 // output runs a command and returns what it prints, trimmed.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
 	text, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -123,22 +121,8 @@ func cpuOfBoth(server, helper int) (cpu, error) {
 
 // openPipe starts a capsule at the other end of two pipes.
 func (b *bench) openPipe(ctx context.Context) (*contender, error) {
-	cmd := exec.CommandContext(ctx, b.capsule)
-	in, err := cmd.StdinPipe()
+	p, err := startBare(ctx, b.capsule)
 	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop := func() { _ = in.Close(); _ = cmd.Wait() } // it ends with its input; how is not measured
-	client := &stdioClient{in: bufio.NewReaderSize(out, longestLine), out: in}
-	if _, err := client.in.ReadSlice('\n'); err != nil { // its hello
-		stop()
 		return nil, err
 	}
 	used := func() (cpu, error) {
@@ -146,10 +130,14 @@ func (b *bench) openPipe(ctx context.Context) (*contender, error) {
 		if err != nil {
 			return cpu{}, err
 		}
-		other, err := cpuOf(cmd.Process.Pid)
+		other, err := cpuOf(p.cmd.Process.Pid)
 		return cpu{own: own.own, children: other.own}, err
 	}
-	return &contender{name: "pipe", pipe: client, cpu: used, shared: true, stop: stop}, nil
+	return &contender{
+		name: "pipe", over: "pipes", cpu: used, shared: true,
+		pipe: &stdioClient{in: bufio.NewReaderSize(p.out, longestLine), out: p.in},
+		stop: func() { _ = p.end() }, // how it ends is not measured
+	}, nil
 }
 
 // field is all who are compared over one transport.
@@ -158,12 +146,8 @@ type field struct {
 	orlas            []*contender
 }
 
-func (f *field) all() []*contender {
-	return slices.Concat([]*contender{f.relay, f.sdk, f.pipe}, f.orlas)
-}
-
 func (f *field) close() {
-	for _, c := range f.all() {
+	for _, c := range append([]*contender{f.relay, f.sdk, f.pipe}, f.orlas...) {
 		if c != nil {
 			c.close()
 		}

@@ -34,8 +34,8 @@ func main() {
 	}
 }
 
-// patience bounds a whole run, which takes a third of it.
-const patience = 9 * time.Minute
+// patience bounds a whole run, which takes half of it.
+const patience = 12 * time.Minute
 
 // section is one group of measurements.
 type section struct {
@@ -48,6 +48,8 @@ func sections() []section {
 	return []section{
 		{"calls", measureCalls},
 		{"capsule", measureCapsuleCalls},
+		{"live", measureLive},
+		{"hundred", measureHundred},
 		{"tools", measureTools},
 		{"start", measureStart},
 		{"memory", measureMemory},
@@ -66,6 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	quick := flags.Bool("quick", false, "measure next to nothing, to see that everything runs")
 	out := flags.String("out", "", "rewrite the part of this Markdown `file` between its two markers")
 	only := flags.String("only", "", "run these `sections` alone: "+strings.Join(names, ","))
+	idle := flags.Duration("idle", 0, "watch an idle Orla for so `long`, in place of some seconds")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -81,6 +84,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer b.close()
+	if *idle > 0 {
+		b.scale.idle, b.scale.idleCapsules = *idle, *idle
+	}
 	var tables []table
 	var failed []error
 	for _, s := range sections() {

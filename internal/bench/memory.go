@@ -74,7 +74,7 @@ func measureMemory(ctx context.Context, b *bench) ([]table, error) {
 	}
 	note := fmt.Sprintf("%d tools; the calls came %d at a time over as many sessions, whose clients left without ending them. "+
 		"The target is for the RSS of Orla and for the PSS of both.", len(b.programs), inFlight)
-	return []table{tabulateHeld(append(held, h), inFlight, note), tabulateRest(quiet, b.scale.idle)}, nil
+	return []table{tabulateHeld(append(held, h), inFlight, note), tabulateRest(fmt.Sprintf("Idle for %s (L4)", b.scale.idle), quiet, b.scale.idle)}, nil
 }
 
 // tabulateHeld compares what was held with what was held at first. sessions
@@ -100,9 +100,9 @@ func tabulateHeld(held []holding, sessions int, note string) table {
 	return t
 }
 
-func tabulateRest(quiet []resting, d time.Duration) table {
+func tabulateRest(title string, quiet []resting, d time.Duration) table {
 	t := table{
-		title:  fmt.Sprintf("Idle for %s (L4)", d),
+		title:  title,
 		header: []string{"Orla and its guard", "CPU", "of one core", "context switches", "target", "verdict"},
 	}
 	for _, r := range quiet {
@@ -119,7 +119,7 @@ func look(ctx context.Context, s *server, when string) (h holding, err error) {
 	if h.orla, err = memoryOf(s.pid()); err != nil {
 		return h, err
 	}
-	guards, err := childrenOf(s.pid())
+	guards, err := guardsOf(s.pid())
 	if err != nil {
 		return h, err
 	}
@@ -138,9 +138,22 @@ func look(ctx context.Context, s *server, when string) (h holding, err error) {
 	return h, err
 }
 
+// guardsOf lists the children of an Orla that run Orla themselves: its guard.
+func guardsOf(pid int) ([]int, error) {
+	orla, err := exeOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	children, err := childrenOf(pid)
+	return slices.DeleteFunc(children, func(child int) bool {
+		path, err := exeOf(child)
+		return err != nil || path != orla
+	}), err
+}
+
 // watchRest measures what Orla and its guard do while nobody asks for anything.
 func watchRest(ctx context.Context, s *server, d time.Duration) (resting, error) {
-	pids, err := childrenOf(s.pid())
+	pids, err := guardsOf(s.pid())
 	if err != nil {
 		return resting{}, err
 	}

@@ -15,8 +15,14 @@ type scale struct {
 	starts          int           // of a server with one tool
 	manyStarts      int           // of one with the most tools
 	calls           int           // between two looks at the memory
+	lives           int           // saves and crashes of each interpreter's capsule
+	health          time.Duration // that a capsule has between two crashes
+	capsules        int
+	loading         time.Duration // that each of them takes before it is ready
+	crowds          int           // starts of all of them
 	settle          time.Duration
 	idle            time.Duration
+	idleCapsules    time.Duration
 }
 
 var full = scale{
@@ -26,12 +32,18 @@ var full = scale{
 	catalog:         5 * time.Second,
 	payloads:        []payload{{64, false}, {16 << 10, false}, {1 << 20, false}, {16 << 10, true}, {1 << 20, true}},
 	capsuleInFlight: []int{1, 16, 64},
-	capsuleCell:     2500 * time.Millisecond,
+	capsuleCell:     1500 * time.Millisecond,
 	starts:          30,
 	manyStarts:      5,
 	calls:           10_000,
 	settle:          time.Second,
 	idle:            10 * time.Second,
+	idleCapsules:    20 * time.Second,
+	lives:           8,
+	health:          1100 * time.Millisecond,
+	capsules:        100,
+	loading:         200 * time.Millisecond,
+	crowds:          5,
 }
 
 // smoke is enough to see that everything runs.
@@ -49,4 +61,10 @@ var smoke = scale{
 	calls:           40,
 	settle:          10 * time.Millisecond,
 	idle:            50 * time.Millisecond,
+	idleCapsules:    50 * time.Millisecond,
+	lives:           1,
+	health:          1100 * time.Millisecond,
+	capsules:        5,
+	loading:         20 * time.Millisecond,
+	crowds:          1,
 }

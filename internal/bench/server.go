@@ -37,9 +37,13 @@ type server struct {
 
 // logLine is what the bench reads of a log.
 type logLine struct {
-	Msg        string `json:"msg"`
-	URL        string `json:"url"`
-	Goroutines int    `json:"goroutines"`
+	Time       time.Time `json:"time"`
+	Msg        string    `json:"msg"`
+	URL        string    `json:"url"`
+	Goroutines int       `json:"goroutines"`
+	Tool       string    `json:"tool"`
+	To         string    `json:"to"` // a capsule's state
+	Pid        int       `json:"pid"`
 }
 
 // startOrla starts Orla over HTTP and waits until it serves.
@@ -114,50 +118,78 @@ func (s *server) pid() int { return s.cmd.Process.Pid }
 // await returns the first line with a message that stands at or after an
 // offset of the log.
 func (s *server) await(ctx context.Context, msg string, from int64) (logLine, error) {
+	lines, err := s.awaitAll(ctx, msg, from, 1, func(l logLine) bool { return l.Msg == msg })
+	if err != nil {
+		return logLine{}, err
+	}
+	return lines[0], nil
+}
+
+// awaitAll waits until n lines at or after an offset of the log are wanted, and
+// returns them. what names them in the error.
+func (s *server) awaitAll(ctx context.Context, what string, from int64, n int, wanted func(logLine) bool) ([]logLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	var lines []logLine
 	for {
 		text, err := io.ReadAll(io.NewSectionReader(s.log, from, 1<<20))
 		if err != nil {
-			return logLine{}, err
+			return nil, err
 		}
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+		from += int64(len(text))
 		for line := range bytes.Lines(text) {
 			var l logLine
-			if json.Unmarshal(line, &l) == nil && l.Msg == msg {
-				return l, nil
+			if json.Unmarshal(line, &l) == nil && wanted(l) {
+				lines = append(lines, l)
 			}
+		}
+		if len(lines) >= n {
+			return lines, nil
 		}
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			return logLine{}, fmt.Errorf("%s logged no %q: %w; its log: %s", filepath.Base(s.cmd.Path), msg, ctx.Err(), text)
+			return nil, fmt.Errorf("%s logged no %s: %w; its log ends: %s", filepath.Base(s.cmd.Path), what, ctx.Err(), s.logEnd())
 		}
 	}
 }
 
+// logSize is where the log ends now.
+func (s *server) logSize() (int64, error) {
+	info, err := s.log.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
 // goroutines asks Orla how many it has.
 func (s *server) goroutines(ctx context.Context) (int, error) {
-	info, err := s.log.Stat()
+	from, err := s.logSize()
 	if err != nil {
 		return 0, err
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err
 	}
-	l, err := s.await(ctx, "state", info.Size())
-	return l.Goroutines, err
+	lines, err := s.awaitAll(ctx, "number of goroutines", from, 1, func(l logLine) bool { return l.Goroutines > 0 })
+	if err != nil {
+		return 0, err
+	}
+	return lines[0].Goroutines, nil
 }
 
 // logEnd is the last part of the log, to be shown when something went wrong.
 func (s *server) logEnd() string {
 	const most = 1000
-	info, err := s.log.Stat()
+	size, err := s.logSize()
 	if err != nil {
 		return ""
 	}
-	text, err := io.ReadAll(io.NewSectionReader(s.log, max(0, info.Size()-most), most))
+	text, err := io.ReadAll(io.NewSectionReader(s.log, max(0, size-most), most))
 	if err != nil {
 		return ""
 	}
