@@ -24,6 +24,7 @@ func (s *Supervisor) publish() {
 		resources: map[string]Peer{},
 		templates: map[string]Peer{},
 		prompts:   map[string]Peer{},
+		known:     true,
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
 		l := s.living[name]
@@ -31,6 +32,7 @@ func (s *Supervisor) publish() {
 		if l.peer != nil {
 			offers := l.peer.Offers()
 			l.tools, talks = offers.Tools, offers.Talks
+			next.known = next.known && offers.Known
 			l.forget()
 			next.peers = append(next.peers, l.peer)
 			next.Resources = adopt(s, next.Resources, next.resources, l, offers.Resources, func(r *mcp.Resource) string { return r.URI })
@@ -87,11 +89,9 @@ func (c *Catalog) Wait(ctx context.Context) error {
 	}
 }
 
-// Known reports whether every peer has said what it offers, or had its time to
-// (SPEC D7a).
-func (c *Catalog) Known() bool {
-	return !slices.ContainsFunc(c.peers, func(p Peer) bool { return !p.Offers().Known })
-}
+// Known reports whether every peer had said what it offers, or had its time to,
+// when the catalog was made (SPEC D7a).
+func (c *Catalog) Known() bool { return c.known }
 
 // Settle waits until every peer has said what it offers, or had its time to, or
 // ctx ends.

@@ -120,6 +120,7 @@ type Catalog struct {
 	templates map[string]Peer   // by URI template
 	prompts   map[string]Peer   // by name
 	peers     []Peer            // in the order of their manifests' names
+	known     bool              // what all of the peers offer
 }
 
 // entry is one tool that can be called.

@@ -12,17 +12,40 @@ import (
 	"github.com/segmentio/encoding/json"
 )
 
-// maxBrackets is how many brackets JSON may have for the fast check, which
-// recurses without a limit of its own, to be sure of its stack.
-const maxBrackets = 10_000
+// maxDepth is how deep JSON may be nested for the fast check, which recurses
+// without a limit of its own, to be sure of its stack.
+const maxDepth = 10_000
 
 // Valid reports whether raw is valid JSON: of valid syntax, that is; like
 // encoding/json it does not look into the encoding of strings.
 func Valid(raw []byte) bool {
-	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxBrackets {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxDepth && deep(raw) {
 		return stdjson.Valid(raw) // several times slower, and limits the depth
 	}
 	return json.Valid(raw)
+}
+
+// deep reports whether raw, which need not be valid, may be nested deeper than
+// maxDepth.
+func deep(raw []byte) bool {
+	depth := 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case ']', '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // String returns the text of a JSON string without escapes; "" for all else.
