@@ -85,7 +85,7 @@ func (b *bench) compareContenders(ctx context.Context, f *field, p payload, inFl
 	}
 	relay := results[0]
 	cell := fmt.Sprintf("%s, %d", p, inFlight)
-	for i, r := range results[1:1+len(orlas)] {
+	for i, r := range results[1 : 1+len(orlas)] {
 		over := orlas[i].over
 		byCPU, own := quotient(r.cpu.total(), relay.cpu.total()), quotient(r.cpu.own, relay.cpu.own)
 		byRelay.add(cell, over, micros(relay.p50), micros(r.p50), times(r.ratio),
