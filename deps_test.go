@@ -33,7 +33,7 @@ var imports = map[string][]string{
 	"internal/watch":   {},
 	"internal/yamldoc": {},
 
-	"internal/schema":  {"internal/fault"},
+	"internal/schema":  {"internal/fault", "internal/rawjson"},
 	"internal/launch":  {"internal/fault"},
 	"internal/linerpc": {"internal/rawjson"},
 	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault"},

@@ -19,15 +19,30 @@ const maxDepth = 10_000
 // Valid reports whether raw is valid JSON: of valid syntax, that is; like
 // encoding/json it does not look into the encoding of strings.
 func Valid(raw []byte) bool {
-	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxDepth && deep(raw) {
+	if deep(raw) {
 		return stdjson.Valid(raw) // several times slower, and limits the depth
 	}
 	return json.Valid(raw)
 }
 
+// Decode decodes raw, which must be valid, with numbers as json.Number.
+func Decode(raw []byte) (value any, err error) {
+	if deep(raw) {
+		d := stdjson.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		err = d.Decode(&value)
+		return value, err
+	}
+	_, err = json.Parse(raw, &value, json.UseNumber)
+	return value, err
+}
+
 // deep reports whether raw, which need not be valid, may be nested deeper than
 // maxDepth.
 func deep(raw []byte) bool {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= maxDepth {
+		return false // to count is much faster than to follow
+	}
 	depth := 0
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -56,6 +57,16 @@ func (s *Schema) ValidateOutput(raw json.RawMessage) error {
 	return nil
 }
 
+// large is the size from which it matters how fast arguments are decoded.
+const large = 4 << 10
+
+func decode(raw []byte) (any, error) {
+	if len(raw) >= large && rawjson.Valid(raw) {
+		return rawjson.Decode(raw)
+	}
+	return jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+}
+
 // misfits lists what in raw does not fit, or returns "".
 func (s *Schema) misfits(raw []byte) (list string) {
 	// The validator is not ours and meets what strangers wrote on both sides.
@@ -65,7 +76,7 @@ func (s *Schema) misfits(raw []byte) (list string) {
 			list = fmt.Sprintf("cannot be checked: %v", r)
 		}
 	}()
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	value, err := decode(raw)
 	if err != nil {
 		return fmt.Sprintf("is not JSON: %v", err)
 	}
