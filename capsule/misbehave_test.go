@@ -334,8 +334,8 @@ func TestSaysSomethingElseFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := live(t, "not-hello", startsOnce, capsuletest.Set("FIRST", first))
 			l.await("STOPPED")
-			if l.log.has(`"to":"READY"`) {
-				t.Error("it was READY")
+			if reason := l.Life().Reason; l.log.has(`"to":"READY"`) || !strings.Contains(reason, "first message") {
+				t.Errorf("the reason is %q, want its first message in it", reason)
 			}
 		})
 	}
