@@ -108,7 +108,10 @@ func TestD9CrashLoopsHarmNobodyElse(t *testing.T) {
 	process := o.mustCall("good")
 	began := cpu(t, o.cmd.Process.Pid)
 	for range starts {
-		log.next("state", func(l map[string]any) bool { return l["to"] == "CRASHED" })
+		crash := log.next("state", func(l map[string]any) bool { return l["to"] == "CRASHED" })
+		if pause, _ := crash["next_start_ms"].(float64); pause < 99 || pause > 240 { // a line tells whole ms of what is left
+			t.Errorf("the next start is due in %v ms: %v", pause, crash)
+		}
 		if got := o.mustCall("good"); got != process {
 			t.Errorf("the good capsule was process %s and is %s", process, got)
 		}

@@ -148,7 +148,7 @@ func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
 
 	keeps, stopKeeps := press(t, []caller{o.session("kept")}, func(_ time.Time, text string, err error) error {
 		if err != nil || text != kept {
-			return fmt.Errorf("kept: process %q, %w; want %s", text, err, kept)
+			return fmt.Errorf("kept: process %q, error %v; want process %s", text, err, kept)
 		}
 		return nil
 	})

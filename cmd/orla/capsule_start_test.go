@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// gate is a FIFO that holds up a capsule's start until it is opened.
+// newGate makes a FIFO that holds up a capsule's start until it is opened.
 func newGate(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gate")
@@ -24,14 +24,16 @@ func newGate(t *testing.T) string {
 	return path
 }
 
-// open lets one start through that waits, or is about to.
+// open lets one start through that waits, or will.
 func open(t *testing.T, gate string) {
 	t.Helper()
-	f, err := os.OpenFile(gate, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = f.Close()
+	eventually(t, "a capsule waits at the gate", func() bool {
+		f, err := os.OpenFile(gate, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			_ = f.Close()
+		}
+		return err == nil
+	})
 }
 
 // gated is an answer.py that waits at a gate, and offers two tools.
