@@ -19,7 +19,8 @@ type Message struct {
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
 
-	ctx context.Context //nolint:containedctx // of a request: it ends when the request is cancelled
+	ctx    context.Context //nolint:containedctx // of a request: it ends when the request is cancelled
+	cancel context.CancelFunc
 }
 
 // Peer is a capsule's end of the conversation with Orla, with nothing between

@@ -40,9 +40,9 @@ type server struct {
 	pings     int
 	inFlight  int // calls
 	cancelled int
-	running   map[string]context.CancelFunc // requests in flight, by id
-	held      map[string]chan struct{}      // closed when released; see Args.Hold
-	asked     map[string]chan *Message      // requests of our own, by id
+	running   map[string]*Message      // requests in flight, by id
+	held      map[string]chan struct{} // closed when released; see Args.Hold
+	asked     map[string]chan *Message // requests of our own, by id
 	asks      int
 }
 
@@ -61,7 +61,7 @@ func newServer(p *Peer, instead handlers) *server {
 		Peer:    p,
 		code:    strings.TrimSpace(string(code)),
 		answers: handlers{},
-		running: map[string]context.CancelFunc{},
+		running: map[string]*Message{},
 		held:    map[string]chan struct{}{},
 		asked:   map[string]chan *Message{},
 	}
@@ -124,18 +124,19 @@ func (s *server) take(m *Message) {
 
 // begin gives a request a context.
 func (s *server) begin(m *Message) {
-	ctx, cancel := context.WithCancel(context.Background())
-	m.ctx = ctx
+	m.ctx, m.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running[string(m.ID)] = cancel
+	s.running[string(m.ID)] = m
 }
 
 func (s *server) done(m *Message) {
+	m.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running[string(m.ID)]()
-	delete(s.running, string(m.ID))
+	if s.running[string(m.ID)] == m { // it is answered, and its id may be another's
+		delete(s.running, string(m.ID))
+	}
 }
 
 // note takes in a notification.
@@ -153,8 +154,8 @@ func (s *server) note(m *Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancelled++
-	if cancel := s.running[string(params.RequestID)]; cancel != nil {
-		cancel()
+	if m := s.running[string(params.RequestID)]; m != nil {
+		m.cancel()
 	}
 }
 
