@@ -52,8 +52,8 @@ func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage,
 	}
 	defer c.calls.Add(1)
 	own := c.offers.ownTool(call.Tool)
-	result, err := c.send(ctx, "tools/call", call.Client, func(buf []byte, id int64) []byte {
-		return callParams(buf, own, call, id)
+	result, err := c.send(ctx, "tools/call", call.Client, func(id int64) [][]byte {
+		return callParams(own, call, id)
 	})
 	if err != nil {
 		return nil, c.callError(err)
@@ -81,16 +81,11 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if c.asked.remember(req) && c.status.Load().state != Ready {
 		return json.RawMessage(`{}`), nil // it is told when it is READY
 	}
-	params := rawjson.Compact(req.Params)
+	params := req.Params
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
 		params = c.offers.ownPrompt(params)
 	}
-	result, err := c.send(ctx, req.Method, req.Client, func(buf []byte, _ int64) []byte {
-		if params == nil {
-			return append(buf, "{}"...)
-		}
-		return append(buf, params...)
-	})
+	result, err := c.send(ctx, req.Method, req.Client, just(params))
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +95,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	return result, nil
 }
 
-// callParams writes the params of a tools/call. Its id is its progress token.
-func callParams(buf []byte, own string, call peer.Call, id int64) []byte {
+// callParams are the params of a tools/call. Its id is its progress token.
+func callParams(own string, call peer.Call, id int64) [][]byte {
 	name, err := json.Marshal(own)
 	if err != nil { // it is a string
 		panic(err)
@@ -110,16 +105,13 @@ func callParams(buf []byte, own string, call peer.Call, id int64) []byte {
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
+	head := append(append([]byte(`{"name":`), name...), `,"arguments":`...)
+	tail := []byte("}")
 	meta := rawjson.Compact(call.Meta)
-	if need := len(buf) + len(name) + len(args) + len(meta) + 128; cap(buf) < need {
-		buf = append(make([]byte, 0, need), buf...)
-	}
-	buf = append(append(append(append(buf, `{"name":`...), name...), `,"arguments":`...), args...)
 	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {
-		buf = append(buf, `,"_meta":`...)
-		buf = withToken(buf, meta, token, id)
+		tail = append(withToken([]byte(`,"_meta":`), meta, token, id), '}')
 	}
-	return append(buf, '}')
+	return [][]byte{head, args, tail}
 }
 
 // withToken writes a _meta object, with a progress token when there is to be one.
@@ -136,7 +128,7 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 
 // send makes one request of the process that is READY, or that will be soon
 // enough.
-func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func([]byte, int64) []byte) (json.RawMessage, error) {
+func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func(int64) [][]byte) (json.RawMessage, error) {
 	req := linerpc.Request{Method: method, Params: params, About: client}
 	if client != nil {
 		req.Note = func(method string, params json.RawMessage) { client.Notify(ctx, method, params) }

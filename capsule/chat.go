@@ -263,9 +263,7 @@ func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: func(buf []byte, _ int64) []byte {
-		return append(buf, rawjson.Compact(params)...)
-	}})
+	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params)})
 	if err != nil && ctx.Err() == nil {
 		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}

@@ -313,7 +313,9 @@ func TestLazyAndIdle(t *testing.T) {
 // SPEC D7b: replace starts the new process beside the old one, and keeps the old
 // one when the new one does not start.
 func TestReplace(t *testing.T) {
-	plan := func(n int) behaviour { return behaviour{hello: 500 * time.Millisecond, mute: n == 2, slow: 100 * time.Millisecond} }
+	plan := func(n int) behaviour {
+		return behaviour{hello: 500 * time.Millisecond, mute: n == 2, slow: 100 * time.Millisecond}
+	}
 	inBubble(t, plan, func(r *manifest.Runtime) { r.HotLoad.Mode = manifest.HotLoadReplace }, func(t *testing.T, w *fakeWorld, c *Capsule, m *moves) {
 		time.Sleep(time.Second)
 		for i, want := range []int{1, 3} {

@@ -92,9 +92,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	t.senders.Go(func() {
 		ctx, cancel := context.WithCancel(t.ctx)
 		defer cancel()
-		result, err := t.conn.Call(ctx, linerpc.Request{Method: req.Method, Params: func(buf []byte, _ int64) []byte {
-			return append(buf, rawjson.Compact(req.Params)...)
-		}})
+		result, err := t.conn.Call(ctx, linerpc.Request{Method: req.Method, Params: just(req.Params)})
 		if wire, refused := errors.AsType[*jsonrpc.Error](err); err != nil && !refused {
 			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 		} else if refused {
@@ -218,12 +216,11 @@ func (in *incarnation) list(ctx context.Context, method, key string, patience ti
 func (in *incarnation) page(ctx context.Context, method, key, cursor string, patience time.Duration) (items []json.RawMessage, next string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
-	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: func(buf []byte, _ int64) []byte {
-		if cursor == "" {
-			return append(buf, "{}"...)
-		}
-		return append(buf, quotedMember("cursor", cursor)...)
-	}})
+	params := json.RawMessage("{}")
+	if cursor != "" {
+		params = quotedMember("cursor", cursor)
+	}
+	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params)})
 	if err != nil {
 		return nil, "", err
 	}
@@ -249,7 +246,15 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 	return items, next, nil
 }
 
-func quotedMember(name, value string) []byte {
+// just gives params that do not depend on the request.
+func just(params json.RawMessage) func(int64) [][]byte {
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	return func(int64) [][]byte { return [][]byte{rawjson.Compact(params)} }
+}
+
+func quotedMember(name, value string) json.RawMessage {
 	raw, err := json.Marshal(map[string]string{name: value})
 	if err != nil { // they are strings
 		panic(err)

@@ -269,10 +269,10 @@ func (p *pending) noteLocked(method string, params json.RawMessage) {
 // Request is one call.
 type Request struct {
 	Method string
-	// Params writes the params, valid JSON on one line, into buf and returns
-	// it. id is the request's own, which can serve as a progress token. If nil,
-	// there are no params.
-	Params func(buf []byte, id int64) []byte
+	// Params returns the params, valid JSON on one line, in pieces that nobody
+	// changes any more. id is the request's own, which can serve as a progress
+	// token. If nil, there are no params.
+	Params func(id int64) [][]byte
 	// About is kept for Callers and About.
 	About any
 	// Note, if not nil, is called for each of the call's notes, in order and
@@ -367,18 +367,35 @@ func (c *Conn) settle(id int64, e Event) bool {
 	return true
 }
 
-func requestLine(id int64, req Request) []byte {
-	buf := make([]byte, 0, 256)
-	buf = append(buf, `{"jsonrpc":"2.0","id":`...)
-	buf = strconv.AppendInt(buf, id, 10)
-	buf = append(buf, `,"method":"`...)
-	buf = append(buf, req.Method...)
-	buf = append(buf, '"')
-	if req.Params != nil {
-		buf = append(buf, `,"params":`...)
-		buf = req.Params(buf, id)
+// fewBytes is up to what size a message is one piece: to copy that much is
+// cheaper than to write twice.
+const fewBytes = 16 << 10
+
+// requestLine is a request in pieces.
+func requestLine(id int64, req Request) [][]byte {
+	head := make([]byte, 0, 256)
+	head = append(head, `{"jsonrpc":"2.0","id":`...)
+	head = strconv.AppendInt(head, id, 10)
+	head = append(head, `,"method":"`...)
+	head = append(head, req.Method...)
+	head = append(head, '"')
+	if req.Params == nil {
+		return [][]byte{append(head, "}\n"...)}
 	}
-	return append(buf, "}\n"...)
+	head = append(head, `,"params":`...)
+	params := req.Params(id)
+	size := len(head) + len("}\n")
+	for _, piece := range params {
+		size += len(piece)
+	}
+	if size > fewBytes {
+		return append(append([][]byte{head}, params...), []byte("}\n"))
+	}
+	whole := append(make([]byte, 0, size), head...)
+	for _, piece := range params {
+		whole = append(whole, piece...)
+	}
+	return [][]byte{append(whole, "}\n"...)}
 }
 
 // Notify sends a notification as soon as the stream is free, and does not wait

@@ -166,6 +166,7 @@ type lineReader struct {
 	buf        []byte
 	start, end int // what is read and was not returned
 	seen       int // how much of that holds no end of line
+	large      int // length of the last line that was not copied: the next may be as long
 }
 
 const (
@@ -214,6 +215,7 @@ func (l *lineReader) take(n int) line {
 		}
 		return line{data: data}
 	}
+	l.large = n
 	l.buf = append(make([]byte, 0, max(bufSize, len(rest))), rest...)
 	l.buf = l.buf[:cap(l.buf)]
 	l.start, l.end = 0, len(rest)
@@ -228,7 +230,10 @@ func (l *lineReader) fill() error {
 			copy(l.buf, l.buf[l.start:l.end])
 		} else {
 			size := max(bufSize, 2*len(l.buf))
-			if used >= bufSize {
+			switch {
+			case used >= bigLine:
+				size = max(size, min(l.large, l.max)+growStep)
+			case used >= bufSize:
 				size = max(size, used+growStep)
 			}
 			grown := make([]byte, size)

@@ -12,7 +12,7 @@ import (
 // write sends one line. It waits for its turn, and for as much as fits into the
 // pipe at once; the rest is written by a goroutine, so that whoever has a
 // deadline is not bound to a process that does not read.
-func (c *Conn) write(ctx context.Context, line []byte) error {
+func (c *Conn) write(ctx context.Context, line [][]byte) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -23,26 +23,37 @@ func (c *Conn) write(ctx context.Context, line []byte) error {
 	return c.writeNow(line)
 }
 
-// writeNow sends one line; the caller has put a token into writing. An error
-// says that nothing of it was sent.
-func (c *Conn) writeNow(line []byte) error {
-	n, err := tryWrite(c.in, line)
-	switch {
-	case err != nil:
-		err = unwritable(err, c.opts.Stall)
-		c.giveUp(err)
-	case n < len(line) && c.enter():
+// writeNow sends one line, which is in pieces; the caller has put a token into
+// writing. An error says that nothing of it was sent.
+func (c *Conn) writeNow(line [][]byte) error {
+	sent := false
+	for i, piece := range line {
+		n, err := tryWrite(c.in, piece)
+		sent = sent || n > 0
+		if err != nil {
+			err = unwritable(err, c.opts.Stall)
+			c.giveUp(err)
+			<-c.writing
+			if sent {
+				return nil // what became of it Close says
+			}
+			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		if n == len(piece) {
+			continue
+		}
+		if !c.enter() {
+			break
+		}
+		rest := line[i+1:]
 		go func() {
 			defer c.rests.Done()
 			defer func() { <-c.writing }()
-			c.writeRest(line[n:])
+			c.writeRest(piece[n:], rest)
 		}()
 		return nil
 	}
 	<-c.writing
-	if err != nil && n == 0 {
-		return fmt.Errorf("%w: %w", ErrNotSent, err)
-	}
 	return nil
 }
 
@@ -56,9 +67,13 @@ func (c *Conn) enter() bool {
 	return c.closed == nil
 }
 
-// writeRest writes what did not fit, as the process reads.
-func (c *Conn) writeRest(rest []byte) {
-	for len(rest) > 0 {
+// writeRest writes what did not fit, and the pieces after it, as the process reads.
+func (c *Conn) writeRest(rest []byte, more [][]byte) {
+	for len(rest) > 0 || len(more) > 0 {
+		if len(rest) == 0 {
+			rest, more = more[0], more[1:]
+			continue
+		}
 		// Each piece has its own time: a slow reader is none that hangs.
 		if !c.allow(time.Now().Add(c.opts.Stall)) {
 			return
@@ -102,7 +117,7 @@ const maxPosts = 1024
 func (c *Conn) post(line []byte) {
 	select {
 	case c.writing <- struct{}{}:
-		_ = c.writeNow(line) // the Conn is over then, which its owner sees
+		_ = c.writeNow([][]byte{line}) // the Conn is over then, which its owner sees
 		return
 	default:
 	}
@@ -130,7 +145,7 @@ func (c *Conn) postAll() {
 		line := c.posts[0]
 		c.posts = c.posts[1:]
 		c.mu.Unlock()
-		_ = c.write(context.Background(), line) // as above
+		_ = c.write(context.Background(), [][]byte{line}) // as above
 	}
 }
 
