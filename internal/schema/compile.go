@@ -142,7 +142,7 @@ func compile(raw json.RawMessage) (s *Schema, doc any, err error) {
 	if err := affordable(compiled); err != nil {
 		return nil, nil, err
 	}
-	return &Schema{compiled: compiled, open: isOpen(doc)}, doc, nil
+	return &Schema{compiled: compiled, open: isOpen(doc), shallow: shallowOf(doc)}, doc, nil
 }
 
 // isOpen reports whether a schema asks for an object and nothing more.
