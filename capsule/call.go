@@ -134,8 +134,9 @@ func (c *Capsule) send(ctx context.Context, method string, client peer.Client, p
 		req.Note = func(method string, params json.RawMessage) { client.Notify(ctx, method, params) }
 	}
 	var last *linerpc.Conn
+	until := time.Now().Add(c.tool.Runtime.QueueTimeout)
 	for {
-		conn, err := c.ready(ctx, last)
+		conn, err := c.ready(ctx, last, until)
 		if err != nil {
 			return nil, err
 		}
@@ -171,8 +172,8 @@ func (c *Capsule) sendError(err error) error {
 
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
-// for queue_timeout at most (SPEC D10).
-func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn) (*linerpc.Conn, error) {
+// until then at most (SPEC D10).
+func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}
@@ -181,11 +182,11 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn) (*linerpc.Con
 		return nil, fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting)
 	}
 	defer c.waiting.Add(-1)
-	horizon := time.Now().Add(c.tool.Runtime.QueueTimeout)
+	horizon := until
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(horizon) {
 		horizon = deadline
 	}
-	timer := time.NewTimer(time.Until(horizon))
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
 		s := c.status.Load()
@@ -207,9 +208,18 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn) (*linerpc.Con
 		case <-timer.C:
 			return nil, c.notReady(c.status.Load())
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, c.gaveUp(context.Cause(ctx))
 		}
 	}
+}
+
+// gaveUp is why a call ends that waited until its own deadline, or its leave.
+func (c *Capsule) gaveUp(cause error) error {
+	f := fault.From(cause)
+	if f.Code != fault.Timeout {
+		return cause
+	}
+	return fault.Wrap(fault.Timeout, f.Err, "%s: %s", f.Reason, fault.From(c.notReady(c.status.Load())).Reason)
 }
 
 // notReady is what a call is told that does not wait any longer: the state, the
@@ -226,7 +236,7 @@ func (c *Capsule) notReady(s *status) error {
 		}
 		fmt.Fprintf(&text, ": %s", s.reason)
 	case Created, Starting, Ready, Reloading, Stopping:
-		fmt.Fprintf(&text, " and was not ready within %s", c.tool.Runtime.QueueTimeout)
+		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)
 	}
 	switch {
 	case !s.next.IsZero():

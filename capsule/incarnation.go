@@ -122,20 +122,32 @@ func (in *incarnation) greet(ctx context.Context) error {
 var errSilent = errors.New("it said nothing in time")
 
 func (in *incarnation) awaitHello(ctx context.Context) error {
+	var err error
 	select {
 	case g := <-in.greetings:
-		if g.err != nil {
-			return g.err
-		}
-		in.hello = g.hello
-		return in.checkHello()
+		return in.accept(g)
 	case <-in.p.Exited():
-		return fmt.Errorf("it %s before orla.hello", in.p.ExitText())
+		err = fmt.Errorf("it %s before orla.hello", in.p.ExitText())
 	case <-in.read:
-		return in.exitOr(" before orla.hello", "it closed its stdout before orla.hello")
+		err = in.exitOr(" before orla.hello", "it closed its stdout before orla.hello")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	select {
+	case g := <-in.greetings: // what it said tells more than that it is gone
+		return in.accept(g)
+	default:
+		return err
+	}
+}
+
+// accept checks a first message.
+func (in *incarnation) accept(g greeting) error {
+	if g.err != nil {
+		return g.err
+	}
+	in.hello = g.hello
+	return in.checkHello()
 }
 
 // negotiateOr makes the MCP handshake, and sees to it that an exit ends it.
@@ -167,7 +179,7 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 // exitOr tells how the process ended when it is about to, and before what; else
 // what else is wrong.
 func (in *incarnation) exitOr(before, otherwise string) error {
-	const soon = 100 * time.Millisecond
+	const soon = 500 * time.Millisecond
 	timer := time.NewTimer(soon)
 	defer timer.Stop()
 	select {

@@ -39,7 +39,13 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	c.amend(func(s *status) { s.pid = in.p.Pid() })
 
 	end := ending{pid: in.p.Pid()}
-	if end.err = in.greet(ctx); end.err == nil {
+	if end.err = in.greet(ctx); end.err != nil {
+		select {
+		case <-in.p.Exited():
+			in.awaitLast(in.told) // its last words say more than its exit
+		default:
+		}
+	} else {
 		end, in = c.attend(ctx, in, restarts, &retired)
 	}
 	if ctx.Err() != nil {
@@ -184,6 +190,9 @@ func (c *Capsule) leave(ctx context.Context, end *ending, restarts *restarts) {
 	case end.err != nil:
 		wait, again := restarts.after(end.ready)
 		next.state, next.reason = Crashed, end.err.Error()
+		if end.ready == 0 {
+			next.stderr = c.lastStderr() // what there is of it; all of it is in the log
+		}
 		next.cause = end.err
 		next.next = time.Now().Add(wait)
 		if !again {
@@ -226,7 +235,10 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	}
 	var due <-chan time.Time
 	if s.next.IsZero() {
-		why := fmt.Errorf("%d failures in a row, the last: %w", restarts.failures, s.cause)
+		why := s.cause
+		if restarts.failures > 1 {
+			why = fmt.Errorf("%d failures in a row, the last: %w", restarts.failures, s.cause)
+		}
 		c.become(status{state: Stopped, reason: why.Error(), cause: why})
 	} else {
 		timer := time.NewTimer(time.Until(s.next))

@@ -39,9 +39,9 @@ func (in *incarnation) negotiate(ctx context.Context) error {
 	defer func() { _ = t.Close() }() // it has no error
 	client := mcp.NewClient(&mcp.Implementation{Name: "orla", Title: "Orla", Version: in.c.opts.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
-			Sampling:    &mcp.SamplingCapabilities{},
+			Sampling:    &mcp.SamplingCapabilities{}, //nolint:staticcheck // on its way out, and in use
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
-			RootsV2:     &mcp.RootCapabilities{},
+			RootsV2:     &mcp.RootCapabilities{}, //nolint:staticcheck // as above
 		},
 	})
 	session, err := client.Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: peerVersion})
@@ -89,7 +89,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 		t.conn.Notify(req.Method, req.Params)
 		return nil
 	}
-	t.senders.Go(func() {
+	t.senders.Go(func() { //nolint:contextcheck // a request outlives the writing of it, and ends with the handshake
 		ctx, cancel := context.WithCancel(t.ctx)
 		defer cancel()
 		result, err := t.conn.Call(ctx, linerpc.Request{Method: req.Method, Params: just(req.Params)})
@@ -167,7 +167,7 @@ func (in *incarnation) ask(ctx context.Context) offered {
 	if caps.Prompts != nil {
 		o.Prompts = in.list(ctx, "prompts/list", "prompts", patience)
 	}
-	o.Completes, o.Logs = caps.Completions != nil, caps.Logging != nil
+	o.Completes, o.Logs = caps.Completions != nil, caps.Logging != nil //nolint:staticcheck // as above
 	return o
 }
 

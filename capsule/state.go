@@ -49,6 +49,7 @@ type status struct {
 	pid    int           // of the process; 0 if there is none
 	conn   *linerpc.Conn // set exactly while state is Ready
 	cause  error         // why it is Crashed, or Stopped by its failures; else nil
+	stderr string        // the last lines of a process that was never READY, for the log
 	next   time.Time     // when the next start is due; zero if none is
 	// wakes says that a call starts the capsule: it is lazy, or was idle.
 	wakes bool
@@ -90,6 +91,9 @@ func (c *Capsule) become(next status) {
 	}
 	if !next.next.IsZero() {
 		attrs = append(attrs, slog.Int64("next_start_ms", next.next.Sub(next.since).Milliseconds()))
+	}
+	if next.stderr != "" {
+		attrs = append(attrs, slog.String("stderr", next.stderr))
 	}
 	c.log.LogAttrs(c.logCtx, level, "state", attrs...)
 	close(old.changed) // wakes everyone who was looking at old

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/orla-project/orla/internal/peer"
@@ -87,7 +86,7 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 			return c.templates[t.URITemplate].Request(ctx, req)
 		}
 	}
-	err := error(&jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found", Data: quotedURI(uri)})
+	err := error(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: quotedURI(uri)})
 	for _, p := range c.peers {
 		if !p.Offers().Reads {
 			continue

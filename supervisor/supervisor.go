@@ -215,7 +215,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 // one, and when calls in flight must end.
 func (s *Supervisor) limit(ctx context.Context, what string, timeout time.Duration) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) }) //nolint:contextcheck // halt is not the call's context: it is what ends all calls
+	forget := context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })
 	cancel := func() {}
 	if timeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
