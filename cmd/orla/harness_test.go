@@ -47,6 +47,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 var (
 	plainBinary  = sync.OnceValues(func() (string, error) { return buildOrla() })
 	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla("-race") })
+
+	buildMu sync.Mutex // guards built
+	built   []string   // the folders that TestMain removes
 )
 
 func buildOrla(flags ...string) (string, error) {
@@ -54,6 +57,9 @@ func buildOrla(flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	buildMu.Lock()
+	built = append(built, dir)
+	buildMu.Unlock()
 	path := filepath.Join(dir, "orla")
 	args := append(append([]string{"build", "-o", path}, flags...), ".")
 	out, err := exec.Command("go", args...).CombinedOutput()

@@ -9,7 +9,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"orla": main})
+	testscript.Main(tidy{m}, map[string]func(){"orla": main})
+}
+
+// tidy removes the programs that tests have built when all have run.
+type tidy struct{ *testing.M }
+
+func (t tidy) Run() int {
+	defer func() {
+		for _, dir := range built {
+			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
+		}
+	}()
+	return t.M.Run()
 }
 
 // The scripts are the documentation of the command line and its acceptance
