@@ -47,15 +47,16 @@ type outcome struct {
 	fault *fault.Error
 }
 
-// answerCall answers one call and writes its line in the log. What it returns
-// beside an error is nothing.
-func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (answer, *jsonrpc.Error) {
+// answerCall answers one call. What it returns beside an error is nothing. The
+// caller has record write the call's line in the log, when the answer is on
+// its way or before.
+func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (a answer, record func(), rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	id := callid.New()
 	got, err := b.ask(callid.With(ctx, id), asked)
 	a, how, rpcErr := b.answerTo(got, err, asked.Tool, id)
-	b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, began, how)
-	return a, rpcErr
+	took := time.Since(began)
+	return a, func() { b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, took, how) }, rpcErr
 }
 
 // answerTo makes what a client gets of what the catalog gave.
@@ -221,11 +222,11 @@ type call struct {
 }
 
 // record writes the one line that a call leaves in the log (SPEC I2).
-func (b *Bridge) record(ctx context.Context, c call, began time.Time, how outcome) {
+func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how outcome) {
 	attrs := []slog.Attr{
 		slog.String("tool", c.tool),
 		slog.String("call_id", c.id),
-		slog.Float64("duration_ms", float64(time.Since(began).Microseconds())/1000),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Bool("ok", how.ok),
 		slog.String("caller", c.from.caller),
 		slog.String("session", shortened(c.from.session)),

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -42,6 +43,9 @@ type conn struct {
 	ctx   context.Context    // ends with the connection; for the calls that do not go through the SDK
 	end   context.CancelFunc // ends ctx
 	plain sync.WaitGroup     // those calls
+	lines sync.WaitGroup     // their lines in the log
+	jobs  chan func()        // given to a goroutine that is idle; see run
+	idle  atomic.Int32       // those goroutines
 
 	stopOnce, closeOnce sync.Once
 	queue               []jsonrpc.Message // came in and was not read yet; owned by Read
@@ -119,6 +123,7 @@ func newConn(b *Bridge, maxMessage int64) *conn {
 		max:      maxMessage,
 		read:     make(chan line),
 		writing:  make(chan struct{}, 1),
+		jobs:     make(chan func()),
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		newest:   true,

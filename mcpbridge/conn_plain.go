@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -37,10 +38,12 @@ func (c *conn) answerPlain(raw []byte) bool {
 		return true
 	}
 	c.plain.Add(1)
-	go func() {
+	c.lines.Add(1)
+	c.run(func() {
 		from := callerOf(c.extra)
 		from.session = c.id
-		answer := c.bridge.direct(ctx, p, from).join(1) // a line's end may follow
+		response, record := c.bridge.direct(ctx, p, from)
+		answer := response.join(1) // a line's end may follow
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
@@ -51,8 +54,56 @@ func (c *conn) answerPlain(raw []byte) bool {
 		if err := c.answer(id, answer, c.write); err != nil {
 			c.log.Debug("answer a call", "err", err)
 		}
-	}()
+		record() // the client need not wait for the log
+		c.lines.Done()
+	})
 	return true
+}
+
+// awaitLog waits until the calls that are over are in the log, or for as long
+// as last answers may take: the write before it may hang.
+func (c *conn) awaitLog() {
+	logged := make(chan struct{})
+	go func() {
+		c.lines.Wait()
+		close(logged)
+	}()
+	timer := time.NewTimer(lastAnswers)
+	defer timer.Stop()
+	select {
+	case <-logged:
+	case <-timer.C:
+	}
+}
+
+// maxIdle bounds the goroutines that wait for a job.
+const maxIdle = 16
+
+// run does a job in a goroutine: one that is done with another, if there is one,
+// since its stack need not grow again.
+func (c *conn) run(job func()) {
+	select {
+	case c.jobs <- job:
+	default:
+		go c.work(job)
+	}
+}
+
+// work does a job, and then others, for as long as the connection lives.
+func (c *conn) work(job func()) {
+	for {
+		job()
+		if c.idle.Add(1) > maxIdle {
+			c.idle.Add(-1)
+			return
+		}
+		select {
+		case job = <-c.jobs:
+			c.idle.Add(-1)
+		case <-c.done:
+			return
+		}
+	}
 }
 
 // decodedID is an id as the SDK holds it.

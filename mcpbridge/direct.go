@@ -49,21 +49,22 @@ func (b *Bridge) answerable(p plainCall, from client, session string) (tool trai
 	return b.listedTraits(p.name)
 }
 
-// direct answers a plain call without the SDK: the response as JSON.
-func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) parts {
+// direct answers a plain call without the SDK: the response as JSON. record is
+// that of answerCall.
+func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response parts, record func()) {
 	if p.method == methodList {
-		return b.directList(p)
+		return b.directList(p), func() {}
 	}
-	answer, rpcErr := b.answerCall(ctx, supervisor.Call{Tool: p.name, Args: p.args, Caller: from.caller}, from)
+	answer, record, rpcErr := b.answerCall(ctx, supervisor.Call{Tool: p.name, Args: p.args, Caller: from.caller}, from)
 	if rpcErr != nil {
-		return parts{errorOf(p.id, rpcErr)}
+		return parts{errorOf(p.id, rpcErr)}, record
 	}
 	result, err := b.encoded(answer, p.meta != nil)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", p.name, "err", err)
-		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}
+		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}, record
 	}
-	return slices.Concat(parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":`)}, result, parts{[]byte("}")})
+	return slices.Concat(parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":`)}, result, parts{[]byte("}")}), record
 }
 
 // encoded is an answer as a result, in the stateless era or another.
@@ -166,8 +167,9 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		defer end()
 		ctx = called
 	}
-	// The client's leaving is its own business.
-	_ = out.answer(h.bridge.direct(ctx, p, from))
+	response, record := h.bridge.direct(ctx, p, from)
+	record()
+	_ = out.answer(response) // the client's leaving is its own business
 }
 
 // cancelled ends the plain call that a POST cancels, and reports whether it was one.

@@ -68,7 +68,7 @@ func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp
 	switch {
 	case err != nil && !way.here:
 		f := fault.Wrap(fault.UnsupportedTool, nil, "%v", err)
-		b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, began, outcome{code: string(f.Code), fault: f})
+		b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, time.Since(began), outcome{code: string(f.Code), fault: f})
 		return nil, err
 	case err == nil && way.raw != nil:
 		return way.raw, nil
@@ -102,7 +102,8 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	of := ownerOf(methodCall, asked.Tool, asked.Args, req.Session, req.Extra)
 	res, err := b.converse(ctx, req, client, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
 		asked.Client = client
-		a, rpcErr := b.answerCall(ctx, asked, from)
+		a, record, rpcErr := b.answerCall(ctx, asked, from)
+		record()
 		switch {
 		case rpcErr != nil:
 			return nil, rpcErr

@@ -77,6 +77,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	}
 	c.hangUp()
 	c.plain.Wait()
+	c.awaitLog()
 	c.writing <- struct{}{} // for good: nothing is written when the handler has returned
 }
 

@@ -54,6 +54,7 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 	}
 	c.hangUp() // lets go of the goroutines that read and write
 	c.plain.Wait()
+	c.awaitLog()
 	if failed := c.failure(); failed != nil {
 		return failed
 	}

@@ -49,7 +49,7 @@ func (s *Supervisor) publish() {
 				s.opts.Log.Error("a tool is not served", "tool", t.Name, "source", l.tool.Source, "err", err)
 				continue
 			}
-			next.entries[t.Name] = &entry{provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout}
+			next.entries[t.Name] = &entry{provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
 			next.Tools = append(next.Tools, t)
 			if talks {
 				next.Talks[t.Name] = true

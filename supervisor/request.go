@@ -39,7 +39,7 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params are not of the shape that the protocol gives them"}
 		}
 	}
-	ctx, end := s.limit(ctx, req.Method, requestTimeout)
+	ctx, end := s.limit(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer end()
 	switch req.Method {
 	case "prompts/get":

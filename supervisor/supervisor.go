@@ -129,6 +129,7 @@ type entry struct {
 	peer     Peer // the same, if it is one; else nil
 	input    *schema.Schema
 	timeout  time.Duration // 0: no limit but the caller's
+	late     error         // why a call ends with it
 }
 
 // Supervisor routes calls to providers. Its methods may be called from any
@@ -197,7 +198,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	if err := e.input.Validate(call.Args); err != nil {
 		return Answer{}, err
 	}
-	ctx, end := s.limit(ctx, call.Tool, e.timeout)
+	ctx, end := s.limit(ctx, e.timeout, e.late)
 	defer end()
 	if e.peer != nil {
 		raw, err := e.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
@@ -211,15 +212,19 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	return Answer{Result: res}, err
 }
 
+// tooLate is why a request ends with its timeout.
+func tooLate(what string, timeout time.Duration) error {
+	return fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout)
+}
+
 // limit returns the context of a request: it ends with the timeout, if there is
-// one, and when calls in flight must end.
-func (s *Supervisor) limit(ctx context.Context, what string, timeout time.Duration) (context.Context, func()) {
+// one, with late as its cause, and when calls in flight must end.
+func (s *Supervisor) limit(ctx context.Context, timeout time.Duration, late error) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })
 	cancel := func() {}
 	if timeout > 0 {
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
 	}
 	return ctx, func() {
 		cancel()
