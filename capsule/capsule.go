@@ -89,7 +89,9 @@ type Capsule struct {
 	calls    atomic.Int64  // that were answered
 	exits    atomic.Pointer[string]
 
-	began time.Time // the last start; owned by Serve
+	// Owned by Serve.
+	began time.Time // the last start
+	flaps flaps     // of the files
 
 	mu       sync.Mutex // guards the fields that follow
 	failures int        // in a row
@@ -199,7 +201,6 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	defer cancel()
 	if c.watcher != nil {
 		helpers.Go(func() { _ = c.watcher.Serve(ctx) }) // it ends by ctx alone
-		helpers.Go(func() { c.followFiles(ctx) })
 	}
 	helpers.Go(func() { c.offers.giveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 
@@ -254,10 +255,14 @@ func (c *Capsule) awaitCall(ctx context.Context) bool {
 	if s := c.status.Load(); !s.wakes {
 		return true
 	}
-	select {
-	case <-c.wake:
-		return true
-	case <-ctx.Done():
-		return false
+	for {
+		select {
+		case <-c.wake:
+			return true
+		case change := <-c.changed():
+			c.noteChange(change) // the next process will have it
+		case <-ctx.Done():
+			return false
+		}
 	}
 }

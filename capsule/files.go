@@ -1,7 +1,6 @@
 package capsule
 
 import (
-	"context"
 	"path/filepath"
 	"time"
 
@@ -35,27 +34,28 @@ func (c *Capsule) newWatcher() *watch.Watcher {
 	})
 }
 
-// followFiles wishes for a reload whenever files have changed.
-func (c *Capsule) followFiles(ctx context.Context) {
-	flaps := flaps{}
-	for {
-		select {
-		case change := <-c.watcher.Changed():
-			name := change.Path
-			if rel, err := filepath.Rel(c.tool.Dir, change.Path); err == nil {
-				name = rel
-			}
-			reload, suspended := flaps.count(name, time.Now())
-			if suspended {
-				c.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute. To leave the file out, list it under runtime.hot_load.ignore",
-					"tool", c.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
-			}
-			if reload {
-				c.trigger(trigger{reason: name + " changed", at: change.At})
-			}
-		case <-ctx.Done():
-			return
-		}
+// changed delivers the changes of the capsule's files; nil when nothing is watched.
+func (c *Capsule) changed() <-chan watch.Change {
+	if c.watcher == nil {
+		return nil
+	}
+	return c.watcher.Changed()
+}
+
+// noteChange wishes for a reload, unless one file has made too many. Only
+// Serve's goroutine calls it.
+func (c *Capsule) noteChange(change watch.Change) {
+	name := change.Path
+	if rel, err := filepath.Rel(c.tool.Dir, change.Path); err == nil {
+		name = rel
+	}
+	reload, suspended := c.flaps.count(name, time.Now())
+	if suspended {
+		c.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute. To leave the file out, list it under runtime.hot_load.ignore",
+			"tool", c.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
+	}
+	if reload {
+		c.trigger(trigger{reason: name + " changed", at: change.At})
 	}
 }
 

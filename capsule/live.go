@@ -123,6 +123,8 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return fail(err)
 		case <-ctx.Done():
 			return fail(nil)
+		case change := <-c.changed():
+			c.noteChange(change)
 		case t := <-c.kick:
 			if t.at.Before(in.began) {
 				continue // it was started after that
@@ -248,6 +250,9 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	for {
 		select {
 		case <-due:
+		case change := <-c.changed():
+			c.noteChange(change)
+			continue
 		case t := <-c.kick:
 			if t.at.Before(c.began) {
 				continue // that is what has failed already

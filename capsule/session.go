@@ -120,6 +120,9 @@ func (in *incarnation) followLists(ctx context.Context) {
 		if offered, ok := in.learn(ctx, first); ok {
 			in.c.offers.set(offered)
 		}
+		if in.tellsNothing() {
+			return
+		}
 		first = false
 		select {
 		case <-in.c.relist:
@@ -131,13 +134,10 @@ func (in *incarnation) followLists(ctx context.Context) {
 
 // learn asks what the capsule offers (SPEC D7). It reports false when ctx ended.
 func (in *incarnation) learn(ctx context.Context, first bool) (offered, bool) {
-	r := in.c.tool.Runtime
 	switch {
-	case r.Declared:
+	case in.tellsNothing():
 		return offered{}, ctx.Err() == nil
-	case r.Handshake == manifest.HandshakeHello && !in.hello.offersLists():
-		return offered{}, ctx.Err() == nil
-	case r.Handshake == manifest.HandshakeHello && first:
+	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first:
 		asking, cancel := context.WithTimeout(ctx, askPatience)
 		err := in.negotiate(asking)
 		cancel()
@@ -147,6 +147,13 @@ func (in *incarnation) learn(ctx context.Context, first bool) (offered, bool) {
 	}
 	o := in.ask(ctx)
 	return o, ctx.Err() == nil
+}
+
+// tellsNothing reports whether there is nothing to ask the capsule for: it is
+// what its manifest says, or one tool.
+func (in *incarnation) tellsNothing() bool {
+	r := in.c.tool.Runtime
+	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.offersLists()
 }
 
 // ask asks for every list that the capsule says it has.

@@ -170,7 +170,7 @@ type lineReader struct {
 }
 
 const (
-	bufSize  = 8 << 10  // of a buffer that holds nothing
+	bufSize  = 4 << 10  // of a buffer that holds nothing
 	bigLine  = 32 << 10 // from here on a line is not copied
 	cutHead  = 4 << 10
 	cutTail  = 256
