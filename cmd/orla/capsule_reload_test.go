@@ -81,7 +81,8 @@ func TestE3GitCheckoutIsOneReload(t *testing.T) {
 	}
 	const files, rounds = 300, 4
 	tools := t.TempDir()
-	p := newPack(t, tools, "tree", "hot_load: {debounce_ms: 100}", map[string]string{
+	// A git that has to wait for a busy machine must not look like two.
+	p := newPack(t, tools, "tree", "hot_load: {debounce_ms: 500}", map[string]string{
 		"answer.py": "branch = open('branch').read()\n" + says("branch"), "branch": "none",
 	})
 	git := func(args ...string) {
@@ -129,7 +130,7 @@ func TestE3GitCheckoutIsOneReload(t *testing.T) {
 	log.next("state", is("tree", "RELOADING", "branch changed"))
 	log.next("state", is("tree", "READY"))
 	stop()
-	if n := o.count("state", is("tree", "RELOADING")); n != rounds+1 {
+	if n := o.count("started", nil) - 1; n != rounds+1 {
 		t.Errorf("%d reloads for %d checkouts and a save", n, rounds)
 	}
 	t.Logf("%d calls meanwhile", load.calls.Load())
