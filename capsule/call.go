@@ -43,12 +43,11 @@ func (c *Capsule) Call(ctx context.Context, tool string, args json.RawMessage) (
 // ends with the answer, with ctx, or with the process.
 func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error) {
 	if c.places != nil {
-		select {
-		case c.places <- struct{}{}:
-			defer func() { <-c.places }()
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		give, err := c.place(ctx)
+		if err != nil {
+			return nil, err
 		}
+		defer give()
 	}
 	defer c.calls.Add(1)
 	own := c.offers.ownTool(call.Tool)
@@ -59,6 +58,35 @@ func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage,
 		return nil, c.callError(err)
 	}
 	return asResult(result), nil
+}
+
+// place waits for one of max_concurrency places, inside ctx, when the capsule is
+// READY: what is down says so at once, however many calls there are.
+func (c *Capsule) place(ctx context.Context) (give func(), err error) {
+	give = func() { <-c.places }
+	select {
+	case c.places <- struct{}{}:
+		return give, nil
+	default:
+	}
+	if _, err := c.ready(ctx, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
+		return nil, err
+	}
+	if c.waiting.Add(1) > maxWaiting {
+		c.waiting.Add(-1)
+		return nil, c.tooMany()
+	}
+	defer c.waiting.Add(-1)
+	select {
+	case c.places <- struct{}{}:
+		return give, nil
+	case <-ctx.Done():
+		return nil, fault.From(context.Cause(ctx))
+	}
+}
+
+func (c *Capsule) tooMany() error {
+	return fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting)
 }
 
 // callError is a call's error as the client is to see it. What an MCP server
@@ -78,8 +106,10 @@ func (c *Capsule) callError(err error) error {
 
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	if c.asked.remember(req) && c.status.Load().state != Ready {
-		return json.RawMessage(`{}`), nil // it is told when it is READY
+	if req.Method == "logging/setLevel" {
+		if c.asked.remember(req); c.status.Load().state != Ready {
+			return json.RawMessage(`{}`), nil // it is told when it is READY
+		}
 	}
 	params := req.Params
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
@@ -89,6 +119,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if err != nil {
 		return nil, err
 	}
+	c.asked.remember(req)
 	if !rawjson.IsObject(result) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("%s answered %s with something else than a result", c.tool.Name, req.Method)}
 	}
@@ -179,7 +210,7 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Ti
 	}
 	if c.waiting.Add(1) > maxWaiting {
 		c.waiting.Add(-1)
-		return nil, fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting)
+		return nil, c.tooMany()
 	}
 	defer c.waiting.Add(-1)
 	horizon := until
@@ -217,7 +248,7 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Ti
 func (c *Capsule) gaveUp(cause error) error {
 	f := fault.From(cause)
 	if f.Code != fault.Timeout {
-		return cause
+		return f
 	}
 	return fault.Wrap(fault.Timeout, f.Err, "%s: %s", f.Reason, fault.From(c.notReady(c.status.Load())).Reason)
 }
@@ -241,11 +272,16 @@ func (c *Capsule) notReady(s *status) error {
 	switch {
 	case !s.next.IsZero():
 		fmt.Fprintf(&text, "; the next start is due in %s", max(0, time.Until(s.next)).Round(100*time.Millisecond))
-	case s.state == Stopped:
+	case s.state == Stopped && !s.wakes:
 		text.WriteString("; it is started again when its files change")
 	}
 	if lines := c.lastStderr(); lines != "" {
 		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)
 	}
-	return fault.New(code, "%s", text.String())
+	f := fault.New(code, "%s", text.String())
+	if s.state == Stopped && !s.wakes {
+		never := false
+		f.Retry = &never // to try again cannot help
+	}
+	return f
 }

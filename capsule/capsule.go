@@ -10,7 +10,8 @@
 // as it came.
 //
 // Its invariants (RFC 2 §7.1): there is one process at most, the next is not
-// started before all of the last is gone, and no call is sent unless READY.
+// started before all of the last is gone (in mode replace, beside it), and no
+// call is sent unless READY.
 package capsule
 
 import (
@@ -86,12 +87,13 @@ type Capsule struct {
 	settled  atomic.Bool   // see peer.Life
 	wasReady atomic.Bool   // once at least
 	waiting  atomic.Int64  // calls that wait for READY
-	calls    atomic.Int64  // that were answered
+	calls    atomic.Int64  // that have ended
 	exits    atomic.Pointer[string]
 
 	// Owned by Serve.
-	began time.Time // the last start
-	flaps flaps     // of the files
+	began   time.Time // the last start
+	because string    // why the next one is made, if somebody said so
+	flaps   flaps     // of the files
 
 	mu       sync.Mutex // guards the fields that follow
 	failures int        // in a row
@@ -174,8 +176,9 @@ func (c *Capsule) Life() peer.Life {
 	return life
 }
 
-// Reload has the process ended and a new one started (SPEC E1). It returns at
-// once. Wishes that come while one is waiting are one with it.
+// Reload has the process ended and a new one started (SPEC E1), unless the
+// capsule waits to be called: the process that a call starts is a new one. It
+// returns at once. Wishes that come while one is waiting are one with it.
 func (c *Capsule) Reload(reason string) { c.trigger(trigger{reason, time.Now()}) }
 
 func (c *Capsule) trigger(t trigger) {

@@ -28,16 +28,17 @@ func token(params json.RawMessage) (id int64) {
 	if !rawjson.IsObject(params) {
 		return 0
 	}
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		switch key {
-		case "progressToken":
+	read := func(key string, value json.RawMessage) bool {
+		if key == "progressToken" {
 			id, _ = strconv.ParseInt(string(value), 10, 64)
-		case "_meta":
-			if meta := token(value); meta != 0 {
-				id = meta
-			}
 		}
 		return true
+	}
+	rawjson.Members(params, func(key string, value json.RawMessage) bool {
+		if key == "_meta" && rawjson.IsObject(value) {
+			rawjson.Members(value, read)
+		}
+		return read(key, value)
 	})
 	return id
 }
@@ -119,7 +120,8 @@ func (in *incarnation) answer(id json.RawMessage, method string, params json.Raw
 	case "sampling/createMessage", "elicitation/create", "roots/list":
 		in.asks.begin(in, id, method, params)
 	default:
-		in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method)})
+		const enough = 64
+		in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method[:min(len(method), enough)])})
 	}
 }
 
@@ -223,8 +225,11 @@ type wishes struct {
 	subscribed map[string]json.RawMessage // params of resources/subscribe, by themselves
 }
 
-// remember notes a request that is such a wish, and reports whether it is one.
-func (w *wishes) remember(req peer.Request) bool {
+// maxSubscribed bounds the subscriptions that a new process is told of.
+const maxSubscribed = 1024
+
+// remember notes a request that is such a wish.
+func (w *wishes) remember(req peer.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch req.Method {
@@ -234,13 +239,12 @@ func (w *wishes) remember(req peer.Request) bool {
 		if w.subscribed == nil {
 			w.subscribed = map[string]json.RawMessage{}
 		}
-		w.subscribed[string(req.Params)] = req.Params
+		if len(w.subscribed) < maxSubscribed {
+			w.subscribed[string(req.Params)] = req.Params
+		}
 	case "resources/unsubscribe":
 		delete(w.subscribed, string(req.Params))
-	default:
-		return false
 	}
-	return true
 }
 
 // repeat tells a new process.
@@ -263,7 +267,7 @@ func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params)})
+	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Own: true})
 	if err != nil && ctx.Err() == nil {
 		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}

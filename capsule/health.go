@@ -15,6 +15,7 @@ import (
 // ping asks the capsule again and again whether it is well (SPEC D12). Any
 // answer will do, a refusal too: somebody is there. While it works on calls it
 // is not asked: it may do one thing at a time, and a call has a limit of its own.
+// Only when it has said nothing for as long as a call may take, it is.
 func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 	ticker := time.NewTicker(health.Interval)
 	defer ticker.Stop()
@@ -24,7 +25,7 @@ func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 		case <-ctx.Done():
 			return
 		}
-		if in.conn.InFlight() > 0 {
+		if in.conn.InFlight() > 0 && in.conn.Silent() < in.c.tool.Run.Timeout {
 			continue
 		}
 		err := in.pingOnce(ctx, health.Timeout)
@@ -47,6 +48,6 @@ func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 func (in *incarnation) pingOnce(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := in.conn.Call(ctx, linerpc.Request{Method: "ping"})
+	_, err := in.conn.Call(ctx, linerpc.Request{Method: "ping", Own: true})
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -81,10 +82,12 @@ func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
 	})
 	in.readers.Go(func() {
 		defer close(in.read)
+		defer in.contain()
 		_ = in.conn.Serve() // that it ended is all that matters
 	})
 	in.readers.Go(func() {
 		defer close(in.told)
+		defer in.contain()
 		// That it ended is all that matters.
 		_ = tail.Lines(stderr, maxStderrLine, func(line []byte, dropped int) { c.logStderr(p.Pid(), line, dropped) })
 	})
@@ -93,6 +96,20 @@ func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
 	c.mu.Unlock()
 	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid())
 	return in, nil
+}
+
+// contain keeps a panic over what a capsule said from ending more than the
+// capsule's process (SPEC F2). It is deferred.
+func (in *incarnation) contain() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	in.c.log.Error("panic over what a capsule said", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	select {
+	case in.unwell <- errors.New("what it said made Orla panic; the log has the details"):
+	default: // there is a reason already
+	}
 }
 
 // greet waits until the capsule says that it is ready (SPEC D4, D8). An error
@@ -218,7 +235,9 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	}
 	switch {
 	case method == "orla.hello":
-		in.c.log.Warn("a capsule said hello once more; it is ignored", "tool", in.c.tool.Name)
+		if shown, left := in.c.noise.allow(); shown {
+			in.c.log.Warn("a capsule said hello once more; it is ignored", "tool", in.c.tool.Name, "not_shown", left)
+		}
 	case method == "notifications/progress":
 		in.progress(params)
 	case method == "notifications/message":
@@ -294,6 +313,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	case <-in.p.Exited():
 		text := in.p.ExitText()
 		in.c.exits.Store(&text)
+		in.c.log.Info("ended", "tool", in.c.tool.Name, "pid", in.p.Pid(), "exit", text)
 	default: // it could not be killed, which the launcher has said
 	}
 	in.awaitLast(in.read, in.told)

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,8 +19,9 @@ import (
 type Lists struct {
 	dir string
 
-	mu    sync.Mutex // guards known
-	known map[string]offered
+	mu     sync.Mutex // guards the fields that follow
+	known  map[string]offered
+	warned bool // that they cannot be kept
 }
 
 // NewLists returns Lists that are kept in dir, which is made when it is needed.
@@ -78,12 +77,10 @@ func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {
 	if err == nil {
 		err = writeFile(l.dir, key(t)+".json", raw)
 	}
-	if err != nil {
+	if err != nil && !l.warned {
 		log.Warn("what capsules offer cannot be kept for the next start; it is asked for anew then", "dir", l.dir, "err", err)
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-			l.dir = "" // it will not get better; once is enough
-		}
 	}
+	l.warned = err != nil
 }
 
 // writeFile writes a file as a whole or not at all.

@@ -25,7 +25,7 @@ type ending struct {
 // process is ended, so that no call reaches a dying one.
 func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	s := c.status.Load()
-	c.become(status{state: Starting, reason: startReason(s)})
+	c.become(status{state: Starting, reason: c.startReason(s)})
 	c.began = time.Now()
 	in, err := c.begin(ctx)
 	if err != nil {
@@ -57,11 +57,16 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 		drain = 0
 	}
 	in.close(drain, c.whyOver(ctx, end))
+	c.amend(func(s *status) { s.pid = 0 })
 	return end
 }
 
 // startReason says why a capsule in a state is started.
-func startReason(s *status) string {
+func (c *Capsule) startReason(s *status) string {
+	if why := c.because; why != "" {
+		c.because = ""
+		return why
+	}
 	switch {
 	case s.wakes:
 		return "a call wants it"
@@ -69,8 +74,8 @@ func startReason(s *status) string {
 		return "Orla serves it"
 	case s.state == Reloading:
 		return s.reason
-	case s.state == Crashed && s.next.After(time.Now()), s.state == Stopped:
-		return "its files changed"
+	case s.state == Stopped:
+		return "its service goes on"
 	}
 	return "restart after a failure"
 }
@@ -173,7 +178,10 @@ func newIdleTimer(d time.Duration) *time.Timer {
 // help starts what goes on while in is READY. The function that it returns ends it.
 func (in *incarnation) help(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	in.helpers.Go(func() { in.followLists(ctx) })
+	in.helpers.Go(func() {
+		defer in.contain()
+		in.followLists(ctx)
+	})
 	if in.c.tool.Runtime.Health != nil {
 		in.helpers.Go(func() { in.ping(ctx, *in.c.tool.Runtime.Health) })
 	}
@@ -230,6 +238,10 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	s := c.status.Load()
 	switch {
 	case s.state == Stopping && s.wakes:
+		select {
+		case <-c.wake: // whoever waits now asks again
+		default:
+		}
 		c.become(status{state: Stopped, reason: s.reason, wakes: true})
 		return // awaitCall waits
 	case s.state != Crashed:
@@ -257,7 +269,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 			if t.at.Before(c.began) {
 				continue // that is what has failed already
 			}
-			c.log.Info("reload", "tool", c.tool.Name, "reason", t.reason)
+			c.because = t.reason
 			restarts.forgive()
 			c.count(restarts)
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -60,6 +61,9 @@ func (o *offering) init(c *Capsule) {
 	o.publish(known || c.tool.Runtime.Declared)
 }
 
+// maxNamed is how many tools a line of the log names.
+const maxNamed = 20
+
 // set takes what the capsule says now.
 func (o *offering) set(said offered) {
 	o.mu.Lock()
@@ -70,8 +74,12 @@ func (o *offering) set(said offered) {
 	o.said = &said
 	o.publishLocked(true)
 	now := o.current.Load()
-	toolNames := make([]string, 0, len(now.Tools))
+	toolNames := make([]string, 0, min(len(now.Tools), maxNamed))
 	for _, t := range now.Tools {
+		if len(toolNames) == maxNamed {
+			toolNames = append(toolNames, "…")
+			break
+		}
 		toolNames = append(toolNames, t.Name)
 	}
 	o.c.log.Info("offers", "tool", o.c.tool.Name, "tools", toolNames, "resources", len(now.Resources),
@@ -79,6 +87,16 @@ func (o *offering) set(said offered) {
 	if !o.c.tool.Runtime.Declared {
 		o.c.opts.Lists.save(o.c.tool, said, o.c.log)
 	}
+}
+
+// last is what the capsule said last; nothing if it never did.
+func (o *offering) last() offered {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.said == nil {
+		return offered{}
+	}
+	return *o.said
 }
 
 // giveUp ends the waiting for what the capsule has to say.
@@ -188,22 +206,45 @@ func declared(t manifest.Tool) *mcp.Tool {
 // line in the log.
 func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T {
 	var list []*T
+	var left leftOut
 	for _, item := range raw {
 		t := new(T)
 		if err := json.Unmarshal(item, t); err != nil || !good(t) {
-			o.c.log.Warn("a capsule lists something that is not of MCP's shape; it is left out", "tool", o.c.tool.Name,
-				"kind", fmt.Sprintf("%T", t), "err", err)
+			left.count(err)
 			continue
 		}
 		list = append(list, t)
 	}
+	left.log(o.c, fmt.Sprintf("%T", *new(T)))
 	return list
+}
+
+// leftOut counts what is left out of a list, for one line of log.
+type leftOut struct {
+	n     int
+	first error
+}
+
+func (l *leftOut) count(err error) {
+	if err == nil {
+		err = errors.New("something that it must have is missing, or there twice")
+	}
+	if l.n++; l.first == nil {
+		l.first = err
+	}
+}
+
+func (l *leftOut) log(c *Capsule, kind string) {
+	if l.n > 0 {
+		c.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", c.tool.Name, "kind", kind, "count", l.n, "err", l.first)
+	}
 }
 
 // tools reads a list of tools. Schemas stay the JSON that they are.
 func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 	var list []*mcp.Tool
 	seen := map[string]bool{}
+	var left leftOut
 	for _, item := range raw {
 		var t mcp.Tool
 		var schemas struct {
@@ -214,12 +255,11 @@ func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 		if err == nil {
 			err = json.Unmarshal(item, &schemas)
 		}
-		switch {
-		case err != nil || t.Name == "" && len(raw) > 1:
-			o.c.log.Warn("a capsule lists a tool that is not of MCP's shape; it is left out", "tool", o.c.tool.Name, "err", err)
-			continue
-		case seen[t.Name]:
-			o.c.log.Warn("a capsule lists two tools of one name; the first serves", "tool", o.c.tool.Name, "name", t.Name)
+		if err == nil && seen[t.Name] {
+			err = fmt.Errorf("%q is listed twice; the first serves", t.Name)
+		}
+		if err != nil || t.Name == "" && len(raw) > 1 {
+			left.count(err)
 			continue
 		}
 		seen[t.Name] = true
@@ -233,6 +273,7 @@ func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 		}
 		list = append(list, &t)
 	}
+	left.log(o.c, "tool")
 	return list
 }
 

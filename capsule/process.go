@@ -50,7 +50,7 @@ func (p localProcess) Streams() (stdin, stdout, stderr linerpc.Stream) {
 func (p localProcess) ExitText() string {
 	state := p.State()
 	if state == nil {
-		return "it ended, and nobody knows how"
+		return "ended, and nobody knows how"
 	}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return fmt.Sprintf("was killed by %s", signalName(status.Signal()))

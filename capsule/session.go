@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,10 @@ const (
 	listPatience = 10 * time.Second
 	// maxPages and maxItems bound what a capsule may list.
 	maxPages, maxItems = 100, 10_000
+	maxListed          = 8 << 20 // bytes
+	// relistPause is the time between two times that a capsule is asked for its
+	// lists, however often it says that they have changed.
+	relistPause = time.Second
 )
 
 // negotiate makes the MCP handshake by the SDK's client, over the connection
@@ -92,7 +97,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	t.senders.Go(func() { //nolint:contextcheck // a request outlives the writing of it, and ends with the handshake
 		ctx, cancel := context.WithCancel(t.ctx)
 		defer cancel()
-		result, err := t.conn.Call(ctx, linerpc.Request{Method: req.Method, Params: just(req.Params)})
+		result, err := t.conn.Call(ctx, linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
 		if wire, refused := errors.AsType[*jsonrpc.Error](err); err != nil && !refused {
 			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 		} else if refused {
@@ -114,7 +119,6 @@ func (t *tap) Close() error {
 // followLists asks what the capsule offers, now and whenever it says that this
 // has changed.
 func (in *incarnation) followLists(ctx context.Context) {
-	in.c.asked.repeat(ctx, in)
 	first := true
 	for {
 		if offered, ok := in.learn(ctx, first); ok {
@@ -123,7 +127,13 @@ func (in *incarnation) followLists(ctx context.Context) {
 		if in.tellsNothing() {
 			return
 		}
+		if first {
+			in.c.asked.repeat(ctx, in)
+		}
 		first = false
+		if !wait(ctx, relistPause) {
+			return
+		}
 		select {
 		case <-in.c.relist:
 		case <-ctx.Done():
@@ -132,7 +142,20 @@ func (in *incarnation) followLists(ctx context.Context) {
 	}
 }
 
-// learn asks what the capsule offers (SPEC D7). It reports false when ctx ended.
+// wait waits, and reports false when ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// learn asks what the capsule offers (SPEC D7). It reports false when the process
+// is over: what it did not say then is not what it does not have.
 func (in *incarnation) learn(ctx context.Context, first bool) (offered, bool) {
 	switch {
 	case in.tellsNothing():
@@ -145,8 +168,7 @@ func (in *incarnation) learn(ctx context.Context, first bool) (offered, bool) {
 			in.c.log.Debug("a capsule does not know initialize; it is asked for its lists all the same", "tool", in.c.tool.Name, "err", err)
 		}
 	}
-	o := in.ask(ctx)
-	return o, ctx.Err() == nil
+	return in.ask(ctx)
 }
 
 // tellsNothing reports whether there is nothing to ask the capsule for: it is
@@ -156,26 +178,51 @@ func (in *incarnation) tellsNothing() bool {
 	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.offersLists()
 }
 
-// ask asks for every list that the capsule says it has.
-func (in *incarnation) ask(ctx context.Context) offered {
-	var o offered
+// ask asks for every list that the capsule says it has. Of an MCP server that
+// does not answer in time the last list of the kind stands.
+func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
+	before := in.c.offers.last()
+	ok = true
 	caps, patience := in.caps, listPatience
 	if caps == nil { // all that is known is its hello
 		caps, patience = in.hello.capabilities(), askPatience
 	}
+	list := func(method, key string, before []json.RawMessage) []json.RawMessage {
+		items, err := in.list(ctx, method, key, patience)
+		switch {
+		case err == nil:
+			return items
+		case errors.Is(err, errListLost):
+			ok = false
+		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP && !refused(err):
+			items = before
+		}
+		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", err)
+		return items
+	}
 	if caps.Tools != nil {
-		o.Tools = in.list(ctx, "tools/list", "tools", patience)
+		o.Tools = list("tools/list", "tools", before.Tools)
 	}
 	if caps.Resources != nil {
 		o.Reads, o.Subscribes = true, caps.Resources.Subscribe
-		o.Resources = in.list(ctx, "resources/list", "resources", patience)
-		o.Templates = in.list(ctx, "resources/templates/list", "resourceTemplates", patience)
+		o.Resources = list("resources/list", "resources", before.Resources)
+		o.Templates = list("resources/templates/list", "resourceTemplates", before.Templates)
 	}
 	if caps.Prompts != nil {
-		o.Prompts = in.list(ctx, "prompts/list", "prompts", patience)
+		o.Prompts = list("prompts/list", "prompts", before.Prompts)
 	}
 	o.Completes, o.Logs = caps.Completions != nil, caps.Logging != nil //nolint:staticcheck // as above
-	return o
+	return o, ok
+}
+
+// errListLost is in the chain of the error of a list that a process was asked
+// for that is over.
+var errListLost = errors.New("the process is over")
+
+// refused reports whether a capsule said that it has no such list.
+func refused(err error) bool {
+	_, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok
 }
 
 // capabilities are what a hello says, in the protocol's words.
@@ -194,30 +241,31 @@ func (h hello) capabilities() *mcp.ServerCapabilities {
 	return caps
 }
 
-// list fetches all pages of a list. What a capsule does not answer, or answers
-// with nonsense, is an empty list, or ends at the page before.
-func (in *incarnation) list(ctx context.Context, method, key string, patience time.Duration) []json.RawMessage {
-	var items []json.RawMessage
-	cursor := ""
+// list fetches all pages of a list. Beside an error it returns the pages before.
+func (in *incarnation) list(ctx context.Context, method, key string, patience time.Duration) (items []json.RawMessage, err error) {
+	cursor, size := "", 0
 	for range maxPages {
 		page, next, err := in.page(ctx, method, key, cursor, patience)
-		if err != nil {
-			if ctx.Err() == nil {
-				in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", err)
-			}
-			return items
+		switch {
+		case ctx.Err() != nil, errors.Is(err, linerpc.ErrNotSent), err != nil && in.conn.Err() != nil:
+			return items, fmt.Errorf("%w: %w", errListLost, cmp.Or(err, ctx.Err()))
+		case err != nil:
+			return items, err
 		}
-		items = append(items, page...)
-		if next == "" || next == cursor || len(items) > maxItems {
+		for _, item := range page {
+			size += len(item)
+			if len(items) == maxItems || size > maxListed {
+				in.c.log.Warn("a capsule lists more than Orla serves", "tool", in.c.tool.Name, "method", method, "most", maxItems, "most_bytes", maxListed)
+				return items, nil
+			}
+			items = append(items, item)
+		}
+		if next == "" || next == cursor {
 			break
 		}
 		cursor = next
 	}
-	if len(items) > maxItems {
-		in.c.log.Warn("a capsule lists more than Orla serves", "tool", in.c.tool.Name, "method", method, "most", maxItems)
-		items = items[:maxItems]
-	}
-	return items
+	return items, nil
 }
 
 func (in *incarnation) page(ctx context.Context, method, key, cursor string, patience time.Duration) (items []json.RawMessage, next string, err error) {
@@ -227,7 +275,7 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 	if cursor != "" {
 		params = quotedMember("cursor", cursor)
 	}
-	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params)})
+	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Own: true})
 	if err != nil {
 		return nil, "", err
 	}

@@ -25,7 +25,7 @@ func (d Diff) Empty() bool {
 
 // Apply makes tools the ones that exist. What equals what is there already
 // keeps its provider, its process and its calls (SPEC H2); what is gone is
-// stopped once its calls have ended; what cannot be built is in the Diff and
+// stopped once its calls have ended, or their time to is over; what cannot be built is in the Diff and
 // leaves the rest alone.
 func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	s.applying.Lock()

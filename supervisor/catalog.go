@@ -16,6 +16,13 @@ import (
 // applying, or is New.
 func (s *Supervisor) publish() {
 	changed := make(chan struct{})
+	told := map[string]bool{}
+	warn := func(text, what string, l *living, err error) {
+		key := text + "\x00" + what + "\x00" + l.tool.Source
+		if told[key] = true; !s.told[key] {
+			s.opts.Log.Warn(text, "what", what, "source", l.tool.Source, "err", err)
+		}
+	}
 	next := &Catalog{
 		Talks:     map[string]bool{},
 		Changed:   changed,
@@ -35,18 +42,18 @@ func (s *Supervisor) publish() {
 			next.known = next.known && offers.Known
 			l.forget()
 			next.peers = append(next.peers, l.peer)
-			next.Resources = adopt(s, next.Resources, next.resources, l, offers.Resources, func(r *mcp.Resource) string { return r.URI })
-			next.Templates = adopt(s, next.Templates, next.templates, l, offers.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
-			next.Prompts = adopt(s, next.Prompts, next.prompts, l, offers.Prompts, func(p *mcp.Prompt) string { return p.Name })
+			next.Resources = adopt(warn, next.Resources, next.resources, l, offers.Resources, func(r *mcp.Resource) string { return r.URI })
+			next.Templates = adopt(warn, next.Templates, next.templates, l, offers.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
+			next.Prompts = adopt(warn, next.Prompts, next.prompts, l, offers.Prompts, func(p *mcp.Prompt) string { return p.Name })
 		}
 		for _, t := range l.tools {
 			if _, taken := next.entries[t.Name]; taken {
-				s.opts.Log.Warn("two tools of one name; the first in order serves", "tool", t.Name, "source", l.tool.Source)
+				warn("two tools of one name; the first in order serves", t.Name, l, nil)
 				continue
 			}
 			input, err := l.input(t)
 			if err != nil { // a peer's; it has been told so
-				s.opts.Log.Error("a tool is not served", "tool", t.Name, "source", l.tool.Source, "err", err)
+				warn("a tool of a capsule is not served", t.Name, l, err)
 				continue
 			}
 			next.entries[t.Name] = &entry{provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
@@ -56,6 +63,7 @@ func (s *Supervisor) publish() {
 			}
 		}
 	}
+	s.told = told
 	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
@@ -67,10 +75,10 @@ func (s *Supervisor) publish() {
 
 // adopt adds what a peer offers to what is listed, but for what another one
 // offers already: the first in order serves.
-func adopt[T any](s *Supervisor, listed []*T, taken map[string]Peer, l *living, offered []*T, key func(*T) string) []*T {
+func adopt[T any](warn func(text, what string, l *living, err error), listed []*T, taken map[string]Peer, l *living, offered []*T, key func(*T) string) []*T {
 	for _, item := range offered {
 		if _, is := taken[key(item)]; is {
-			s.opts.Log.Warn("two capsules offer the same; the first in order serves", "what", key(item), "source", l.tool.Source)
+			warn("two capsules offer the same; the first in order serves", key(item), l, nil)
 			continue
 		}
 		taken[key(item)] = l.peer

@@ -23,38 +23,40 @@ type living struct {
 
 	// What is compiled of the tools, so that an unchanged one is not compiled
 	// again. Guarded by Supervisor.applying.
-	inputs map[*mcp.Tool]*schema.Schema
+	inputs map[*mcp.Tool]compiled
+}
+
+// compiled is a tool's input schema, or why it has none that can be used.
+type compiled struct {
+	schema *schema.Schema
+	err    error
 }
 
 // input returns the compiled input schema of one of the provider's tools.
 func (l *living) input(t *mcp.Tool) (*schema.Schema, error) {
-	if compiled, ok := l.inputs[t]; ok {
-		return compiled, nil
-	}
-	raw, ok := t.InputSchema.(json.RawMessage)
+	c, ok := l.inputs[t]
 	if !ok {
-		var err error
-		if raw, err = json.Marshal(t.InputSchema); err != nil {
-			return nil, err
+		raw, isRaw := t.InputSchema.(json.RawMessage)
+		if !isRaw {
+			raw, c.err = json.Marshal(t.InputSchema)
 		}
+		if c.err == nil {
+			c.schema, c.err = schema.CompileInput(raw)
+		}
+		if l.inputs == nil {
+			l.inputs = map[*mcp.Tool]compiled{}
+		}
+		l.inputs[t] = c
 	}
-	compiled, err := schema.CompileInput(raw)
-	if err != nil {
-		return nil, err
-	}
-	if l.inputs == nil {
-		l.inputs = map[*mcp.Tool]*schema.Schema{}
-	}
-	l.inputs[t] = compiled
-	return compiled, nil
+	return c.schema, c.err
 }
 
 // forget drops the compiled schemas of tools that are not listed any more.
 func (l *living) forget() {
-	listed := make(map[*mcp.Tool]*schema.Schema, len(l.tools))
+	listed := make(map[*mcp.Tool]compiled, len(l.tools))
 	for _, t := range l.tools {
-		if compiled, ok := l.inputs[t]; ok {
-			listed[t] = compiled
+		if c, ok := l.inputs[t]; ok {
+			listed[t] = c
 		}
 	}
 	l.inputs = listed
@@ -97,6 +99,10 @@ func (k *keeper) Serve(ctx context.Context) error {
 	case k.gate <- struct{}{}:
 		defer func() { <-k.gate }()
 	case <-ctx.Done():
+		if k.of.peer != nil {
+			// It begins nothing any more, but lets those go who wait for it.
+			return k.service.Serve(ctx)
+		}
 		return ctx.Err()
 	}
 	if k.of.peer == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -15,6 +16,9 @@ import (
 // requestTimeout bounds a request that is no call: no manifest has a word on it.
 const requestTimeout = 30 * time.Second
 
+// othersTimeout bounds what is asked of one peer among several.
+const othersTimeout = 5 * time.Second
+
 // Request passes a request that is no call on to the peer that it is for. An
 // error is a *fault.Error, or a *jsonrpc.Error for the client.
 //
@@ -25,15 +29,7 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 		return nil, err
 	}
 	defer s.leave()
-	c := s.catalog.Load()
-	var about struct {
-		URI  string `json:"uri"`
-		Name string `json:"name"`
-		Ref  struct {
-			Name string `json:"name"`
-			URI  string `json:"uri"`
-		} `json:"ref"`
-	}
+	var about subject
 	if len(req.Params) > 0 {
 		if err := json.Unmarshal(req.Params, &about); err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params are not of the shape that the protocol gives them"}
@@ -41,6 +37,26 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 	}
 	ctx, end := s.limit(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer end()
+	for {
+		c := s.catalog.Load()
+		raw, err := c.request(ctx, req, about)
+		if !errors.Is(err, peer.ErrGone) || s.catalog.Load() == c {
+			return raw, err
+		}
+	}
+}
+
+// subject is what a request is about, as far as that finds its peer.
+type subject struct {
+	URI  string `json:"uri"`
+	Name string `json:"name"`
+	Ref  struct {
+		Name string `json:"name"`
+		URI  string `json:"uri"`
+	} `json:"ref"`
+}
+
+func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) (json.RawMessage, error) {
 	switch req.Method {
 	case "prompts/get":
 		if p, ok := c.prompts[about.Name]; ok {
@@ -53,11 +69,17 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 		}
 		return json.RawMessage(`{"completion":{"values":[]}}`), nil
 	case "logging/setLevel":
+		var told sync.WaitGroup
 		for _, p := range c.peers {
 			if p.Offers().Logs {
-				_, _ = p.Request(ctx, req) // it is told again when it is ready
+				told.Go(func() {
+					ctx, cancel := context.WithTimeout(ctx, othersTimeout)
+					defer cancel()
+					_, _ = p.Request(ctx, req) // each new process is told again
+				})
 			}
 		}
+		told.Wait()
 		return json.RawMessage(`{}`), nil
 	default: // resources/read, subscribe and unsubscribe
 		return c.resource(ctx, req, about.URI)
@@ -91,7 +113,9 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 		if !p.Offers().Reads {
 			continue
 		}
-		raw, refusal := p.Request(ctx, req)
+		asking, cancel := context.WithTimeout(ctx, othersTimeout)
+		raw, refusal := p.Request(asking, req)
+		cancel()
 		if refusal == nil {
 			return raw, nil
 		}

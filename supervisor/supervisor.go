@@ -44,7 +44,8 @@ type Provider interface {
 // change, and what it answers reaches the client as the JSON that it is.
 //
 // Its methods but Serve may be called from any goroutine, also before Serve has
-// begun and after it has ended. An error of CallRaw or Request is a
+// begun and after it has ended. Serve with a context that has ended begins
+// nothing, and lets go of whoever waits. An error of CallRaw or Request is a
 // *fault.Error, or a *jsonrpc.Error that the peer itself gave.
 type Peer interface {
 	Provider
@@ -142,6 +143,7 @@ type Supervisor struct {
 	updated  chan string
 	applying sync.Mutex // guards living and gates; taken before nothing else
 	living   map[string]*living
+	told     map[string]bool // what publish has warned of
 	gates    map[string]gate // by the name of a manifest whose provider lives, or lived
 
 	mu       sync.Mutex // guards the fields that follow
@@ -201,15 +203,27 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	ctx, end := s.limit(ctx, e.timeout, e.late)
 	defer end()
 	if e.peer != nil {
-		raw, err := e.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
-		if now := s.catalog.Load().entries[call.Tool]; errors.Is(err, peer.ErrGone) && now != nil && now.peer != nil && now.peer != e.peer {
-			// Its manifest changed while the call waited for it: nothing is lost (SPEC E1).
-			raw, err = now.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
-		}
+		raw, err := s.callPeer(ctx, e, call)
 		return Answer{Raw: raw}, err
 	}
 	res, err := e.provider.Call(ctx, call.Tool, call.Args)
 	return Answer{Result: res}, err
+}
+
+// callPeer asks a peer. When its manifest changes while the call waits for it,
+// its successor is asked: nothing is lost (SPEC E1).
+func (s *Supervisor) callPeer(ctx context.Context, e *entry, call Call) (json.RawMessage, error) {
+	for {
+		raw, err := e.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
+		next := s.catalog.Load().entries[call.Tool]
+		if !errors.Is(err, peer.ErrGone) || next == nil || next.peer == nil || next.peer == e.peer {
+			return raw, err
+		}
+		if err := next.input.Validate(call.Args); err != nil {
+			return nil, err
+		}
+		e = next
+	}
 }
 
 // tooLate is why a request ends with its timeout.

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
 	"net"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,13 +130,20 @@ func (s *server) apply(cfg *loaded, reason string) {
 // must not take a running capsule away. It returns where the faulty ones are.
 func (s *server) keepLiving(found *manifest.Result) (kept map[string]bool) {
 	faulty := map[string]bool{}
+	var unread []string // folders that could not be read: what is in them may be there still
 	for _, p := range found.Problems {
 		if p.Severity == manifest.Fault {
 			faulty[p.Path] = true
 		}
+		if e, ok := errors.AsType[*fs.PathError](p.Err); ok && !errors.Is(e, fs.ErrNotExist) {
+			unread = append(unread, p.Path)
+		}
 	}
-	if len(faulty) == 0 {
+	if len(faulty)+len(unread) == 0 {
 		return nil
+	}
+	within := func(path string) bool {
+		return slices.ContainsFunc(unread, func(dir string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) })
 	}
 	kept = map[string]bool{}
 	taken := map[string]bool{}
@@ -141,7 +152,7 @@ func (s *server) keepLiving(found *manifest.Result) (kept map[string]bool) {
 	}
 	for _, served := range s.supervisor.Manifests() {
 		t := served.Tool
-		if served.Lives && !taken[t.Name] && (faulty[t.Source] || faulty[t.Dir]) {
+		if served.Lives && !taken[t.Name] && (faulty[t.Source] || faulty[t.Dir] || within(t.Source)) {
 			found.Tools = append(found.Tools, t)
 			kept[t.Source], kept[t.Dir] = true, true
 		}

@@ -20,6 +20,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -76,6 +77,9 @@ type Conn struct {
 	out  Stream
 	opts Options
 
+	made  time.Time
+	heard atomic.Int64 // when the last line came, in nanoseconds after made
+
 	writing chan struct{}  // holds a token while a message is being written
 	rests   sync.WaitGroup // the goroutines that write what did not fit at once
 
@@ -84,6 +88,7 @@ type Conn struct {
 	last    int64         // the id given last
 	closed  error         // why no more is sent; nil while it is open
 	posts   [][]byte      // messages that wait for their turn; see post
+	posted  int           // their bytes
 	posting bool          // a goroutine is at them
 	refuses bool          // new calls; see Drain
 	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
@@ -95,7 +100,9 @@ type Conn struct {
 // pending is a call without an answer.
 type pending struct {
 	events chan Event
-	about  any // what Callers gave
+	own    bool         // see Request.Own
+	noted  atomic.Int64 // bytes of the notes that wait
+	about  any          // what Callers gave
 }
 
 // Event is what happens to a call: notes, and then its answer.
@@ -108,7 +115,10 @@ type Event struct {
 
 // maxNotes is how many notes a call may have waiting for a slow client. Later
 // ones are dropped: they say how far things are, and the next one says it better.
-const maxNotes = 64
+const (
+	maxNotes     = 64
+	maxNoteBytes = 1 << 20
+)
 
 // New returns a Conn that writes to in and reads from out. The streams stay the
 // caller's to close.
@@ -118,6 +128,7 @@ func New(in, out Stream, opts Options) *Conn {
 		writing: make(chan struct{}, 1),
 		pending: map[int64]*pending{},
 		over:    make(chan struct{}),
+		made:    time.Now(),
 		used:    time.Now(),
 	}
 }
@@ -128,6 +139,7 @@ func (c *Conn) Serve() error {
 	lines := lineReader{r: c.out, max: c.opts.MaxMessage}
 	for {
 		line, err := lines.next()
+		c.heard.Store(int64(time.Since(c.made)))
 		switch {
 		case line.cut:
 			c.tooLong(line.data, line.tail)
@@ -184,14 +196,22 @@ func (c *Conn) InFlight() int {
 	return len(c.pending)
 }
 
-// Unused returns for how long there has been no call; 0 while there is one.
+// Unused returns for how long there has been no call of a client's; 0 while
+// there is one.
 func (c *Conn) Unused() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pending) > 0 {
-		return 0
+	for _, p := range c.pending {
+		if !p.own {
+			return 0
+		}
 	}
 	return time.Since(c.used)
+}
+
+// Silent returns for how long the process has said nothing.
+func (c *Conn) Silent() time.Duration {
+	return time.Duration(time.Since(c.made) - time.Duration(c.heard.Load()))
 }
 
 // Drain refuses calls from now on with ErrNotSent, and returns a channel that is
@@ -261,7 +281,9 @@ func (c *Conn) NoteOne(method string, params json.RawMessage, wanted func(about 
 }
 
 func (p *pending) noteLocked(method string, params json.RawMessage) {
-	if len(p.events) < cap(p.events)-1 { // the last place is the answer's
+	// The last place is the answer's.
+	if len(p.events) < cap(p.events)-1 && p.noted.Load()+int64(len(params)) <= maxNoteBytes {
+		p.noted.Add(int64(len(params)))
 		p.events <- Event{Method: method, Params: params}
 	}
 }
@@ -278,6 +300,9 @@ type Request struct {
 	// Note, if not nil, is called for each of the call's notes, in order and
 	// before Call returns. It may block.
 	Note func(method string, params json.RawMessage)
+	// Own says that the request is not a client's: it is no use in the sense of
+	// Unused.
+	Own bool
 }
 
 // Call makes a request and waits for its answer. When ctx ends first, the
@@ -289,7 +314,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &pending{events: make(chan Event, notes+1), about: req.About}
+	p := &pending{events: make(chan Event, notes+1), about: req.About, own: req.Own}
 	id, err := c.begin(p)
 	if err != nil {
 		return nil, err
@@ -304,6 +329,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			if e.Method == "" {
 				return e.Result, e.Err
 			}
+			p.noted.Add(-int64(len(e.Params)))
 			req.Note(e.Method, e.Params)
 		case <-ctx.Done():
 			if c.forget(id) {
@@ -349,7 +375,9 @@ func (c *Conn) takeLocked(id int64) *pending {
 	p := c.pending[id]
 	if p != nil {
 		delete(c.pending, id)
-		c.used = time.Now()
+		if !p.own {
+			c.used = time.Now()
+		}
 		c.settleLocked()
 	}
 	return p

@@ -42,6 +42,9 @@ func (c *Conn) take(line []byte) {
 	}
 }
 
+// maxID bounds the id of a request in bytes: the answer repeats it.
+const maxID = 256
+
 // message is a JSON-RPC message, undecoded.
 type message struct {
 	version            bool // it says that it is of JSON-RPC 2.0
@@ -78,6 +81,8 @@ func (c *Conn) takeMessage(raw []byte) {
 		c.opts.Handler.Noise(shortened(raw), `no JSON-RPC message: it has no "jsonrpc":"2.0"`)
 	case m.method != "" && m.id == nil:
 		c.opts.Handler.Notified(m.method, m.params)
+	case m.method != "" && len(m.id) > maxID:
+		c.opts.Handler.Noise(shortened(raw), fmt.Sprintf("a request whose id is over %d bytes", maxID))
 	case m.method != "":
 		c.opts.Handler.Asked(m.id, m.method, m.params)
 	case m.id != nil && (m.result != nil || m.failure != nil):

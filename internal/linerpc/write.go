@@ -15,6 +15,10 @@ import (
 func (c *Conn) write(ctx context.Context, line [][]byte) error {
 	select {
 	case c.writing <- struct{}{}:
+		if err := c.Err(); err != nil {
+			<-c.writing
+			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-c.over:
@@ -43,7 +47,11 @@ func (c *Conn) writeNow(line [][]byte) error {
 			continue
 		}
 		if !c.enter() {
-			break
+			<-c.writing
+			if sent {
+				return nil // as above
+			}
+			return fmt.Errorf("%w: %w", ErrNotSent, c.Err())
 		}
 		rest := line[i+1:]
 		go func() {
@@ -109,9 +117,12 @@ func unwritable(err error, stall time.Duration) error {
 	return fmt.Errorf("write to its stdin: %w", err)
 }
 
-// maxPosts is how many messages may wait for their turn. A process that asks
-// without an end and reads no answer loses those after them.
-const maxPosts = 1024
+// maxPosts and maxPostBytes bound the messages that wait for their turn. A
+// process that asks without an end and reads no answer loses those after them.
+const (
+	maxPosts     = 1024
+	maxPostBytes = 32 << 20
+)
 
 // post sends a line that nobody waits for: at once, or in its turn.
 func (c *Conn) post(line []byte) {
@@ -123,10 +134,11 @@ func (c *Conn) post(line []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed != nil || len(c.posts) >= maxPosts {
+	if c.closed != nil || len(c.posts) >= maxPosts || c.posted+len(line) > maxPostBytes {
 		return
 	}
 	c.posts = append(c.posts, line)
+	c.posted += len(line)
 	if !c.posting {
 		c.posting = true
 		c.rests.Go(c.postAll)
@@ -138,12 +150,13 @@ func (c *Conn) postAll() {
 	for {
 		c.mu.Lock()
 		if len(c.posts) == 0 || c.closed != nil {
-			c.posts, c.posting = nil, false
+			c.posts, c.posted, c.posting = nil, 0, false
 			c.mu.Unlock()
 			return
 		}
 		line := c.posts[0]
 		c.posts = c.posts[1:]
+		c.posted -= len(line)
 		c.mu.Unlock()
 		_ = c.write(context.Background(), [][]byte{line}) // as above
 	}

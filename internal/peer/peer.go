@@ -95,7 +95,7 @@ type Life struct {
 	LastExit string    // how its last process ended; "" if none has
 	InFlight int       // calls that a process is working on
 	Waiting  int       // calls that wait for READY
-	Calls    int64     // that have been answered
+	Calls    int64     // that have ended
 	// Settled says that it has been READY, or has given up being so, or waits
 	// to be called.
 	Settled bool
