@@ -114,7 +114,9 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, othersTimeout)
-		raw, refusal := p.Request(asking, req)
+		// Without its client: a peer that is merely asked must not take it for
+		// one that calls it, beside those that do.
+		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params})
 		cancel()
 		if refusal == nil {
 			return raw, nil
