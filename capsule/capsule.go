@@ -18,6 +18,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,7 +123,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		opts:    opts,
 		log:     opts.Log,
 		logCtx:  context.Background(),
-		environ: environ.Of(tool, opts.Environ),
+		environ: withFreshCode(environ.Of(tool, opts.Environ), tool),
 		start:   local(opts.Launcher),
 		kick:    make(chan trigger, 1),
 		wake:    make(chan struct{}, 1),
@@ -142,7 +143,20 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		c.amend(func(s *status) { s.wakes = true })
 		c.settled.Store(true)
 	}
+	c.log.Info("created", "tool", tool.Name, "version", tool.Version, "source", tool.Source)
 	return c, nil
+}
+
+// withFreshCode has Python write no bytecode beside code that is reloaded: it
+// tells whether that is up to date by the second, so that of two saves within
+// one the next process may run the first.
+func withFreshCode(environ []string, tool manifest.Tool) []string {
+	const name = "PYTHONDONTWRITEBYTECODE="
+	given := func(kv string) bool { return strings.HasPrefix(kv, name) }
+	if len(tool.Runtime.HotLoad.Watch) == 0 || slices.ContainsFunc(environ, given) {
+		return environ
+	}
+	return append(environ, name+"1")
 }
 
 // String names the capsule in logs.

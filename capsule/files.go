@@ -1,6 +1,9 @@
 package capsule
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -48,6 +51,9 @@ func (c *Capsule) noteChange(change watch.Change) {
 	name := change.Path
 	if rel, err := filepath.Rel(c.tool.Dir, change.Path); err == nil {
 		name = rel
+	}
+	if _, err := os.Stat(c.tool.Source); errors.Is(err, fs.ErrNotExist) {
+		return // the package is going, or being put in place again: then files change once more
 	}
 	reload, suspended := c.flaps.count(name, time.Now())
 	if suspended {

@@ -2,6 +2,7 @@ package capsule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -200,6 +201,9 @@ func (c *Capsule) leave(ctx context.Context, end *ending, restarts *restarts) {
 	case end.err != nil:
 		wait, again := restarts.after(end.ready)
 		next.state, next.reason = Crashed, end.err.Error()
+		if f, ok := errors.AsType[*fault.Error](end.err); ok {
+			next.reason = f.Reason // the code is for calls
+		}
 		if end.ready == 0 {
 			next.stderr = c.lastStderr() // what there is of it; all of it is in the log
 		}

@@ -17,10 +17,10 @@ import (
 func (s *Supervisor) publish() {
 	changed := make(chan struct{})
 	told := map[string]bool{}
-	warn := func(text, what string, l *living, err error) {
-		key := text + "\x00" + what + "\x00" + l.tool.Source
+	warn := func(why, what string, l *living) {
+		key := why + "\x00" + what + "\x00" + l.tool.Source
 		if told[key] = true; !s.told[key] {
-			s.opts.Log.Warn(text, "what", what, "source", l.tool.Source, "err", err)
+			s.opts.Log.Warn("something that a capsule offers is not served", "what", what, "source", l.tool.Source, "why", why)
 		}
 	}
 	next := &Catalog{
@@ -48,12 +48,12 @@ func (s *Supervisor) publish() {
 		}
 		for _, t := range l.tools {
 			if _, taken := next.entries[t.Name]; taken {
-				warn("two tools of one name; the first in order serves", t.Name, l, nil)
+				warn("another tool has its name, and comes first", t.Name, l)
 				continue
 			}
 			input, err := l.input(t)
 			if err != nil { // a peer's; it has been told so
-				warn("a tool of a capsule is not served", t.Name, l, err)
+				warn("its input schema: "+err.Error(), t.Name, l)
 				continue
 			}
 			next.entries[t.Name] = &entry{provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
@@ -75,10 +75,10 @@ func (s *Supervisor) publish() {
 
 // adopt adds what a peer offers to what is listed, but for what another one
 // offers already: the first in order serves.
-func adopt[T any](warn func(text, what string, l *living, err error), listed []*T, taken map[string]Peer, l *living, offered []*T, key func(*T) string) []*T {
+func adopt[T any](warn func(why, what string, l *living), listed []*T, taken map[string]Peer, l *living, offered []*T, key func(*T) string) []*T {
 	for _, item := range offered {
 		if _, is := taken[key(item)]; is {
-			warn("two capsules offer the same; the first in order serves", key(item), l, nil)
+			warn("another capsule offers the same, and comes first", key(item), l)
 			continue
 		}
 		taken[key(item)] = l.peer

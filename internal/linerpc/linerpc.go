@@ -211,7 +211,7 @@ func (c *Conn) Unused() time.Duration {
 
 // Silent returns for how long the process has said nothing.
 func (c *Conn) Silent() time.Duration {
-	return time.Duration(time.Since(c.made) - time.Duration(c.heard.Load()))
+	return time.Since(c.made) - time.Duration(c.heard.Load())
 }
 
 // Drain refuses calls from now on with ErrNotSent, and returns a channel that is
