@@ -98,8 +98,9 @@ func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error
 // readLines hands over line after line until the input ends.
 func (c *conn) readLines(r *bufio.Reader) {
 	defer close(c.read)
+	like := 0 // how long the last long line was: the next may be as long
 	for {
-		l, err := readLine(r, c.max)
+		l, err := readLine(r, c.max, &like)
 		select {
 		case <-c.stop:
 			return
@@ -125,11 +126,14 @@ func (c *conn) readLines(r *bufio.Reader) {
 }
 
 // readLine reads one line of at most maxLine bytes; a longer one is read to its
-// end and dropped.
-func readLine(r *bufio.Reader, maxLine int64) (line, error) {
+// end and dropped. like is kept from line to line.
+func readLine(r *bufio.Reader, maxLine int64, like *int) (line, error) {
 	var l line
 	for {
 		part, err := r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) && l.data == nil && !l.tooLong {
+			l.data = make([]byte, 0, max(*like, 2*len(part)))
+		}
 		switch {
 		case l.tooLong:
 		case int64(len(l.data)+len(bytes.TrimRight(part, "\r\n"))) > maxLine:
@@ -138,6 +142,7 @@ func readLine(r *bufio.Reader, maxLine int64) (line, error) {
 			l.data = append(l.data, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
+			*like = max(len(l.data), *like/2) // a rare one is forgotten by and by
 			return l, err
 		}
 	}
