@@ -166,7 +166,7 @@ func (o *offering) named() *named {
 		}
 	}
 	if len(n.Tools) == 0 && o.plain(said) {
-		n.Tools = []*mcp.Tool{declared(t)}
+		n.Tools = []*mcp.Tool{t.Listed()}
 		n.tools[t.Name] = t.Name
 	}
 	return n
@@ -185,21 +185,6 @@ func (o *offering) plain(said *offered) bool {
 		return o.current.Load() != nil // the waiting is over
 	}
 	return len(said.Resources)+len(said.Templates)+len(said.Prompts) == 0
-}
-
-// declared is the one tool that a manifest describes.
-func declared(t manifest.Tool) *mcp.Tool {
-	tool := &mcp.Tool{
-		Name:        t.Name,
-		Title:       t.Title,
-		Description: t.Description,
-		InputSchema: t.InputSchema,
-		Annotations: t.Annotations,
-	}
-	if t.OutputSchema != nil {
-		tool.OutputSchema = t.OutputSchema
-	}
-	return tool
 }
 
 // decoded reads a list. What is not of the protocol's shape is left out, with a

@@ -59,6 +59,21 @@ type Tool struct {
 	Runtime Runtime
 }
 
+// Listed is the tool as clients see it.
+func (t Tool) Listed() *mcp.Tool {
+	listed := &mcp.Tool{
+		Name:        t.Name,
+		Title:       t.Title,
+		Description: t.Description,
+		InputSchema: t.InputSchema,
+		Annotations: t.Annotations,
+	}
+	if t.OutputSchema != nil {
+		listed.OutputSchema = t.OutputSchema
+	}
+	return listed
+}
+
 // Interpreter is what a shebang line asks for (SPEC A5). The zero value means
 // that the file is executed directly.
 type Interpreter struct {

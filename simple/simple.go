@@ -68,23 +68,9 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 		}
 		c.output = output
 	}
-	c.listed = []*mcp.Tool{describe(tool)}
+	c.listed = []*mcp.Tool{tool.Listed()}
 	c.environ = environ.Of(tool, opts.Environ)
 	return c, nil
-}
-
-func describe(tool manifest.Tool) *mcp.Tool {
-	t := &mcp.Tool{
-		Name:        tool.Name,
-		Title:       tool.Title,
-		Description: tool.Description,
-		InputSchema: tool.InputSchema,
-		Annotations: tool.Annotations,
-	}
-	if tool.OutputSchema != nil {
-		t.OutputSchema = tool.OutputSchema
-	}
-	return t
 }
 
 // Tools returns the one tool that the command answers.
