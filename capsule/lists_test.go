@@ -1,0 +1,158 @@
+package capsule
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+func listedTool(source string) manifest.Tool { return manifest.Tool{Name: "cap", Source: source} }
+
+var discard = slog.New(slog.DiscardHandler)
+
+// SPEC D7a: what a capsule said is there at the next start, each project's own.
+func TestListsAreKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "when needed")
+	here, there := listedTool("/here/tool.yaml"), listedTool("/there/tool.yaml")
+	said := offered{
+		Tools: raws(`{"name":"a","inputSchema":{"type":"object","maximum":12345678901234567890}}`), Prompts: raws(`{"name":"p"}`),
+		Resources: raws(`{"uri":"x:"}`), Templates: raws(`{"uriTemplate":"x:{y}"}`), Reads: true, Subscribes: true, Completes: true, Logs: true,
+	}
+	lists := NewLists(dir)
+	if got, ok := lists.load(here); ok {
+		t.Errorf("before anything was said there is %+v", got)
+	}
+	lists.save(here, said, discard)
+	other := offered{Tools: raws(`{"name":"b"}`)}
+	lists.save(there, other, discard)
+	for _, again := range []*Lists{lists, NewLists(dir)} {
+		if got, ok := again.load(here); !ok || !reflect.DeepEqual(got, said) {
+			t.Errorf("kept is %+v", got)
+		}
+		if got, ok := again.load(there); !ok || !reflect.DeepEqual(got, other) {
+			t.Errorf("kept of the other is %+v", got)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Errorf("the folder has %v, %v", files, err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || info.Mode().Perm() != 0o600 || strings.HasPrefix(f.Name(), ".") {
+			t.Errorf("%s has mode %v, %v", f.Name(), info.Mode(), err)
+		}
+	}
+}
+
+// A file that is broken, or too large, is as none, and written over.
+func TestBrokenListsAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	tool := listedTool("/here/tool.yaml")
+	path := filepath.Join(dir, key(tool)+".json")
+	for _, text := range []string{"", "{", `{"tools":5}`, `[]`, "\x00\x00"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lists := NewLists(dir)
+		if got, ok := lists.load(tool); ok {
+			t.Errorf("of %q there is %+v", text, got)
+		}
+		want := offered{Tools: raws(`{"name":"a"}`)}
+		lists.save(tool, want, discard)
+		if got, ok := NewLists(dir).load(tool); !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("after %q kept is %+v", text, got)
+		}
+	}
+	if err := os.Truncate(path, maxListFile+1); err != nil { // with a hole, not with bytes
+		t.Fatal(err)
+	}
+	if _, ok := NewLists(dir).load(tool); ok {
+		t.Error("a file that is too large is read")
+	}
+}
+
+// What cannot be kept is told once, and holds for as long as Orla runs; when it
+// can again, it is.
+func TestListsThatCannotBeKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lists")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the way, also of root
+		t.Fatal(err)
+	}
+	journal := &journal{}
+	log := slog.New(slog.NewTextHandler(journal, nil))
+	lists := NewLists(dir)
+	tool := listedTool("/here/tool.yaml")
+	warned := func(n int) {
+		t.Helper()
+		if got := len(journal.having("cannot be kept")); got != n {
+			t.Errorf("warned %d times, want %d", got, n)
+		}
+	}
+	said := offered{Tools: raws(`{"name":"a"}`)}
+	for range 3 {
+		lists.save(tool, said, log)
+	}
+	warned(1)
+	if got, ok := lists.load(tool); !ok || !reflect.DeepEqual(got, said) {
+		t.Errorf("in memory there is %+v", got)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	lists.save(tool, said, log)
+	if _, ok := NewLists(dir).load(tool); !ok {
+		t.Error("it is not kept when it can be")
+	}
+	warned(1)
+}
+
+// A folder that is read-only is told of once.
+func TestListsInAReadOnlyFolder(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write anywhere; a file in the way stands for it elsewhere")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil { //nolint:gosec // a folder
+		t.Fatal(err)
+	}
+	journal := &journal{}
+	lists := NewLists(dir)
+	for range 3 {
+		lists.save(listedTool("x"), offered{}, slog.New(slog.NewTextHandler(journal, nil)))
+	}
+	if n := len(journal.having("cannot be kept")); n != 1 {
+		t.Errorf("warned %d times, want once", n)
+	}
+}
+
+// Without a folder lists are kept in memory; without Lists they are not.
+func TestListsNowhere(t *testing.T) {
+	tool := listedTool("/here/tool.yaml")
+	said := offered{Tools: raws(`{"name":"a"}`)}
+	var none *Lists
+	none.save(tool, said, discard)
+	if got, ok := none.load(tool); ok {
+		t.Errorf("no Lists have %+v", got)
+	}
+	memory := NewLists("")
+	if _, ok := memory.load(tool); ok {
+		t.Error("new Lists have something")
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			memory.save(tool, said, discard)
+			if got, ok := memory.load(tool); !ok || !reflect.DeepEqual(got, said) {
+				t.Errorf("in memory there is %+v", got)
+			}
+		})
+	}
+	wg.Wait()
+}

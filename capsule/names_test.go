@@ -1,0 +1,149 @@
+package capsule
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+var acceptable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// SPEC D7: the names that clients see.
+func TestNames(t *testing.T) {
+	prefix := func(s string) *string { return &s }
+	long := strings.Repeat("n", 70)
+	for _, test := range []struct {
+		name   string
+		prefix *string
+		own    []string
+		want   []string // one that ends in # is followed by a hash
+	}{
+		{"one keeps its own", nil, []string{"search"}, []string{"search"}},
+		{"one without a name has the capsule's", nil, []string{""}, []string{"cap"}},
+		{"several have the capsule's before theirs", nil, []string{"a", "b"}, []string{"cap__a", "cap__b"}},
+		{"no prefix", prefix(""), []string{"a", "b"}, []string{"a", "b"}},
+		{"another prefix", prefix("db."), []string{"a", "b"}, []string{"db.a", "db.b"}},
+		{"another prefix before one", prefix("db."), []string{"a"}, []string{"db.a"}},
+		{"another prefix before none", prefix("db."), []string{""}, []string{"cap"}},
+		{"all that is allowed", nil, []string{"aZ09_.-"}, []string{"aZ09_.-"}},
+		{"what is not", nil, []string{"a b/c:d!"}, []string{"a_b_c_d_"}},
+		{"not of ASCII", nil, []string{"größe-世界"}, []string{"gr__e-__"}},
+		{"not of UTF-8", nil, []string{"a\xffb"}, []string{"a_b"}},
+		{"a prefix that is not", prefix("my tools/"), []string{"a"}, []string{"my_tools_a"}},
+		{"64 characters", nil, []string{long[:64]}, []string{long[:64]}},
+		{"65 characters", nil, []string{long[:65]}, []string{long[:55] + "_#"}},
+		{"65 with the prefix", nil, []string{long[:60], "b"}, []string{"cap__" + long[:50] + "_#", "cap__b"}},
+		{"64 with the prefix", nil, []string{long[:59], "b"}, []string{"cap__" + long[:59], "cap__b"}},
+		{"64 of them, and more of bytes", nil, []string{strings.Repeat("ü", 64)}, []string{strings.Repeat("_", 64)}},
+		{"two that become one", nil, []string{"a b", "a/b"}, []string{"cap__a_b", "cap__a_b_#"}},
+		{"three that become one", nil, []string{"a b", "a/b", "a_b"}, []string{"cap__a_b", "cap__a_b_#", "cap__a_b_#"}},
+		{"two that are long and end otherwise", nil, []string{long + "1", long + "2"}, []string{"cap__" + long[:50] + "_#", "cap__" + long[:50] + "_#"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tool := manifest.Tool{Name: "cap"}
+			tool.Runtime.ToolPrefix = test.prefix
+			names := newNames(tool, len(test.own))
+			seen := map[string]bool{}
+			for i, own := range test.own {
+				got := names.give(own)
+				if !acceptable.MatchString(got) || seen[got] {
+					t.Errorf("%q is called %q, which is bad, or taken", own, got)
+				}
+				seen[got] = true
+				plain, hashed := strings.CutSuffix(test.want[i], "#")
+				if !hashed && got != plain || hashed && !regexp.MustCompile("^"+regexp.QuoteMeta(plain)+"[0-9a-f]{8}$").MatchString(got) {
+					t.Errorf("%q is called %q, want %q", own, got, test.want[i])
+				}
+			}
+		})
+	}
+}
+
+// SPEC D7: a hash is one of the thing's own name: it stays what it is whatever
+// else the capsule offers, and in whatever order.
+func TestHashesDoNotDependOnTheOrder(t *testing.T) {
+	tool := manifest.Tool{Name: "cap"}
+	var own []string
+	for i := range 20 {
+		own = append(own, strings.Repeat("n", 60)+fmt.Sprint(i))
+	}
+	give := func(own []string) map[string]string {
+		names, given := newNames(tool, len(own)), map[string]string{}
+		for _, o := range own {
+			given[o] = names.give(o)
+		}
+		return given
+	}
+	all := give(own)
+	backwards := slices.Clone(own)
+	slices.Reverse(backwards)
+	for _, others := range [][]string{backwards, own[3:9], append([]string{"more"}, backwards[:5]...)} {
+		for o, name := range give(others) {
+			if o != "more" && name != all[o] {
+				t.Errorf("%q is called %q, and %q beside others", o, name, all[o])
+			}
+		}
+	}
+	if name := give([]string{own[0], "x"})[own[0]]; name != "cap__"+strings.Repeat("n", 50)+"_db6f9c15" {
+		t.Errorf("in this release it is called %q: clients know it by another name", name)
+	}
+}
+
+// offeringCapsule returns a capsule that said what it offers.
+func offeringCapsule(t *testing.T, said offered) *Capsule {
+	t.Helper()
+	c := walker(t, &fakeWorld{t: t}, func(r *manifest.Runtime) { r.Handshake = manifest.HandshakeMCP })
+	c.offers.set(said)
+	return c
+}
+
+func raws(texts ...string) (all []json.RawMessage) {
+	for _, text := range texts {
+		all = append(all, json.RawMessage(text))
+	}
+	return all
+}
+
+// SPEC D7: tools and prompts are called by the names that clients know, and the
+// capsule is asked by its own.
+func TestOwnNames(t *testing.T) {
+	c := offeringCapsule(t, offered{
+		Tools:   raws(`{"name":"only"}`),
+		Prompts: raws(`{"name":"one"}`, `{"name":"two words"}`, `{"name":""}`, `5`),
+	})
+	if got := c.offers.ownTool("only"); got != "only" {
+		t.Errorf("the tool is asked for as %q", got)
+	}
+	var prompts []string
+	for _, p := range c.Offers().Prompts {
+		prompts = append(prompts, p.Name)
+	}
+	if want := []string{"walker__one", "walker__two_words"}; !slices.Equal(prompts, want) || len(c.Offers().Tools) != 1 {
+		t.Errorf("it offers the prompts %q and %d tools, want %q", prompts, len(c.Offers().Tools), want)
+	}
+	for _, test := range []struct{ params, want string }{
+		{`{"name":"walker__two_words","arguments":{"n":12345678901234567890}}`, `{"arguments":{"n":12345678901234567890},"name":"two words"}`},
+		{`{"ref":{"type":"ref/prompt","name":"walker__one"}}`, `{"ref":{"name":"one","type":"ref/prompt"}}`},
+		{`{"ref":{"type":"ref/resource","uri":"x:"}}`, `{"ref":{"type":"ref/resource","uri":"x:"}}`},
+		{`{"name":"unknown"}`, `{"name":"unknown"}`},
+		{`{"name":5}`, `{"name":5}`},
+		{`[]`, `[]`},
+	} {
+		if got := c.offers.ownPrompt(json.RawMessage(test.params)); string(got) != test.want {
+			t.Errorf("%s becomes %s, want %s", test.params, got, test.want)
+		}
+	}
+
+	c = offeringCapsule(t, offered{Tools: raws(`{"name":"a b"}`, `{"name":"a b"}`, `{"name":"c"}`, `{"name":""}`, `"x"`), Prompts: raws(`{"name":"one"}`)})
+	if got := toolNames(c); !slices.Equal(got, []string{"walker__a_b", "walker__c"}) || c.Offers().Prompts[0].Name != "one" {
+		t.Errorf("it offers %q and the prompt %q", got, c.Offers().Prompts[0].Name)
+	}
+	if got := c.offers.ownTool("walker__a_b"); got != "a b" {
+		t.Errorf("the tool is asked for as %q", got)
+	}
+}
