@@ -279,7 +279,7 @@ func (c *Capsule) notReady(s *status) error {
 		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)
 	}
 	f := fault.New(code, "%s", text.String())
-	if s.state == Stopped && !s.wakes {
+	if s.state == Stopped && !s.wakes || s.state == Crashed && s.next.IsZero() {
 		never := false
 		f.Retry = &never // to try again cannot help
 	}
