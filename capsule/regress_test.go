@@ -449,7 +449,7 @@ func TestCallersOfOneThatIsDownWaitTogether(t *testing.T) {
 		inBubble(t, plan, func(r *manifest.Runtime) { r.Restart.MaxFailures = 1 }, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
 			c.places = make(chan struct{}, 1)
 			// CRASHED or STOPPED already, as its process ends.
-			crowd(t, c, 2*time.Second, fault.StartFailed, true, false)
+			crowd(t, c, 2*time.Second, fault.StartFailed, false)
 			synctest.Wait()
 			if c.Life().State != "STOPPED" {
 				t.Errorf("it is %s", c.Life().State)
