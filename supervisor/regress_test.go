@@ -89,9 +89,9 @@ func inTurn(made map[string]*patientPeer) *supervisor.Supervisor {
 	})
 }
 
-// SPEC E1, H2: a manifest that changes twice while its first process ends loses
+// SPEC E1, H2: a manifest that changes again and again while its first process ends loses
 // nothing that waits: it goes on to the newest peer, by the newest schema.
-func TestTwoChangesWhileTheOldOneEnds(t *testing.T) {
+func TestChangesWhileTheOldOneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		offers := func(schema string) peer.Offers {
 			return peer.Offers{
@@ -105,6 +105,7 @@ func TestTwoChangesWhileTheOldOneEnds(t *testing.T) {
 			"one":   newPatientPeer("one", offers(`{"type":"object"}`)),
 			"two":   newPatientPeer("two", offers(`{"type":"object"}`)),
 			"three": newPatientPeer("three", offers(`{"type":"object","required":["x"]}`)),
+			"four":  newPatientPeer("four", offers(`{"type":"object"}`)),
 		}
 		made["one"].closing = 3 * time.Second
 		s := inTurn(made)
@@ -139,13 +140,15 @@ func TestTwoChangesWhileTheOldOneEnds(t *testing.T) {
 				return s.Request(t.Context(), peer.Request{Method: method, Params: json.RawMessage(params)})
 			}
 		}
-		want("a call", `"three p"`, 3*time.Second, call(`{"x":1}`))
+		want("a call", `"four p"`, 3*time.Second, call(`{"x":1}`))
 		want("a call that the new schema refuses", "invalid_input", 0, call(`{}`))
-		want("a read", `"three resources/read"`, 3*time.Second, request("resources/read", `{"uri":"file:///p"}`))
-		want("a subscription", `"three resources/subscribe"`, 3*time.Second, request("resources/subscribe", `{"uri":"file:///p"}`))
-		want("a prompt", `"three prompts/get"`, 3*time.Second, request("prompts/get", `{"name":"p"}`))
+		want("a read", `"four resources/read"`, 3*time.Second, request("resources/read", `{"uri":"file:///p"}`))
+		want("a subscription", `"four resources/subscribe"`, 3*time.Second, request("resources/subscribe", `{"uri":"file:///p"}`))
+		want("a prompt", `"four prompts/get"`, 3*time.Second, request("prompts/get", `{"name":"p"}`))
 		synctest.Wait() // they wait for the second
 		s.Apply([]manifest.Tool{capsuleTool("p", "three")})
+		synctest.Wait() // and now for the third
+		s.Apply([]manifest.Tool{capsuleTool("p", "four")})
 		wg.Wait()
 	})
 }

@@ -260,6 +260,33 @@ func TestPostsAreBounded(t *testing.T) {
 	}
 }
 
+// The room of posts that have been sent is free again, also while others wait.
+func TestPostsGiveTheirRoomBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		params := sized(1 << 20)(0)[0]
+		waiting := func() int {
+			synctest.Wait()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.posts)
+		}
+		for range maxPostBytes >> 19 { // twice what is taken
+			p.Notify("notifications/x", params)
+			synctest.Wait()
+		}
+		for range 10 {
+			p.gets()
+		}
+		left := waiting()
+		for range 5 {
+			p.Notify("notifications/x", params)
+		}
+		if now := waiting(); left == 0 || now != left+5 {
+			t.Errorf("beside %d posts there are %d of 5 more", left, now-left)
+		}
+	})
+}
+
 // After its end nothing more is written, also not what nobody waits for: the
 // line before may be half a one.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
