@@ -40,17 +40,18 @@ func TestNames(t *testing.T) {
 		{"65 with the prefix", nil, []string{long[:60], "b"}, []string{"cap__" + long[:50] + "_#", "cap__b"}},
 		{"64 with the prefix", nil, []string{long[:59], "b"}, []string{"cap__" + long[:59], "cap__b"}},
 		{"64 of them, and more of bytes", nil, []string{strings.Repeat("ü", 64)}, []string{strings.Repeat("_", 64)}},
-		{"two that become one", nil, []string{"a b", "a/b"}, []string{"cap__a_b", "cap__a_b_#"}},
-		{"three that become one", nil, []string{"a b", "a/b", "a_b"}, []string{"cap__a_b", "cap__a_b_#", "cap__a_b_#"}},
+		{"two that become one", nil, []string{"a b", "a/b"}, []string{"cap__a_b_#", "cap__a_b_#"}},
+		{"three that become one", nil, []string{"a b", "a/b", "a_b"}, []string{"cap__a_b_#", "cap__a_b_#", "cap__a_b"}},
+		{"one that looks like another's hash", nil, []string{"a b", "a_b", "a_b_25c9a7a3"}, []string{"cap__a_b_#", "cap__a_b", "cap__a_b_25c9a7a3"}},
 		{"two that are long and end otherwise", nil, []string{long + "1", long + "2"}, []string{"cap__" + long[:50] + "_#", "cap__" + long[:50] + "_#"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tool := manifest.Tool{Name: "cap"}
 			tool.Runtime.ToolPrefix = test.prefix
-			names := newNames(tool, len(test.own))
+			names := namesOf(tool, test.own)
 			seen := map[string]bool{}
 			for i, own := range test.own {
-				got := names.give(own)
+				got := names[own]
 				if !acceptable.MatchString(got) || seen[got] {
 					t.Errorf("%q is called %q, which is bad, or taken", own, got)
 				}
@@ -73,11 +74,7 @@ func TestHashesDoNotDependOnTheOrder(t *testing.T) {
 		own = append(own, strings.Repeat("n", 60)+fmt.Sprint(i))
 	}
 	give := func(own []string) map[string]string {
-		names, given := newNames(tool, len(own)), map[string]string{}
-		for _, o := range own {
-			given[o] = names.give(o)
-		}
-		return given
+		return namesOf(tool, own)
 	}
 	all := give(own)
 	backwards := slices.Clone(own)

@@ -150,18 +150,23 @@ func (o *offering) named() *named {
 		n.Reads, n.Subscribes, n.Completes, n.Logs = said.Reads, said.Subscribes, said.Completes, said.Logs
 		n.Resources = decoded[mcp.Resource](o, said.Resources, func(r *mcp.Resource) bool { return r.URI != "" && r.Name != "" })
 		n.Templates = decoded[mcp.ResourceTemplate](o, said.Templates, func(r *mcp.ResourceTemplate) bool { return r.URITemplate != "" && r.Name != "" })
-		n.Prompts = decoded[mcp.Prompt](o, said.Prompts, func(p *mcp.Prompt) bool { return p.Name != "" })
+		seen := map[string]bool{"": true}
+		n.Prompts = decoded[mcp.Prompt](o, said.Prompts, func(p *mcp.Prompt) bool {
+			twice := seen[p.Name]
+			seen[p.Name] = true
+			return !twice
+		})
 		n.Tools = tools(o, said.Tools)
-		names := newNames(t, len(n.Prompts))
+		names := namesOf(t, ownNames(n.Prompts, func(p *mcp.Prompt) string { return p.Name }))
 		for _, p := range n.Prompts {
 			own := p.Name
-			p.Name = names.give(own)
+			p.Name = names[own]
 			n.prompts[p.Name] = own
 		}
-		names = newNames(t, len(n.Tools))
+		names = namesOf(t, ownNames(n.Tools, func(t *mcp.Tool) string { return t.Name }))
 		for _, listed := range n.Tools {
 			own := listed.Name
-			listed.Name = names.give(own)
+			listed.Name = names[own]
 			n.tools[listed.Name] = own
 		}
 	}
@@ -262,50 +267,79 @@ func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 	return list
 }
 
-// names gives each thing that a capsule offers the name that clients use
-// (SPEC D7): a single one its own, several the capsule's name before theirs.
-type names struct {
-	capsule string
-	prefix  string
-	taken   map[string]bool
-}
-
-func newNames(t manifest.Tool, count int) *names {
-	n := &names{capsule: t.Name, taken: map[string]bool{}}
-	switch {
-	case t.Runtime.ToolPrefix != nil:
-		n.prefix = *t.Runtime.ToolPrefix
-	case count > 1:
-		n.prefix = t.Name + "__"
+func ownNames[T any](list []*T, name func(*T) string) []string {
+	own := make([]string, len(list))
+	for i, item := range list {
+		own[i] = name(item)
 	}
-	return n
+	return own
 }
 
 // maxName is the longest name that clients accept (SPEC A3).
 const maxName = 64
 
-// give returns the name for one that is the capsule's own. One that would be too
-// long, or is taken, ends in a hash of the own name, so that it stays what it is
-// whatever else the capsule offers.
-func (n *names) give(own string) string {
-	full := n.prefix + own
-	if own == "" {
-		full = n.capsule
+// namesOf gives each thing that a capsule offers, by its own name, the name that
+// clients use (SPEC D7): a single one its own, several the capsule's name before
+// theirs. One that would be too long, or the same as another's, ends in a hash
+// of its own, so that it stays what it is in whatever order they are listed; of
+// those that would be the same, the one that is written so keeps the name.
+func namesOf(t manifest.Tool, own []string) map[string]string {
+	prefix := ""
+	switch {
+	case t.Runtime.ToolPrefix != nil:
+		prefix = *t.Runtime.ToolPrefix
+	case len(own) > 1:
+		prefix = t.Name + "__"
 	}
-	name := strings.Map(func(r rune) rune {
+	full := func(name string) string {
+		if name == "" {
+			return t.Name
+		}
+		return prefix + name
+	}
+	same := map[string]int{}
+	for _, name := range own {
+		same[allowed(full(name))]++
+	}
+	names := make(map[string]string, len(own))
+	taken := map[string]bool{}
+	for _, name := range own {
+		plain := allowed(full(name))
+		if len(plain) <= maxName && (same[plain] == 1 || plain == full(name)) {
+			names[name], taken[plain] = plain, true
+		}
+	}
+	for _, name := range own {
+		if names[name] == "" {
+			names[name] = hashed(full(name), taken)
+		}
+	}
+	return names
+}
+
+// allowed replaces what MCP does not allow in names.
+func allowed(name string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '.', r == '-':
 			return r
 		}
 		return '_'
-	}, full)
-	if len(name) > maxName || n.taken[name] {
-		sum := sha256.Sum256([]byte(full))
-		suffix := "_" + hex.EncodeToString(sum[:4])
-		name = name[:min(len(name), maxName-len(suffix))] + suffix
+	}, name)
+}
+
+// hashed is a name with a hash of it at its end, that is not taken.
+func hashed(full string, taken map[string]bool) string {
+	plain := allowed(full)
+	sum := sha256.Sum256([]byte(full))
+	for digits := 4; ; digits++ { // one that is taken is a name made to be
+		suffix := "_" + hex.EncodeToString(sum[:digits])
+		name := plain[:min(len(plain), maxName-len(suffix))] + suffix
+		if !taken[name] || digits == len(sum)-1 {
+			taken[name] = true
+			return name
+		}
 	}
-	n.taken[name] = true
-	return name
 }
 
 // ownTool is the capsule's own name of a tool.

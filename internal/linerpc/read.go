@@ -115,8 +115,10 @@ func errorOf(raw json.RawMessage) error {
 
 // Where the id of an answer stands when the rest of it is out of reach.
 var (
-	leadingID  = regexp.MustCompile(`^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*(\d+)\s*,`)
-	trailingID = regexp.MustCompile(`,\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+	leadingID = regexp.MustCompile(`^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*(\d+)\s*,`)
+	// What is no answer has a method, which stands before its params as a rule.
+	leadingMethod = regexp.MustCompile(`^\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+)\s*,)*\s*"method"\s*:`)
+	trailingID    = regexp.MustCompile(`,\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
 // tooLong fails the call that an over-long line answered.
@@ -124,6 +126,9 @@ func (c *Conn) tooLong(head, tail []byte) {
 	c.opts.Handler.Noise(shortened(head), fmt.Sprintf("a line of over %d bytes", c.opts.MaxMessage))
 	if !bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) {
 		return // no answer, however it goes on
+	}
+	if leadingMethod.Match(head) {
+		return // the process's own request or notification: its id is none of ours
 	}
 	found := leadingID.FindSubmatch(head)
 	if found == nil {

@@ -163,6 +163,8 @@ func TestLongLines(t *testing.T) {
 		isNoise bool
 	}{
 		{"at the limit", fill(most, head, `"}`), 3, nil, 2, false},
+		{"a request of its own", fill(20*most, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":"`, `"}`), 3, nil, 0, true},
+		{"a notification beside one call", fill(20*most, `{"jsonrpc":"2.0","method":"notifications/message","params":"`, `"}`), 1, nil, 0, true},
 		{"one over", fill(most+1, head, `"}`), 3, []int{2}, 0, true},
 		{"far over", fill(20*most, head, `"}`), 3, []int{2}, 0, true},
 		{"the id last, one over", fill(most+1, late, after), 3, []int{2}, 0, true},
