@@ -90,7 +90,8 @@ func (p *process) gets() (m struct {
 	ID     int64
 	Method string
 	Params json.RawMessage
-}) {
+},
+) {
 	p.t.Helper()
 	line, err := p.lines.ReadBytes('\n')
 	if err == nil {

@@ -339,7 +339,7 @@ func FuzzLines(f *testing.F) {
 		if wrong := asLines(read, text, most); wrong != "" || !errors.Is(err, io.EOF) {
 			t.Fatalf("%s, %v", wrong, err)
 		}
-		for _, part := range bytes.Split(text, []byte("\n")) {
+		for part := range bytes.SplitSeq(text, []byte("\n")) {
 			events, answers := hear(t, string(part), most, 1)
 			told := len(events)
 			if answers[0] != nil {
