@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ func (s *server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching.Go(func() { s.watchers.run(ctx) })
+	watching.Go(func() { s.settleDown(ctx) })
 	for {
 		select {
 		case <-s.hup:
@@ -36,6 +38,24 @@ func (s *server) Serve(ctx context.Context) error {
 			}
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// settleDown gives back the memory that the start took and nothing needs any
+// more, once, when no capsule is starting (SPEC L4).
+func (s *server) settleDown(ctx context.Context) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if len(s.supervisor.Starting()) == 0 {
+			debug.FreeOSMemory()
+			return
 		}
 	}
 }
