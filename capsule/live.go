@@ -217,8 +217,8 @@ func (c *Capsule) leave(ctx context.Context, end *ending, restarts *restarts) {
 	default: // idle
 		next.state, next.wakes = Stopping, true
 	}
+	c.count(restarts) // first: whoever sees the state sees the count
 	c.become(next)
-	c.count(restarts)
 }
 
 // whyOver is what the calls are told that a process leaves unanswered.
