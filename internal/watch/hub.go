@@ -163,11 +163,20 @@ func (h *Hub) release(s *sub) {
 func (h *Hub) drop(e *entry) {
 	delete(h.byID, e.id)
 	delete(h.byLabel, e.label)
-	_ = h.line.lib.Remove(e.label) // the kernel may have ended it already
+	unwatch(h.line.lib, e.label)
 	for _, s := range e.subs {
 		s.entry = nil
 		s.box.put(s.at, lookAgain)
 	}
+}
+
+// unwatch ends a watch, which the kernel may have ended already. The library
+// forgets such a watch in two steps, and panics over a path that it has
+// forgotten by half (fsnotify 1.10.1, watches.removePath). Its lock is released
+// then, and nothing is left to be ended.
+func unwatch(lib *fsnotify.Watcher, path string) {
+	defer func() { _ = recover() }()
+	_ = lib.Remove(path)
 }
 
 // fetchErrors never calls the library: that sends some errors under the lock
