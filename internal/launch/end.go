@@ -127,15 +127,25 @@ func (p *Process) seeOff() {
 	}
 }
 
+// calmLooks is how many looks in a row must find nothing of a tree that was seen
+// to outlive its leader: what forks and exits without pause can slip through one.
+const calmLooks = 3
+
 // sweep kills what is left of the tree until there is nothing: what is killed
 // may have forked just before.
 func (p *Process) sweep(r rest) {
 	patience := time.Now().Add(killPatience)
+	calm := calmLooks - 1 // what is empty from the first is believed
 	for pause := firstPause; ; pause = min(2*pause, lookPause) {
 		group := p.groupLeft()
 		switch {
 		case !group && r.sure && len(r.strays) == 0:
-			return
+			if calm++; calm >= calmLooks {
+				return
+			}
+			<-time.After(firstPause)
+			r = p.find(r.strays)
+			continue
 		case time.Now().After(patience):
 			p.local.log.Error("processes do not die; they are given up", "pid", p.pid, "group_left", group, "strays", len(r.strays))
 			return
@@ -143,7 +153,9 @@ func (p *Process) sweep(r rest) {
 		if group {
 			p.signalGroup(syscall.SIGKILL)
 		}
-		signalAll(r.strays, syscall.SIGKILL)
+		if signalAll(r.strays, syscall.SIGKILL); len(r.strays) > 0 {
+			calm = 0
+		}
 		<-time.After(pause)
 		r = p.find(r.strays)
 	}
