@@ -267,16 +267,25 @@ func (s *Supervisor) leave() {
 	}
 }
 
+// Refuse refuses new calls from now on, and returns how many are in flight. A
+// further call changes nothing.
+func (s *Supervisor) Refuse() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopping {
+		s.stopping = true
+		if s.inFlight == 0 {
+			close(s.idle)
+		}
+	}
+	return s.inFlight
+}
+
 // Drain refuses new calls and waits until those in flight have ended. When ctx
 // ends first, it cancels them and waits for what that takes (SPEC H4). It must
 // be called once at most.
 func (s *Supervisor) Drain(ctx context.Context) {
-	s.mu.Lock()
-	s.stopping = true
-	if s.inFlight == 0 {
-		close(s.idle)
-	}
-	s.mu.Unlock()
+	s.Refuse()
 	select {
 	case <-s.idle:
 		return

@@ -277,6 +277,39 @@ func TestH4Drain(t *testing.T) {
 	})
 }
 
+// SPEC H4: whoever was told that Orla stops gets no new call through, also
+// while nobody waits for the others yet.
+func TestH4RefuseIsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.with = func(f *fake) { f.call = untilDone }
+		w.Apply([]manifest.Tool{tool("endless")})
+		done := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := w.Call(ctx, supervisor.Call{Tool: "endless"})
+			done <- err
+		}()
+		synctest.Wait()
+		for range 2 {
+			if n := w.Refuse(); n != 1 {
+				t.Errorf("%d calls in flight; want 1", n)
+			}
+		}
+		if _, err := w.Call(t.Context(), supervisor.Call{Tool: "endless"}); fault.CodeOf(err) != fault.NotReady {
+			t.Errorf("a new call: %v; want not_ready", err)
+		}
+		cancel()
+		if err := <-done; err == nil {
+			t.Error("the call that was given up has an answer")
+		}
+		w.Drain(t.Context())
+		if n := w.Refuse(); n != 0 {
+			t.Errorf("%d calls in flight; want none", n)
+		}
+	})
+}
+
 func TestH4DrainOfNothingIsImmediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

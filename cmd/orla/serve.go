@@ -197,7 +197,9 @@ func (s *server) attend(ctx context.Context, signals *signals, client <-chan str
 // drain lets the calls in flight end within shutdown_grace.
 func (s *server) drain(ctx context.Context, signals *signals) {
 	grace := time.Duration(s.current().ShutdownGrace)
-	s.log.Info("stopping", "in_flight", s.supervisor.InFlight(), "grace_ms", grace.Milliseconds())
+	// In this order: who has read the line may count on a refusal.
+	inFlight := s.supervisor.Refuse()
+	s.log.Info("stopping", "in_flight", inFlight, "grace_ms", grace.Milliseconds())
 	lasting := context.WithoutCancel(ctx)
 	s.impatience.Go(func() { s.endAtOnce(lasting, signals) })
 	limited, cancel := context.WithTimeout(lasting, grace)
