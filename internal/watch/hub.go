@@ -170,10 +170,11 @@ func (h *Hub) drop(e *entry) {
 	}
 }
 
-// unwatch ends a watch, which the kernel may have ended already. The library
-// forgets such a watch in two steps, and panics over a path that it has
-// forgotten by half (fsnotify 1.10.1, watches.removePath). Its lock is released
-// then, and nothing is left to be ended.
+// unwatch ends a watch, which the kernel may have ended already. When a watched
+// folder takes the place of another and is added under that name, the library
+// keeps the name without its watch, and panics over it here (fsnotify 1.10.1,
+// watches.updatePath and removePath). Its lock is released then, and nothing is
+// left to be ended. By itself it ends only watches that it has.
 func unwatch(lib *fsnotify.Watcher, path string) {
 	defer func() { _ = recover() }()
 	_ = lib.Remove(path)

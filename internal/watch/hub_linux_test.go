@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 const soon = 5 * time.Millisecond
@@ -261,4 +263,25 @@ func walk(t *testing.T, r *rand.Rand, content bool) {
 	}))
 	probe(t, ws[1], filepath.Join(root, "a"), filepath.Join(root, "a"))
 	eventually(t, "what is there is watched, and base", func() bool { n, _ := kernelWatches(t); return n == dirs+1 })
+}
+
+// Two folders that are watched, of which one takes the other's place before the
+// library knows, leave it with half a watch, over which it panics. That must
+// not end Orla.
+func TestUnwatchWhatIsHalfForgotten(t *testing.T) {
+	lib, err := fsnotify.NewWatcher()
+	mustDo(t, err)
+	defer func() { mustDo(t, lib.Close()) }()
+	base := t.TempDir()
+	one, two := filepath.Join(base, "one"), filepath.Join(base, "two")
+	mustDo(t, os.Mkdir(one, 0o700), os.Mkdir(two, 0o700), lib.Add(one), lib.Add(two))
+	// The library holds this until somebody takes it, and reads on after that.
+	mustDo(t, os.WriteFile(filepath.Join(one, "file"), nil, 0o600))
+	mustDo(t, os.Remove(two), os.Rename(one, two), lib.Add(two))
+	for _, path := range []string{two, one} {
+		unwatch(lib, path)
+	}
+	if left := lib.WatchList(); len(left) > 0 {
+		t.Errorf("watched is %q", left)
+	}
 }
