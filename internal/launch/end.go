@@ -25,11 +25,22 @@ type tree struct {
 	since uint64 // when its leader was started: nothing older is part of it; 0 if not known
 }
 
+// calmLooks is how many looks in a row must find nothing of a tree that was seen
+// outside its group: what forks and exits without pause can slip through one.
+const calmLooks = 3
+
 // rest is what is known to be left of a tree outside its group.
 type rest struct {
 	strays []stray
-	sure   bool // whether it was possible to look
+	calm   int // looks in a row that found nothing
 }
+
+// unseen is what is known before the first look, which is believed when it
+// finds nothing.
+func unseen() rest { return rest{calm: calmLooks - 1} }
+
+// none reports whether nothing is left.
+func (r rest) none() bool { return r.calm >= calmLooks }
 
 // ending is what end did before the leader ended.
 type ending struct {
@@ -41,11 +52,11 @@ type ending struct {
 
 // end makes the leader end, and tells attend what it did.
 func (p *Process) end(patience time.Duration) {
-	e := &ending{patience: time.Now().Add(patience)}
+	e := &ending{rest: unseen(), patience: time.Now().Add(patience)}
 	defer func() { p.ending <- e }()
 	p.since = startOf(p.pid)
 	if patience > 0 {
-		e.rest = p.find(nil) // now: an orphan does not tell whose it was
+		e.rest = p.find(e.rest) // now: an orphan does not tell whose it was
 		if p.endsBy(e.patience, p.hurry) {
 			return
 		}
@@ -54,7 +65,7 @@ func (p *Process) end(patience time.Duration) {
 	if p.endsBy(e.grace, nil) {
 		return
 	}
-	e.rest = p.find(e.rest.strays)
+	e.rest = p.find(e.rest)
 	p.signalGroup(syscall.SIGKILL)
 	signalAll(e.rest.strays, syscall.SIGKILL)
 	select {
@@ -83,7 +94,7 @@ func (p *Process) endsBy(moment time.Time, hurry <-chan struct{}) bool {
 // ask sends SIGTERM to the whole tree.
 func (p *Process) ask(e *ending) {
 	e.asked = true
-	e.rest = p.find(e.rest.strays)
+	e.rest = p.find(e.rest)
 	group := p.state == nil || p.groupLeft()                                 // until the leader is reaped the id is its own
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // a stopped process cannot obey
 		if group {
@@ -100,8 +111,8 @@ func (p *Process) seeOut(e *ending) {
 		if p.groupLeft() || anyAlive(e.rest.strays) {
 			return true
 		}
-		e.rest = p.find(e.rest.strays)
-		return !e.rest.sure || len(e.rest.strays) > 0
+		e.rest = p.find(e.rest)
+		return !e.rest.none()
 	}
 	if !e.asked {
 		if p.await(time.Until(e.patience), p.hurry, left) {
@@ -110,7 +121,7 @@ func (p *Process) seeOut(e *ending) {
 		p.ask(e)
 	}
 	if !p.await(time.Until(e.grace), nil, left) {
-		p.sweep(p.find(e.rest.strays))
+		p.sweep(p.find(e.rest))
 	}
 }
 
@@ -127,25 +138,15 @@ func (p *Process) seeOff() {
 	}
 }
 
-// calmLooks is how many looks in a row must find nothing of a tree that was seen
-// to outlive its leader: what forks and exits without pause can slip through one.
-const calmLooks = 3
-
 // sweep kills what is left of the tree until there is nothing: what is killed
 // may have forked just before.
 func (p *Process) sweep(r rest) {
 	patience := time.Now().Add(killPatience)
-	calm := calmLooks - 1 // what is empty from the first is believed
 	for pause := firstPause; ; pause = min(2*pause, lookPause) {
 		group := p.groupLeft()
 		switch {
-		case !group && r.sure && len(r.strays) == 0:
-			if calm++; calm >= calmLooks {
-				return
-			}
-			<-time.After(firstPause)
-			r = p.find(r.strays)
-			continue
+		case !group && r.none():
+			return
 		case time.Now().After(patience):
 			p.local.log.Error("processes do not die; they are given up", "pid", p.pid, "group_left", group, "strays", len(r.strays))
 			return
@@ -153,11 +154,9 @@ func (p *Process) sweep(r rest) {
 		if group {
 			p.signalGroup(syscall.SIGKILL)
 		}
-		if signalAll(r.strays, syscall.SIGKILL); len(r.strays) > 0 {
-			calm = 0
-		}
+		signalAll(r.strays, syscall.SIGKILL)
 		<-time.After(pause)
-		r = p.find(r.strays)
+		r = p.find(r)
 	}
 }
 
@@ -186,13 +185,16 @@ func (p *Process) await(most time.Duration, hurry <-chan struct{}, left func() b
 }
 
 // find looks for what is left of the tree outside its group.
-func (p *Process) find(known []stray) rest {
+func (p *Process) find(known rest) rest {
 	t := tree{mark: p.mark, since: p.since}
 	if !p.empty {
 		t.group = p.pid
 	}
-	strays, sure := p.local.census.strays(t, known)
-	return rest{strays, sure}
+	strays, sure := p.local.census.strays(t, known.strays)
+	if !sure || len(strays) > 0 {
+		return rest{strays: strays}
+	}
+	return rest{calm: known.calm + 1}
 }
 
 // groupLeft reports whether the group outlives its reaped leader. Once it is

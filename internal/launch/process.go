@@ -128,7 +128,7 @@ func (p *Process) attend() {
 	case p.whole:
 		p.since = startOf(p.pid)
 		p.signalGroup(syscall.SIGKILL)
-		rest := p.find(nil) // before the reaping too: the id still tells its session
+		rest := p.find(unseen()) // before the reaping too: the id still tells its session
 		p.reap()
 		p.sweep(rest)
 	default:
