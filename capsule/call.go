@@ -128,15 +128,11 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 
 // callParams are the params of a tools/call. Its id is its progress token.
 func callParams(own string, call peer.Call, id int64) [][]byte {
-	name, err := json.Marshal(own)
-	if err != nil { // it is a string
-		panic(err)
-	}
 	args := rawjson.Compact(call.Args)
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
-	head := append(append([]byte(`{"name":`), name...), `,"arguments":`...)
+	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
 	tail := []byte("}")
 	meta := rawjson.Compact(call.Meta)
 	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -363,11 +364,7 @@ func (o *offering) ownPrompt(params json.RawMessage) json.RawMessage {
 	var name string
 	if json.Unmarshal(fields["name"], &name) == nil {
 		if own, ok := o.current.Load().prompts[name]; ok {
-			quoted, err := json.Marshal(own)
-			if err != nil { // it is a string
-				panic(err)
-			}
-			fields["name"] = quoted
+			fields["name"] = rawjson.Quote(own)
 		}
 	}
 	raw, err := json.Marshal(fields)

@@ -18,11 +18,7 @@ func asResult(result json.RawMessage) json.RawMessage {
 	}
 	text := result
 	if len(result) == 0 || result[0] != '"' {
-		quoted, err := json.Marshal(string(result))
-		if err != nil { // it is a string
-			panic(err)
-		}
-		text = quoted
+		text = rawjson.Quote(string(result))
 	}
 	return slices.Concat([]byte(`{"content":[{"type":"text","text":`), text, []byte(`}]}`))
 }

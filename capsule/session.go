@@ -39,7 +39,12 @@ const (
 // that everything else uses as well. The client is let go of then: calls are
 // passed on as the bytes that they are, which its types would not allow.
 func (in *incarnation) negotiate(ctx context.Context) error {
-	t := &tap{conn: in.conn, ctx: ctx, in: make(chan jsonrpc.Message), done: make(chan struct{})}
+	t := &tap{
+		call: func(req linerpc.Request) (json.RawMessage, error) { return in.conn.Call(ctx, req) },
+		tell: in.conn.Notify,
+		in:   make(chan jsonrpc.Message),
+		done: make(chan struct{}),
+	}
 	defer t.senders.Wait()
 	defer func() { _ = t.Close() }() // it has no error
 	client := mcp.NewClient(&mcp.Implementation{Name: "orla", Title: "Orla", Version: in.c.opts.Version}, &mcp.ClientOptions{
@@ -60,10 +65,11 @@ func (in *incarnation) negotiate(ctx context.Context) error {
 	return nil
 }
 
-// tap is a transport for the SDK's client that shares a connection.
+// tap is a transport for the SDK's client that shares a connection, for as long
+// as the handshake lasts.
 type tap struct {
-	conn    *linerpc.Conn
-	ctx     context.Context //nolint:containedctx // that of the handshake, which is all that a tap lives for
+	call    func(linerpc.Request) (json.RawMessage, error)
+	tell    func(method string, params json.RawMessage)
 	in      chan jsonrpc.Message
 	once    sync.Once
 	done    chan struct{}
@@ -91,17 +97,13 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	case !ok: // the client is asked nothing
 		return nil
 	case !req.IsCall():
-		t.conn.Notify(req.Method, req.Params)
+		t.tell(req.Method, req.Params)
 		return nil
 	}
-	t.senders.Go(func() { //nolint:contextcheck // a request outlives the writing of it, and ends with the handshake
-		ctx, cancel := context.WithCancel(t.ctx)
-		defer cancel()
-		result, err := t.conn.Call(ctx, linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
-		if wire, refused := errors.AsType[*jsonrpc.Error](err); err != nil && !refused {
+	t.senders.Go(func() {
+		result, err := t.call(linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
+		if err != nil && !refused(err) {
 			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
-		} else if refused {
-			err = wire
 		}
 		select {
 		case t.in <- &jsonrpc.Response{ID: req.ID, Result: result, Error: err}:
@@ -135,7 +137,7 @@ func (in *incarnation) followLists(ctx context.Context) {
 			return
 		}
 		select {
-		case <-in.c.relist:
+		case <-in.relist:
 		case <-ctx.Done():
 			return
 		}
@@ -273,7 +275,7 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 	defer cancel()
 	params := json.RawMessage("{}")
 	if cursor != "" {
-		params = quotedMember("cursor", cursor)
+		params = rawjson.Pair("cursor", cursor)
 	}
 	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Own: true})
 	if err != nil {
@@ -307,12 +309,4 @@ func just(params json.RawMessage) func(int64) [][]byte {
 		params = json.RawMessage("{}")
 	}
 	return func(int64) [][]byte { return [][]byte{rawjson.Compact(params)} }
-}
-
-func quotedMember(name, value string) json.RawMessage {
-	raw, err := json.Marshal(map[string]string{name: value})
-	if err != nil { // they are strings
-		panic(err)
-	}
-	return raw
 }

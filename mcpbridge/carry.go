@@ -77,7 +77,7 @@ func (c carrier) meta(had, cargo json.RawMessage) json.RawMessage {
 	if had == nil {
 		had = json.RawMessage("{}")
 	}
-	with, ok := rewritten(had, member{c.key, quoted(string(cargo))})
+	with, ok := rewritten(had, member{c.key, rawjson.Quote(string(cargo))})
 	if !ok {
 		return nil
 	}

@@ -149,8 +149,10 @@ func (v *conversation) questions() json.RawMessage {
 		return nil
 	}
 	out := parts{}
-	for i, q := range v.pending {
-		out = append(out, []byte(`{,`[min(i, 1):min(i, 1)+1]), quoted(q.id), []byte(`:{"method":`), quoted(q.method), []byte(`,"params":`), q.params, []byte("}"))
+	before := []byte("{")
+	for _, q := range v.pending {
+		out = append(out, before, rawjson.Quote(q.id), []byte(`:{"method":`), rawjson.Quote(q.method), []byte(`,"params":`), q.params, []byte("}"))
+		before = []byte(",")
 	}
 	return append(out, []byte("}")).join(0)
 }
@@ -196,7 +198,7 @@ func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of owne
 			if state, ok := b.held.park(v); ok {
 				return &rawResult{json: parts{
 					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
-					[]byte(`},"requestState":`), quoted(state), []byte(`,"inputRequests":`), ask, []byte("}"),
+					[]byte(`},"requestState":`), rawjson.Quote(state), []byte(`,"inputRequests":`), ask, []byte("}"),
 				}}, nil
 			}
 			v.refuseAll()

@@ -59,14 +59,5 @@ func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
 	return append(out, []byte("}")), ok
 }
 
-// quoted is text as JSON.
-func quoted(text string) json.RawMessage {
-	raw, err := json.Marshal(text)
-	if err != nil { // it is a string
-		panic(err)
-	}
-	return raw
-}
-
 // boolean is a truth value as JSON.
 func boolean(b bool) json.RawMessage { return strconv.AppendBool(nil, b) }

@@ -73,7 +73,7 @@ func (p *passedAnswer) lookAtMeta() {
 	}
 	if p.failed && !coded {
 		p.code = string(fault.ExecutionFailed)
-		drop = append(drop, member{MetaToolCode, quoted(p.code)})
+		drop = append(drop, member{MetaToolCode, rawjson.Quote(p.code)})
 	}
 	if p.failed && !retry {
 		drop = append(drop, member{MetaRetryable, boolean(false)})

@@ -2,13 +2,13 @@ package mcpbridge
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 const (
@@ -115,11 +115,7 @@ func (b *Bridge) unfollow(ctx context.Context, uri string) error {
 // tellFollowed tells a peer whether one of its resources is followed. By whom is
 // the bridge's business.
 func (b *Bridge) tellFollowed(ctx context.Context, method, uri string) error {
-	params, err := json.Marshal(map[string]string{"uri": uri})
-	if err != nil { // it is a string
-		panic(err)
-	}
-	if _, err := b.catalog.Request(ctx, peer.Request{Method: method, Params: params}); err != nil {
+	if _, err := b.catalog.Request(ctx, peer.Request{Method: method, Params: rawjson.Pair("uri", uri)}); err != nil {
 		return b.refused(ctx, method, err)
 	}
 	return nil

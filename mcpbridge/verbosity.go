@@ -2,7 +2,6 @@ package mcpbridge
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 // metaLogLevel is where a request of the stateless era says which messages it wants.
@@ -100,11 +100,7 @@ func (b *Bridge) wantsLevel(ctx context.Context, note func()) {
 	if !new {
 		return
 	}
-	params, err := json.Marshal(map[string]any{"level": level})
-	if err != nil { // it is a string
-		panic(err)
-	}
-	if _, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: params}); err != nil {
+	if _, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: rawjson.Pair("level", level)}); err != nil {
 		b.log.Debug("tell peers which log messages are wanted", "level", level, "err", err)
 	}
 }

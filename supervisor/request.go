@@ -11,6 +11,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 // requestTimeout bounds a request that is no call: no manifest has a word on it.
@@ -108,7 +109,7 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 			return c.templates[t.URITemplate].Request(ctx, req)
 		}
 	}
-	err := error(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: quotedURI(uri)})
+	err := error(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)})
 	for _, p := range c.peers {
 		if !p.Offers().Reads {
 			continue
@@ -132,12 +133,4 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 func fits(template, uri string) bool {
 	t, err := uritemplate.New(template)
 	return err == nil && t.Regexp().MatchString(uri)
-}
-
-func quotedURI(uri string) json.RawMessage {
-	raw, err := json.Marshal(map[string]string{"uri": uri})
-	if err != nil { // it is a string
-		panic(err)
-	}
-	return raw
 }

@@ -341,11 +341,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 }
 
 func cancelParams(id int64, cause error) json.RawMessage {
-	reason, err := json.Marshal(cause.Error())
-	if err != nil { // it is a string
-		panic(err)
-	}
-	return fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason)
+	return fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, rawjson.Quote(cause.Error()))
 }
 
 // begin gives a call its id.

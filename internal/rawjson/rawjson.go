@@ -71,6 +71,24 @@ func String(value []byte) string {
 	return string(value[1 : len(value)-1])
 }
 
+// Quote returns a text as a JSON string.
+func Quote(text string) stdjson.RawMessage {
+	raw, err := stdjson.Marshal(text)
+	if err != nil { // it is a string
+		panic(err)
+	}
+	return raw
+}
+
+// Pair returns an object of one member, a text.
+func Pair(key, text string) stdjson.RawMessage {
+	raw, err := stdjson.Marshal(map[string]string{key: text})
+	if err != nil { // they are strings
+		panic(err)
+	}
+	return raw
+}
+
 // Members calls each with the members of a JSON object, in order, until it
 // returns false. It reports whether raw is an object whose keys have no escapes
 // and each never returned false.
