@@ -69,7 +69,6 @@ type Capsule struct {
 	tool    manifest.Tool
 	opts    Options
 	log     *slog.Logger
-	logCtx  context.Context //nolint:containedctx // an empty one, for log calls that belong to no request
 	environ []string
 	start   func(context.Context, launch.Spec) (process, error)
 	watcher *watch.Watcher // nil when nothing is watched
@@ -81,7 +80,6 @@ type Capsule struct {
 
 	kick     chan trigger  // holds one wish to reload
 	wake     chan struct{} // holds a token when a call wants the capsule started
-	relist   chan struct{} // holds a token when the capsule says that its lists have changed
 	updates  chan string   // URIs of resources that were updated
 	asked    wishes        // what clients asked for that a new process must be told again
 	noise    limiter       // of lines about stray output
@@ -122,12 +120,10 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		tool:    tool,
 		opts:    opts,
 		log:     opts.Log,
-		logCtx:  context.Background(),
 		environ: withFreshCode(environ.Of(tool, opts.Environ), tool),
 		start:   local(opts.Launcher),
 		kick:    make(chan trigger, 1),
 		wake:    make(chan struct{}, 1),
-		relist:  make(chan struct{}, 1),
 		updates: make(chan string, 64),
 	}
 	if tool.Run.MaxConcurrency > 0 {

@@ -40,6 +40,7 @@ type incarnation struct {
 	read    chan struct{}  // closed when its stdout has been read to the end
 	told    chan struct{}  // closed when its stderr has
 	unwell  chan error     // receives why it is not well, from health
+	relist  chan struct{}  // holds a token when it says that its lists have changed
 }
 
 // greeting is the first message of a capsule.
@@ -72,6 +73,7 @@ func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
 		read:      make(chan struct{}),
 		told:      make(chan struct{}),
 		unwell:    make(chan error, 1),
+		relist:    make(chan struct{}, 1),
 	}
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	stdin, stdout, stderr := p.Streams()
@@ -246,7 +248,7 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 		in.updated(params)
 	case strings.HasSuffix(method, "/list_changed"):
 		select {
-		case in.c.relist <- struct{}{}:
+		case in.relist <- struct{}{}:
 		default: // it will be asked anyway
 		}
 	case method == "notifications/cancelled":

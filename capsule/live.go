@@ -31,7 +31,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	in, err := c.begin(ctx)
 	if err != nil {
 		end := ending{err: err}
-		c.leave(ctx, &end, restarts)
+		c.leave(ctx, end, restarts)
 		return end
 	}
 	var retired sync.WaitGroup // those that were replaced
@@ -52,7 +52,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	if ctx.Err() != nil {
 		end.err = nil
 	}
-	c.leave(ctx, &end, restarts)
+	c.leave(ctx, end, restarts)
 	drain := c.tool.Runtime.Drain
 	if end.err != nil {
 		drain = 0
@@ -193,7 +193,7 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 }
 
 // leave publishes what follows on a process (SPEC D1).
-func (c *Capsule) leave(ctx context.Context, end *ending, restarts *restarts) {
+func (c *Capsule) leave(ctx context.Context, end ending, restarts *restarts) {
 	next := status{reason: end.reason, pid: end.pid}
 	switch {
 	case ctx.Err() != nil:

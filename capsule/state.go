@@ -73,15 +73,15 @@ func (c *Capsule) become(next status) {
 		c.wasReady.Store(c.wasReady.Load() || next.state == Ready)
 	}
 	c.status.Store(&next)
-	level := slog.LevelInfo
+	log := c.log.Info
 	if next.state == Crashed || next.state == Stopped && next.cause != nil {
-		level = slog.LevelWarn
+		log = c.log.Warn
 	}
 	pid := next.pid
 	if pid == 0 && next.state != Starting {
 		pid = old.pid // of the process that this is about
 	}
-	attrs := []slog.Attr{
+	attrs := []any{
 		slog.String("tool", c.tool.Name),
 		slog.String("from", old.state.String()),
 		slog.String("to", next.state.String()),
@@ -95,7 +95,7 @@ func (c *Capsule) become(next status) {
 	if next.stderr != "" {
 		attrs = append(attrs, slog.String("stderr", next.stderr))
 	}
-	c.log.LogAttrs(c.logCtx, level, "state", attrs...)
+	log("state", attrs...)
 	close(old.changed) // wakes everyone who was looking at old
 	if next.state == Crashed || next.state == Stopped {
 		c.offers.giveUp()
