@@ -193,35 +193,8 @@ func TestF3CapsulesLeakNothing(t *testing.T) {
 			all.Wait()
 		}
 	}
-	look := func() (fds, goroutines int) {
-		before := o.count("state", noTool)
-		o.signal(syscall.SIGUSR1)
-		eventually(t, "the state is logged", func() bool { return o.count("state", noTool) > before })
-		log, line := o.follow(), map[string]any{}
-		for range before + 1 {
-			line = log.next("state", noTool)
-		}
-		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, _ := line["goroutines"].(float64)
-		return len(entries), int(g)
-	}
 	round(6)
-	fds, goroutines := look()
-	rss := statusField(t, o.cmd.Process.Pid, "VmRSS:")
-	round(rounds)
-	var fds2, goroutines2 int
-	eventually(t, "descriptors and goroutines are back", func() bool {
-		fds2, goroutines2 = look()
-		return fds2 <= fds+4 && goroutines2 <= goroutines+8 // idle connections come and go
-	})
-	rss2 := statusField(t, o.cmd.Process.Pid, "VmRSS:")
-	t.Logf("fds %d → %d, goroutines %d → %d, RSS %d → %d KiB", fds, fds2, goroutines, goroutines2, rss, rss2)
-	if rss2 > rss+rss/2+8<<10 {
-		t.Errorf("memory grew from %d to %d KiB", rss, rss2)
-	}
+	o.staysFlat(4, func() { round(rounds) })
 }
 
 // noTool fits the line of SIGUSR1, which has the message of a capsule's moves.
