@@ -24,7 +24,7 @@ build: ## build bin/orla
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -shuffle=on ./...
+	$(GO) test $(RACE) -shuffle=on $(TESTFLAGS) ./...
 
 short: ## run the quick tests only
 	$(GO) test -short ./...
@@ -48,7 +48,7 @@ cover: ## write coverage.out and print what is covered
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out
 
 flake: ## run the lifecycle packages fifty times over
-	$(GO) test -race -shuffle=on -count=50 $(LIFECYCLE)
+	$(GO) test -race -shuffle=on -count=50 -timeout=3h $(LIFECYCLE)
 
 tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff
