@@ -31,10 +31,14 @@ var imports = map[string][]string{
 	"internal/tail":    {},
 	"internal/version": {},
 	"internal/watch":   {},
+	"internal/history": {}, // what the log said last
+	"internal/systemd": {}, // notifications, sockets, the journal
+	"internal/trace":   {}, // the W3C trace context of a call, without OpenTelemetry
+	"internal/cgroup":  {},
 	"internal/yamldoc": {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
-	"internal/launch":  {"internal/fault"},
+	"internal/launch":  {"internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/rawjson"},
 	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault"},
 
@@ -42,15 +46,19 @@ var imports = map[string][]string{
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":  {"manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid"},
-	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/linerpc", "internal/peer", "internal/rawjson"},
+	"simple":  {"manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
+	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson"},
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge":  {"supervisor", "manifest", "internal/fault", "internal/version", "internal/callid", "internal/peer", "internal/rawjson"},
+	"mcpbridge":  {"supervisor", "manifest", "internal/fault", "internal/version", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+
+	// What operators see and do.
+	"internal/control":   {"internal/fault"},
+	"internal/telemetry": {"mcpbridge", "internal/peer", "internal/trace", "internal/version"},
 
 	"internal/bench": {anything}, // measures the product, and is no part of it
 	"cmd/orla":       {anything}, // the only place where parts are chosen and joined
@@ -65,18 +73,21 @@ var owners = map[string][]string{
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule"},
+	"github.com/coreos/go-systemd/v22":         {"internal/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},
 	"github.com/google/jsonschema-go":          {"internal/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's
 	"github.com/lmittmann/tint":                {"cmd/orla"},
+	"github.com/prometheus/client_golang":      {"internal/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/schema"},
 	"github.com/segmentio/encoding":            {"internal/rawjson"},
 	"github.com/spf13/cobra":                   {"cmd/orla"},
 	"github.com/spf13/pflag":                   {"cmd/orla"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "capsule", "cmd/orla"},
 	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
+	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
-	"golang.org/x/sys":                         {"internal/launch", "simple", "cmd/orla", "internal/bench"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/control", "simple", "cmd/orla", "internal/bench"},
 	"golang.org/x/term":                        {"cmd/orla"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},
