@@ -3,6 +3,7 @@
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 20s
+SOAK     ?= 10m
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
 LDFLAGS  := -s -w -X github.com/orla-project/orla/internal/version.version=$(VERSION)
@@ -15,7 +16,7 @@ LIFECYCLE := ./internal/launch ./internal/watch ./simple ./supervisor ./mcpbridg
 CHECKS := tidy build vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build test short script lint fmt fuzz bench cover flake tidy vet check clean clients checks
+.PHONY: help build test short script lint fmt fuzz bench cover flake soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ cover: ## write coverage.out and print what is covered
 
 flake: ## run the lifecycle packages fifty times over
 	$(GO) test -race -shuffle=on -count=50 -timeout=3h $(LIFECYCLE)
+
+soak: ## ten minutes of kills, saves, reloads and clients at random; SOAK=1h for longer
+	ORLA_SOAK=$(SOAK) $(GO) test ./cmd/orla -run '^TestSoak$$' -v -timeout=0
 
 tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff
