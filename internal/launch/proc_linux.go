@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -66,15 +65,9 @@ var errOdd = errors.New("not understood")
 
 func statOf(pid int) (procStat, error) {
 	var buf [2048]byte // 51 numbers, and a name of at most 64 bytes
-	line, err := readProc(pid, "stat", buf[:])
+	fields, err := statFields(pid, buf[:])
 	if err != nil {
 		return procStat{}, err
-	}
-	// The second field is the command in parentheses, which may hold anything.
-	end := bytes.LastIndexByte(line, ')')
-	fields := bytes.Fields(line[end+1:])
-	if end < 0 || len(fields) < 20 {
-		return procStat{}, errOdd
 	}
 	number := func(i int) int {
 		n, convErr := strconv.Atoi(string(fields[i]))
