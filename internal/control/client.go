@@ -1,0 +1,189 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrNotRunning says that nobody listens on a socket, or that there is none.
+var ErrNotRunning = errors.New("no Orla is running")
+
+// Client asks a running Orla. Its methods may be called from any goroutine.
+// Their errors are ErrNotRunning, *Error, or trouble of the connection.
+type Client struct {
+	http *http.Client
+}
+
+// NewClient returns a client of a socket, which need not be there yet.
+func NewClient(socket string) *Client {
+	return &Client{http: &http.Client{Transport: &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
+		DisableCompression: true,
+		DisableKeepAlives:  true, // most ask once
+	}}}
+}
+
+// dialTimeout is how long a socket that is not listened to may keep a client.
+const dialTimeout = 2 * time.Second
+
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	name, done, err := addressable(socket)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrNotRunning
+		}
+		return nil, err
+	}
+	defer done()
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", name)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w on %s", ErrNotRunning, socket)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", socket, err)
+	}
+	return conn, nil
+}
+
+// Status asks for the state of Orla and of every tool.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil)
+}
+
+// Tool asks for the state of one tool.
+func (c *Client) Tool(ctx context.Context, name string) (*ToolStatus, error) {
+	return ask[ToolStatus](ctx, c, http.MethodGet, "/v1/status/"+url.PathEscape(name), nil)
+}
+
+// Tools asks what clients can call.
+func (c *Client) Tools(ctx context.Context) ([]ListedTool, error) {
+	list, err := ask[ListedTools](ctx, c, http.MethodGet, "/v1/tools", nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Tools, nil
+}
+
+// Call calls a tool, and returns the CallToolResult as JSON.
+func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+	result, err := ask[json.RawMessage](ctx, c, http.MethodPost, "/v1/tools/"+url.PathEscape(tool)+"/call", CallRequest{Arguments: arguments})
+	if err != nil {
+		return nil, err
+	}
+	return *result, nil
+}
+
+// Operate does something to a capsule, and returns what it is then.
+func (c *Client) Operate(ctx context.Context, capsule string, action Action) (*ToolStatus, error) {
+	return ask[ToolStatus](ctx, c, http.MethodPost, "/v1/capsules/"+url.PathEscape(capsule)+"/"+string(action), nil)
+}
+
+// Reload has the configuration and the folders read again.
+func (c *Client) Reload(ctx context.Context) (*Reload, error) {
+	return ask[Reload](ctx, c, http.MethodPost, "/v1/reload", nil)
+}
+
+// Logs yields lines of the log, oldest first. The last pair may have an error
+// in place of a line.
+func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, error] {
+	values := url.Values{"follow": {strconv.FormatBool(q.Follow)}}
+	if q.Tool != "" {
+		values.Set("tool", q.Tool)
+	}
+	if q.Last > 0 {
+		values.Set("n", strconv.Itoa(q.Last))
+	}
+	if !q.Since.IsZero() {
+		values.Set("since", q.Since.Format(time.RFC3339Nano))
+	}
+	if len(q.Events) > 0 {
+		values["event"] = q.Events
+	}
+	return func(yield func(json.RawMessage, error) bool) {
+		resp, err := c.do(ctx, http.MethodGet, "/v1/logs?"+values.Encode(), nil)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }() // it was only read
+		for lines := bufio.NewReader(resp.Body); ; {
+			line, err := lines.ReadBytes('\n')
+			switch {
+			case err == nil && !yield(bytes.TrimSuffix(line, []byte("\n")), nil):
+				return
+			case errors.Is(err, io.EOF) && len(line) == 0:
+				return
+			case err != nil:
+				yield(nil, fmt.Errorf("the stream broke off: %w", err))
+				return
+			}
+		}
+	}
+}
+
+// ask makes a request and decodes its answer.
+func ask[T any](ctx context.Context, c *Client, method, path string, body any) (*T, error) {
+	resp, err := c.do(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("the answer broke off: %w", err)
+	}
+	v := new(T)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	return v, nil
+}
+
+// do makes a request. The caller closes the body of a response.
+func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var sent io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		sent = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://orla"+path, sent)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err // the address in it is made up
+		}
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	const enough = 1 << 20
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, enough))
+	e := new(Error)
+	if err != nil || json.Unmarshal(raw, e) != nil || e.Code == "" {
+		return nil, fmt.Errorf("HTTP %d: %.200s", resp.StatusCode, strings.TrimSpace(string(raw)))
+	}
+	return nil, e
+}

@@ -1,0 +1,77 @@
+// Package control is how a running Orla is asked and steered by those who run
+// it: HTTP and JSON over a unix socket (SPEC J2). It has the server, which is a
+// service of the front, the client, and the words that both speak; what Orla
+// knows and can do comes from a Backend. docs/control-api.yaml describes it for
+// others, and a test holds that against the code.
+//
+// The socket's name comes from the tools folder, and a lock beside it says who
+// has it (hold.go). Whoever can open the socket may do all that Orla can: it is
+// for Orla's own user and root alone.
+//
+// Its invariant: nothing that a client does, or fails to do, makes Orla wait.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+)
+
+// Backend is what the server asks. Its methods may be called from any
+// goroutine. An error is an *Error, a *fault.Error, or one that the client is
+// told of as internal.
+type Backend interface {
+	// Status tells of Orla and of every tool. It does not block.
+	Status() Status
+	// Tool tells of one tool, by the name of its manifest. It does not block.
+	Tool(name string) (ToolStatus, error)
+	// Tools lists what clients can call.
+	Tools() []ListedTool
+	// Call answers a call with a CallToolResult, as JSON. Trouble of the tool
+	// is such a result too; an error says that there was no call.
+	Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)
+	// Operate does to a capsule what is asked, and returns when it is done, or
+	// with why it is not. ctx bounds only the waiting.
+	Operate(ctx context.Context, capsule string, action Action) error
+	// Reload reads the configuration and the folders again, and returns what
+	// that changed. An error says that nothing was changed, and why.
+	Reload(ctx context.Context) (Reload, error)
+	// Lines yields lines of the log, oldest first, each a JSON object without a
+	// line end, with the number of lines that were dropped before it because
+	// the caller was slow. With Follow it goes on until ctx ends.
+	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
+}
+
+// Action is what can be done to a capsule by hand.
+type Action string
+
+// The actions.
+const (
+	Restart Action = "restart"
+	Stop    Action = "stop"
+	Start   Action = "start"
+)
+
+// Query says which lines of the log are wanted. The zero value wants all that
+// are kept, and no new ones.
+type Query struct {
+	Tool   string    // "" for all
+	Last   int       // at most so many of the past; 0 for all that are kept
+	Since  time.Time // none before it; zero for no limit
+	Events []string  // the messages that are wanted; empty for all
+	Follow bool      // new lines too, for as long as they come
+}
+
+// Events are the messages of the log that tell what happened to Orla and its
+// tools. They are what GET /v1/events streams; the README's section on the log
+// says what each has.
+func Events() []string {
+	return []string{
+		"serving", "stopping", "stopped",
+		"reload", "reload: the configuration has faults; the old one stays", "reload: the old configuration stays",
+		"a tool is not served", "listening elsewhere",
+		"created", "state", "started", "ended", "offers", "replacing", "replaced",
+		"call",
+	}
+}

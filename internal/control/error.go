@@ -1,0 +1,63 @@
+package control
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// The codes that an Error may have beside those of package fault. They are
+// strings on the wire and are never renamed.
+const (
+	CodeBadRequest    = "bad_request"           // the request makes no sense
+	CodeNotFound      = "not_found"             // there is no such path
+	CodeMethod        = "method_not_allowed"    // the path takes another method
+	CodeTooLarge      = "too_large"             // the request's body is
+	CodeConfiguration = "invalid_configuration" // it has faults, one a line of the message
+	CodeStopping      = "stopping"              // Orla is
+	CodeInternal      = "internal"
+)
+
+// Error is how every request ends that is not answered.
+type Error struct {
+	Code    string `json:"code" jsonschema:"What kind of trouble it is, for programs: a code of the README's table of errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, stopping, internal."`
+	Message string `json:"message" jsonschema:"What is wrong, for people. The faults of a configuration are one a line."`
+	Hint    string `json:"hint,omitempty" jsonschema:"What may help."`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// status is the HTTP status of an error with this code.
+func (e *Error) status() int {
+	switch e.Code {
+	case CodeBadRequest, string(fault.InvalidInput):
+		return http.StatusBadRequest
+	case CodeNotFound, string(fault.UnsupportedTool):
+		return http.StatusNotFound
+	case CodeMethod:
+		return http.StatusMethodNotAllowed
+	case CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case CodeConfiguration:
+		return http.StatusUnprocessableEntity
+	case CodeStopping:
+		return http.StatusServiceUnavailable
+	case string(fault.Timeout):
+		return http.StatusGatewayTimeout
+	case string(fault.NotReady), string(fault.Crashed), string(fault.StartFailed), string(fault.Canceled):
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}
+
+// asError is err as the client is told of it.
+func asError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return &Error{Code: string(f.Code), Message: f.Reason}
+	}
+	return &Error{Code: CodeInternal, Message: err.Error()}
+}

@@ -1,0 +1,267 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// bodyTimeout is how long the body of a request may take.
+	bodyTimeout = time.Minute
+	// stallTimeout is after how long a stream that nobody reads is given up.
+	stallTimeout = 30 * time.Second
+)
+
+// route is one thing that can be asked.
+type route struct {
+	pattern string // as http.ServeMux takes it
+	handle  func(*Server, http.ResponseWriter, *http.Request) error
+}
+
+// routes are all of them. docs/control-api.yaml has the same.
+func routes() []route {
+	return []route{
+		{"GET /v1/status", (*Server).status},
+		{"GET /v1/status/{name}", (*Server).toolStatus},
+		{"GET /v1/tools", (*Server).tools},
+		{"POST /v1/tools/{name}/call", (*Server).call},
+		{"POST /v1/capsules/{name}/restart", operation(Restart)},
+		{"POST /v1/capsules/{name}/stop", operation(Stop)},
+		{"POST /v1/capsules/{name}/start", operation(Start)},
+		{"POST /v1/reload", (*Server).reload},
+		{"GET /v1/logs", (*Server).logs},
+		{"GET /v1/events", (*Server).events},
+	}
+}
+
+// handler answers requests. Every error has the one shape, those of the mux too.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range routes() {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			if err := r.handle(s, w, req); err != nil {
+				refuse(w, asError(err))
+			}
+		})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r) // not h: it would not know the pattern's names
+			return
+		}
+		var said verdict
+		h.ServeHTTP(&said, r)
+		if allow := said.Header().Get("Allow"); allow != "" {
+			w.Header().Set("Allow", allow)
+			refuse(w, &Error{Code: CodeMethod, Message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, allow, r.Method)})
+			return
+		}
+		refuse(w, &Error{Code: CodeNotFound, Message: "there is no " + r.URL.Path, Hint: "docs/control-api.yaml lists what there is"})
+	})
+}
+
+// verdict takes what the mux says of a request that it has no pattern for.
+type verdict struct{ header http.Header }
+
+func (v *verdict) Header() http.Header {
+	if v.header == nil {
+		v.header = http.Header{}
+	}
+	return v.header
+}
+func (v *verdict) Write(p []byte) (int, error) { return len(p), nil }
+func (v *verdict) WriteHeader(int)             {}
+
+func refuse(w http.ResponseWriter, e *Error) { send(w, e.status(), e) }
+
+// send writes one JSON value. A client that is gone needs no answer.
+func send(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil { // a schema or a result that is no JSON
+		status, body = http.StatusInternalServerError, []byte(`{"code":"internal","message":"the answer is no JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTimeout))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) error {
+	send(w, http.StatusOK, s.opts.Backend.Status())
+	return nil
+}
+
+func (s *Server) toolStatus(w http.ResponseWriter, r *http.Request) error {
+	tool, err := s.opts.Backend.Tool(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, tool)
+	return nil
+}
+
+func (s *Server) tools(w http.ResponseWriter, _ *http.Request) error {
+	list := s.opts.Backend.Tools()
+	if list == nil {
+		list = []ListedTool{}
+	}
+	send(w, http.StatusOK, ListedTools{Tools: list})
+	return nil
+}
+
+func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
+	var asked CallRequest
+	if err := s.read(w, r, &asked); err != nil {
+		return err
+	}
+	result, err := s.opts.Backend.Call(r.Context(), r.PathValue("name"), asked.Arguments)
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, result)
+	return nil
+}
+
+// read decodes the body of a request into v. An empty one is an empty object.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // what net/http gives us can
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxRequest))
+	_ = control.SetReadDeadline(time.Time{}) // it would end a call that takes long
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &Error{Code: CodeTooLarge, Message: fmt.Sprintf("the request is larger than max_request, which is %d bytes", tooLarge.Limit)}
+	}
+	if err != nil {
+		return &Error{Code: CodeBadRequest, Message: "the request ends before its end: " + err.Error()}
+	}
+	if len(strings.TrimSpace(string(body))) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return &Error{Code: CodeBadRequest, Message: "the request's body: " + err.Error()}
+	}
+	return nil
+}
+
+// operation does something to a capsule, and answers with what it is then.
+func operation(action Action) func(*Server, http.ResponseWriter, *http.Request) error {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
+		if err := s.opts.Backend.Operate(r.Context(), r.PathValue("name"), action); err != nil {
+			return err
+		}
+		return s.toolStatus(w, r)
+	}
+}
+
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
+	diff, err := s.opts.Backend.Reload(r.Context())
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, diff)
+	return nil
+}
+
+// logs streams lines of the log: by default all that are kept, and then it ends.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r, Query{})
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, q)
+}
+
+// events streams what happens: by default from now on, without an end.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r, Query{Events: Events(), Follow: true, Since: time.Now()})
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, q)
+}
+
+// parseQuery reads the parameters of a stream. What is not given is as in q.
+func parseQuery(r *http.Request, q Query) (Query, error) {
+	given := r.URL.Query()
+	for key, values := range given {
+		value := values[len(values)-1]
+		var err error
+		switch key {
+		case "tool":
+			q.Tool = value
+		case "n":
+			q, err = withLast(q, value, given.Has("since"))
+		case "since":
+			q.Since, err = time.Parse(time.RFC3339Nano, value)
+		case "follow":
+			q.Follow, err = strconv.ParseBool(value)
+		case "event":
+			q.Events = values
+		default:
+			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are tool, n, since, follow and event"}
+		}
+		if err != nil {
+			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("%s=%s: %v", key, value, err)}
+		}
+	}
+	return q, nil
+}
+
+// withLast is q with the last n of the past; 0 is none of it. since says that
+// the past has a limit of its own.
+func withLast(q Query, n string, since bool) (Query, error) {
+	last, err := strconv.Atoi(n)
+	switch {
+	case err != nil || last < 0:
+		return q, errors.New("wants a number of lines")
+	case last == 0:
+		q.Since, q.Last = time.Now(), 0
+	case since:
+		q.Last = last
+	default:
+		q.Since, q.Last = time.Time{}, last
+	}
+	return q, nil
+}
+
+// stream writes lines of the log as they come, until there are no more, the
+// client is gone or does not read, or Orla stops.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Query) error {
+	lines, err := s.opts.Backend.Lines(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	write := func(line []byte) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(stallTimeout)) // what net/http gives us can
+		if _, err := w.Write(append(slices.Clip(line), '\n')); err != nil {
+			return false
+		}
+		return !q.Follow || control.Flush() == nil
+	}
+	if q.Follow && control.Flush() != nil {
+		return nil // the client is gone
+	}
+	for line, dropped := range lines {
+		if dropped > 0 && !write(gap(dropped)) || !write(line) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// gap is a line that tells of lines that are missing, as the log itself does.
+func gap(lines int) []byte {
+	return fmt.Appendf(nil, `{"time":%q,"level":"warn","msg":"log lines were dropped: nobody read them","lines":%d}`,
+		time.Now().Format(time.RFC3339Nano), lines)
+}

@@ -1,0 +1,198 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Owner is who has a socket, as the lock beside it says.
+type Owner struct {
+	Pid      int       `json:"pid"`
+	ToolsDir string    `json:"tools_dir"`
+	URL      string    `json:"url"`
+	Started  time.Time `json:"started"`
+}
+
+// TakenError says that another process has a socket.
+type TakenError struct {
+	Owner Owner // zero if it has not said yet who it is
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("process %d has it, which serves %s", e.Owner.Pid, e.Owner.URL)
+}
+
+// hold is a socket that is ours for as long as we hold the lock beside it. The
+// kernel lets go of the lock when its process ends, however it does: a socket
+// whose lock is free is stale. The lock's file is removed before it is let go
+// of, so that whoever gets a lock has to look whether it is still the one with
+// the name.
+type hold struct {
+	socket string
+	lock   *os.File
+	stop   func() error // stops accepting; nil before the listener is served
+}
+
+// occupy takes a socket and listens on it.
+func occupy(ctx context.Context, place Place, owner Owner) (*hold, net.Listener, error) {
+	if err := place.prepare(); err != nil {
+		return nil, nil, err
+	}
+	lock, err := takeLock(ctx, lockOf(place.Socket))
+	if err != nil {
+		return nil, nil, err
+	}
+	h := &hold{socket: place.Socket, lock: lock}
+	h.sign(owner)
+	listener, err := listen(ctx, place.Socket)
+	if err != nil {
+		h.release()
+		return nil, nil, err
+	}
+	h.stop = listener.Close
+	return h, listener, nil
+}
+
+// lockOf is the path of the lock beside a socket.
+func lockOf(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + lockSuffix }
+
+// takeLock takes the lock with a path, or returns a TakenError. Whoever has
+// just taken it is given a moment to say who it is.
+func takeLock(ctx context.Context, path string) (*os.File, error) {
+	const looks = 20
+	for look := 1; ; look++ {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600) // opening a FIFO does not wait
+		if err != nil {
+			return nil, err
+		}
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil && same(f, path):
+			return f, nil
+		case err == nil: // it was removed while we looked
+			_ = f.Close()
+		case errors.Is(err, unix.EWOULDBLOCK):
+			owner := readOwner(f)
+			_ = f.Close()
+			if owner.Pid != 0 || look >= looks {
+				return nil, &TakenError{Owner: owner}
+			}
+		default:
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		pause := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// same reports whether path is the name of f.
+func same(f *os.File, path string) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(mine, named)
+}
+
+func readOwner(r io.ReaderAt) (owner Owner) {
+	const enough = 64 << 10
+	if err := json.NewDecoder(io.NewSectionReader(r, 0, enough)).Decode(&owner); err != nil {
+		return Owner{} // it is being written
+	}
+	return owner
+}
+
+// sign writes into the lock who has it. Nothing depends on it but what people
+// are told.
+func (h *hold) sign(owner Owner) {
+	text, err := json.Marshal(owner)
+	if err != nil { // its time is out of range
+		return
+	}
+	if n, err := h.lock.WriteAt(append(text, '\n'), 0); err == nil {
+		_ = h.lock.Truncate(int64(n))
+	}
+}
+
+// intact reports whether the socket and its lock can be found under their names.
+func (h *hold) intact() bool {
+	info, err := os.Lstat(h.socket)
+	return err == nil && info.Mode().Type() == fs.ModeSocket && same(h.lock, lockOf(h.socket))
+}
+
+// release gives up the socket. Files that are not ours any more stay.
+func (h *hold) release() {
+	if h.stop != nil {
+		_ = h.stop() // there is no next to tell of it
+	}
+	if same(h.lock, lockOf(h.socket)) {
+		_ = removeSocket(h.socket) // if it stays, it is stale
+		_ = os.Remove(lockOf(h.socket))
+	}
+	_ = h.lock.Close() // lets go of the lock
+}
+
+// removeSocket removes what a process has left behind, and nothing but a socket.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is there, and is no socket", path)
+	}
+	return os.Remove(path)
+}
+
+// listen listens on a socket that is for this user alone. The caller has the
+// lock beside it.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := removeSocket(path); err != nil {
+		return nil, err
+	}
+	name, done, err := addressable(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		// Where the kernel takes it, the socket is never open to others, not
+		// even until the chmod below.
+		return c.Control(func(fd uintptr) { _ = unix.Fchmod(int(fd), 0o600) })
+	}}
+	l, err := config.Listen(ctx, "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false) // release does, while it has the lock
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// maxAddress is how long the path of a socket may be where that is shortest.
+const maxAddress = 103

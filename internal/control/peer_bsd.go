@@ -1,0 +1,14 @@
+//go:build darwin || freebsd
+
+package control
+
+import "golang.org/x/sys/unix"
+
+// peerUser is the user at the other end of a socket.
+func peerUser(fd int) (uint32, error) {
+	cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+	if err != nil {
+		return 0, err
+	}
+	return cred.Uid, nil
+}

@@ -1,0 +1,82 @@
+package control
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Place is where a control socket is.
+type Place struct {
+	Socket string // its path, absolute; "" for none
+	// Private says that the folder is Orla's own: it is made if it is missing,
+	// and is for this user alone.
+	Private bool
+}
+
+// Name is what the socket of the Orla that serves a folder is called, without
+// its extension. The folder is what the links on the way to it lead to; what
+// does not exist yet counts as it is written.
+func Name(folder string) string {
+	sum := sha256.Sum256([]byte(Resolve(folder)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Resolve returns the absolute path of a folder, with links resolved as far as
+// it exists.
+func Resolve(folder string) string {
+	path, err := filepath.Abs(folder)
+	if err != nil { // there is no working directory
+		path = filepath.Clean(folder)
+	}
+	missing := ""
+	for {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Join(real, missing)
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return filepath.Join(path, missing)
+		}
+		missing = filepath.Join(filepath.Base(path), missing)
+		path = up
+	}
+}
+
+const (
+	socketSuffix = ".sock"
+	lockSuffix   = ".lock" // in place of the socket's
+)
+
+// In is the place of the socket of a folder of tools in one of the folders that
+// sockets are in.
+func In(dir, folder string) string { return filepath.Join(dir, Name(folder)+socketSuffix) }
+
+// prepare makes the folder of a place ready, or says why no socket may be in it.
+func (p Place) prepare() error {
+	dir := filepath.Dir(p.Socket)
+	if p.Private {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	switch uid := os.Geteuid(); {
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	case known && int(owner.Uid) != uid && owner.Uid != 0:
+		return fmt.Errorf("%s belongs to another user (%d), who could put another socket there", dir, owner.Uid)
+	case p.Private && known && int(owner.Uid) == uid && info.Mode().Perm() != 0o700:
+		return os.Chmod(dir, 0o700) //nolint:gosec // a folder needs the bit
+	case info.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("every user may write to %s, and could put another socket there", dir)
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = time.Minute
+	maxHeader     = 64 << 10
+	// closeTimeout is how long answers that are on their way may take at the end.
+	closeTimeout = 2 * time.Second
+	// maxClients is how many connections there may be at once; more wait in the
+	// kernel's queue.
+	maxClients = 256
+)
+
+// Options configures a Server.
+type Options struct {
+	// Backend is required.
+	Backend Backend
+	// MaxRequest bounds the body of a request in bytes. Required.
+	MaxRequest int64
+	// Log is required.
+	Log *slog.Logger
+}
+
+// Server serves a Backend on the socket that Point says. Its methods may be
+// called from any goroutine, but Serve only by one at a time.
+type Server struct {
+	opts Options
+	wake chan struct{} // holds one request to look at want
+
+	mu   sync.Mutex // guards the fields that follow
+	want wanted
+	at   string // the socket that is served; "" for none
+}
+
+// wanted is where to serve, and who does.
+type wanted struct {
+	place Place
+	owner Owner
+}
+
+// New returns a Server that has no socket yet.
+func New(opts Options) *Server {
+	return &Server{opts: opts, wake: make(chan struct{}, 1)}
+}
+
+// Point makes place the socket that is served, soon. A socket that another
+// process has is tried for again at each Point.
+func (s *Server) Point(place Place, owner Owner) {
+	s.mu.Lock()
+	s.want = wanted{place, owner}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // whoever wakes will see this one
+	}
+}
+
+// Socket is the socket that is being served; "" for none.
+func (s *Server) Socket() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// String names the server in logs.
+func (s *Server) String() string { return "control" }
+
+// Serve serves until ctx ends, and returns when every request has ended. The
+// socket and its lock are gone then.
+func (s *Server) Serve(ctx context.Context) error {
+	requests, end := context.WithCancel(ctx)
+	defer end()
+	web := &http.Server{
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return requests },
+	}
+	p := &presence{server: s, web: web, places: make(chan struct{}, maxClients)}
+	p.requests.handler = s.handler()
+	web.Handler = &p.requests
+	for {
+		p.move(ctx, s.wanted())
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			end() // streams end by it
+			p.leave(context.WithoutCancel(ctx))
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Server) wanted() wanted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.want
+}
+
+func (s *Server) atSocket(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = path
+}
+
+// presence is where a Serve serves at the moment. Only its goroutine uses it.
+type presence struct {
+	server  *Server
+	web     *http.Server
+	places  chan struct{} // holds one for each connection
+	held    *hold         // nil for none
+	warned  string        // what the log was last told of a socket that cannot be had
+	serving sync.WaitGroup
+
+	requests requests
+}
+
+// move makes want the socket that is served. If that cannot be, what is served
+// stays as it is. Connections that are open stay in any case.
+func (p *presence) move(ctx context.Context, want wanted) {
+	path := want.place.Socket
+	switch {
+	case p.held != nil && path == p.held.socket && p.held.intact():
+		p.held.sign(want.owner)
+		return
+	case path == "":
+		p.drop()
+		return
+	case p.held != nil && path == p.held.socket:
+		p.drop() // somebody has removed its files
+	}
+	next, listener, err := occupy(ctx, want.place, want.owner)
+	if err != nil {
+		p.tell(path, err)
+		return
+	}
+	p.drop()
+	p.warned, p.held = "", next
+	p.server.atSocket(path)
+	p.server.opts.Log.Debug("control socket", "socket", path)
+	admitted := &doorman{Listener: listener, places: p.places, log: p.server.opts.Log, closed: make(chan struct{})}
+	p.serving.Go(func() {
+		if err := p.web.Serve(admitted); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			p.server.opts.Log.Error("the control socket ended", "socket", path, "err", err)
+		}
+	})
+	next.stop = admitted.Close
+}
+
+// tell logs why a socket cannot be had, when that is new.
+func (p *presence) tell(path string, err error) {
+	text := path + ": " + err.Error()
+	if text == p.warned {
+		return
+	}
+	p.warned = text
+	if taken, ok := errors.AsType[*TakenError](err); ok {
+		p.server.opts.Log.Warn("another Orla serves this folder and has its control socket; this one goes on without, and tries again at a reload",
+			"pid", taken.Owner.Pid, "url", taken.Owner.URL, "socket", path)
+		return
+	}
+	p.server.opts.Log.Warn("no control socket; orla status and the like cannot reach this Orla",
+		"socket", path, "err", err, "hint", "name another with --socket, or none")
+}
+
+// drop gives up the socket that is held, if there is one.
+func (p *presence) drop() {
+	if p.held == nil {
+		return
+	}
+	p.held.release()
+	p.held = nil
+	p.server.atSocket("")
+}
+
+// leave gives up the socket, and returns when all requests have ended.
+func (p *presence) leave(ctx context.Context) {
+	p.drop()
+	bounded, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if err := p.web.Shutdown(bounded); err != nil {
+		_ = p.web.Close() // what is left had its time
+	}
+	p.serving.Wait()
+	p.requests.wait()
+}
+
+// requests knows which requests are being answered, which net/http does not
+// tell once it has closed their connections.
+type requests struct {
+	handler http.Handler
+
+	mu        sync.Mutex // guards over, and held while answering grows
+	over      bool
+	answering sync.WaitGroup
+}
+
+func (r *requests) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !r.enter() {
+		refuse(w, &Error{Code: CodeStopping, Message: "Orla is stopping"})
+		return
+	}
+	defer r.answering.Done()
+	r.handler.ServeHTTP(w, req)
+}
+
+func (r *requests) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.answering.Add(1)
+	}
+	return !r.over
+}
+
+// wait begins no further request, and returns when all have been answered.
+func (r *requests) wait() {
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.answering.Wait()
+}
+
+// doorman lets in whom the socket is for, and so many at once.
+type doorman struct {
+	net.Listener
+	places chan struct{}
+	log    *slog.Logger
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept returns the next connection of Orla's own user or root. The socket's
+// mode keeps out others already; this holds where modes do not.
+func (d *doorman) Accept() (net.Conn, error) {
+	select {
+	case d.places <- struct{}{}:
+	case <-d.closed:
+		return nil, net.ErrClosed
+	}
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil {
+			<-d.places
+			return nil, err
+		}
+		if err := mayEnter(conn); err != nil {
+			d.log.Warn("a stranger was sent away from the control socket", "err", err)
+			_ = conn.Close()
+			continue
+		}
+		return &guest{Conn: conn, leave: sync.OnceFunc(func() { <-d.places })}, nil
+	}
+}
+
+// Close stops letting in. Who is in may stay.
+func (d *doorman) Close() error {
+	d.once.Do(func() { close(d.closed) })
+	return d.Listener.Close()
+}
+
+// guest is a connection that gives back its place.
+type guest struct {
+	net.Conn
+	leave func()
+}
+
+func (g *guest) Close() error {
+	err := g.Conn.Close()
+	g.leave()
+	return err
+}
