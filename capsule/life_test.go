@@ -90,9 +90,7 @@ func ask(ctx context.Context, c *Capsule) error {
 func TestPausesGrow(t *testing.T) {
 	plan := func(int) behaviour { return behaviour{dies: 1500 * time.Millisecond} }
 	inBubble(t, plan, func(r *manifest.Runtime) { r.Restart.MaxFailures = 5 }, func(t *testing.T, w *fakeWorld, c *Capsule, m *moves) {
-		for c.Life().State != "STOPPED" {
-			<-c.status.Load().changed
-		}
+		until(c, func(s *status) bool { return s.state == Stopped })
 		want := []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second}
 		if len(m.next) != len(want) {
 			t.Fatalf("pauses of %v, want %d", m.next, len(want))
@@ -130,9 +128,7 @@ func TestCountStartsAfresh(t *testing.T) {
 	}{{2900 * time.Millisecond, 2}, {3100 * time.Millisecond, 1}} {
 		plan := func(int) behaviour { return behaviour{dies: test.lives} }
 		inBubble(t, plan, unchanged, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
-			for w.started.Load() < 2 || c.Life().State != "CRASHED" {
-				<-c.status.Load().changed
-			}
+			until(c, func(s *status) bool { return w.started.Load() >= 2 && s.state == Crashed })
 			if got := c.Life().Failures; got != test.want {
 				t.Errorf("two crashes after %s of READY each count as %d in a row, want %d", test.lives, got, test.want)
 			}
@@ -219,15 +215,11 @@ func TestCallsWait(t *testing.T) {
 			!strings.Contains(f.Reason, "the next start is due in") || time.Since(began) > 0 {
 			t.Errorf("after %s a call is told %v", time.Since(began), err)
 		}
-		for w.started.Load() < 6 {
-			<-c.status.Load().changed
-		}
+		until(c, func(*status) bool { return w.started.Load() >= 6 })
 		if err := ask(t.Context(), c); err == nil || !strings.Contains(err.Error(), "the next start is due in") {
 			t.Errorf("with a start due long after queue_timeout a call is told %v", err)
 		}
-		for w.started.Load() < 7 {
-			<-c.status.Load().changed
-		}
+		until(c, func(*status) bool { return w.started.Load() >= 7 })
 		if err := ask(t.Context(), c); err != nil {
 			t.Errorf("while it starts a call is told %v", err)
 		}
@@ -260,6 +252,17 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
+// until waits for a status that ok accepts.
+func until(c *Capsule, ok func(*status) bool) {
+	for {
+		s := c.status.Load() // once: what changes after the look closes what is waited for
+		if ok(s) {
+			return
+		}
+		<-s.changed
+	}
+}
+
 // SPEC D11: a reload lets calls end within drain_ms, and no longer.
 func TestDrain(t *testing.T) {
 	plan := func(n int) behaviour {
@@ -279,9 +282,7 @@ func TestDrain(t *testing.T) {
 			if got := fault.CodeOf(<-answer); got != want {
 				t.Errorf("the call ends with %q, want %q", got, want)
 			}
-			for c.Life().State != "READY" {
-				<-c.status.Load().changed
-			}
+			until(c, func(s *status) bool { return s.state == Ready })
 		}
 	})
 }
