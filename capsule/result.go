@@ -52,11 +52,7 @@ func isContent(value json.RawMessage) bool {
 // lastStderr is what the capsule printed last on stderr, short enough for an error.
 func (c *Capsule) lastStderr() string {
 	const lines, size = 10, 2 << 10
-	var text []string
-	for _, line := range c.stderr.Last(lines) {
-		text = append(text, line.Text)
-	}
-	all := strings.ToValidUTF8(strings.Join(text, "\n"), "\uFFFD")
+	all := strings.ToValidUTF8(strings.Join(c.stderr.Last(lines), "\n"), "\uFFFD")
 	if len(all) > size {
 		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
 	}

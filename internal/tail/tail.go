@@ -3,64 +3,51 @@
 // What a process prints may be anything and of any length, so everything here
 // is bounded, and nothing looks at what a line says.
 //
-// Its invariant: a Buffer never holds more than 64 KiB of text and 500 lines.
+// Its invariant: a Ring never holds more than its Bounds say.
 package tail
 
 import (
 	"fmt"
 	"sync"
-	"time"
 	"unicode/utf8"
 )
 
-const (
-	// maxBytes bounds the text that a Buffer holds, and so one line.
-	maxBytes = 64 << 10
-	// maxLines bounds the lines that a Buffer holds.
-	maxLines = 500
-)
-
-// Line is one line of a stream, without its end.
-type Line struct {
-	Time time.Time // when it was complete
-	Text string    // as it was printed, so not always UTF-8
-}
+// kept bounds a Buffer. It is there to explain how a process ended; what people
+// read at length is the log.
+var kept = Bounds{Bytes: 8 << 10, Records: 50}
 
 // Buffer keeps the last lines of a stream. The zero Buffer is empty and takes
 // no memory until lines come. Its methods may be called from any goroutine.
 type Buffer struct {
-	mu    sync.Mutex // guards the fields that follow
-	lines []Line     // oldest first
-	bytes int        // of their texts
+	mu    sync.Mutex // guards lines
+	lines Ring
 }
 
 // Append adds a copy of a line that is complete now, and lets go of the oldest
-// ones that there is no room for any more. A line over 64 KiB is cut, and ends
+// ones that there is no room for any more. A line over 8 KiB is cut, and ends
 // with a CutMark.
 func (b *Buffer) Append(line []byte) {
-	text := string(line)
-	if len(line) > maxBytes {
-		kept := whole(line[:maxBytes-len(CutMark(len(line)))])
-		text = string(kept) + CutMark(len(line)-len(kept))
+	var mark string
+	if room := kept.Bytes - HeadSize; len(line) > room {
+		short := whole(line[:room-len(CutMark(len(line)))])
+		line, mark = short, CutMark(len(line)-len(short))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lines = append(b.lines, Line{time.Now(), text}) // stamped here, so that times are in order
-	b.bytes += len(text)
-	for b.bytes > maxBytes || len(b.lines) > maxLines {
-		b.bytes -= len(b.lines[0].Text)
-		b.lines[0] = Line{} // the array outlives it
-		b.lines = b.lines[1:]
-	}
+	b.lines.Push(kept, line, []byte(mark))
 }
 
-// Last returns the last n lines, or as many as there are, oldest first. The
-// slice is the caller's.
-func (b *Buffer) Last(n int) []Line {
+// Last returns the last n lines as they were printed, so not always UTF-8, or
+// as many as there are, oldest first.
+func (b *Buffer) Last(n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n = min(max(n, 0), len(b.lines))
-	return append([]Line(nil), b.lines[len(b.lines)-n:]...)
+	records := b.lines.Records()
+	var last []string
+	for _, record := range records[max(0, len(records)-max(n, 0)):] {
+		last = append(last, string(record))
+	}
+	return last
 }
 
 // CutMark is what stands at the end of a line that was cut, in place of what
