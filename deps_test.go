@@ -31,9 +31,9 @@ var imports = map[string][]string{
 	"internal/tail":    {},
 	"internal/version": {},
 	"internal/watch":   {},
-	"internal/history": {}, // what the log said last
-	"internal/systemd": {}, // notifications, sockets, the journal
-	"internal/trace":   {}, // the W3C trace context of a call, without OpenTelemetry
+	"internal/history": {"internal/tail"}, // what the log said last, in a ring of lines
+	"internal/systemd": {},                // notifications, sockets, the journal
+	"internal/trace":   {},                // the W3C trace context of a call, without OpenTelemetry
 	"internal/cgroup":  {},
 	"internal/yamldoc": {},
 

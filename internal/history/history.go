@@ -1,0 +1,251 @@
+// Package history keeps the last lines of the log, for each tool and for all of
+// Orla, and passes new ones on to whoever follows.
+//
+// It knows nothing of how lines come to be or where else they go. What it keeps
+// of a tool is bounded twice, once for its calls and once for the rest, so that
+// a busy tool's calls cannot push out why it crashed.
+//
+// Its invariant: nothing that comes in makes it hold more than its bounds, or
+// wait for a reader.
+package history
+
+import (
+	"bytes"
+	"container/list"
+	"encoding/binary"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/tail"
+)
+
+// CallEvent is the event of the lines that calls leave. They are kept apart.
+const CallEvent = "call"
+
+// What is kept.
+var (
+	eventsOfTool = tail.Bounds{Bytes: 64 << 10, Records: 500}
+	callsOfTool  = tail.Bounds{Bytes: 16 << 10, Records: 500}
+	eventsOfAll  = tail.Bounds{Bytes: 256 << 10, Records: 2000}
+	callsOfAll   = tail.Bounds{Bytes: 64 << 10, Records: 500}
+)
+
+const (
+	// maxTools bounds the tools that are known. The one that has been silent
+	// for longest is forgotten first.
+	maxTools = 10_000
+	// maxBytes is what all tools may take before none gets more than leastBytes
+	// for either half of what is kept of it.
+	maxBytes   = 64 << 20
+	leastBytes = 2 << 10
+	// maxName is longer than any name of a tool. What is not a tool's belongs to
+	// Orla alone.
+	maxName = 64
+	// maxEvent bounds the name of an event.
+	maxEvent = 512
+)
+
+// Line is one line of the log.
+type Line struct {
+	Time  time.Time
+	Level slog.Level
+	Tool  string // that it is about; "" for Orla itself
+	Event string // the record's msg
+	JSON  []byte // the line as the JSON log has it, without its end; not to be changed
+}
+
+// History keeps lines. Its methods may be called from any goroutine.
+type History struct {
+	mu        sync.Mutex               // guards what follows
+	all       story                    // of everything
+	tools     map[string]*list.Element // of recent, by name
+	recent    list.List                // of *story, the tool that spoke last in front
+	bytes     int                      // that the stories of tools take
+	lines     uint64                   // that were ever added
+	prefix    []byte                   // of the record of the line that is being added
+	followers map[*follower]struct{}
+}
+
+// story is what is kept of a tool, or of everything.
+type story struct {
+	tool   string
+	events tail.Ring // all that is no call
+	calls  tail.Ring
+}
+
+// New returns an empty History. It takes memory as lines come.
+func New() *History {
+	return &History{tools: map[string]*list.Element{}, followers: map[*follower]struct{}{}}
+}
+
+// Add keeps a copy of a line and passes it on. It never blocks: a follower that
+// is slow loses the line. A line that is longer than half of what is kept for
+// its kind is shortened.
+func (h *History) Add(line Line) {
+	if len(line.Tool) > maxName {
+		line.Tool = ""
+	}
+	line.Event = line.Event[:min(len(line.Event), maxEvent)]
+	isCall := line.Event == CallEvent
+	bounds, boundsOfAll := eventsOfTool, eventsOfAll
+	if isCall {
+		bounds, boundsOfAll = callsOfTool, callsOfAll
+	}
+	line.JSON = shortened(line.JSON, bounds.Bytes/2)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines++
+	h.prefix = appendPrefix(h.prefix[:0], line, h.lines)
+	half(&h.all, isCall).Push(boundsOfAll, h.prefix, line.JSON)
+	if line.Tool != "" {
+		h.tell(line, isCall, bounds)
+	}
+	var copied []byte // for all followers
+	for f := range h.followers {
+		if f.query.matches(&line) {
+			if copied == nil {
+				copied = bytes.Clone(line.JSON)
+				line.JSON = copied
+			}
+			f.take(line)
+		}
+	}
+}
+
+// tell adds a line to its tool's story.
+func (h *History) tell(line Line, isCall bool, bounds tail.Bounds) {
+	element := h.tools[line.Tool]
+	if element == nil {
+		if h.recent.Len() >= maxTools {
+			h.forget(h.recent.Back())
+		}
+		element = h.recent.PushFront(&story{tool: line.Tool})
+		h.tools[line.Tool] = element
+	} else {
+		h.recent.MoveToFront(element)
+	}
+	of, _ := element.Value.(*story) // nothing else is in the list
+	ring := half(of, isCall)
+	before := ring.Size()
+	if h.bytes >= maxBytes {
+		bounds.Bytes = max(before, leastBytes)
+		line.JSON = shortened(line.JSON, bounds.Bytes/2)
+	}
+	ring.Push(bounds, h.prefix, line.JSON)
+	h.bytes += ring.Size() - before
+}
+
+// forget drops a tool's story.
+func (h *History) forget(element *list.Element) {
+	of, _ := h.recent.Remove(element).(*story) // nothing else is in the list
+	delete(h.tools, of.tool)
+	h.bytes -= of.events.Size() + of.calls.Size()
+}
+
+// half is where a line goes.
+func half(s *story, isCall bool) *tail.Ring {
+	if isCall {
+		return &s.calls
+	}
+	return &s.events
+}
+
+// headSize is what stands before the texts of a line in a ring: which line it
+// is, its time, its level, and how long its tool and event are.
+const headSize = 8 + 8 + 4 + 2 + 2
+
+// appendPrefix appends all of line n's record but its JSON.
+func appendPrefix(b []byte, line Line, n uint64) []byte {
+	b = binary.LittleEndian.AppendUint64(b, n)
+	b = binary.LittleEndian.AppendUint64(b, uint64(line.Time.UnixNano()))
+	b = binary.LittleEndian.AppendUint32(b, uint32(int32(line.Level)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(line.Tool)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(line.Event)))
+	return append(append(b, line.Tool...), line.Event...)
+}
+
+// numbered is a line and how many came before it.
+type numbered struct {
+	Line
+	n uint64
+}
+
+// read makes a line of a record.
+func read(record []byte) numbered {
+	head, rest := record[:headSize], record[headSize:]
+	tool := int(binary.LittleEndian.Uint16(head[20:]))
+	event := tool + int(binary.LittleEndian.Uint16(head[22:]))
+	return numbered{
+		n: binary.LittleEndian.Uint64(head),
+		Line: Line{
+			Time:  time.Unix(0, int64(binary.LittleEndian.Uint64(head[8:]))),
+			Level: slog.Level(int32(binary.LittleEndian.Uint32(head[16:]))),
+			Tool:  string(rest[:tool]),
+			Event: string(rest[tool:event]),
+			JSON:  rest[event:],
+		},
+	}
+}
+
+// Query says which lines are wanted. The zero Query wants all that are kept.
+type Query struct {
+	Tool   string    // "" for all tools and Orla itself
+	Last   int       // at most so many of those that are kept; 0 for all, below 0 for none
+	Since  time.Time // none from before it; zero for no bound
+	Events []string  // these alone; empty for all
+}
+
+func (q *Query) matches(line *Line) bool {
+	return (q.Tool == "" || q.Tool == line.Tool) &&
+		!line.Time.Before(q.Since) &&
+		(len(q.Events) == 0 || slices.Contains(q.Events, line.Event))
+}
+
+// Last returns the lines that are kept and wanted, oldest first.
+func (h *History) Last(q Query) []Line {
+	h.mu.Lock()
+	events, calls := h.records(q)
+	h.mu.Unlock()
+	return pick(q, events, calls)
+}
+
+// records copies what is kept of what a query is about. The caller holds mu.
+func (h *History) records(q Query) (events, calls [][]byte) {
+	of := &h.all
+	if q.Tool != "" {
+		element := h.tools[q.Tool]
+		if element == nil {
+			return nil, nil
+		}
+		of, _ = element.Value.(*story) // nothing else is in the list
+	}
+	return of.events.Records(), of.calls.Records()
+}
+
+// pick returns the wanted ones of two lists of records, in the order in which
+// they came.
+func pick(q Query, events, calls [][]byte) []Line {
+	if q.Last < 0 {
+		return nil
+	}
+	var found []numbered
+	for _, records := range [][][]byte{events, calls} {
+		for _, record := range records {
+			if line := read(record); q.matches(&line.Line) {
+				found = append(found, line)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b numbered) int { return int(int64(a.n - b.n)) })
+	if q.Last > 0 {
+		found = found[max(0, len(found)-q.Last):]
+	}
+	lines := make([]Line, len(found))
+	for i, line := range found {
+		lines[i] = line.Line
+	}
+	return lines
+}
