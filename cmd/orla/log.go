@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,10 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
-	"github.com/lmittmann/tint"
 	"golang.org/x/term"
+
+	"github.com/orla-project/orla/internal/history"
 )
 
 // levelFatal is for what ends the program.
@@ -29,27 +28,26 @@ var levels = map[string]slog.Level{
 }
 
 // logging is the program's log: where it goes and what it shows may change
-// while it runs.
+// while it runs. What was said last is in its history, shown or not.
 type logging struct {
 	*slog.Logger
-	level  slog.LevelVar
+	level slog.LevelVar
+	out   *logFile
+	kept  *history.History
+
 	pretty atomic.Bool
-	out    *logFile
 }
 
 // newLogging returns a log on stderr at level info.
 func newLogging(stderr io.Writer) *logging {
-	reader := newSteady(stderr)
-	l := &logging{out: &logFile{fallback: reader}}
-	jsonHandler := slog.NewJSONHandler(l.out, &slog.HandlerOptions{Level: &l.level, ReplaceAttr: lowerLevel})
-	prettyHandler := tint.NewTextHandler(l.out, &tint.Options{
-		Level:      &l.level,
-		TimeFormat: time.TimeOnly,
-		NoColor:    !colourful(stderr),
-	})
-	l.Logger = slog.New(&eitherHandler{lost: reader.lost, pretty: &l.pretty, ifPretty: prettyHandler, ifNot: jsonHandler})
+	l := &logging{out: &logFile{fallback: newSteady(stderr)}, kept: history.New()}
+	l.Logger = slog.New(newRecorder(l, !colourful(stderr)))
 	return l
 }
+
+// history is what the log said last: every line at info and above, and those
+// that log_level shows.
+func (l *logging) history() *history.History { return l.kept }
 
 // configure makes the log what cfg says, from the next line on, with file as
 // openLog returned it for cfg.LogFile.
@@ -80,51 +78,17 @@ func colourful(w io.Writer) bool {
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
 }
 
-// eitherHandler writes by one of two handlers, as a switch says at that moment.
-type eitherHandler struct {
-	lost            func() int // lines that were dropped and have not been told of
-	pretty          *atomic.Bool
-	ifPretty, ifNot slog.Handler
-}
-
-func (h *eitherHandler) now() slog.Handler {
-	if h.pretty.Load() {
-		return h.ifPretty
-	}
-	return h.ifNot
-}
-
-func (h *eitherHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.ifNot.Enabled(ctx, level) // both share one level
-}
-
-func (h *eitherHandler) Handle(ctx context.Context, r slog.Record) error {
-	if n := h.lost(); n > 0 {
-		gap := slog.NewRecord(r.Time, slog.LevelWarn, "log lines were dropped: nobody read them", 0)
-		gap.AddAttrs(slog.Int("lines", n))
-		if err := h.now().Handle(ctx, gap); err != nil {
-			return err
-		}
-	}
-	return h.now().Handle(ctx, r)
-}
-
-func (h *eitherHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &eitherHandler{h.lost, h.pretty, h.ifPretty.WithAttrs(attrs), h.ifNot.WithAttrs(attrs)}
-}
-
-func (h *eitherHandler) WithGroup(name string) slog.Handler {
-	return &eitherHandler{h.lost, h.pretty, h.ifPretty.WithGroup(name), h.ifNot.WithGroup(name)}
-}
-
 // logFile writes to a file that can be opened anew, as logrotate wants it, or
 // to a fallback while there is none.
 type logFile struct {
-	fallback io.Writer
+	fallback *steady
 
 	mu   sync.Mutex // guards file
 	file *os.File
 }
+
+// lost returns how many lines the fallback dropped, once.
+func (f *logFile) lost() int { return f.fallback.lost() }
 
 // openLog opens log_file for appending. It returns nil for an empty path, which
 // is the fallback.
