@@ -220,6 +220,8 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Ti
 		switch {
 		case s.final:
 			return nil, errGone
+		case s.held:
+			return nil, c.notReady(s)
 		case s.state == Ready && s.conn != failed:
 			return s.conn, nil
 		case s.state == Stopped && !s.wakes, s.state == Crashed && (s.next.IsZero() || s.next.After(horizon)):
@@ -252,6 +254,9 @@ func (c *Capsule) gaveUp(cause error) error {
 // notReady is what a call is told that does not wait any longer: the state, the
 // cause, the last lines on stderr and when the next start is due (SPEC D10).
 func (c *Capsule) notReady(s *status) error {
+	if s.held {
+		return c.heldError(fmt.Sprintf("is %s: it was stopped by hand", s.state))
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s is %s", c.tool.Name, s.state)
 	code := fault.NotReady
@@ -279,5 +284,14 @@ func (c *Capsule) notReady(s *status) error {
 		never := false
 		f.Retry = &never // to try again cannot help
 	}
+	return f
+}
+
+// heldError is what calls are told of a capsule that was stopped by hand: to
+// try again cannot help.
+func (c *Capsule) heldError(what string) error {
+	never := false
+	f := fault.New(fault.NotReady, "%s %s; \"orla start %s\" starts it", c.tool.Name, what, c.tool.Name)
+	f.Retry = &never
 	return f
 }

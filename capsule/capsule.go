@@ -58,6 +58,9 @@ type Options struct {
 	Hub *watch.Hub
 	// Lists remembers what capsules offered. If nil, nothing is remembered.
 	Lists *Lists
+	// Holds remembers which capsules were stopped by hand. If nil, each Capsule
+	// knows it of itself.
+	Holds *Holds
 	// Log is required.
 	Log *slog.Logger
 }
@@ -77,6 +80,7 @@ type Capsule struct {
 
 	status atomic.Pointer[status]
 	offers offering
+	orders orders
 
 	kick     chan trigger  // holds one wish to reload
 	wake     chan struct{} // holds a token when a call wants the capsule started
@@ -90,6 +94,7 @@ type Capsule struct {
 	exits    atomic.Pointer[string]
 
 	// Owned by Serve.
+	seen    *order    // the last one that was followed
 	began   time.Time // the last start
 	because string    // why the next one is made, if somebody said so
 	flaps   flaps     // of the files
@@ -132,6 +137,9 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),
 	})
+	c.orders.init()
+	c.seen = c.orders.last.Load()
+	c.recall()
 	c.watcher = c.newWatcher()
 	c.offers.init(c)
 	// What nobody knows the tools of nobody can call: it has to be started once.
@@ -171,7 +179,8 @@ func (c *Capsule) Updated() <-chan string { return c.updates }
 func (c *Capsule) Life() peer.Life {
 	s := c.status.Load()
 	life := peer.Life{
-		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Next: s.next,
+		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Started: s.began, Next: s.next,
+		Held:    c.orders.last.Load().held,
 		Waiting: int(c.waiting.Load()), Calls: c.calls.Load(), Settled: c.settled.Load(),
 	}
 	if s.conn != nil {
@@ -217,12 +226,10 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	}
 	helpers.Go(func() { c.offers.giveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 
+	c.recall()
 	restarts := newRestarts(c.tool.Runtime.Restart)
-	for ctx.Err() == nil {
-		if !c.awaitCall(ctx) {
-			break
-		}
-		if end := c.live(ctx, restarts); end.reload {
+	for c.awaitStart(ctx, restarts) {
+		if end := c.liveUntilHeld(ctx, restarts); end.reload {
 			restarts.forgive() // new files deserve a new chance
 			continue
 		}
@@ -260,22 +267,4 @@ func (c *Capsule) count(r *restarts) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures = r.failures
-}
-
-// awaitCall waits until the capsule is to be started, and reports whether it
-// is: at once, unless it is one that a call starts.
-func (c *Capsule) awaitCall(ctx context.Context) bool {
-	if s := c.status.Load(); !s.wakes {
-		return true
-	}
-	for {
-		select {
-		case <-c.wake:
-			return true
-		case change := <-c.changed():
-			c.noteChange(change) // the next process will have it
-		case <-ctx.Done():
-			return false
-		}
-	}
 }

@@ -26,6 +26,7 @@ type incarnation struct {
 	c     *Capsule
 	p     process
 	conn  *linerpc.Conn
+	order int // the number of the last order by hand before its start
 	began time.Time
 	ready time.Time // when it became READY; zero if it did not
 
@@ -56,8 +57,9 @@ type hello struct {
 	Capabilities []string `json:"capabilities"`
 }
 
-// begin starts a process and reads what it says.
-func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
+// begin starts a process, after the order by hand of a number, and reads what
+// it says.
+func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	spec, err := c.spec()
 	if err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
 		return nil, err
 	}
 	in := &incarnation{
-		c: c, p: p, began: began,
+		c: c, p: p, order: order, began: began,
 		greetings: make(chan greeting, 1),
 		read:      make(chan struct{}),
 		told:      make(chan struct{}),
@@ -99,6 +101,9 @@ func (c *Capsule) begin(ctx context.Context) (*incarnation, error) {
 	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid())
 	return in, nil
 }
+
+// run names the process.
+func (in *incarnation) run() run { return run{pid: in.p.Pid(), began: in.began, order: in.order} }
 
 // contain keeps a panic over what a capsule said from ending more than the
 // capsule's process (SPEC F2). It is deferred.

@@ -18,7 +18,7 @@ type ending struct {
 	reload bool          // another one is wanted
 	reason string        // for the log
 	ready  time.Duration // how long it was READY
-	pid    int
+	run    run           // zero if there was none
 }
 
 // live runs one process from its start until nothing of it is left, and
@@ -28,7 +28,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	s := c.status.Load()
 	c.become(status{state: Starting, reason: c.startReason(s)})
 	c.began = time.Now()
-	in, err := c.begin(ctx)
+	in, err := c.begin(ctx, c.seen.n)
 	if err != nil {
 		end := ending{err: err}
 		c.leave(ctx, end, restarts)
@@ -37,9 +37,9 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	var retired sync.WaitGroup // those that were replaced
 	defer retired.Wait()
 	defer func() { in.kill() }() // no way out leaves a process
-	c.amend(func(s *status) { s.pid = in.p.Pid() })
+	c.amend(func(s *status) { s.run = in.run() })
 
-	end := ending{pid: in.p.Pid()}
+	end := ending{run: in.run()}
 	if end.err = in.greet(ctx); end.err != nil {
 		select {
 		case <-in.p.Exited():
@@ -58,7 +58,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 		drain = 0
 	}
 	in.close(drain, c.whyOver(ctx, end))
-	c.amend(func(s *status) { s.pid = 0 })
+	c.amend(func(s *status) { s.run = run{} })
 	return end
 }
 
@@ -95,7 +95,7 @@ func (in *incarnation) kill() {
 // why it is not to be any more, and the process that this holds for: in mode
 // replace a younger one takes over.
 func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts, retired *sync.WaitGroup) (ending, *incarnation) {
-	c.become(status{state: Ready, reason: "handshake complete", pid: in.p.Pid(), conn: in.conn})
+	c.become(status{state: Ready, reason: "handshake complete", run: in.run(), conn: in.conn})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	end := in.help(ctx)
@@ -106,7 +106,8 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	idle := newIdleTimer(c.tool.Runtime.IdleTimeout)
 	defer idle.Stop()
 	var coming chan successor // the process that is to replace this one
-	var again *trigger        // another change, which came meanwhile
+	var again *trigger        // another wish, which came meanwhile
+	look := c.seen            // the last order by hand that was looked at
 	fail := func(err error) (ending, *incarnation) {
 		if coming != nil { // it was to replace one that is gone now
 			cancel()
@@ -114,9 +115,10 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 				s.in.kill()
 			}
 		}
-		return ending{err: err, ready: time.Since(in.ready), pid: in.p.Pid()}, in
+		return ending{err: err, ready: time.Since(in.ready), run: in.run()}, in
 	}
 	for {
+		var wish *trigger // for another process
 		select {
 		case <-in.p.Exited():
 			return fail(fmt.Errorf("it %s", in.p.ExitText()))
@@ -132,24 +134,18 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 		case change := <-c.changed():
 			c.noteChange(change)
 		case t := <-c.kick:
-			if t.at.Before(in.began) {
-				continue // it was started after that
+			if !t.at.Before(in.began) { // else it was started after that
+				wish = &t
 			}
-			if c.tool.Runtime.HotLoad.Mode != manifest.HotLoadReplace {
-				e, in := fail(nil)
-				e.reload, e.reason = true, t.reason
-				return e, in
-			}
-			if coming != nil {
-				again = &t // when that one is here
-				continue
-			}
-			coming = c.replace(ctx, t)
+		case <-look.changed:
+			look = c.orders.last.Load()
+			wish = c.heed(look, in.order)
 		case s := <-coming:
 			coming = nil
 			in, end = c.succeed(ctx, in, s, end, retired)
+			wish = c.heed(look, s.order)
 			if again != nil && again.at.After(s.began) {
-				coming = c.replace(ctx, *again)
+				wish = again
 			}
 			again = nil
 		case <-stable.C:
@@ -163,6 +159,17 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			e, in := fail(nil)
 			e.reason = fmt.Sprintf("no call for %s", c.tool.Runtime.IdleTimeout)
 			return e, in
+		}
+		switch {
+		case wish == nil:
+		case c.tool.Runtime.HotLoad.Mode != manifest.HotLoadReplace:
+			e, in := fail(nil)
+			e.reload, e.reason = true, wish.reason
+			return e, in
+		case coming != nil:
+			again = wish // when that one is here
+		default:
+			coming = c.replace(ctx, *wish, look.n)
 		}
 	}
 }
@@ -194,16 +201,15 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 
 // leave publishes what follows on a process (SPEC D1).
 func (c *Capsule) leave(ctx context.Context, end ending, restarts *restarts) {
-	next := status{reason: end.reason, pid: end.pid}
+	next := status{reason: end.reason, run: end.run}
 	switch {
+	case errors.Is(context.Cause(ctx), errHeld):
+		next.state, next.reason, next.held = Stopping, errHeld.Error(), true
 	case ctx.Err() != nil:
 		next.state, next.reason, next.final = Stopping, "Orla stops it", true
 	case end.err != nil:
 		wait, again := restarts.after(end.ready)
-		next.state, next.reason = Crashed, end.err.Error()
-		if f, ok := errors.AsType[*fault.Error](end.err); ok {
-			next.reason = f.Reason // the code is for calls
-		}
+		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
 			next.stderr = c.lastStderr() // what there is of it; all of it is in the log
 		}
@@ -221,10 +227,20 @@ func (c *Capsule) leave(ctx context.Context, end ending, restarts *restarts) {
 	c.become(next)
 }
 
+// reasonOf is an error's text without a code, which is for calls.
+func reasonOf(err error) string {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f.Reason
+	}
+	return err.Error()
+}
+
 // whyOver is what the calls are told that a process leaves unanswered.
 func (c *Capsule) whyOver(ctx context.Context, end ending) error {
 	name := c.tool.Name
 	switch {
+	case errors.Is(context.Cause(ctx), errHeld):
+		return c.heldError("was stopped by hand during the call")
 	case ctx.Err() != nil:
 		return errCut
 	case end.err != nil:
@@ -237,18 +253,18 @@ func (c *Capsule) whyOver(ctx context.Context, end ending) error {
 
 // pause waits for what comes after a process: in CRASHED until the next start
 // is due, in STOPPED until something changes (SPEC D9). It returns at once after
-// a reload.
+// a reload, and when something is asked for by hand.
 func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	s := c.status.Load()
 	switch {
-	case s.state == Stopping && s.wakes:
+	case s.state == Stopping && !s.final:
 		select {
 		case <-c.wake: // whoever waits now asks again
 		default:
 		}
-		c.become(status{state: Stopped, reason: s.reason, wakes: true})
-		return // awaitCall waits
-	case s.state != Crashed:
+		c.become(status{state: Stopped, reason: s.reason, wakes: s.wakes, held: s.held})
+		return // awaitStart waits
+	case s.state != Crashed, c.orders.last.Load() != c.seen:
 		return
 	}
 	var due <-chan time.Time
@@ -276,6 +292,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 			c.because = t.reason
 			restarts.forgive()
 			c.count(restarts)
+		case <-c.seen.changed:
 		case <-ctx.Done():
 		}
 		return
@@ -298,16 +315,18 @@ type successor struct {
 	in    *incarnation
 	err   error
 	why   trigger
+	order int // see incarnation
 	began time.Time
 }
 
-// replace starts a process beside the one that serves (SPEC D7b).
-func (c *Capsule) replace(ctx context.Context, why trigger) chan successor {
+// replace starts a process beside the one that serves (SPEC D7b), after the
+// order by hand of a number.
+func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan successor {
 	coming := make(chan successor, 1)
 	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)
 	began := time.Now()
 	go func() { // attend takes what it sends, on every way out
-		in, err := c.begin(ctx)
+		in, err := c.begin(ctx, order)
 		if err == nil {
 			if err = in.greet(ctx); err != nil {
 				in.p.Kill()
@@ -315,7 +334,7 @@ func (c *Capsule) replace(ctx context.Context, why trigger) chan successor {
 				in = nil
 			}
 		}
-		coming <- successor{in, err, why, began}
+		coming <- successor{in, err, why, order, began}
 	}()
 	return coming
 }
@@ -327,11 +346,12 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 		if ctx.Err() == nil {
 			c.log.Error("the new process does not start; the old one serves on", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
 		}
+		c.refuse(s)
 		return in, end
 	}
 	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.p.Pid(), "old_pid", in.p.Pid())
 	c.amend(func(now *status) {
-		now.pid, now.conn, now.reason = s.in.p.Pid(), s.in.conn, s.why.reason
+		now.run, now.conn, now.reason = s.in.run(), s.in.conn, s.why.reason
 	})
 	end()
 	retired.Go(func() {

@@ -46,17 +46,30 @@ type status struct {
 	state  State
 	since  time.Time
 	reason string
-	pid    int           // of the process; 0 if there is none
+	run                  // its process
 	conn   *linerpc.Conn // set exactly while state is Ready
 	cause  error         // why it is Crashed, or Stopped by its failures; else nil
 	stderr string        // the last lines of a process that was never READY, for the log
 	next   time.Time     // when the next start is due; zero if none is
 	// wakes says that a call starts the capsule: it is lazy, or was idle.
 	wakes bool
+	// held says that it was stopped by hand.
+	held bool
 	// final says that the capsule is not served any more.
 	final bool
 
+	heard   int   // the number of the last order by hand that was followed
+	tried   int   // that of the last order before a process was to replace this one, and could not
+	refused error // why it could not; nil if none was tried
+
 	changed chan struct{} // closed when a newer status replaces this one
+}
+
+// run names a process; the zero value is none.
+type run struct {
+	pid   int
+	began time.Time
+	order int // the number of the last order by hand before its start
 }
 
 // become publishes the next status and writes its line in the log (SPEC D1,
@@ -67,7 +80,7 @@ func (c *Capsule) become(next status) {
 	if !slices.Contains(legal[old.state], next.state) {
 		panic(fmt.Sprintf("capsule %s: illegal transition from %v to %v", c.tool.Name, old.state, next.state))
 	}
-	next.since, next.changed = time.Now(), make(chan struct{})
+	next.since, next.changed, next.heard = time.Now(), make(chan struct{}), c.seen.n
 	if next.state == Ready || next.state == Crashed || next.state == Stopped {
 		c.settled.Store(true)
 		c.wasReady.Store(c.wasReady.Load() || next.state == Ready)

@@ -100,6 +100,7 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 		}
 	}
 	// What Build returned is asked, not the wrapper, so that none can hide it.
+	l.operator, _ = built.(Operator)
 	if service, ok := built.(suture.Service); ok {
 		token := s.tree.Add(&keeper{of: l, service: service, in: s, gate: s.gateOf(tool.Name)})
 		l.token = &token

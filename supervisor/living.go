@@ -18,6 +18,7 @@ type living struct {
 	tool     manifest.Tool
 	provider Provider // what Build returned, wrapped
 	peer     Peer     // the same, if it is one; else nil
+	operator Operator // what Build returned, if it is one; else nil
 	tools    []*mcp.Tool
 	token    *suture.ServiceToken
 

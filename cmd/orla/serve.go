@@ -52,6 +52,7 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
+	p.holds = holdsOf(cfg)
 	s := &server{parts: p, from: from, log: log, hup: make(chan struct{}, 1), over: make(chan struct{})}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.over)

@@ -19,6 +19,7 @@ import (
 var (
 	_ supervisor.Provider = (*simple.Command)(nil)
 	_ supervisor.Peer     = (*capsule.Capsule)(nil)
+	_ supervisor.Operator = (*capsule.Capsule)(nil)
 )
 
 // parts are the pieces that answer calls, joined. The caller closes them.
@@ -28,6 +29,7 @@ type parts struct {
 	slots      *simple.Slots
 	hub        *watch.Hub
 	lists      *capsule.Lists
+	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
 }
 
@@ -42,7 +44,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		launcher: launcher,
 		slots:    simple.NewSlots(cfg.MaxConcurrentCalls),
 		hub:      watch.NewHub(),
-		lists:    capsule.NewLists(listsDir(cfg)),
+		lists:    capsule.NewLists(stateDir(cfg, "lists")),
 		log:      log,
 	}
 	clean := environ.Clean(os.Environ())
@@ -54,7 +56,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
 				return capsule.New(t, capsule.Options{
 					Launcher: p.launcher, Environ: clean, Version: version.Version(),
-					Hub: p.hub, Lists: p.lists, Log: log,
+					Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: log,
 				})
 			},
 		},
@@ -63,12 +65,21 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	return p, nil
 }
 
-// listsDir is where it is kept what capsules offered; "" for nowhere.
-func listsDir(cfg *loaded) string {
+// stateDir is a folder of the state folder; "" if there is none.
+func stateDir(cfg *loaded, name string) string {
 	if cfg.StateDir == "" {
 		return ""
 	}
-	return filepath.Join(cfg.StateDir, "lists")
+	return filepath.Join(cfg.StateDir, name)
+}
+
+// holdsOf are the stops by hand that bind whoever serves: who develops one tool
+// wants it to run, whatever was done to it elsewhere.
+func holdsOf(cfg *loaded) *capsule.Holds {
+	if cfg.only != "" {
+		return capsule.NewHolds("")
+	}
+	return capsule.NewHolds(stateDir(cfg, "held"))
 }
 
 // bound makes max_concurrent_calls what cfg says. Calls under way keep the

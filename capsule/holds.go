@@ -1,0 +1,82 @@
+package capsule
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// Holds remembers which capsules were stopped by hand, so that neither another
+// manifest nor another Orla starts them (SPEC J1). It is kept in a folder, a
+// file for each, and in memory for as long as Orla runs. Its methods may be
+// called from any goroutine; a nil *Holds remembers nothing.
+type Holds struct {
+	dir string
+
+	mu     sync.Mutex // guards the fields that follow
+	known  map[string]bool
+	warned bool // that they cannot be kept
+}
+
+// NewHolds returns Holds that are kept in dir, which is made when it is needed.
+// With "" they are kept in memory only.
+func NewHolds(dir string) *Holds { return &Holds{dir: dir, known: map[string]bool{}} }
+
+// holdKey is the same for all versions of a tool: NAME/1.0.0 that was stopped
+// does not start as NAME/1.1.0.
+func holdKey(t manifest.Tool) string {
+	place := filepath.Dir(t.Source)
+	if up := filepath.Dir(place); filepath.Base(up) == t.Name {
+		place = up
+	}
+	t.Source = place
+	return key(t)
+}
+
+// load reports whether t is held; known is false when nobody remembers.
+func (h *Holds) load(t manifest.Tool) (held, known bool) {
+	if h == nil {
+		return false, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := holdKey(t)
+	if held, ok := h.known[k]; ok {
+		return held, true
+	}
+	if h.dir != "" {
+		_, err := os.Stat(filepath.Join(h.dir, k))
+		held = err == nil
+	}
+	h.known[k] = held
+	return held, true
+}
+
+// save remembers whether t is held.
+func (h *Holds) save(t manifest.Tool, held bool, log *slog.Logger) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := holdKey(t)
+	h.known[k] = held
+	if h.dir == "" {
+		return
+	}
+	var err error
+	if held {
+		err = writeFile(h.dir, k, []byte(t.Source+"\n"))
+	} else if err = os.Remove(filepath.Join(h.dir, k)); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil && !h.warned {
+		log.Warn("what was stopped or started by hand cannot be kept for the next start of Orla", "dir", h.dir, "err", err)
+	}
+	h.warned = err != nil
+}
