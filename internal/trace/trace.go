@@ -1,0 +1,126 @@
+// Package trace carries the W3C trace context of a call from the client that
+// sent it, or the span that Orla has for it, to the tool that answers. It is a
+// leaf without OpenTelemetry, because bridge and providers share it, and a
+// context value because what only correlates must not widen every signature on
+// the way.
+//
+// Its invariant: a Context that is not zero is well-formed, and safe in a
+// header, in an environment and in JSON.
+package trace
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+)
+
+// Names under which a trace context travels.
+const (
+	ParentKey = "traceparent" // of an HTTP header, and in _meta
+	StateKey  = "tracestate"
+	ParentEnv = "TRACEPARENT" // of an environment variable
+	StateEnv  = "TRACESTATE"
+)
+
+// Context is a place in a trace: what comes of the call happens below it. The
+// zero value is none. Only this package makes others.
+type Context struct {
+	parent string // a well-formed traceparent
+	state  string // a tracestate; may be empty
+}
+
+// Lengths of a traceparent's parts (W3C Trace Context, §3.2).
+const (
+	parentLen = 55 // of version 00, and the least of later ones
+	idAt      = 3
+	spanAt    = 36
+	flagsAt   = 53
+	maxParent = 256 // what a later version may have behind its flags is bounded here
+	maxState  = 4 << 10
+)
+
+// Parse returns the context that a traceparent and a tracestate say. It reports
+// false for a traceparent that is none: "the vendor creates a new traceparent"
+// then (§3.2.4). A tracestate that cannot be passed on safely is left out.
+func Parse(parent, state string) (Context, bool) {
+	if !wellFormed(parent) {
+		return Context{}, false
+	}
+	if len(state) > maxState || strings.ContainsFunc(state, func(r rune) bool { return (r < ' ' || r > '~') && r != '\t' }) {
+		state = ""
+	}
+	return Context{parent: parent, state: state}, true
+}
+
+func wellFormed(p string) bool {
+	if len(p) < parentLen || len(p) > maxParent || p[idAt-1] != '-' || p[spanAt-1] != '-' || p[flagsAt-1] != '-' {
+		return false
+	}
+	version, id, span, flags := p[:idAt-1], p[idAt:spanAt-1], p[spanAt:flagsAt-1], p[flagsAt:parentLen]
+	switch rest := p[parentLen:]; {
+	case version == "00" && rest != "", rest != "" && rest[0] != '-', version == "ff":
+		return false
+	case strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }):
+		return false
+	}
+	return lowerHex(version) && lowerHex(id) && lowerHex(span) && lowerHex(flags) &&
+		strings.Trim(id, "0") != "" && strings.Trim(span, "0") != ""
+}
+
+func lowerHex(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// Of returns the context of a span. The ids must not be zero.
+func Of(trace [16]byte, span [8]byte, flags byte, state string) Context {
+	p := make([]byte, 0, parentLen)
+	p = append(p, "00-"...)
+	p = hex.AppendEncode(p, trace[:])
+	p = append(p, '-')
+	p = hex.AppendEncode(p, span[:])
+	p = append(p, '-')
+	p = hex.AppendEncode(p, []byte{flags})
+	c, ok := Parse(string(p), state)
+	if !ok {
+		panic("trace: the ids of a span are zero: " + string(p))
+	}
+	return c
+}
+
+// IsZero reports whether there is no trace.
+func (c Context) IsZero() bool { return c.parent == "" }
+
+// Parent is the traceparent; "" of the zero value.
+func (c Context) Parent() string { return c.parent }
+
+// State is the tracestate; "" if there is none.
+func (c Context) State() string { return c.state }
+
+// TraceID is the id of the trace, as hex; "" of the zero value.
+func (c Context) TraceID() string {
+	if c.IsZero() {
+		return ""
+	}
+	return c.parent[idAt : spanAt-1]
+}
+
+type key struct{}
+
+// With returns a context that carries c; ctx itself if c is zero.
+func With(ctx context.Context, c Context) context.Context {
+	if c.IsZero() {
+		return ctx
+	}
+	return context.WithValue(ctx, key{}, c)
+}
+
+// From returns what ctx carries; zero if that is nothing.
+func From(ctx context.Context) Context {
+	c, _ := ctx.Value(key{}).(Context)
+	return c
+}
