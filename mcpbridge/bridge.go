@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,12 @@ type Options struct {
 	// Starting names what is not ready yet, for /readyz (SPEC G6). If nil,
 	// everything is.
 	Starting func() []string
+	// Observe, if not nil, is told of each call, also of one that is refused:
+	// it may put a trace into ctx, and the function it returns is told how the
+	// call ended, before the answer is on its way.
+	Observe func(ctx context.Context, call CallStart) (context.Context, func(CallEnd))
+	// Metrics, if not nil, is served at /metrics (SPEC G6), to those who may call.
+	Metrics http.Handler
 	// Log is required.
 	Log *slog.Logger
 }
@@ -64,8 +71,10 @@ type Bridge struct {
 	server        *mcp.Server
 	large         *largeAnswers
 	starting      func() []string
-	traits        atomic.Pointer[map[string]traits] // of the tools that are listed
-	page          atomic.Pointer[page]              // these tools as JSON
+	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
+	metrics       http.Handler                                                      // nil for none
+	traits        atomic.Pointer[map[string]traits]                                 // of the tools that are listed
+	page          atomic.Pointer[page]                                              // these tools as JSON
 	metas         metas
 	carrier       carrier
 	verbosity     *verbosity
@@ -90,6 +99,8 @@ func New(catalog Catalog, opts Options) *Bridge {
 		log:       opts.Log,
 		large:     newLargeAnswers(),
 		starting:  opts.Starting,
+		observer:  opts.Observe,
+		metrics:   opts.Metrics,
 		carrier:   newCarrier(),
 		verbosity: newVerbosity(),
 	}

@@ -3,9 +3,11 @@ package mcpbridge
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -29,8 +32,12 @@ const (
 
 // origin is where a call came from.
 type origin struct {
-	caller  string // the authenticated subject, else the transport
-	session string // its id; "" where there is none
+	caller    string // the authenticated subject, else the transport
+	session   string // its id; "" where there is none
+	transport Transport
+	version   string          // of the protocol; "" where it is not known
+	request   json.RawMessage // the JSON-RPC id, if it is at hand
+	parent    trace.Context   // where the client's trace is
 }
 
 // answer is what a client gets of a call: a result of ours, or a peer's as it is.
@@ -47,15 +54,22 @@ type outcome struct {
 	fault *fault.Error
 }
 
+// end is the same for who observes calls.
+func (o outcome) end(result bool, took time.Duration) CallEnd {
+	return CallEnd{OK: o.ok, Code: o.code, IsError: result && !o.ok, Fault: o.fault, ResponseBytes: o.size, Took: took}
+}
+
 // answerCall answers one call. What it returns beside an error is nothing. The
 // caller has record write the call's line in the log, when the answer is on
 // its way or before.
 func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (a answer, record func(), rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	id := callid.New()
+	ctx, ended := b.observe(ctx, id, asked, &from)
 	got, err := b.ask(callid.With(ctx, id), asked)
 	a, how, rpcErr := b.answerTo(got, err, asked.Tool, id)
 	took := time.Since(began)
+	ended(how.end(rpcErr == nil, took))
 	return a, func() { b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, took, how) }, rpcErr
 }
 
@@ -201,17 +215,24 @@ func setDefault(res *mcp.CallToolResult, key string, value any) {
 func originOf(req *mcp.CallToolRequest) origin {
 	from := callerOf(req.Extra)
 	from.session = req.Session.ID()
+	from.version = versionOf(req)
+	var headers http.Header
+	if req.Extra != nil {
+		headers = req.Extra.Header
+	}
+	from.parent = parentIn(req.Params.Meta, headers)
 	return from
 }
 
 func callerOf(extra *mcp.RequestExtra) origin {
+	from := origin{caller: "anonymous", transport: transportOf(extra)}
 	switch {
-	case extra == nil || extra.Header == nil:
-		return origin{caller: "stdio"}
+	case from.transport == Stdio:
+		from.caller = "stdio"
 	case extra.TokenInfo != nil:
-		return origin{caller: extra.TokenInfo.UserID}
+		from.caller = extra.TokenInfo.UserID
 	}
-	return origin{caller: "anonymous"}
+	return from
 }
 
 // call is what the log tells of a call beside its outcome.
@@ -235,6 +256,9 @@ func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how out
 	}
 	if !how.ok {
 		attrs = append(attrs, slog.String("code", how.code))
+	}
+	if t := trace.From(ctx); !t.IsZero() {
+		attrs = append(attrs, slog.String("trace_id", t.TraceID()))
 	}
 	if f := how.fault; f != nil {
 		attrs = append(attrs, slog.String("reason", f.Reason))

@@ -41,7 +41,7 @@ func (c *conn) answerPlain(raw []byte) bool {
 	c.lines.Add(1)
 	c.run(func() {
 		from := callerOf(c.extra)
-		from.session = c.id
+		from.session, from.version, from.request = c.id, who.version, p.id
 		response, record := c.bridge.direct(ctx, p, from)
 		answer := response.join(1) // a line's end may follow
 		if ctx.Err() != nil {

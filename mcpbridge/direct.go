@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -128,6 +129,7 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	if ok && version == firstStateless {
 		ok = r.Header.Get(methodHeader) == p.method && !tool.headers && (p.method == methodList || r.Header.Get(nameHeader) == p.name)
 	}
+	p.version = cmp.Or(version, who.version)
 	return p, ok
 }
 
@@ -152,7 +154,10 @@ func acceptsBoth(values []string) bool {
 // answerPlain answers a plain POST with one event, or with JSON when it is large.
 func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 	ctx := r.Context()
-	from := origin{caller: "anonymous"}
+	from := origin{
+		caller: "anonymous", transport: StreamableHTTP, version: p.version,
+		request: p.id, parent: parentOf(r.Header),
+	}
 	if who := subject(r); who != "" {
 		from.caller = who
 	}

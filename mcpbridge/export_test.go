@@ -7,13 +7,6 @@ func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
 	h.limits = limits{body: body, write: write, keepAlive: keepAlive, answers: defaultLimits.answers}
 }
 
-// Sessions returns how many sessions the front knows.
-func (h *HTTP) Sessions() int {
-	h.sessions.mu.Lock()
-	defer h.sessions.mu.Unlock()
-	return len(h.sessions.known)
-}
-
 // Expire ends the sessions that were idle for longer than timeout.
 func (h *HTTP) Expire(timeout time.Duration) { h.sessions.expire(timeout) }
 

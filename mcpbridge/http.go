@@ -54,7 +54,7 @@ type HTTPSettings struct {
 	MaxSessions int
 }
 
-// HTTP is the HTTP front of a Bridge: /mcp, /sse, /healthz and /readyz. It may
+// HTTP is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz and /metrics. It may
 // serve any number of requests at once, and Configure may be called meanwhile.
 type HTTP struct {
 	bridge   *Bridge
@@ -89,6 +89,9 @@ func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
+	if b.metrics != nil {
+		h.mux.Handle("GET /metrics", h.guarded(b.metrics))
+	}
 	h.mux.Handle("/mcp", h.guarded(http.HandlerFunc(h.serveMCP)))
 	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))
 	return h
@@ -172,6 +175,9 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"session", shortened(r.Header.Get(sessionHeader)), "remote", r.RemoteAddr)
 	}
 }
+
+// Sessions returns how many sessions and streams are open.
+func (h *HTTP) Sessions() int { return h.sessions.count() + h.sse.count() }
 
 func (h *HTTP) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)

@@ -21,6 +21,8 @@ type plainCall struct {
 	name   string          // of the tool; "" for a list
 	args   json.RawMessage // as they came; nil if there are none
 	meta   json.RawMessage // as it came; nil if there is none
+
+	version string // of the protocol, once the client is known to speak it
 }
 
 // parsePlain returns the plain call that raw is, if it is one.
@@ -96,6 +98,7 @@ type metas struct {
 type client struct {
 	// listens says that it takes requests of the server's while it waits for an answer.
 	listens bool
+	version string // of the protocol that it asked for; "" if that is none of ours
 }
 
 const (
@@ -125,7 +128,9 @@ func (m *metas) learn(meta json.RawMessage) {
 	lasting := rawjson.Members(meta, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "io.modelcontextprotocol/protocolVersion":
-			era = era || rawjson.String(value) == firstStateless
+			if rawjson.String(value) == firstStateless {
+				era, c.version = true, firstStateless
+			}
 		case "io.modelcontextprotocol/clientCapabilities":
 			c.listens = c.listens || takesRequests(value)
 		}
@@ -154,11 +159,16 @@ func takesRequests(capabilities json.RawMessage) bool {
 func introduced(message json.RawMessage) client {
 	var init struct {
 		Params struct {
+			Version      string          `json:"protocolVersion"`
 			Capabilities json.RawMessage `json:"capabilities"`
 		} `json:"params"`
 	}
 	if json.Unmarshal(message, &init) != nil {
 		return client{listens: true}
 	}
-	return client{listens: len(init.Params.Capabilities) > 0 && takesRequests(init.Params.Capabilities)}
+	c := client{listens: len(init.Params.Capabilities) > 0 && takesRequests(init.Params.Capabilities)}
+	if withSessions[init.Params.Version] {
+		c.version = init.Params.Version
+	}
+	return c
 }

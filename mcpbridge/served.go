@@ -68,7 +68,11 @@ func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp
 	switch {
 	case err != nil && !way.here:
 		f := fault.Wrap(fault.UnsupportedTool, nil, "%v", err)
-		b.record(ctx, call{callid.New(), r.Params.Name, len(r.Params.Arguments), originOf(r)}, time.Since(began), outcome{code: string(f.Code), fault: f})
+		id, from, how := callid.New(), originOf(r), outcome{code: string(f.Code), fault: f}
+		ctx, ended := b.observe(ctx, id, supervisor.Call{Tool: r.Params.Name, Args: r.Params.Arguments}, &from)
+		took := time.Since(began)
+		ended(how.end(false, took))
+		b.record(ctx, call{id, r.Params.Name, len(r.Params.Arguments), from}, took, how)
 		return nil, err
 	case err == nil && way.raw != nil:
 		return way.raw, nil

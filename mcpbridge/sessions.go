@@ -67,6 +67,13 @@ func (s *sessions) use(id string) func(*response) {
 	}
 }
 
+// count returns how many sessions are known.
+func (s *sessions) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known)
+}
+
 // opened notes that a session has begun, and whose it is.
 func (s *sessions) opened(id, user string, says client) {
 	s.mu.Lock()

@@ -31,6 +31,13 @@ type sseConn struct {
 
 func newSSE(b *Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
 
+// count returns how many streams are open.
+func (s *sse) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
 // stream serves a GET until the client leaves.
 func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string) {
 	id := rand.Text()
@@ -46,7 +53,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	}
 	c.write = c.send
 	c.newest = false
-	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: markedSSE(r.Header)}
 
 	s.mu.Lock()
 	s.conns[id] = sseConn{c, who}
