@@ -58,7 +58,7 @@ var imports = map[string][]string{
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},
-	"internal/telemetry": {"mcpbridge", "internal/peer", "internal/trace", "internal/version"},
+	"internal/telemetry": {"mcpbridge", "internal/fault", "internal/peer", "internal/trace", "internal/version"}, // the codes bound a label's values
 
 	"internal/bench": {anything}, // measures the product, and is no part of it
 	"cmd/orla":       {anything}, // the only place where parts are chosen and joined

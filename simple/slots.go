@@ -34,6 +34,13 @@ func (s *Slots) Free() int {
 	return max(0, s.places-s.taken)
 }
 
+// Waiting returns how many wait for a place.
+func (s *Slots) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
 // take waits for a place inside ctx's deadline. On nil Slots there always is one.
 func (s *Slots) take(ctx context.Context) error {
 	if s == nil {

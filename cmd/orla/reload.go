@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -79,6 +80,7 @@ func (s *server) reload(ctx context.Context) {
 	cfg, err := s.from.load()
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
+		s.telemetry.Reloaded(telemetry.Refused)
 		return
 	}
 	logTo, err := openLog(cfg.LogFile)
@@ -89,6 +91,7 @@ func (s *server) reload(ctx context.Context) {
 	}
 	if err != nil {
 		s.log.Error("reload: the old configuration stays", "err", err)
+		s.telemetry.Reloaded(telemetry.Refused)
 		return
 	}
 	s.log.configure(&cfg.Config, logTo)
@@ -143,6 +146,9 @@ func (s *server) apply(cfg *loaded, reason string) {
 		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
 		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),
 		"duration_ms", time.Since(began).Milliseconds())
+	if reason != "start" {
+		s.telemetry.Reloaded(telemetry.Applied)
+	}
 }
 
 // keepLiving keeps a capsule whose manifest has become faulty as it was: it

@@ -15,6 +15,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
@@ -60,12 +61,13 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	}()
 	defer p.close()
 
+	s.telemetry = s.newTelemetry()
 	s.watchers = newWatchers(p.hub, log.Logger)
 	s.watchers.point(cfg, from.home) // before the folders are read, so that no change slips between
 	s.apply(cfg, "start")
 	s.bridge = mcpbridge.New(p.supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.supervisor.Starting,
+		Starting: p.supervisor.Starting, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
 	if cfg.Stdio {
 		return s.runStdio(ctx, cfg, std, signals)
@@ -76,14 +78,15 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 // server is a running Orla.
 type server struct {
 	*parts
-	from     *loader
-	log      *logging
-	bridge   *mcpbridge.Bridge
-	http     *mcpbridge.HTTP // nil on stdio
-	web      *web            // nil on stdio
-	watchers *watchers
-	hup      chan struct{}   // holds one request to reload
-	told     map[string]bool // problems that were logged; owned by apply
+	from      *loader
+	log       *logging
+	telemetry *telemetry.Telemetry
+	bridge    *mcpbridge.Bridge
+	http      *mcpbridge.HTTP // nil on stdio
+	web       *web            // nil on stdio
+	watchers  *watchers
+	hup       chan struct{}   // holds one request to reload
+	told      map[string]bool // problems that were logged; owned by apply
 
 	over       chan struct{}  // closed when all has stopped
 	impatience sync.WaitGroup // holds endAtOnce

@@ -27,6 +27,7 @@ type steady struct {
 	mu      sync.Mutex // guards what follows; held for stallAfter at most
 	stalled bool       // the last line has not been taken yet
 	dropped int        // lines since then, until lost has told of them
+	total   int64      // lines that were dropped in all
 }
 
 // outcome is how the writing of a line ended.
@@ -53,6 +54,7 @@ func (s *steady) Write(line []byte) (int, error) {
 	defer s.mu.Unlock()
 	if s.stuck() {
 		s.dropped++
+		s.total++
 		return len(line), nil
 	}
 	if len(line) <= pipeBuf && s.room() {
@@ -92,6 +94,13 @@ func (s *steady) stuck() bool {
 	default:
 	}
 	return s.stalled
+}
+
+// droppedInAll returns how many lines were dropped since the start.
+func (s *steady) droppedInAll() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
 }
 
 // lost returns how many lines were dropped, once, and once lines are taken again.
