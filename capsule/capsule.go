@@ -231,7 +231,6 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	for c.awaitStart(ctx, restarts) {
 		if end := c.liveUntilHeld(ctx, restarts); end.reload {
 			restarts.forgive() // new files deserve a new chance
-			continue
 		}
 		c.pause(ctx, restarts)
 	}

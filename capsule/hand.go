@@ -182,8 +182,7 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 		select {
 		case <-wake:
 			return true
-		case change := <-c.changed():
-			c.noteChange(change) // the next process will have it
+		case <-c.changed(): // the next process will have it
 		case <-o.changed:
 		case <-ctx.Done():
 		}

@@ -232,10 +232,28 @@ func walk(t *testing.T, seed uint64) {
 	served := make(chan error, 1)
 	go func() { served <- c.Serve(ctx) }()
 
-	var calls sync.WaitGroup
+	var calls, orders sync.WaitGroup
+	order := func(do func(context.Context) error) {
+		impatient := r.IntN(5) == 0
+		orders.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if impatient {
+				ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+				defer cancel()
+			}
+			err := do(ctx)
+			_, coded := errors.AsType[*fault.Error](err)
+			if err != nil && !coded || fault.CodeOf(err) == fault.Timeout && !impatient {
+				t.Errorf("an order by hand gave %v", err)
+			}
+		})
+	}
 	for range 40 {
-		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
-		switch r.IntN(4) {
+		if r.IntN(8) != 0 { // else it comes with the one before
+			time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+		}
+		switch r.IntN(8) {
 		case 0:
 			w.mu.Lock()
 			last := w.last
@@ -245,6 +263,16 @@ func walk(t *testing.T, seed uint64) {
 			}
 		case 1:
 			c.Reload("the walk wants it")
+		case 2:
+			order(c.Stop)
+		case 3:
+			order(c.Start)
+		case 4:
+			order(c.Restart)
+		case 5:
+			for _, n := range r.Perm(3) { // at once, in any order
+				order([]func(context.Context) error{c.Stop, c.Start, c.Restart}[n])
+			}
 		default:
 			impatient := r.IntN(5) == 0
 			calls.Go(func() {
@@ -265,14 +293,22 @@ func walk(t *testing.T, seed uint64) {
 			})
 		}
 	}
-	if r.IntN(2) == 0 {
+	switch r.IntN(3) {
+	case 0:
 		calls.Wait()
+	case 1:
+		orders.Wait()
+		ok(t, c.Stop)
+		down(t, c, w)
+		time.Sleep(time.Minute)
+		down(t, c, w)
 	}
 	cancel()
 	if err := <-served; !errors.Is(err, context.Canceled) {
 		t.Errorf("Serve gave %v", err)
 	}
 	calls.Wait()
+	orders.Wait()
 	if life := c.Life(); life.State != "STOPPED" || life.Pid != 0 || life.Waiting != 0 {
 		t.Errorf("the walk ends in %+v", life)
 	}
