@@ -136,16 +136,3 @@ func (f *configFlags) load(cmd *cobra.Command) (*loaded, *loader, error) {
 	}
 	return cfg, l, nil
 }
-
-func newVersion(std stdio) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  orla version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(std.out, "orla", version.Version())
-			return err
-		},
-	}
-}

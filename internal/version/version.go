@@ -2,29 +2,38 @@
 // the Makefile built the program, else from what the Go tool wrote into it.
 package version
 
-import "runtime/debug"
+import (
+	"cmp"
+	"runtime/debug"
+)
 
-// version is set by the linker: -X …/internal/version.version=v1.2.3.
-var version string
+// Set by the linker: -X …/internal/version.version=v1.2.3.
+var version, revision, date string
 
 // Version returns the version of this program, such as "v1.2.3", or "devel" when
 // nobody gave it one.
 func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = nil
-	}
-	return pick(version, info)
+	return pick(version, info())
 }
 
 // Commit returns the revision this program was built from, with "-dirty" after
 // it if there were uncommitted changes, or "" when it is not known.
 func Commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
+	return cmp.Or(revision, commit(info()))
+}
+
+// Date returns when that revision was made, as in RFC 3339, or "" when it is not
+// known. The time of the build itself would make no two builds equal.
+func Date() string {
+	return cmp.Or(date, setting(info(), "vcs.time"))
+}
+
+// info returns what the Go tool wrote into the program, or nil.
+func info() *debug.BuildInfo {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info
 	}
-	return commit(info)
+	return nil
 }
 
 // pick returns the linker's version if there is one, else that of info, which may be nil.
@@ -40,17 +49,22 @@ func pick(linked string, info *debug.BuildInfo) string {
 }
 
 func commit(info *debug.BuildInfo) string {
-	var revision, dirty string
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
+	revision := setting(info, "vcs.revision")
+	if revision != "" && setting(info, "vcs.modified") == "true" {
+		revision += "-dirty"
 	}
-	if revision == "" {
+	return revision
+}
+
+// setting returns what info says of a key; "" for nothing, or for no info.
+func setting(info *debug.BuildInfo, key string) string {
+	if info == nil {
 		return ""
 	}
-	return revision + dirty
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
 }

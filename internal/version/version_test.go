@@ -54,3 +54,9 @@ func TestCommit(t *testing.T) {
 		})
 	}
 }
+
+func TestWithoutBuildInformationNothingIsKnown(t *testing.T) {
+	if got := commit(nil) + setting(nil, "vcs.time"); got != "" {
+		t.Errorf("it says %q of nothing", got)
+	}
+}
