@@ -6,23 +6,50 @@ FUZZTIME ?= 20s
 SOAK     ?= 10m
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
-LDFLAGS  := -s -w -X github.com/orla-project/orla/internal/version.version=$(VERSION)
+# What the program says of itself. The revision's date, not the build's: two builds of one revision are equal.
+REVISION := $(shell git describe --always --abbrev=40 --match= --dirty 2>/dev/null)
+DATE     := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+STAMP    := github.com/orla-project/orla/internal/version
+LDFLAGS  := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).revision=$(REVISION) -X $(STAMP).date=$(DATE)
 LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
 LIFECYCLE := ./internal/launch ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
 
+# What a release is built for, and the packages among it.
+TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+ARCHS   ?= amd64 arm64
+
 # What a change has to pass, in this order. CI asks for the same list.
-CHECKS := tidy build vet lint test fuzz
+CHECKS := tidy build cross vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build test short script lint fmt fuzz bench cover flake soak tidy vet check clean clients checks
+.PHONY: help build cross docs deb rpm test short script lint fmt fuzz bench cover flake soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/orla
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
+
+cross: ## compile for every system that has a release
+	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit; done
+
+docs: build ## write the man page, the completions and a sample orla.yaml to dist/docs
+	bin/orla __docs dist/docs
+	GO=$(GO) scripts/licenses > dist/docs/THIRD_PARTY_LICENSES
+
+deb: ## build dist/*.deb for amd64 and arm64
+	for arch in $(ARCHS); do GO=$(GO) VERSION=$(VERSION) scripts/package deb $$arch || exit; done
+
+rpm: ## build dist/*.rpm for amd64 and arm64
+	for arch in $(ARCHS); do GO=$(GO) VERSION=$(VERSION) scripts/package rpm $$arch || exit; done
+
+# The program as a package has it.
+dist/package/%/orla: FORCE
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/orla
+
+FORCE:
 
 test: clients ## run all tests with the race detector, those with foreign clients included
 	$(GO) test $(RACE) -shuffle=on $(TESTFLAGS) ./...

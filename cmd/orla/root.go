@@ -55,6 +55,7 @@ func newRoot(std stdio) *cobra.Command {
 		newConfig(flags, std),
 		newSchema(std),
 		newVersion(std),
+		newDocs(),
 	)
 	endWell(root)
 	return root
