@@ -104,8 +104,8 @@ func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, e
 	if q.Tool != "" {
 		values.Set("tool", q.Tool)
 	}
-	if q.Last > 0 {
-		values.Set("n", strconv.Itoa(q.Last))
+	if q.Last != 0 {
+		values.Set("n", strconv.Itoa(max(0, q.Last)))
 	}
 	if !q.Since.IsZero() {
 		values.Set("since", q.Since.Format(time.RFC3339Nano))

@@ -57,7 +57,7 @@ const (
 // are kept, and no new ones.
 type Query struct {
 	Tool   string    // "" for all
-	Last   int       // at most so many of the past; 0 for all that are kept
+	Last   int       // at most so many of the past; 0 for all that are kept, below 0 for none
 	Since  time.Time // none before it; zero for no limit
 	Events []string  // the messages that are wanted; empty for all
 	Follow bool      // new lines too, for as long as they come
@@ -71,7 +71,7 @@ func Events() []string {
 		"serving", "stopping", "stopped",
 		"reload", "reload: the configuration has faults; the old one stays", "reload: the old configuration stays",
 		"a tool is not served", "listening elsewhere",
-		"created", "state", "started", "ended", "offers", "replacing", "replaced",
+		"created", "asked by hand", "state", "started", "ended", "offers", "replacing", "replaced",
 		"call",
 	}
 }

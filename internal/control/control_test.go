@@ -135,7 +135,7 @@ func (b *backend) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.Ra
 		if q.Last > 0 {
 			next = max(0, len(b.lines)-q.Last)
 		}
-		if !q.Since.IsZero() {
+		if q.Last < 0 {
 			next = len(b.lines)
 		}
 		b.mu.Unlock()

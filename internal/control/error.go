@@ -15,13 +15,14 @@ const (
 	CodeMethod        = "method_not_allowed"    // the path takes another method
 	CodeTooLarge      = "too_large"             // the request's body is
 	CodeConfiguration = "invalid_configuration" // it has faults, one a line of the message
+	CodeReload        = "reload_failed"         // the configuration holds, and cannot be put in force
 	CodeStopping      = "stopping"              // Orla is
 	CodeInternal      = "internal"
 )
 
 // Error is how every request ends that is not answered.
 type Error struct {
-	Code    string `json:"code" jsonschema:"What kind of trouble it is, for programs: a code of the README's table of errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, stopping, internal."`
+	Code    string `json:"code" jsonschema:"What kind of trouble it is, for programs: a code of the README's table of errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, reload_failed, stopping, internal."`
 	Message string `json:"message" jsonschema:"What is wrong, for people. The faults of a configuration are one a line."`
 	Hint    string `json:"hint,omitempty" jsonschema:"What may help."`
 }
@@ -45,7 +46,7 @@ func (e *Error) status() int {
 		return http.StatusServiceUnavailable
 	case string(fault.Timeout):
 		return http.StatusGatewayTimeout
-	case string(fault.NotReady), string(fault.Crashed), string(fault.StartFailed), string(fault.Canceled):
+	case CodeReload, string(fault.NotReady), string(fault.Crashed), string(fault.StartFailed), string(fault.Canceled):
 		return http.StatusConflict
 	}
 	return http.StatusInternalServerError

@@ -181,7 +181,11 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 
 // events streams what happens: by default from now on, without an end.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r, Query{Events: Events(), Follow: true, Since: time.Now()})
+	q := Query{Events: Events(), Follow: true, Last: -1}
+	if r.URL.Query().Has("since") {
+		q.Last = 0
+	}
+	q, err := parseQuery(r, q)
 	if err != nil {
 		return err
 	}
@@ -198,7 +202,7 @@ func parseQuery(r *http.Request, q Query) (Query, error) {
 		case "tool":
 			q.Tool = value
 		case "n":
-			q, err = withLast(q, value, given.Has("since"))
+			q.Last, err = parseLast(value)
 		case "since":
 			q.Since, err = time.Parse(time.RFC3339Nano, value)
 		case "follow":
@@ -215,21 +219,16 @@ func parseQuery(r *http.Request, q Query) (Query, error) {
 	return q, nil
 }
 
-// withLast is q with the last n of the past; 0 is none of it. since says that
-// the past has a limit of its own.
-func withLast(q Query, n string, since bool) (Query, error) {
-	last, err := strconv.Atoi(n)
+// parseLast reads how many lines of the past are wanted. 0 is none of them.
+func parseLast(text string) (int, error) {
+	n, err := strconv.Atoi(text)
 	switch {
-	case err != nil || last < 0:
-		return q, errors.New("wants a number of lines")
-	case last == 0:
-		q.Since, q.Last = time.Now(), 0
-	case since:
-		q.Last = last
-	default:
-		q.Since, q.Last = time.Time{}, last
+	case err != nil || n < 0:
+		return 0, errors.New("wants a number of lines")
+	case n == 0:
+		return -1, nil
 	}
-	return q, nil
+	return n, nil
 }
 
 // stream writes lines of the log as they come, until there are no more, the
