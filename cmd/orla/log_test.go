@@ -17,7 +17,7 @@ import (
 // events are what the history has of a tool.
 func events(l *logging, tool string) []string {
 	all := []string{}
-	for _, line := range l.history().Last(history.Query{Tool: tool}) {
+	for _, line := range l.history().Last(history.Query{Tools: []string{tool}}) {
 		all = append(all, line.Event)
 	}
 	return all
@@ -47,7 +47,7 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 			t.Errorf("of %q there is %q; want %q", tool, got, want)
 		}
 	}
-	kept := l.history().Last(history.Query{Tool: "b"})[0]
+	kept := l.history().Last(history.Query{Tools: []string{"b"}})[0]
 	if out.String() != string(kept.JSON)+"\n" || kept.Level != slog.LevelError || kept.Time.IsZero() {
 		t.Errorf("shown is %q; kept is %q", &out, kept.JSON)
 	}

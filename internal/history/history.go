@@ -192,14 +192,14 @@ func read(record []byte) numbered {
 
 // Query says which lines are wanted. The zero Query wants all that are kept.
 type Query struct {
-	Tool   string    // "" for all tools and Orla itself
+	Tools  []string  // of these alone; empty for all tools and Orla itself
 	Last   int       // at most so many of those that are kept; 0 for all, below 0 for none
 	Since  time.Time // none from before it; zero for no bound
 	Events []string  // these alone; empty for all
 }
 
 func (q *Query) matches(line *Line) bool {
-	return (q.Tool == "" || q.Tool == line.Tool) &&
+	return (len(q.Tools) == 0 || slices.Contains(q.Tools, line.Tool)) &&
 		!line.Time.Before(q.Since) &&
 		(len(q.Events) == 0 || slices.Contains(q.Events, line.Event))
 }
@@ -214,15 +214,17 @@ func (h *History) Last(q Query) []Line {
 
 // records copies what is kept of what a query is about. The caller holds mu.
 func (h *History) records(q Query) (events, calls [][]byte) {
-	of := &h.all
-	if q.Tool != "" {
-		element := h.tools[q.Tool]
-		if element == nil {
-			return nil, nil
-		}
-		of, _ = element.Value.(*story) // nothing else is in the list
+	if len(q.Tools) == 0 {
+		return h.all.events.Records(), h.all.calls.Records()
 	}
-	return of.events.Records(), of.calls.Records()
+	for _, tool := range q.Tools {
+		if element := h.tools[tool]; element != nil {
+			of, _ := element.Value.(*story) // nothing else is in the list
+			events = append(events, of.events.Records()...)
+			calls = append(calls, of.calls.Records()...)
+		}
+	}
+	return events, calls
 }
 
 // pick returns the wanted ones of two lists of records, in the order in which

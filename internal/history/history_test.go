@@ -58,14 +58,15 @@ func TestLastAnswersQueries(t *testing.T) {
 		want  []int
 	}{
 		{"everything", history.Query{}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
-		{"one tool, its calls in their place", history.Query{Tool: "a"}, []int{1, 3, 4, 7}},
-		{"the last of one tool", history.Query{Tool: "a", Last: 2}, []int{4, 7}},
-		{"more than there are", history.Query{Tool: "b", Last: 9}, []int{2, 5}},
+		{"one tool, its calls in their place", history.Query{Tools: []string{"a"}}, []int{1, 3, 4, 7}},
+		{"two tools, in the order in which they spoke", history.Query{Tools: []string{"b", "a"}}, []int{1, 2, 3, 4, 5, 7}},
+		{"the last of one tool", history.Query{Tools: []string{"a"}, Last: 2}, []int{4, 7}},
+		{"more than there are", history.Query{Tools: []string{"b"}, Last: 9}, []int{2, 5}},
 		{"none", history.Query{Last: -1}, []int{}},
-		{"a tool that nobody knows", history.Query{Tool: "c"}, []int{}},
+		{"a tool that nobody knows", history.Query{Tools: []string{"c"}}, []int{}},
 		{"since", history.Query{Since: epoch.Add(5 * time.Second)}, []int{5, 6, 7}},
 		{"events", history.Query{Events: []string{"state", "reload"}}, []int{1, 2, 6, 7}},
-		{"the last of those events", history.Query{Events: []string{"state"}, Last: 1, Tool: "b"}, []int{2}},
+		{"the last of those events", history.Query{Events: []string{"state"}, Last: 1, Tools: []string{"b"}}, []int{2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := numbers(t, h.Last(c.query)); !slices.Equal(got, c.want) {
@@ -92,10 +93,10 @@ func TestCallsPushOutCallsAlone(t *testing.T) {
 	if got := numbers(t, h.Last(history.Query{Events: []string{"state"}})); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("states %v are left; want both", got)
 	}
-	if got := numbers(t, h.Last(history.Query{Tool: "quiet"})); !slices.Equal(got, []int{2, 3}) {
+	if got := numbers(t, h.Last(history.Query{Tools: []string{"quiet"}})); !slices.Equal(got, []int{2, 3}) {
 		t.Errorf("lines %v of the quiet tool are left; want both", got)
 	}
-	busy := numbers(t, h.Last(history.Query{Tool: "busy"}))
+	busy := numbers(t, h.Last(history.Query{Tools: []string{"busy"}}))
 	if len(busy) < 100 || busy[0] != 1 || busy[len(busy)-1] != 10_003 {
 		t.Errorf("%d lines, from %d to %d, of the busy tool are left", len(busy), busy[0], busy[len(busy)-1])
 	}
@@ -161,10 +162,10 @@ func TestTheToolSilentForLongestIsForgotten(t *testing.T) {
 			h.Add(line("speaks", "state", i))
 		}
 	}
-	if got := h.Last(history.Query{Tool: "gone"}); len(got) != 0 {
+	if got := h.Last(history.Query{Tools: []string{"gone"}}); len(got) != 0 {
 		t.Errorf("%d lines of a tool that has gone", len(got))
 	}
-	if got := h.Last(history.Query{Tool: "speaks"}); len(got) != 10 {
+	if got := h.Last(history.Query{Tools: []string{"speaks"}}); len(got) != 10 {
 		t.Errorf("%d lines of a tool that speaks; want 10", len(got))
 	}
 }
@@ -173,7 +174,7 @@ func TestNoToolHasALongName(t *testing.T) {
 	h := history.New()
 	long := strings.Repeat("x", 100)
 	h.Add(history.Line{Tool: long, Event: strings.Repeat("y", 1000), JSON: []byte("{}")})
-	if got := h.Last(history.Query{Tool: long}); len(got) != 0 {
+	if got := h.Last(history.Query{Tools: []string{long}}); len(got) != 0 {
 		t.Error("what is no tool's name has a history of its own")
 	}
 	if got := h.Last(history.Query{}); len(got) != 1 {
@@ -239,7 +240,7 @@ func TestSlowFollowerIsToldWhatItLost(t *testing.T) {
 		began, goOn, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(over)
-			for _, dropped := range h.Follow(ctx, history.Query{Tool: "a"}) {
+			for _, dropped := range h.Follow(ctx, history.Query{Tools: []string{"a"}}) {
 				if got++; got == 1 {
 					close(began)
 					<-goOn
@@ -274,7 +275,7 @@ func TestFollowSelects(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []int
-	for l := range h.Follow(ctx, history.Query{Tool: "a", Last: 2, Events: []string{"state"}}) {
+	for l := range h.Follow(ctx, history.Query{Tools: []string{"a"}, Last: 2, Events: []string{"state"}}) {
 		got = append(got, number(t, l))
 		if len(got) == 2 {
 			h.Add(line("b", "state", 5))
@@ -297,7 +298,7 @@ func TestFollowSelects(t *testing.T) {
 func TestLongLinesAreShortened(t *testing.T) {
 	h := history.New()
 	h.Add(history.Line{Tool: "a", Event: "stderr", JSON: fmt.Appendf(nil, `{"msg":"stderr","text":%q,"after":1}`, strings.Repeat("é\n", 50_000))})
-	got := h.Last(history.Query{Tool: "a"})[0].JSON
+	got := h.Last(history.Query{Tools: []string{"a"}})[0].JSON
 	var content struct {
 		Msg, Text string
 		Cut       int `json:"cut_bytes"`
