@@ -146,15 +146,27 @@ func (s *Supervisor) Lives() map[string]peer.Life {
 type Served struct {
 	Tool  manifest.Tool
 	Lives bool // its provider lives: a new one means a new process
+	// Listed are those of its tools that clients can call, by name. They must
+	// not be modified.
+	Listed []*mcp.Tool
 }
 
 // Manifests returns the manifests that are being served, by name.
 func (s *Supervisor) Manifests() []Served {
 	s.applying.Lock()
 	defer s.applying.Unlock()
+	catalog := s.catalog.Load()
 	var served []Served
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
-		served = append(served, Served{Tool: s.living[name].tool, Lives: s.living[name].peer != nil})
+		l := s.living[name]
+		one := Served{Tool: l.tool, Lives: l.peer != nil}
+		for _, t := range l.tools {
+			if e, ok := catalog.entries[t.Name]; ok && e.provider == l.provider {
+				one.Listed = append(one.Listed, t)
+			}
+		}
+		slices.SortFunc(one.Listed, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
+		served = append(served, one)
 	}
 	return served
 }
