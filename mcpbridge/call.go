@@ -38,6 +38,7 @@ type origin struct {
 	version   string          // of the protocol; "" where it is not known
 	request   json.RawMessage // the JSON-RPC id, if it is at hand
 	parent    trace.Context   // where the client's trace is
+	whole     bool            // the answer may be of any size
 }
 
 // answer is what a client gets of a call: a result of ours, or a peer's as it is.
@@ -67,24 +68,24 @@ func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from ori
 	id := callid.New()
 	ctx, ended := b.observe(ctx, id, asked, &from)
 	got, err := b.ask(callid.With(ctx, id), asked)
-	a, how, rpcErr := b.answerTo(got, err, asked.Tool, id)
+	a, how, rpcErr := b.answerTo(got, err, call{id, asked.Tool, len(asked.Args), from})
 	took := time.Since(began)
 	ended(how.end(rpcErr == nil, took))
 	return a, func() { b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, took, how) }, rpcErr
 }
 
 // answerTo makes what a client gets of what the catalog gave.
-func (b *Bridge) answerTo(got supervisor.Answer, err error, tool, callID string) (answer, outcome, *jsonrpc.Error) {
-	known, _ := b.listedTraits(tool)
+func (b *Bridge) answerTo(got supervisor.Answer, err error, c call) (answer, outcome, *jsonrpc.Error) {
+	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
 		p, ok := look(rawjson.Compact(got.Raw), true)
 		switch {
 		case !ok:
-			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", tool)
-		case int64(len(p.raw)) <= b.inline():
+			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", c.tool)
+		case c.from.whole || int64(len(p.raw)) <= b.inline():
 			return answer{passed: &p}, outcome{ok: !p.failed, size: len(p.raw), code: p.code}, nil
 		default:
-			res := b.cut(&p, callID, known.structured)
+			res := b.cut(&p, c.id, known.structured)
 			return answer{result: res}, outcome{ok: !res.IsError, size: payload(res), code: cmp.Or(p.code, string(fault.ExecutionFailed))}, nil
 		}
 		got.Raw = nil
@@ -98,7 +99,9 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, tool, callID string)
 		}
 		return answer{}, how, rpcErr
 	}
-	res = b.bound(res, callID, known.structured)
+	if !c.from.whole {
+		res = b.bound(res, c.id, known.structured)
+	}
 	how := outcome{ok: !res.IsError, size: payload(res), fault: f}
 	if f != nil {
 		how.code = string(f.Code)

@@ -22,6 +22,7 @@ const (
 	StreamableHTTP Transport = "http"
 	LegacySSE      Transport = "sse"
 	Stdio          Transport = "stdio"
+	Control        Transport = "control" // Bridge.Call
 )
 
 // CallStart is a call as it begins.
