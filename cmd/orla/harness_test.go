@@ -147,10 +147,17 @@ func startOrla(t *testing.T, dir string, args ...string) *running {
 // startCommand starts Orla by a command that becomes it, or has it as its child.
 func startCommand(t *testing.T, dir string, argv ...string) *running {
 	t.Helper()
+	return startPrepared(t, dir, func(*exec.Cmd) {}, argv...)
+}
+
+// startPrepared starts Orla by a command that prepare may change.
+func startPrepared(t *testing.T, dir string, prepare func(*exec.Cmd), argv ...string) *running {
+	t.Helper()
 	o := &running{t: t, exit: make(chan error, 1), news: make(chan struct{})}
 	o.cmd = exec.Command(argv[0], argv[1:]...)
 	o.cmd.Dir = dir
 	o.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	prepare(o.cmd)
 	stderr, err := o.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,9 @@ const (
 	spareDescriptors = 512
 )
 
-// web serves HTTP on one address at a time, which may change.
+// web serves HTTP on one address at a time, which may change, or on sockets that
+// it was given. Those are served for as long as Orla runs, since whoever holds
+// them would keep their clients waiting: another address comes beside them.
 type web struct {
 	log    *slog.Logger
 	server *http.Server
@@ -34,6 +36,8 @@ type web struct {
 	mu      sync.Mutex // guards what follows
 	address string     // as configured
 	current net.Listener
+	given   []net.Listener
+	instead string // the address that given stand for; current is nil there
 	serving sync.WaitGroup
 }
 
@@ -55,34 +59,61 @@ func newWeb(handler http.Handler, log *slog.Logger) *web {
 func (w *web) listen(ctx context.Context, address string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.current != nil && w.address == address {
+	var next net.Listener
+	switch {
+	case w.address == address && (w.current != nil || w.given != nil):
 		return nil
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return listenError(address, err)
-	}
-	limited := netutil.LimitListener(l, maxConnections())
-	old := w.current
-	w.address, w.current = address, l
-	w.serving.Go(func() {
-		err := w.server.Serve(limited)
-		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			w.log.Error("the HTTP server ended", "address", address, "err", err)
+	case w.instead == address && w.given != nil: // back to what they stand for
+	default:
+		var config net.ListenConfig
+		l, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			return listenError(address, err)
 		}
-	})
+		next = l
+		w.serve(l)
+	}
+	old := w.current
+	w.address, w.current = address, next
 	if old != nil {
 		_ = old.Close() // it only stops accepting
 	}
 	return nil
 }
 
+// accept serves sockets that were given, in place of the configured address.
+func (w *web) accept(address string, given []net.Listener) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.address, w.instead, w.given = address, address, given
+	for _, l := range given {
+		w.serve(l)
+	}
+}
+
+// serve answers the connections of l until it is closed.
+func (w *web) serve(l net.Listener) {
+	limited := netutil.LimitListener(l, maxConnections())
+	w.serving.Go(func() {
+		err := w.server.Serve(limited)
+		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			w.log.Error("the HTTP server ended", "address", l.Addr().String(), "err", err)
+		}
+	})
+}
+
 // url is where clients reach the server.
 func (w *web) url() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return "http://" + w.current.Addr().String() + "/mcp"
+	l := w.current
+	if l == nil {
+		l = w.given[0]
+	}
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String() + "/mcp"
 }
 
 // shutdown stops accepting and waits for open requests until ctx ends, then

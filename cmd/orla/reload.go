@@ -77,6 +77,8 @@ func (s *server) adopt(cfg *loaded) {
 // reload reads the configuration anew and applies what differs. One that does
 // not hold changes nothing.
 func (s *server) reload(ctx context.Context) {
+	s.notifier.Reloading()
+	defer func() { s.notifier.Ready(s.readiness().text()) }() // whether it worked or not: Orla serves
 	cfg, err := s.from.load()
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
@@ -113,8 +115,11 @@ func (s *server) move(ctx context.Context, cfg *loaded) error {
 	if s.http == nil || cfg.Stdio {
 		return nil
 	}
-	settings, err := httpSettings(cfg)
+	settings, err := s.httpSettings(cfg)
 	if err != nil {
+		return err
+	}
+	if err := refuseExposed(cfg, s.given); err != nil {
 		return err
 	}
 	if err := s.web.listen(ctx, cfg.address()); err != nil {

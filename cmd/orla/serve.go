@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/mcpbridge"
@@ -26,7 +28,7 @@ import (
 // The tree has a front, where work comes in, and a back, where tools live. The
 // back is ended only after the front has returned (SPEC F1):
 //
-//	front: bridge, http sessions, reloader
+//	front: bridge, http sessions, reloader, what systemd is told
 //	back:  one service per living tool
 func serve(ctx context.Context, from *loader, std stdio) error {
 	log := newLogging(std.err)
@@ -54,7 +56,10 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 		return &failure{code: exitFailed, err: err}
 	}
 	p.holds = holdsOf(cfg)
-	s := &server{parts: p, from: from, log: log, hup: make(chan struct{}, 1), over: make(chan struct{})}
+	s := &server{
+		parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger),
+		hup: make(chan struct{}, 1), over: make(chan struct{}),
+	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.over)
 		s.impatience.Wait()
@@ -81,9 +86,11 @@ type server struct {
 	from      *loader
 	log       *logging
 	telemetry *telemetry.Telemetry
+	notifier  *systemd.Notifier // nil without systemd
 	bridge    *mcpbridge.Bridge
 	http      *mcpbridge.HTTP // nil on stdio
 	web       *web            // nil on stdio
+	given     []net.Listener  // what systemd listens on for HTTP
 	watchers  *watchers
 	hup       chan struct{}   // holds one request to reload
 	told      map[string]bool // problems that were logged; owned by apply
@@ -97,17 +104,18 @@ type server struct {
 
 // runHTTP serves HTTP until a signal.
 func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) error {
-	settings, err := httpSettings(cfg)
+	s.given = givenSockets(s.log.Logger)
+	settings, err := s.httpSettings(cfg)
 	if err != nil {
 		return &failure{code: exitInvalid, err: err}
 	}
 	s.http = s.bridge.HTTP(settings)
 	s.web = newWeb(s.http, s.log.Logger)
-	if err := s.web.listen(ctx, cfg.address()); err != nil {
+	if err := s.open(ctx, cfg); err != nil {
 		return err
 	}
 	stop := s.grow(ctx, s.bridge, s.http, s)
-	s.log.Info("serving", "url", s.web.url(), "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+	s.serving(s.web.url())
 
 	ended := s.attend(ctx, signals, nil)
 	s.http.Drain()
@@ -119,10 +127,33 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) err
 	return nil
 }
 
+// open listens where systemd does, or else where cfg says.
+func (s *server) open(ctx context.Context, cfg *loaded) error {
+	if len(s.given) == 0 {
+		return s.web.listen(ctx, cfg.address())
+	}
+	if err := refuseExposed(cfg, s.given); err != nil {
+		return err
+	}
+	s.web.accept(cfg.address(), s.given)
+	return nil
+}
+
+// serving says that Orla answers. It does not wait for capsules: one that does
+// not start must not fail all others.
+func (s *server) serving(url string) {
+	s.log.Info("serving", "url", url, "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+	s.notifier.Ready(s.readiness().text())
+}
+
+func (s *server) readiness() *readiness {
+	return &readiness{s.notifier, s.supervisor, s.log.history()}
+}
+
 // runStdio serves the one client on stdin and stdout.
 func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals *signals) error {
 	stop := s.grow(ctx, s.bridge, s)
-	s.log.Info("serving", "url", "stdio", "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+	s.serving("stdio")
 
 	client, leave := context.WithCancel(ctx)
 	defer leave()
@@ -154,6 +185,12 @@ func (s *server) grow(ctx context.Context, services ...suture.Service) (stop fun
 	front := suture.New("front", supervisor.TreeSpec(s.log.Logger))
 	for _, service := range services {
 		front.Add(service)
+	}
+	if s.notifier != nil {
+		front.Add(s.readiness())
+	}
+	if dog := newWatchdog(s.notifier, s.supervisor, front, s.log.Logger); dog != nil {
+		front.Add(dog)
 	}
 	backEnded := make(chan struct{})
 	go func() {
@@ -204,6 +241,8 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	// In this order: who has read the line may count on a refusal.
 	inFlight := s.supervisor.Refuse()
 	s.log.Info("stopping", "in_flight", inFlight, "grace_ms", grace.Milliseconds())
+	s.notifier.Stopping(fmt.Sprintf("stopping; %d calls in flight", inFlight))
+	s.notifier.Extend(grace + 2*supervisor.StopBudget) // that the configuration gives, and what front and back may take
 	lasting := context.WithoutCancel(ctx)
 	s.impatience.Go(func() { s.endAtOnce(lasting, signals) })
 	limited, cancel := context.WithTimeout(lasting, grace)
@@ -241,7 +280,7 @@ func (s *server) logState() {
 }
 
 // httpSettings are what the HTTP front needs of the configuration.
-func httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
+func (s *server) httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
 	verify, err := tokenVerifier(cfg)
 	if err != nil {
 		return mcpbridge.HTTPSettings{}, err
@@ -249,7 +288,7 @@ func httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
 	return mcpbridge.HTTPSettings{
 		AllowedOrigins: cfg.AllowedOrigins,
 		AllowedHosts:   cfg.AllowedHosts,
-		Loopback:       loopback(hostOf(cfg.address())),
+		Loopback:       loopback(hostOf(cfg.address())) && exposed(s.given) == "",
 		Verify:         verify,
 		MaxRequest:     int64(cfg.MaxRequest),
 		SessionTimeout: time.Duration(cfg.SessionTimeout),

@@ -1,0 +1,45 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/thejerf/suture/v4"
+)
+
+// Alive proves that the supervisor is not stuck: it takes the locks that Apply
+// and calls take, and has its tree answer, and those that are given. When ctx
+// ends first it returns an error that says what did not answer.
+//
+// A lock cannot be waited for with a way out, so that what is stuck keeps a
+// goroutine of Alive's for as long.
+func (s *Supervisor) Alive(ctx context.Context, trees ...*suture.Supervisor) error {
+	var at atomic.Value // what is asked
+	say := func(what string) { at.Store(what) }
+	say("the lock of the tools")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		touch(&s.applying)
+		say("the lock of the calls")
+		touch(&s.mu)
+		for _, tree := range append(trees, s.tree) {
+			say("the supervisor " + tree.String())
+			_ = tree.Services() // answered by the tree's own goroutine; one that has ended is not asked
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not answer: %w", at.Load(), context.Cause(ctx))
+	}
+}
+
+// touch returns when nobody holds the lock.
+func touch(lock *sync.Mutex) {
+	lock.Lock()
+	defer lock.Unlock()
+}
