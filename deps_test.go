@@ -87,7 +87,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
-	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/control", "simple", "cmd/orla", "internal/bench"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/systemd", "internal/control", "simple", "cmd/orla", "internal/bench"},
 	"golang.org/x/term":                        {"cmd/orla"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},
