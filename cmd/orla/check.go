@@ -25,8 +25,14 @@ func (c *loaded) check(bad map[string]bool) []error {
 	if _, ok := levels[c.LogLevel]; !ok {
 		v.wrong("log_level", "must be debug, info, warn, error or fatal, got %q", c.LogLevel)
 	}
-	if c.LogFormat != "json" && c.LogFormat != "pretty" {
-		v.wrong("log_format", "must be json or pretty, got %q", c.LogFormat)
+	switch c.LogFormat {
+	case formatJSON, formatPretty:
+	case formatJournal:
+		if c.LogFile != "" {
+			v.refuse("log_file", "does not go with log_format journald, whose lines go to the journal")
+		}
+	default:
+		v.wrong("log_format", "must be json, pretty or journald, got %q", c.LogFormat)
 	}
 	for key, n := range map[string]int64{
 		"timeout":              int64(c.Timeout),

@@ -30,7 +30,7 @@ type Config struct {
 	Listen             string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1."`
 	Stdio              bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout in place of HTTP. Default false."`
 	Timeout            yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s."`
-	LogFormat          string           `json:"log_format,omitempty" jsonschema:"json or pretty. Default json."`
+	LogFormat          string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; journald where stderr is the journal and log_file is not set."`
 	LogLevel           string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
 	LogFile            string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
 	AutoReload         bool             `json:"auto_reload,omitempty" jsonschema:"Pick up changes in the tools folders by themselves; false leaves it to SIGHUP. Default true."`
@@ -70,7 +70,7 @@ func defaults() Config {
 		Port:               8080,
 		Listen:             "127.0.0.1",
 		Timeout:            yamldoc.Duration(30 * time.Second),
-		LogFormat:          "json",
+		LogFormat:          formatJSON,
 		LogLevel:           "info",
 		AutoReload:         true,
 		MaxOutput:          simple.DefaultMaxOutput,
@@ -110,6 +110,7 @@ type loader struct {
 	flags   []setting // in the order of the command line
 	environ []string
 	home    string // the user's home; "" when there is none
+	journal bool   // stderr is systemd's journal
 	only    string // the one path to serve, of `orla dev`; "" for the folders
 }
 
@@ -145,7 +146,7 @@ func notLoaded(err error) error {
 func (l *loader) load() (*loaded, error) {
 	c := &loaded{Config: defaults(), origins: map[string]origin{}, only: l.only}
 	if l.only != "" {
-		c.LogFormat = "pretty"
+		c.LogFormat = formatPretty
 	}
 	c.StateDir = l.stateDir()
 	var faults []error
@@ -173,6 +174,10 @@ func (l *loader) load() (*loaded, error) {
 		} else {
 			delete(bad, f.key)
 		}
+	}
+	if l.only == "" && l.journal && c.originOf("log_format").rank == fromDefault && c.originOf("log_file").rank == fromDefault {
+		c.LogFormat = formatJournal
+		c.origins["log_format"] = origin{fromDefault, "stderr is the journal"}
 	}
 	faults = append(faults, c.check(bad)...)
 	if c.doc != nil && c.doc.Err() != nil {

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/term"
 
@@ -27,21 +24,39 @@ var levels = map[string]slog.Level{
 	"fatal": levelFatal,
 }
 
+// The values of log_format.
+const (
+	formatJSON    = "json"
+	formatPretty  = "pretty"
+	formatJournal = "journald"
+)
+
 // logging is the program's log: where it goes and what it shows may change
 // while it runs. What was said last is in its history, shown or not.
 type logging struct {
 	*slog.Logger
-	level slog.LevelVar
-	out   *logFile
-	kept  *history.History
+	handler *recorder // of Logger
+	level   slog.LevelVar
+	look    atomic.Pointer[look]
+	out     *output
+	kept    *history.History
 
-	pretty atomic.Bool
+	terminal bool // stderr is one, and its user likes colours
 }
 
-// newLogging returns a log on stderr at level info.
-func newLogging(stderr io.Writer) *logging {
-	l := &logging{out: &logFile{fallback: newSteady(stderr)}, kept: history.New()}
-	l.Logger = slog.New(newRecorder(l, !colourful(stderr)))
+// look is how lines are shown.
+type look struct {
+	format string // one of log_format's values
+	colour bool
+}
+
+// newLogging returns a log on stderr, in JSON and at level info. journal is the
+// path of journald's socket.
+func newLogging(stderr io.Writer, journal string) *logging {
+	l := &logging{out: newOutput(stderr, journal), kept: history.New(), terminal: colourful(stderr)}
+	l.look.Store(&look{format: formatJSON})
+	l.handler = newRecorder(l)
+	l.Logger = slog.New(l.handler)
 	return l
 }
 
@@ -53,7 +68,7 @@ func (l *logging) history() *history.History { return l.kept }
 // openLog returned it for cfg.LogFile.
 func (l *logging) configure(cfg *Config, file *os.File) {
 	l.level.Set(levels[cfg.LogLevel])
-	l.pretty.Store(cfg.LogFormat == "pretty")
+	l.look.Store(&look{format: cfg.LogFormat, colour: l.terminal && file == nil})
 	l.out.use(file)
 }
 
@@ -76,49 +91,4 @@ func lowerLevel(groups []string, a slog.Attr) slog.Attr {
 func colourful(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
-}
-
-// logFile writes to a file that can be opened anew, as logrotate wants it, or
-// to a fallback while there is none.
-type logFile struct {
-	fallback *steady
-
-	mu   sync.Mutex // guards file
-	file *os.File
-}
-
-// lost returns how many lines the fallback dropped, once.
-func (f *logFile) lost() int { return f.fallback.lost() }
-
-// openLog opens log_file for appending. It returns nil for an empty path, which
-// is the fallback.
-func openLog(path string) (*os.File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640) // opening a FIFO does not wait
-	if err != nil {
-		return nil, fmt.Errorf("log_file: %w", err)
-	}
-	return file, nil
-}
-
-// use writes to file, or to the fallback for nil, in place of what was open.
-func (f *logFile) use(file *os.File) {
-	f.mu.Lock()
-	old := f.file
-	f.file = file
-	f.mu.Unlock()
-	if old != nil {
-		_ = old.Close() // each line has been written by itself
-	}
-}
-
-func (f *logFile) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.file != nil {
-		return f.file.Write(p)
-	}
-	return f.fallback.Write(p)
 }

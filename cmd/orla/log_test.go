@@ -14,10 +14,10 @@ import (
 	"github.com/orla-project/orla/internal/history"
 )
 
-// events are what the history has of a tool.
-func events(l *logging, tool string) []string {
+// events are what the history has of some tools.
+func events(l *logging, tools ...string) []string {
 	all := []string{}
-	for _, line := range l.history().Last(history.Query{Tools: []string{tool}}) {
+	for _, line := range l.history().Last(history.Query{Tools: tools}) {
 		all = append(all, line.Event)
 	}
 	return all
@@ -27,7 +27,7 @@ func events(l *logging, tool string) []string {
 // by its tool, and as the JSON log has it.
 func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 	var out bytes.Buffer
-	l := newLogging(&out)
+	l := newLogging(&out, "")
 	cfg := defaults()
 	cfg.LogLevel = "error"
 	l.configure(&cfg, nil)
@@ -38,7 +38,6 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 	l.Info("call", "ok", false, "tool", "a", "code", "timeout")
 	l.Info("call", "ok", false, "tool", "nonsense", "code", "unsupported_tool")
 	for tool, want := range map[string][]string{
-		"":         {"state", "within", "stderr", "call", "call"},
 		"a":        {"state", "within", "call"},
 		"b":        {"stderr"},
 		"nonsense": {},
@@ -46,6 +45,9 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 		if got := events(l, tool); !slices.Equal(got, want) {
 			t.Errorf("of %q there is %q; want %q", tool, got, want)
 		}
+	}
+	if got, want := events(l), []string{"state", "within", "stderr", "call", "call"}; !slices.Equal(got, want) {
+		t.Errorf("in all there is %q; want %q", got, want)
 	}
 	kept := l.history().Last(history.Query{Tools: []string{"b"}})[0]
 	if out.String() != string(kept.JSON)+"\n" || kept.Level != slog.LevelError || kept.Time.IsZero() {
@@ -64,7 +66,7 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 func TestI1NoLineOfTheLogBreaks(t *testing.T) {
 	for _, format := range []string{"json", "pretty"} {
 		var out bytes.Buffer
-		l := newLogging(&out)
+		l := newLogging(&out, "")
 		cfg := defaults()
 		cfg.LogFormat = format
 		l.configure(&cfg, nil)
@@ -100,7 +102,7 @@ func BenchmarkLogLine(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = null.Close() }()
-	log := newLogging(null)
+	log := newLogging(null, "")
 	b.ReportAllocs()
 	for b.Loop() {
 		callLine(log.Logger)

@@ -20,27 +20,29 @@ import (
 // goes to the history, and to the output where it is to show JSON.
 type recorder struct {
 	log      *logging
-	tool     string                       // of the attributes that the logger was given; "" for none
-	grouped  bool                         // the attributes of records are in a group
+	given    []slog.Attr                  // that the logger was given, in their groups
+	group    string                       // of the attributes of records, with a dot at its end; "" for none
 	toJSON   func(io.Writer) slog.Handler // with these attributes
 	encoders *sync.Pool                   // of *encoder
-	toText   slog.Handler                 // for people
+	coloured slog.Handler                 // for people at a terminal
+	plain    slog.Handler                 // for people elsewhere
 }
 
-// encoder makes JSON of one record at a time.
+// encoder makes JSON, and an entry of the journal, of one record at a time.
 type encoder struct {
 	slog.Handler
-	line bytes.Buffer
+	line  bytes.Buffer
+	entry []byte
 }
 
 // maxSpareLine bounds the memory that an encoder keeps for the next line.
 const maxSpareLine = 64 << 10
 
-func newRecorder(log *logging, noColor bool) *recorder {
-	return (&recorder{
-		log:    log,
-		toText: tint.NewTextHandler(log.out, &tint.Options{Level: slog.LevelDebug, TimeFormat: time.TimeOnly, NoColor: noColor}),
-	}).with(func(w io.Writer) slog.Handler {
+func newRecorder(log *logging) *recorder {
+	pretty := func(noColor bool) slog.Handler {
+		return tint.NewTextHandler(log.out, &tint.Options{Level: slog.LevelDebug, TimeFormat: time.TimeOnly, NoColor: noColor})
+	}
+	return (&recorder{log: log, coloured: pretty(false), plain: pretty(true)}).with(func(w io.Writer) slog.Handler {
 		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: lowerLevel})
 	})
 }
@@ -62,12 +64,10 @@ func (h *recorder) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || level >= h.log.level.Level()
 }
 
-// Handle writes a record, after word of those that were lost before it.
+// Handle writes a record, after word of those that went astray before it.
 func (h *recorder) Handle(ctx context.Context, r slog.Record) error {
-	if n := h.log.out.lost(); n > 0 {
-		gap := slog.NewRecord(r.Time, slog.LevelWarn, "log lines were dropped: nobody read them", 0)
-		gap.AddAttrs(slog.Int("lines", n))
-		if err := h.write(ctx, gap); err != nil {
+	for _, news := range h.log.out.news(r.Time) {
+		if err := h.log.handler.write(ctx, news); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	r.Message = printable(r.Message) // tint writes it as it is
 	e, _ := h.encoders.Get().(*encoder)
 	defer func() {
-		if e.line.Cap() <= maxSpareLine {
+		if e.line.Cap()+cap(e.entry) <= maxSpareLine {
 			e.line.Reset()
 			h.encoders.Put(e)
 		}
@@ -86,24 +86,30 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	if err := e.Handle(ctx, r); err != nil {
 		return err
 	}
-	line := plain(e.line.Bytes())
+	line := escaped(e.line.Bytes())
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),
 	})
+	look := h.log.look.Load()
 	switch {
 	case r.Level < h.log.level.Level():
 		return nil
-	case h.log.pretty.Load():
-		return h.toText.Handle(ctx, r)
+	case look.format == formatJournal:
+		e.entry = appendEntry(e.entry[:0], r, h.given, h.group)
+		return h.log.out.record(e.entry, line, priorityOf(r.Level))
+	case look.format == formatPretty && look.colour:
+		return h.coloured.Handle(ctx, r)
+	case look.format == formatPretty:
+		return h.plain.Handle(ctx, r)
 	}
 	_, err := h.log.out.Write(line)
 	return err
 }
 
-// plain escapes what slog leaves in a line of JSON although some terminals obey
+// escaped escapes what slog leaves in a line of JSON although some terminals obey
 // it: the control characters from U+0080 to U+009F.
-func plain(line []byte) []byte {
+func escaped(line []byte) []byte {
 	const lead = 0xC2 // of their UTF-8, and that of the 32 characters after them
 	for from := 0; ; {
 		i := bytes.IndexByte(line[from:], lead)
@@ -121,8 +127,13 @@ func plain(line []byte) []byte {
 // toolOf is the tool that a record is about. One that there is not, but in a
 // client's call, is none: whoever calls could push out the history of others.
 func (h *recorder) toolOf(r slog.Record) string {
-	tool := h.tool
-	if h.grouped {
+	tool := ""
+	for _, a := range h.given {
+		if a.Key == "tool" {
+			tool = a.Value.String()
+		}
+	}
+	if h.group != "" {
 		return tool
 	}
 	r.Attrs(func(a slog.Attr) bool {
@@ -142,19 +153,19 @@ func (h *recorder) toolOf(r slog.Record) string {
 // WithAttrs is of slog.Handler.
 func (h *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
 	own := *h
+	own.given = slices.Clone(h.given)
 	for _, a := range attrs {
-		if a.Key == "tool" && !h.grouped {
-			own.tool = a.Value.String()
-		}
+		a.Key = h.group + a.Key
+		own.given = append(own.given, a)
 	}
-	own.toText = h.toText.WithAttrs(attrs)
+	own.coloured, own.plain = h.coloured.WithAttrs(attrs), h.plain.WithAttrs(attrs)
 	return own.with(func(w io.Writer) slog.Handler { return h.toJSON(w).WithAttrs(attrs) })
 }
 
 // WithGroup is of slog.Handler.
 func (h *recorder) WithGroup(name string) slog.Handler {
 	own := *h
-	own.grouped = true
-	own.toText = h.toText.WithGroup(name)
+	own.group += name + "."
+	own.coloured, own.plain = h.coloured.WithGroup(name), h.plain.WithGroup(name)
 	return own.with(func(w io.Writer) slog.Handler { return h.toJSON(w).WithGroup(name) })
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/version"
 )
 
@@ -86,7 +87,7 @@ var flagKeys = [...]struct{ key, flag, kind, help string }{
 	{"listen", "listen", "ADDR", "address or address:port to listen on (default 127.0.0.1)"},
 	{"timeout", "timeout", "DURATION", "longest time of one call (default 30s)"},
 	{"log_level", "log-level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
-	{"log_format", "log-format", "FORMAT", "json or pretty (default json)"},
+	{"log_format", "log-format", "FORMAT", "json, pretty or journald (default json)"},
 	{"log_file", "log-file", "FILE", "append the log to a file (default stderr)"},
 }
 
@@ -108,7 +109,7 @@ func (f *configFlags) add(set *pflag.FlagSet) {
 
 // loader returns what loads the configuration for a command's flags.
 func (f *configFlags) loader(cmd *cobra.Command) *loader {
-	l := &loader{path: f.config, environ: os.Environ()}
+	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal()}
 	if home, err := os.UserHomeDir(); err == nil {
 		l.home = home
 	}

@@ -31,7 +31,7 @@ import (
 //	front: bridge, http sessions, reloader, what systemd is told
 //	back:  one service per living tool
 func serve(ctx context.Context, from *loader, std stdio) error {
-	log := newLogging(std.err)
+	log := newLogging(std.err, systemd.JournalSocket)
 	cfg, err := from.load()
 	if err != nil {
 		return notLoaded(err)

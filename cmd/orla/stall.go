@@ -20,7 +20,7 @@ const stallAfter = time.Second
 // Until then a line has been written when Write returns.
 type steady struct {
 	to    io.Writer
-	fd    int // of to, if it is a file; -1 if not
+	ready func() bool // reports whether to takes a short line without waiting
 	lines chan []byte
 	taken chan outcome // of the line that is being written
 
@@ -31,23 +31,30 @@ type steady struct {
 }
 
 // outcome is how the writing of a line ended.
-type outcome struct{ err error }
+type outcome struct {
+	n   int
+	err error
+}
 
-// newSteady starts a writer to w. It ends with the process: a write that is
-// stuck cannot be taken back.
-func newSteady(w io.Writer) *steady {
-	s := &steady{to: w, fd: -1, lines: make(chan []byte), taken: make(chan outcome, 1)}
-	if f, ok := w.(*os.File); ok {
-		s.fd = int(f.Fd()) // it is written to for as long as the process lives
-	}
+// newSteady starts a writer to w. ready may be nil, if that cannot be known. It
+// ends by end, or with the process: a write that is stuck cannot be taken back.
+func newSteady(w io.Writer, ready func() bool) *steady {
+	s := &steady{to: w, ready: ready, lines: make(chan []byte), taken: make(chan outcome, 1)}
 	go func() {
 		for line := range s.lines {
-			_, err := w.Write(line)
-			s.taken <- outcome{err}
+			n, err := w.Write(line)
+			s.taken <- outcome{n, err}
+		}
+		if c, ok := w.(io.Closer); ok {
+			_ = c.Close() // each line has been written by itself
 		}
 	}()
 	return s
 }
+
+// end ends the writing, and closes what was written to when the last line has
+// been taken. Nothing may be written any more.
+func (s *steady) end() { close(s.lines) }
 
 func (s *steady) Write(line []byte) (int, error) {
 	s.mu.Lock()
@@ -57,15 +64,15 @@ func (s *steady) Write(line []byte) (int, error) {
 		s.total++
 		return len(line), nil
 	}
-	if len(line) <= pipeBuf && s.room() {
-		return s.to.Write(line)
+	if len(line) <= pipeBuf && s.ready != nil && s.ready() {
+		return s.to.Write(line) // most lines need not go the way over the goroutine
 	}
 	s.lines <- bytes.Clone(line) // taken at once: nothing is being written
 	wait := time.NewTimer(stallAfter)
 	defer wait.Stop()
 	select {
 	case written := <-s.taken:
-		return len(line), written.err
+		return written.n, written.err
 	case <-wait.C:
 		s.stalled = true
 		return len(line), nil
@@ -75,15 +82,19 @@ func (s *steady) Write(line []byte) (int, error) {
 // pipeBuf is what a pipe that can be written to has room for (PIPE_BUF).
 const pipeBuf = 4 << 10
 
-// room reports whether the reader, or the disk, takes a line without waiting:
-// that saves most lines the way over the goroutine.
-func (s *steady) room() bool {
-	if s.fd < 0 {
-		return false
+// roomIn returns what reports whether the reader of a file, or the disk, takes
+// a line without waiting; nil for what is no file.
+func roomIn(w io.Writer) func() bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return nil
 	}
-	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n == 1 && fds[0].Revents == unix.POLLOUT
+	fd := int32(f.Fd()) // it stays open for as long as it is written to
+	return func() bool {
+		fds := []unix.PollFd{{Fd: fd, Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		return err == nil && n == 1 && fds[0].Revents == unix.POLLOUT
+	}
 }
 
 // stuck reports whether the last line is still being written.

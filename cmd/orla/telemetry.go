@@ -16,7 +16,7 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 		Lives:    s.supervisor.Lives,
 		Sessions: s.sessions,
 		Queued:   s.slots.Waiting,
-		Dropped:  s.log.out.fallback.droppedInAll,
+		Dropped:  s.log.out.droppedInAll,
 		Log:      s.log.Logger,
 	})
 }

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/systemd"
+)
+
+// journald is a socket that takes entries as journald's does.
+func journald(t *testing.T) (conn *net.UnixConn, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "socket")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, path
+}
+
+// entry reads one entry; nil when there is none for a while.
+func entry(t *testing.T, conn *net.UnixConn, wait time.Duration) map[string]string {
+	t.Helper()
+	raw := make([]byte, 1<<20)
+	if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := conn.Read(raw)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for rest := raw[:n]; len(rest) > 0; {
+		line, after, _ := bytes.Cut(rest, []byte("\n"))
+		name, value, short := bytes.Cut(line, []byte("="))
+		if !short {
+			size := binary.LittleEndian.Uint64(after)
+			value, after = after[8:8+size], after[8+size+1:]
+		}
+		all[string(name)] = string(value)
+		rest = after
+	}
+	return all
+}
+
+func journalLog(stderr *bytes.Buffer, path string) *logging {
+	l := newLogging(stderr, path)
+	cfg := defaults()
+	cfg.LogFormat = formatJournal
+	cfg.LogLevel = "debug"
+	l.configure(&cfg, nil)
+	return l
+}
+
+// SPEC K1, I1: in the journal each key is a field of its own, as it is, and the
+// message is one line that a terminal can show.
+func TestK1TheJournalHasFields(t *testing.T) {
+	conn, path := journald(t)
+	var stderr bytes.Buffer
+	l := journalLog(&stderr, path)
+	l.Info("state", "tool", "a", "from", "READY", "to", "CRASHED", "reason", "it exited with code 1", "pid", 12)
+	got := entry(t, conn, patience)
+	for name, want := range map[string]string{
+		"MESSAGE": `state tool=a from=READY to=CRASHED reason="it exited with code 1" pid=12`, "PRIORITY": "6", "SYSLOG_IDENTIFIER": "orla",
+		"ORLA_MSG": "state", "ORLA_TOOL": "a", "ORLA_FROM": "READY", "ORLA_TO": "CRASHED", "ORLA_REASON": "it exited with code 1", "ORLA_PID": "12",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q; want %q", name, got[name], want)
+		}
+	}
+	if len(got) != 9 {
+		t.Errorf("the fields are %q", got)
+	}
+
+	nasty := "one\ntwo\x1b[2J\u009b\xff"
+	l.With("tool", "b").WithGroup("g").Error("stderr", "text", nasty, "err", errors.New("no"), "list", []string{"<a>", "b"}, "for", time.Second)
+	got = entry(t, conn, patience)
+	for name, want := range map[string]string{
+		"MESSAGE":  `stderr tool=b g.text="one\ntwo\x1b[2J\u009b\xff" g.err=no g.list="[\"<a>\",\"b\"]" g.for=1s`,
+		"PRIORITY": "3", "ORLA_TOOL": "b", "ORLA_G_TEXT": nasty, "ORLA_G_ERR": "no", "ORLA_G_LIST": `["<a>","b"]`, "ORLA_G_FOR": "1s",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q; want %q", name, got[name], want)
+		}
+	}
+	for level, want := range map[slog.Level]string{slog.LevelDebug: "7", slog.LevelInfo: "6", slog.LevelWarn: "4", slog.LevelError: "3", levelFatal: "2"} {
+		l.Log(t.Context(), level, "x")
+		if got := entry(t, conn, patience)["PRIORITY"]; got != want {
+			t.Errorf("the priority of %s is %s; want %s", level, got, want)
+		}
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("on stderr: %q", &stderr)
+	}
+	if got := l.history().Last(history.Query{Tools: []string{"b"}}); len(got) != 1 {
+		t.Errorf("the history has %d lines of b; want 1", len(got))
+	}
+}
+
+// SPEC K1: where there is no socket, journald is told the severity on stderr.
+func TestK1WithoutASocketTheSeverityIsAPrefix(t *testing.T) {
+	var stderr bytes.Buffer
+	l := journalLog(&stderr, filepath.Join(t.TempDir(), "absent"))
+	for _, want := range []struct {
+		level  slog.Level
+		prefix string
+	}{{slog.LevelDebug, "<7>"}, {slog.LevelInfo, "<6>"}, {slog.LevelWarn, "<4>"}, {slog.LevelError, "<3>"}, {levelFatal, "<2>"}} {
+		stderr.Reset()
+		l.Log(t.Context(), want.level, "state", "tool", "a")
+		line, prefixed := strings.CutPrefix(stderr.String(), want.prefix)
+		var content map[string]any
+		if err := json.Unmarshal([]byte(line), &content); err != nil || !prefixed || content["tool"] != "a" {
+			t.Errorf("%s: %q (%v)", want.level, &stderr, err)
+		}
+	}
+}
+
+// SPEC I1: a journald that does not read does not stop Orla; when it reads
+// again, the log says how many lines are missing.
+func TestI1JournalThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	conn, path := journald(t)
+	var stderr bytes.Buffer
+	l := journalLog(&stderr, path)
+	const lines = 5000
+	began := time.Now()
+	for i := range lines {
+		l.Info("line", "i", i)
+	}
+	if took := time.Since(began); took > 10*stallAfter {
+		t.Errorf("%d lines took %s", lines, took)
+	}
+	sent, got, lost := lines, 0, 0
+	eventually(t, "each line came, or was told of as lost", func() bool {
+		l.Info("line")
+		sent++
+		for e := entry(t, conn, 10*time.Millisecond); e != nil; e = entry(t, conn, 10*time.Millisecond) {
+			if e["ORLA_MSG"] == "line" {
+				got++
+				continue
+			}
+			var n int
+			if _, err := fmt.Sscan(e["ORLA_LINES"], &n); err != nil {
+				t.Fatalf("%q: %v", e, err)
+			}
+			lost += n
+		}
+		return got+lost == sent && lost > 0
+	})
+	if stderr.Len() > 0 {
+		t.Errorf("on stderr: %.200q", &stderr)
+	}
+}
+
+// SPEC K1: a program whose stderr is the journal's stream, as systemd says,
+// speaks to journald unless told otherwise.
+func TestK1StderrThatIsTheJournal(t *testing.T) {
+	if _, err := os.Stat(systemd.JournalSocket); err == nil {
+		t.Skip("a journald runs here, and would get the lines; the test with a real systemd looks there")
+	}
+	for _, c := range []struct {
+		name, stream string // stream is added to the socket's own
+		args         []string
+		prefix       string
+	}{
+		{"the journal", "", nil, "<6>{"},
+		{"the journal, and a format of one's own", "", []string{"--log-format", "json"}, "{"},
+		{"another stream", "1", nil, "{"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+			defer func() { _ = ours.Close() }()
+			var stat syscall.Stat_t
+			if err := syscall.Fstat(fds[1], &stat); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(orlaBinary(t), append(c.args, "--port", "0", "--tools-dir", t.TempDir())...)
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), fmt.Sprintf("JOURNAL_STREAM=%d:%d%s", stat.Dev, stat.Ino, c.stream))
+			cmd.Stderr = theirs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_ = theirs.Close()
+			lines := bufio.NewScanner(ours)
+			for lines.Scan() && !strings.Contains(lines.Text(), `"msg":"serving"`) {
+			}
+			if !strings.HasPrefix(lines.Text(), c.prefix) {
+				t.Errorf("stderr has %q; want it to begin with %s", lines.Text(), c.prefix)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+			for lines.Scan() { // to its end
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/systemd"
+)
+
+// output is where the lines of the log go: log_file, which can be opened anew,
+// as logrotate wants it; the journal; or stderr, where there is no other or it
+// does not work. Nothing that it writes to can stop Orla (see steady).
+type output struct {
+	stderr  *steady
+	journal *steady // started by the first entry; used under mu
+
+	mu       sync.Mutex // guards what follows, and the order of lines
+	socket   string     // journald's
+	file     *steady    // log_file; nil for none
+	torn     bool       // file ends with a part of a line
+	trouble  error      // why file could not be written the last time; nil if it could
+	told     bool       // that trouble has been told of
+	diverted int        // lines that went to stderr in place of file, until that has been told
+	dropped  int64      // lines that files dropped which are not open any more
+}
+
+func newOutput(stderr io.Writer, socket string) *output {
+	return &output{stderr: newSteady(stderr, roomIn(stderr)), socket: socket}
+}
+
+// openLog opens log_file for appending. It returns nil for an empty path, which
+// is stderr.
+func openLog(path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640) // opening a FIFO does not wait
+	if err != nil {
+		return nil, fmt.Errorf("log_file: %w", err)
+	}
+	return file, nil
+}
+
+// use writes to file, or to stderr for nil, in place of what was open.
+func (o *output) use(file *os.File) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file != nil {
+		o.dropped += o.file.droppedInAll()
+		o.file.end()
+	}
+	o.file, o.torn, o.trouble, o.told, o.diverted = nil, false, nil, false, 0
+	if file != nil {
+		o.file = newSteady(file, roomIn(file))
+	}
+}
+
+// Write writes a line to log_file, or to stderr.
+func (o *output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file == nil {
+		return o.stderr.Write(line)
+	}
+	whole := line
+	if o.torn {
+		whole = append([]byte("\n"), line...)
+	}
+	n, err := o.file.Write(whole)
+	if err == nil {
+		o.torn, o.trouble, o.told = false, nil, false
+		return len(line), nil
+	}
+	// The disk is full, perhaps: it may have room again.
+	if n > 0 {
+		o.torn = whole[n-1] != '\n'
+	}
+	o.trouble = err
+	o.diverted++
+	return o.stderr.Write(line)
+}
+
+// record writes an entry to the journal, or where that cannot be reached a line
+// to stderr, with the priority as journald reads it there (sd-daemon(3)).
+func (o *output) record(entry, line []byte, priority int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.journal == nil {
+		journal := systemd.NewJournal(o.socket)
+		o.journal = newSteady(journal, journal.Ready)
+	}
+	_, err := o.journal.Write(entry)
+	if err != nil {
+		prefixed := append(strconv.AppendInt([]byte("<"), int64(priority), 10), '>')
+		_, err = o.stderr.Write(append(prefixed, line...))
+	}
+	return err
+}
+
+// droppedInAll returns how many lines were dropped since the start.
+func (o *output) droppedInAll() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.dropped
+	for _, s := range o.writers() {
+		if s != nil {
+			n += s.droppedInAll()
+		}
+	}
+	return n
+}
+
+// writers are those that may have dropped lines, or nil. The caller holds mu.
+func (o *output) writers() [3]*steady { return [...]*steady{o.stderr, o.file, o.journal} }
+
+// news returns what there is to say of lines that did not go where they should.
+func (o *output) news(at time.Time) []slog.Record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []slog.Record
+	say := func(msg string, attrs ...slog.Attr) {
+		r := slog.NewRecord(at, slog.LevelWarn, msg, 0)
+		r.AddAttrs(attrs...)
+		all = append(all, r)
+	}
+	lost := 0
+	for _, s := range o.writers() {
+		if s != nil {
+			lost += s.lost()
+		}
+	}
+	if lost > 0 {
+		say("log lines were dropped: nobody read them", slog.Int("lines", lost))
+	}
+	switch {
+	case o.trouble != nil && !o.told:
+		o.told = true
+		say("log_file cannot be written; the log goes to stderr meanwhile", slog.Any("err", o.trouble))
+	case o.trouble == nil && o.diverted > 0:
+		say("log_file can be written again; some lines went to stderr", slog.Int("lines", o.diverted))
+		o.diverted = 0
+	}
+	return all
+}
