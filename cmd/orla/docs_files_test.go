@@ -25,19 +25,9 @@ func docsFiles(t *testing.T) string {
 	return dir
 }
 
-// written is what a file holds.
-func written(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // The man page has every command, flag and key (SPEC K2).
 func TestManPageIsComplete(t *testing.T) {
-	page := strings.ReplaceAll(written(t, filepath.Join(docsFiles(t), "orla.1")), `\-`, "-")
+	page := strings.ReplaceAll(readFile(t, filepath.Join(docsFiles(t), "orla.1")), `\-`, "-")
 	if !strings.HasPrefix(page, `.TH ORLA 1 "2023-11-14" "orla `) {
 		t.Errorf("its head is %.60q", page)
 	}
@@ -83,7 +73,7 @@ func TestManPageIsWellFormed(t *testing.T) {
 
 // The sample has every key, and says what holds without it (SPEC H1).
 func TestSampleConfigIsTheDefaults(t *testing.T) {
-	sample := written(t, filepath.Join(docsFiles(t), "orla.yaml"))
+	sample := readFile(t, filepath.Join(docsFiles(t), "orla.yaml"))
 	for line := range strings.Lines(sample) {
 		if line != "\n" && !strings.HasPrefix(line, "#") {
 			t.Errorf("it sets something: %s", line)
@@ -136,10 +126,10 @@ func TestCompletionsAreScripts(t *testing.T) {
 	if out, err := exec.Command("bash", "-n", filepath.Join(dir, "orla.bash")).CombinedOutput(); err != nil {
 		t.Errorf("bash: %v\n%s", err, out)
 	}
-	if text := written(t, filepath.Join(dir, "orla.zsh")); !strings.HasPrefix(text, "#compdef orla\n") {
+	if text := readFile(t, filepath.Join(dir, "orla.zsh")); !strings.HasPrefix(text, "#compdef orla\n") {
 		t.Errorf("zsh does not find it: %.40q", text)
 	}
-	if text := written(t, filepath.Join(dir, "orla.fish")); !strings.Contains(text, "complete -c orla") {
+	if text := readFile(t, filepath.Join(dir, "orla.fish")); !strings.Contains(text, "complete -c orla") {
 		t.Error("fish is told nothing")
 	}
 }
