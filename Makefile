@@ -3,6 +3,7 @@
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 20s
+DIST     ?= dist
 SOAK     ?= 10m
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
@@ -33,20 +34,20 @@ build: ## build bin/orla
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
 
 cross: ## compile for every system that has a release
-	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit; done
+	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done
 
-docs: build ## write the man page, the completions and a sample orla.yaml to dist/docs
-	bin/orla __docs dist/docs
-	GO=$(GO) scripts/licenses > dist/docs/THIRD_PARTY_LICENSES
+docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
+	CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
+	GO=$(GO) scripts/licenses > $(DIST)/docs/THIRD_PARTY_LICENSES
 
 deb: ## build dist/*.deb for amd64 and arm64
-	for arch in $(ARCHS); do GO=$(GO) VERSION=$(VERSION) scripts/package deb $$arch || exit; done
+	for arch in $(ARCHS); do DIST=$(DIST) GO=$(GO) VERSION=$(VERSION) scripts/package deb $$arch || exit; done
 
 rpm: ## build dist/*.rpm for amd64 and arm64
-	for arch in $(ARCHS); do GO=$(GO) VERSION=$(VERSION) scripts/package rpm $$arch || exit; done
+	for arch in $(ARCHS); do DIST=$(DIST) GO=$(GO) VERSION=$(VERSION) scripts/package rpm $$arch || exit; done
 
 # The program as a package has it.
-dist/package/%/orla: FORCE
+$(DIST)/package/%/orla: FORCE
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/orla
 
 FORCE:
