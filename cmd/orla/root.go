@@ -55,6 +55,7 @@ func newRoot(std stdio) *cobra.Command {
 		newValidate(flags, std),
 		newConfig(flags, std),
 		newSchema(std),
+		newNew(flags, std),
 		newVersion(std),
 		newDocs(),
 	)
