@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/simple"
@@ -40,7 +41,10 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 		Long: "Call one tool the way an MCP client would and print its answer: text on stdout,\n" +
 			"what the tool wrote to stderr on stderr. The exit code is 1 when the tool failed.\n\n" +
 			"A value of --arg is text, unless the tool's schema wants a number, a boolean, an\n" +
-			"array or an object; then it is JSON.",
+			"array or an object; then it is JSON.\n\n" +
+			"If an Orla is running that serves this folder, it is the one that makes the call, so\n" +
+			"that a capsule is not started twice. Without one, or with --socket none, the tool is\n" +
+			"started for this call and ended after it.",
 		Example: "  orla call hello --arg name=Ada --arg times=3\n" +
 			"  orla call hello --json '{\"name\": \"Ada\"}'\n" +
 			"  echo '{\"name\": \"Ada\"}' | orla call hello --json -\n" +
@@ -51,19 +55,16 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			client, err := serving(cmd.Context(), cfg, l)
+			switch {
+			case err != nil:
+				return err
+			case client != nil:
+				return callRunning(cmd.Context(), client, args[0], &f, std)
+			}
 			return callOnce(cmd.Context(), cfg, l.home, args[0], &f, std)
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			cfg, l, err := flags.load(cmd)
-			if err != nil || len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			var names []string
-			for _, t := range discover(cfg, l.home).Tools {
-				names = append(names, t.Name+"\t"+firstLine(t.Description))
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: flags.completeTools,
 	}
 	cmd.Flags().StringArrayVarP(&f.args, "arg", "a", nil, "one argument `NAME=VALUE`; may be repeated")
 	cmd.Flags().StringVar(&f.json, "json", "", "all arguments as a JSON `OBJECT`, or - to read it from stdin")
@@ -94,7 +95,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	if i < 0 {
 		return noSuchTool(name, found, listed)
 	}
-	args, err := f.arguments(listed[i], std.in)
+	args, err := f.arguments(listed[i].InputSchema, std.in)
 	if err != nil {
 		return &failure{code: exitUsage, err: err}
 	}
@@ -103,6 +104,62 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	if rpcErr != nil {
 		return &failure{code: exitFailed, err: rpcErr}
 	}
+	return f.finish(answer, std)
+}
+
+// callRunning has a running Orla make the call.
+func callRunning(ctx context.Context, client *control.Client, name string, f *callFlags, std stdio) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	i := slices.IndexFunc(tools, func(t control.ListedTool) bool { return t.Name == name })
+	if i < 0 {
+		return noSuchToolRunning(ctx, client, name, tools)
+	}
+	args, err := f.arguments(tools[i].InputSchema, std.in)
+	if err != nil {
+		return &failure{code: exitUsage, err: err}
+	}
+	raw, err := client.Call(ctx, name, args)
+	if err != nil {
+		return talk(err)
+	}
+	answer := new(mcp.CallToolResult)
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", name, err)}
+	}
+	return f.finish(answer, std)
+}
+
+// noSuchToolRunning says why there is no tool of that name, if the running Orla
+// knows.
+func noSuchToolRunning(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	var found manifest.Result
+	for _, t := range status.Tools {
+		found.Tools = append(found.Tools, manifest.Tool{Name: t.Name, Kind: manifest.Kind(t.Kind)})
+	}
+	for _, p := range status.Problems {
+		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Err: errors.New(strings.Join(p.Messages, "\n"))})
+	}
+	of, _, _ := strings.Cut(name, "__")
+	var listed []*mcp.Tool
+	for _, t := range tools {
+		if t.Of == of {
+			listed = append(listed, &mcp.Tool{Name: t.Name})
+		}
+	}
+	return noSuchTool(name, found, listed)
+}
+
+// finish prints an answer, and ends as it says.
+func (f *callFlags) finish(answer *mcp.CallToolResult, std stdio) (err error) {
 	if f.result {
 		err = writeIndented(std.out, answer)
 	} else {
@@ -173,7 +230,7 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 }
 
 // arguments puts the call's arguments together as a JSON object.
-func (f *callFlags) arguments(tool *mcp.Tool, stdin io.Reader) (json.RawMessage, error) {
+func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage, error) {
 	if f.json != "" {
 		raw := []byte(f.json)
 		if f.json == "-" {
@@ -192,7 +249,7 @@ func (f *callFlags) arguments(tool *mcp.Tool, stdin io.Reader) (json.RawMessage,
 			Type any `json:"type"`
 		} `json:"properties"`
 	}
-	raw, err := json.Marshal(tool.InputSchema)
+	raw, err := json.Marshal(inputSchema)
 	if err == nil {
 		err = json.Unmarshal(raw, &schema)
 	}

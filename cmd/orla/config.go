@@ -33,6 +33,7 @@ type Config struct {
 	LogFormat          string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; journald where stderr is the journal and log_file is not set."`
 	LogLevel           string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
 	LogFile            string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
+	Socket             string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, counted from this file's folder if it is relative, or none. Default: one that is named by the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir."`
 	AutoReload         bool             `json:"auto_reload,omitempty" jsonschema:"Pick up changes in the tools folders by themselves; false leaves it to SIGHUP. Default true."`
 	MaxOutput          yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each stream of a simple tool. Default 8MiB."`
 	MaxInline          yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"Answers over this size keep head and tail and become a resource. Default 4MiB."`
@@ -226,8 +227,8 @@ func (l *loader) readFile(c *loaded) error {
 			c.origins[key] = origin{fromFile, path}
 		}
 	}
-	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir} {
-		if *dir != "" && c.doc.Has(key) && !filepath.IsAbs(*dir) {
+	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "socket": &c.Socket} {
+		if *dir != "" && c.doc.Has(key) && *dir != noSocket && !filepath.IsAbs(*dir) {
 			*dir = filepath.Join(filepath.Dir(path), *dir)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,29 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	shell := append([]string{"-c", `code=$1; shift; "$@" >/dev/full; test $? -eq "$code"`, "sh"}, args...)
 	ts.Check(ts.Exec("sh", shell...))
+}
+
+// waitlog waits for a line in a log file.
+func waitlog(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitlog FILE PATTERN")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	deadline := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, _ := os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+		if pattern.Match(text) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("no line that has %s in:\n%s", args[1], text)
+		}
+	}
 }
 
 // plainBinary and racingBinary build the program once for all tests that start

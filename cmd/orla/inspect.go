@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -19,8 +21,11 @@ import (
 func newTools(flags *configFlags, std stdio) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "tools",
-		Short:   "List the tools that are found",
+		Use:   "tools",
+		Short: "List the tools that are found",
+		Long: "List the tools that are found. If an Orla is running that serves this folder, they are\n" +
+			"those that its clients can call now, the many tools of a capsule among them; without\n" +
+			"one, or with --socket none, nothing is started and a capsule is one line.",
 		Example: "  orla tools\n  orla tools --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,12 +33,19 @@ func newTools(flags *configFlags, std stdio) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			client, err := serving(cmd.Context(), cfg, l)
+			switch {
+			case err != nil:
+				return err
+			case client != nil:
+				return toolsRunning(cmd.Context(), client, asJSON, std)
+			}
 			found := discover(cfg, l.home)
 			printProblems(std.err, found.Problems)
 			if asJSON {
 				return writeIndented(std.out, listTools(found.Tools))
 			}
-			return printTools(std.out, found.Tools)
+			return printTools(std.out, listTools(found.Tools))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -67,11 +79,36 @@ func listTools(tools []manifest.Tool) []listedTool {
 	return list
 }
 
-func printTools(w io.Writer, tools []manifest.Tool) error {
+// toolsRunning lists what the clients of a running Orla can call.
+func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std stdio) error {
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	status, err := client.Status(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	tellProblems(std.err, status.Problems)
+	list := make([]listedTool, 0, len(tools))
+	for _, t := range tools {
+		list = append(list, listedTool{
+			Name: t.Name, Kind: manifest.Kind(t.Kind), Version: t.Version, Title: t.Title, Description: t.Description,
+			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter,
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Timeout,
+		})
+	}
+	if asJSON {
+		return writeIndented(std.out, list)
+	}
+	return printTools(std.out, list)
+}
+
+func printTools(w io.Writer, tools []listedTool) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tKIND\tRUNS WITH\tDESCRIPTION")
 	for _, t := range tools {
-		with := t.Interpreter.Name
+		with := t.Interpreter
 		if with == "" {
 			with = "itself"
 		}
@@ -92,8 +129,13 @@ func firstLine(text string) string {
 }
 
 func printProblems(w io.Writer, problems []manifest.Problem) {
+	tellProblems(w, shownProblems(problems))
+}
+
+// tellProblems writes what is wrong, one fault a line.
+func tellProblems(w io.Writer, problems []control.Problem) {
 	for _, p := range problems {
-		for _, line := range messages(p) {
+		for _, line := range p.Messages {
 			if p.Path != "" && !strings.Contains(line, p.Path) {
 				line = p.Path + ": " + line
 			}

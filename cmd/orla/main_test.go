@@ -16,6 +16,11 @@ func TestMain(m *testing.M) {
 type tidy struct{ *testing.M }
 
 func (t tidy) Run() int {
+	// What runs on this machine is none of the tests' business.
+	for _, name := range []string{"RUNTIME_DIRECTORY", "STATE_DIRECTORY", "ORLA_SOCKET"} {
+		_ = os.Unsetenv(name) // it has a name
+	}
+	_ = os.Setenv("XDG_RUNTIME_DIR", "/nonexistent")
 	defer func() {
 		for _, dir := range built {
 			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
@@ -35,11 +40,16 @@ func TestScript(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
+			if err := os.Mkdir(filepath.Join(env.WorkDir, "run"), 0o700); err != nil {
+				return err
+			}
 			return os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mkfifo": mkfifo,
-			"exits":  exits,
+			"mkfifo":  mkfifo,
+			"exits":   exits,
+			"waitlog": waitlog,
 		},
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // String names the server's own service, the reloader, in logs.
@@ -32,7 +33,10 @@ func (s *server) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-s.hup:
-			s.reload(ctx)
+			_, _ = s.reload(ctx, "SIGHUP") // the log has what came of it
+		case answer := <-s.asked:
+			done, err := s.reload(ctx, byHand)
+			answer <- reloaded{done, err}
 		case change := <-s.watchers.changed:
 			if cfg := s.current(); cfg.AutoReload {
 				s.apply(cfg, change.Path)
@@ -68,22 +72,46 @@ func (s *server) current() *loaded {
 	return s.cfg
 }
 
-func (s *server) adopt(cfg *loaded) {
+// problems are what is wrong with the folders of tools now.
+func (s *server) problems() []manifest.Problem {
 	s.cfgMu.Lock()
 	defer s.cfgMu.Unlock()
-	s.cfg = cfg
+	return s.wrong
+}
+
+func (s *server) adopt(cfg *loaded, wrong []manifest.Problem) {
+	s.cfgMu.Lock()
+	defer s.cfgMu.Unlock()
+	s.cfg, s.wrong = cfg, wrong
+}
+
+// byHand is the reason of a reload that was asked for over the control socket.
+const byHand = "orla reload"
+
+// reloaded is what came of a reload.
+type reloaded struct {
+	applied
+	err error // why nothing was changed
+}
+
+// applied is what an apply changed, and what is wrong with the folders.
+type applied struct {
+	supervisor.Diff
+	problems []manifest.Problem
+	took     time.Duration
 }
 
 // reload reads the configuration anew and applies what differs. One that does
-// not hold changes nothing.
-func (s *server) reload(ctx context.Context) {
+// not hold changes nothing, which the log tells beside the error: whoever asked
+// may have nobody to tell.
+func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.notifier.Reloading()
 	defer func() { s.notifier.Ready(s.readiness().text()) }() // whether it worked or not: Orla serves
 	cfg, err := s.from.load()
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
-		return
+		return applied{}, faultyConfig{err}
 	}
 	logTo, err := openLog(cfg.LogFile)
 	if err == nil {
@@ -94,7 +122,7 @@ func (s *server) reload(ctx context.Context) {
 	if err != nil {
 		s.log.Error("reload: the old configuration stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
-		return
+		return applied{}, err
 	}
 	s.log.configure(&cfg.Config, logTo)
 	old := s.current()
@@ -106,8 +134,13 @@ func (s *server) reload(ctx context.Context) {
 	}
 	s.bound(cfg)
 	s.watchers.point(cfg, s.from.home)
-	s.apply(cfg, "SIGHUP")
+	done := s.apply(cfg, reason)
+	s.point(cfg)
+	return done, nil
 }
+
+// faultyConfig says that a configuration does not hold.
+type faultyConfig struct{ error }
 
 // move makes the HTTP front what cfg says. If that does not work, it stays as
 // it is.
@@ -134,9 +167,8 @@ func (s *server) move(ctx context.Context, cfg *loaded) error {
 
 // apply finds the tools and serves them. What is wrong with one of them is
 // logged when it is new, so that a save elsewhere does not say it again.
-func (s *server) apply(cfg *loaded, reason string) {
+func (s *server) apply(cfg *loaded, reason string) applied {
 	began := time.Now()
-	s.adopt(cfg)
 	found := discover(cfg, s.from.home)
 	kept := s.keepLiving(&found)
 	diff := s.supervisor.Apply(found.Tools)
@@ -144,16 +176,19 @@ func (s *server) apply(cfg *loaded, reason string) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
 	}
 	s.tell(found.Problems, kept)
-	if diff.Empty() && reason != "start" && reason != "SIGHUP" {
-		return
+	s.adopt(cfg, found.Problems)
+	done := applied{diff, found.Problems, time.Since(began)}
+	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", byHand}, reason) {
+		return done
 	}
 	s.log.Info("reload", "reason", reason,
 		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
 		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),
-		"duration_ms", time.Since(began).Milliseconds())
+		"duration_ms", done.took.Milliseconds())
 	if reason != "start" {
 		s.telemetry.Reloaded(telemetry.Applied)
 	}
+	return done
 }
 
 // keepLiving keeps a capsule whose manifest has become faulty as it was: it

@@ -17,6 +17,8 @@ const rootExample = `  orla                                  serve ./tools on ht
   orla dev tools/notes                  serve one tool, and show what it does
   orla tools                            list what would be served
   orla call hello --arg name=Ada        call one tool from the shell
+  orla status                           show what a running Orla is doing
+  orla logs notes -f                    follow what one of its tools does
   orla validate                         check every tool and say what is wrong`
 
 // newRoot builds the command line.
@@ -52,6 +54,10 @@ func newRoot(std stdio) *cobra.Command {
 		newDev(flags, std),
 		newTools(flags, std),
 		newCall(flags, std),
+		newStatus(flags, std),
+		newLogs(flags, std),
+		newEvents(flags, std),
+		newReload(flags, std),
 		newValidate(flags, std),
 		newConfig(flags, std),
 		newSchema(std),
@@ -59,6 +65,7 @@ func newRoot(std stdio) *cobra.Command {
 		newVersion(std),
 		newDocs(),
 	)
+	root.AddCommand(newByHand(flags, std)...)
 	endWell(root)
 	return root
 }
@@ -90,6 +97,7 @@ var flagKeys = [...]struct{ key, flag, kind, help string }{
 	{"log_level", "log-level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
 	{"log_format", "log-format", "FORMAT", "json, pretty or journald (default json)"},
 	{"log_file", "log-file", "FILE", "append the log to a file (default stderr)"},
+	{"socket", "socket", "PATH", "control socket to serve or to talk to, or none (default: found by the tools folder)"},
 }
 
 // boolKeys are the keys whose flag needs no value.

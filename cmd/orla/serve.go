@@ -16,9 +16,11 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -28,7 +30,7 @@ import (
 // The tree has a front, where work comes in, and a back, where tools live. The
 // back is ended only after the front has returned (SPEC F1):
 //
-//	front: bridge, http sessions, reloader, what systemd is told
+//	front: bridge, http sessions, reloader, control socket, what systemd is told
 //	back:  one service per living tool
 func serve(ctx context.Context, from *loader, std stdio) error {
 	log := newLogging(std.err, systemd.JournalSocket)
@@ -57,8 +59,8 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 	}
 	p.holds = holdsOf(cfg)
 	s := &server{
-		parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger),
-		hup: make(chan struct{}, 1), over: make(chan struct{}),
+		parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(),
+		hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), over: make(chan struct{}),
 	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.over)
@@ -74,6 +76,7 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
 		Starting: p.supervisor.Starting, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
+	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})
 	if cfg.Stdio {
 		return s.runStdio(ctx, cfg, std, signals)
 	}
@@ -92,14 +95,18 @@ type server struct {
 	web       *web            // nil on stdio
 	given     []net.Listener  // what systemd listens on for HTTP
 	watchers  *watchers
-	hup       chan struct{}   // holds one request to reload
+	control   *control.Server
+	began     time.Time
+	hup       chan struct{} // holds one request to reload
+	asked     chan chan<- reloaded
 	told      map[string]bool // problems that were logged; owned by apply
 
 	over       chan struct{}  // closed when all has stopped
 	impatience sync.WaitGroup // holds endAtOnce
 
-	cfgMu sync.Mutex // guards cfg
-	cfg   *loaded    // what is in force
+	cfgMu sync.Mutex         // guards the fields that follow
+	cfg   *loaded            // what is in force
+	wrong []manifest.Problem // with the folders of tools
 }
 
 // runHTTP serves HTTP until a signal.
@@ -114,7 +121,8 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) err
 	if err := s.open(ctx, cfg); err != nil {
 		return err
 	}
-	stop := s.grow(ctx, s.bridge, s.http, s)
+	stop := s.grow(ctx, s.bridge, s.http, s, s.control)
+	s.awaitControl(ctx, cfg)
 	s.serving(s.web.url())
 
 	ended := s.attend(ctx, signals, nil)
@@ -152,7 +160,8 @@ func (s *server) readiness() *readiness {
 
 // runStdio serves the one client on stdin and stdout.
 func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals *signals) error {
-	stop := s.grow(ctx, s.bridge, s)
+	stop := s.grow(ctx, s.bridge, s, s.control)
+	s.awaitControl(ctx, cfg)
 	s.serving("stdio")
 
 	client, leave := context.WithCancel(ctx)

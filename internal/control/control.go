@@ -26,8 +26,9 @@ type Backend interface {
 	Status() Status
 	// Tool tells of one tool, by the name of its manifest. It does not block.
 	Tool(name string) (ToolStatus, error)
-	// Tools lists what clients can call.
-	Tools() []ListedTool
+	// Tools lists what clients can call, once that is known. A list that ctx
+	// cuts short is one too.
+	Tools(ctx context.Context) []ListedTool
 	// Call answers a call with a CallToolResult, as JSON. Trouble of the tool
 	// is such a result too; an error says that there was no call.
 	Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)

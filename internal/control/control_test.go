@@ -79,7 +79,7 @@ func (b *backend) Tool(name string) (control.ToolStatus, error) {
 	return t, nil
 }
 
-func (b *backend) Tools() []control.ListedTool {
+func (b *backend) Tools(context.Context) []control.ListedTool {
 	return []control.ListedTool{{
 		Name: "weather", Of: "weather", Kind: "capsule", Path: "/tools/weather/main", Source: "/tools/weather/tool.yaml",
 		InputSchema: json.RawMessage(`{"type":"object"}`), Timeout: "30s",
@@ -223,7 +223,7 @@ func start(t *testing.T, b control.Backend) *served {
 
 func (s *served) point(socket string) {
 	s.socket = socket
-	s.Point(control.Place{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), URL: "http://here", ToolsDir: "/tools", Started: time.Now()})
+	<-s.Point(control.Place{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), URL: "http://here", ToolsDir: "/tools", Started: time.Now()})
 }
 
 func (s *served) waitSocket() {

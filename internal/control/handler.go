@@ -108,8 +108,8 @@ func (s *Server) toolStatus(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) tools(w http.ResponseWriter, _ *http.Request) error {
-	list := s.opts.Backend.Tools()
+func (s *Server) tools(w http.ResponseWriter, r *http.Request) error {
+	list := s.opts.Backend.Tools(r.Context())
 	if list == nil {
 		list = []ListedTool{}
 	}

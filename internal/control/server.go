@@ -37,9 +37,10 @@ type Server struct {
 	opts Options
 	wake chan struct{} // holds one request to look at want
 
-	mu   sync.Mutex // guards the fields that follow
-	want wanted
-	at   string // the socket that is served; "" for none
+	mu      sync.Mutex // guards the fields that follow
+	want    wanted
+	untried []chan struct{} // one for each Point that Serve has not seen to
+	at      string          // the socket that is served; "" for none
 }
 
 // wanted is where to serve, and who does.
@@ -54,15 +55,19 @@ func New(opts Options) *Server {
 }
 
 // Point makes place the socket that is served, soon. A socket that another
-// process has is tried for again at each Point.
-func (s *Server) Point(place Place, owner Owner) {
+// process has is tried for again at each Point. What it returns is closed when
+// that was tried.
+func (s *Server) Point(place Place, owner Owner) (tried <-chan struct{}) {
+	done := make(chan struct{})
 	s.mu.Lock()
 	s.want = wanted{place, owner}
+	s.untried = append(s.untried, done)
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
 	default: // whoever wakes will see this one
 	}
+	return done
 }
 
 // Socket is the socket that is being served; "" for none.
@@ -91,7 +96,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	p.requests.handler = s.handler()
 	web.Handler = &p.requests
 	for {
-		p.move(ctx, s.wanted())
+		want, untried := s.wanted()
+		p.move(ctx, want)
+		for _, tried := range untried {
+			close(tried)
+		}
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
@@ -102,10 +111,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-func (s *Server) wanted() wanted {
+// wanted is what the last Point said, and who waits for it to be tried.
+func (s *Server) wanted() (wanted, []chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.want
+	untried := s.untried
+	s.untried = nil
+	return s.want, untried
 }
 
 func (s *Server) atSocket(path string) {

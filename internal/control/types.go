@@ -27,22 +27,30 @@ type Status struct {
 
 // ToolStatus tells of one tool. What only a capsule has is absent for a simple tool.
 type ToolStatus struct {
-	Name     string    `json:"name" jsonschema:"The name of the tool's manifest."`
-	Kind     string    `json:"kind" jsonschema:"simple: a process for each call. capsule: one process for many calls."`
-	Version  string    `json:"version,omitempty" jsonschema:"The version in its manifest; absent for a plain executable."`
-	Source   string    `json:"source" jsonschema:"The file that describes the tool."`
-	State    string    `json:"state,omitempty" jsonschema:"Of a capsule: CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED."`
-	Since    time.Time `json:"since,omitzero" jsonschema:"Since when it is in that state."`
-	Reason   string    `json:"reason,omitempty" jsonschema:"Why it is."`
-	Pid      int       `json:"pid,omitempty" jsonschema:"Its process; absent if there is none."`
-	Restarts int       `json:"restarts,omitempty" jsonschema:"Starts of a process after the first one."`
-	Failures int       `json:"failures,omitempty" jsonschema:"Failures in a row."`
-	LastExit string    `json:"last_exit,omitempty" jsonschema:"How its last process ended; absent if none has."`
-	Next     time.Time `json:"next_start,omitzero" jsonschema:"When it is started again; absent if no start is due."`
-	InFlight int       `json:"in_flight,omitempty" jsonschema:"Calls that its process is working on."`
-	Waiting  int       `json:"waiting,omitempty" jsonschema:"Calls that wait for it to be ready."`
-	Calls    int64     `json:"calls,omitempty" jsonschema:"Calls that have ended."`
-	Stderr   []string  `json:"stderr,omitempty" jsonschema:"The last lines that it wrote to stderr. Only where one tool is asked for."`
+	Name      string    `json:"name" jsonschema:"The name of the tool's manifest."`
+	Kind      string    `json:"kind" jsonschema:"simple: a process for each call. capsule: one process for many calls."`
+	Version   string    `json:"version,omitempty" jsonschema:"The version in its manifest; absent for a plain executable."`
+	Source    string    `json:"source" jsonschema:"The file that describes the tool."`
+	State     string    `json:"state,omitempty" jsonschema:"Of a capsule: CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED."`
+	Since     time.Time `json:"since,omitzero" jsonschema:"Since when it is in that state."`
+	Reason    string    `json:"reason,omitempty" jsonschema:"Why it is."`
+	Held      bool      `json:"held,omitempty" jsonschema:"It was stopped by hand, and stays so until it is started or restarted by hand."`
+	Pid       int       `json:"pid,omitempty" jsonschema:"Its process; absent if there is none."`
+	Started   time.Time `json:"started,omitzero" jsonschema:"When that process was started."`
+	Restarts  int       `json:"restarts,omitempty" jsonschema:"Starts of a process after the first one."`
+	Failures  int       `json:"failures,omitempty" jsonschema:"Failures in a row."`
+	LastExit  string    `json:"last_exit,omitempty" jsonschema:"How its last process ended; absent if none has."`
+	Next      time.Time `json:"next_start,omitzero" jsonschema:"When it is started again; absent if no start is due."`
+	InFlight  int       `json:"in_flight,omitempty" jsonschema:"Calls that its process is working on."`
+	Waiting   int       `json:"waiting,omitempty" jsonschema:"Calls that wait for it to be ready."`
+	Calls     int64     `json:"calls,omitempty" jsonschema:"Calls of its tools that have ended, since Orla was started."`
+	Errors    int64     `json:"errors,omitempty" jsonschema:"How many of them failed."`
+	P50       float64   `json:"p50_ms,omitempty" jsonschema:"Half of the last calls took no longer, in milliseconds."`
+	P99       float64   `json:"p99_ms,omitempty" jsonschema:"99 of 100 of the last calls took no longer, in milliseconds."`
+	Memory    int64     `json:"memory_bytes,omitempty" jsonschema:"What its process and those below it have in memory."`
+	CPU       float64   `json:"cpu_seconds,omitempty" jsonschema:"The processor time that these have taken."`
+	Processes int       `json:"processes,omitempty" jsonschema:"How many processes these are."`
+	Stderr    []string  `json:"stderr,omitempty" jsonschema:"The last lines that it wrote to stderr. Only where one tool is asked for."`
 }
 
 // Problem is one entry of the tools folder that is not served, or not as its

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/control"
+)
+
+// completeTimeout is how long somebody waits who has pressed Tab.
+const completeTimeout = 400 * time.Millisecond
+
+// completion is what a shell is told of words that may stand where the cursor
+// is. It is silent about what goes wrong: there is nobody to read it.
+type completion = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective)
+
+// completeManifests completes the names of manifests: as many as most, 0 for any
+// number, of those that fit, nil for all.
+func (f *configFlags) completeManifests(most int, fits func(control.ToolStatus) bool) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		cmd.SetContext(ctx)
+		client, err := f.anyOrla(cmd)
+		if err != nil {
+			return f.completeFolder(cmd), cobra.ShellCompDirectiveNoFileComp
+		}
+		status, err := client.Status(ctx)
+		if err != nil {
+			return f.completeFolder(cmd), cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, t := range status.Tools {
+			if (fits == nil || fits(t)) && !slices.Contains(args, t.Name) {
+				names = append(names, t.Name+"\t"+stateOf(&t))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeTools completes the name of the tool to call.
+func (f *configFlags) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	cfg, l, err := f.whatThereIs(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if client, err := ownOrla(ctx, cfg, l); err == nil {
+		if tools, err := client.Tools(ctx); err == nil {
+			var names []string
+			for _, t := range tools {
+				names = append(names, t.Name+"\t"+firstLine(t.Description))
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	return f.completeFolder(cmd), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFolder are the names in the folder of tools.
+func (f *configFlags) completeFolder(cmd *cobra.Command) []string {
+	cfg, l, err := f.whatThereIs(cmd)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range discover(cfg, l.home).Tools {
+		names = append(names, t.Name+"\t"+firstLine(t.Description))
+	}
+	return names
+}

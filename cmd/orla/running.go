@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/control"
+)
+
+// noSocket is the value of socket that wants no control socket.
+const noSocket = "none"
+
+// folder is what an Orla with this configuration serves.
+func (c *loaded) folder() string { return cmp.Or(c.only, c.ToolsDir) }
+
+// place is where an Orla with this configuration has its control socket.
+func (c *loaded) place(l *loader) control.Place {
+	switch c.Socket {
+	case noSocket:
+		return control.Place{}
+	case "":
+	default:
+		return control.Place{Socket: absolute(c.Socket)}
+	}
+	if given := l.runtimeDirectory(); given != "" {
+		return control.Place{Socket: control.In(given, c.folder())}
+	}
+	for _, dir := range []string{l.userRuntimeDir(), stateDir(c, "run")} {
+		if dir != "" {
+			return control.Place{Socket: control.In(absolute(dir), c.folder()), Private: true}
+		}
+	}
+	return control.Place{}
+}
+
+// runtimeDirectory is the folder for sockets that systemd gives a service
+// (RuntimeDirectory=); "" if it gives none.
+func (l *loader) runtimeDirectory() string {
+	given, _ := lookup(l.environ, "RUNTIME_DIRECTORY")
+	first, _, _ := strings.Cut(given, ":")
+	return first
+}
+
+// userRuntimeDir is where a user's sockets belong while a session lasts; "" if
+// nothing says so, or it is another user's, as under sudo -E.
+func (l *loader) userRuntimeDir() string {
+	dir, _ := lookup(l.environ, "XDG_RUNTIME_DIR")
+	return ownFolder(dir)
+}
+
+// sessionDir is the same for who looks for a socket: somebody else may have
+// been told.
+func (l *loader) sessionDir() string {
+	if _, told := lookup(l.environ, "XDG_RUNTIME_DIR"); told {
+		return l.userRuntimeDir()
+	}
+	return ownFolder(fmt.Sprintf("/run/user/%d", os.Geteuid()))
+}
+
+// ownFolder is the folder of Orla's sockets in dir, if dir is this user's.
+func ownFolder(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil || !filepath.IsAbs(dir) {
+		return ""
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() {
+		return ""
+	}
+	return filepath.Join(dir, "orla")
+}
+
+// systemDir is where an Orla that is a service of the system has its socket.
+const systemDir = "/run/orla"
+
+// socketDirs are where an Orla may have its socket that this user can talk to.
+func (c *loaded) socketDirs(l *loader) []string {
+	var dirs []string
+	for _, dir := range []string{l.runtimeDirectory(), l.sessionDir(), stateDir(c, "run"), systemDir} {
+		if dir != "" {
+			dirs = append(dirs, absolute(dir))
+		}
+	}
+	return dirs
+}
+
+// anyOrla finds the Orla that a command is about: the one whose socket was
+// given, else the one that serves the configured folder, else, if nobody named
+// a folder, the only one that runs.
+func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
+	cfg, l, err := f.whatThereIs(cmd)
+	if err != nil {
+		return nil, err
+	}
+	client, err := ownOrla(cmd.Context(), cfg, l)
+	if !errors.Is(err, control.ErrNotRunning) || cfg.Socket != "" {
+		return client, talk(err)
+	}
+	if cfg.originOf("tools_dir").rank >= fromEnviron {
+		return nil, notRunning(fmt.Errorf("no Orla serves %s", absolute(cfg.folder())))
+	}
+	all, err := control.All(cmd.Context(), cfg.socketDirs(l))
+	switch {
+	case err != nil:
+		return nil, talk(err)
+	case len(all) == 0:
+		return nil, notRunning(errors.New("no Orla is running"))
+	case len(all) == 1:
+		return control.NewClient(all[0].Socket), nil
+	}
+	lines := []error{fmt.Errorf("%d Orlas are running, and none serves %s", len(all), absolute(cfg.folder()))}
+	for _, one := range all {
+		lines = append(lines, fmt.Errorf("%s: pid %d, %s", one.ToolsDir, one.Pid, one.URL))
+	}
+	return nil, &failure{code: exitUsage, err: errors.Join(lines...), hint: "say which with --tools-dir"}
+}
+
+// ownOrla finds the Orla of a configuration. The error matches
+// control.ErrNotRunning if there is none.
+func ownOrla(ctx context.Context, cfg *loaded, l *loader) (*control.Client, error) {
+	switch cfg.Socket {
+	case noSocket:
+		return nil, fmt.Errorf("%w that could be talked to: the socket is none", control.ErrNotRunning)
+	case "":
+	default:
+		_, err := control.Find(ctx, absolute(cfg.Socket))
+		return control.NewClient(absolute(cfg.Socket)), err
+	}
+	for _, dir := range cfg.socketDirs(l) {
+		socket := control.In(dir, cfg.folder())
+		_, err := control.Find(ctx, socket)
+		if !errors.Is(err, control.ErrNotRunning) && !errors.Is(err, os.ErrPermission) {
+			return control.NewClient(socket), err
+		}
+	}
+	return nil, control.ErrNotRunning
+}
+
+// serving is the Orla that serves what is configured; nil if none does.
+func serving(ctx context.Context, cfg *loaded, l *loader) (*control.Client, error) {
+	client, err := ownOrla(ctx, cfg, l)
+	if errors.Is(err, control.ErrNotRunning) {
+		return nil, nil
+	}
+	return client, talk(err)
+}
+
+// whatThereIs loads the configuration as far as it holds: an Orla that runs can
+// be asked while its configuration is being mended. Flags must hold.
+func (f *configFlags) whatThereIs(cmd *cobra.Command) (*loaded, *loader, error) {
+	l := f.loader(cmd)
+	cfg, err := l.load()
+	if usage, ok := errors.AsType[*failure](notLoaded(err)); ok && err != nil && usage.code == exitUsage {
+		return nil, nil, usage
+	}
+	return cfg, l, nil
+}
+
+func notRunning(err error) error {
+	return &failure{code: exitNotRunning, err: err, hint: "orla starts one here, orla --tools-dir DIR elsewhere"}
+}
+
+// talk is how a command ends that could not ask, or was refused.
+func talk(err error) error {
+	var f *failure
+	refused, isRefused := errors.AsType[*control.Error](err)
+	switch {
+	case err == nil || errors.As(err, &f):
+		return err
+	case errors.Is(err, control.ErrNotRunning):
+		return notRunning(err)
+	case errors.Is(err, os.ErrPermission):
+		return &failure{code: exitNotRunning, err: err, hint: "only its own user and root may talk to an Orla; try sudo"}
+	case isRefused && refused.Code == control.CodeConfiguration:
+		return &failure{code: exitInvalid, err: err, hint: refused.Hint}
+	case isRefused:
+		return &failure{code: exitFailed, err: err, hint: refused.Hint}
+	}
+	return &failure{code: exitFailed, err: fmt.Errorf("talk to Orla: %w", err)}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// How much, in five characters or little more: a table has no room for digits
+// that nobody reads.
+
+// shortAge is how long something has been so.
+func shortAge(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return twoUnits(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return twoUnits(d, time.Hour, "h", time.Minute, "m")
+	case d < 100*day:
+		return twoUnits(d, day, "d", time.Hour, "h")
+	}
+	return fmt.Sprintf("%dd", d/day)
+}
+
+// twoUnits writes d in a unit and a smaller one, and the smaller one only where
+// it says something.
+func twoUnits(d, unit time.Duration, name string, less time.Duration, lessName string) string {
+	const large = 10 // of the unit: nobody needs the rest
+	whole, rest := d/unit, d%unit/less
+	if rest == 0 || whole >= large {
+		return fmt.Sprintf("%d%s", whole, name)
+	}
+	return fmt.Sprintf("%d%s%d%s", whole, name, rest, lessName)
+}
+
+// shortTook is how long a call took.
+func shortTook(ms float64) string {
+	switch {
+	case ms <= 0:
+		return "-"
+	case ms < 10:
+		return fmt.Sprintf("%.1fms", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.0fms", ms)
+	case ms < 10_000:
+		return fmt.Sprintf("%.1fs", ms/1000)
+	}
+	return shortAge(time.Duration(ms) * time.Millisecond)
+}
+
+// shortCount is how often something was.
+func shortCount(n int64) string {
+	switch {
+	case n < 100_000:
+		return strconv.FormatInt(n, 10)
+	case n < 10_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	}
+	return fmt.Sprintf("%dM", n/1_000_000)
+}
+
+// shortSize is how many bytes.
+func shortSize(n int64) string {
+	const units = "KMGTPE"
+	switch {
+	case n <= 0:
+		return "-"
+	case n < 1<<10:
+		return fmt.Sprintf("%dB", n)
+	}
+	size, unit := float64(n)/(1<<10), 0
+	for size >= 1000 && unit < len(units)-1 {
+		size, unit = size/(1<<10), unit+1
+	}
+	if size < 10 {
+		return fmt.Sprintf("%.1f%c", size, units[unit])
+	}
+	return fmt.Sprintf("%.0f%c", size, units[unit])
+}
+
+// shortCPU is how much processor time.
+func shortCPU(seconds float64) string {
+	const minute = 60
+	switch {
+	case seconds <= 0:
+		return "-"
+	case seconds < minute:
+		return fmt.Sprintf("%.1fs", seconds)
+	}
+	return shortAge(time.Duration(seconds * float64(time.Second)))
+}

@@ -1,0 +1,428 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/orla-project/orla/internal/control"
+)
+
+// newStatus shows what a running Orla and its tools are doing.
+func newStatus(flags *configFlags, std stdio) *cobra.Command {
+	var watch, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Show what a running Orla and its tools are doing",
+		Long: "Show what a running Orla and each of its tools are doing: state, process, restarts,\n" +
+			"calls, latencies, memory and processor time, and why what is down\n" +
+			"is down. With a name, all there is to know of that tool, and its last lines on\n" +
+			"stderr. p50 and p99 are of the last 256 calls of each tool.",
+		Example:           "  orla status\n  orla status notes\n  orla status --watch\n  orla status --json | jq '.tools[] | select(.state == \"CRASHED\")'",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: flags.completeManifests(1, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := flags.anyOrla(cmd)
+			if err != nil {
+				return err
+			}
+			v := view{client: client, asJSON: asJSON, out: std.out, colours: colourful(std.out), width: widthOf(std.out)}
+			if len(args) == 1 {
+				v.name = args[0]
+			}
+			if watch {
+				return v.watch(cmd.Context())
+			}
+			return v.show(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again every two seconds")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
+	return cmd
+}
+
+// tableWidth is how wide a table is where there is no terminal.
+const tableWidth = 100
+
+// widthOf is how many characters a line has room for.
+func widthOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return tableWidth
+}
+
+// view shows the status of one Orla, or of one of its tools.
+type view struct {
+	client  *control.Client
+	name    string // of the one tool; "" for all
+	asJSON  bool
+	out     io.Writer
+	colours bool
+	width   int
+}
+
+// statusTimeout is how long an Orla may take to say how it is.
+const statusTimeout = 10 * time.Second
+
+func (v *view) show(ctx context.Context) error {
+	text, err := v.text(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	_, err = v.out.Write(text)
+	return err
+}
+
+// text is what is shown.
+func (v *view) text(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	p := &page{width: v.width, colours: v.colours, now: time.Now()}
+	var shown any
+	if v.name != "" {
+		tool, err := v.client.Tool(ctx, v.name)
+		if err != nil {
+			return nil, err
+		}
+		shown = tool
+		p.tool(tool)
+	} else {
+		status, err := v.client.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		shown = status
+		p.status(status)
+	}
+	if !v.asJSON {
+		return []byte(p.text.String()), nil
+	}
+	var out strings.Builder
+	err := writeIndented(&out, shown)
+	return []byte(out.String()), err
+}
+
+// watch shows it again and again: on a terminal in one place, else one after
+// another; as JSON one line each.
+func (v *view) watch(ctx context.Context) error {
+	const every = 2 * time.Second
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for first := true; ; first = false {
+		text, err := v.text(ctx)
+		if err != nil {
+			return talk(err)
+		}
+		if v.asJSON {
+			var line bytes.Buffer
+			if err := json.Compact(&line, text); err != nil {
+				return err
+			}
+			text = append(line.Bytes(), '\n')
+		} else if isTerminal(v.out) {
+			const home = "\x1b[H\x1b[2J\x1b[3J"
+			text = append([]byte(home), text...)
+		} else if !first {
+			text = append([]byte("\n"), text...)
+		}
+		if _, err := v.out.Write(text); err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// page is text for people.
+type page struct {
+	text    strings.Builder
+	width   int
+	colours bool
+	now     time.Time
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
+
+// status writes what there is to say of an Orla.
+func (p *page) status(s *control.Status) {
+	p.printf("Orla %s serves %s at %s\n", s.Version, printable(s.ToolsDir), printable(s.URL))
+	facts := []string{fmt.Sprintf("pid %d, up %s, %s in flight", s.Pid, shortAge(p.now.Sub(s.Started)), count(s.InFlight, "call"))}
+	if s.Sessions != nil {
+		facts = append(facts, count(*s.Sessions, "session"))
+	}
+	p.printf("%s, log to %s\n", strings.Join(facts, ", "), printable(s.Log))
+	if len(s.Tools) > 0 {
+		p.printf("%s\n\n", summary(s.Tools))
+		p.table(s.Tools)
+	} else {
+		p.printf("no tools\n")
+	}
+	if len(s.Problems) > 0 {
+		p.printf("\n%s; orla validate says the same:\n", count(len(s.Problems), "problem"))
+	}
+	for _, problem := range s.Problems {
+		for _, message := range problem.Messages {
+			if !strings.Contains(message, problem.Path) {
+				message = problem.Path + ": " + message
+			}
+			p.printf("  %s: %s\n", p.paint(severityColours[problem.Severity], problem.Severity), printable(message))
+		}
+	}
+}
+
+// summary counts the tools by what they are.
+func summary(tools []control.ToolStatus) string {
+	states, simple, capsules := map[string]int{}, 0, 0
+	for _, t := range tools {
+		if t.State == "" {
+			simple++
+			continue
+		}
+		capsules++
+		states[t.State]++
+	}
+	var parts []string
+	if capsules > 0 {
+		var each []string
+		for _, state := range stateOrder {
+			if states[state] > 0 {
+				each = append(each, fmt.Sprintf("%d %s", states[state], state))
+			}
+		}
+		parts = append(parts, count(capsules, "capsule")+": "+strings.Join(each, ", "))
+	}
+	if simple > 0 {
+		parts = append(parts, count(simple, "simple tool"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// stateOrder is the order in which states are counted: what is well first.
+var stateOrder = [...]string{"READY", "STARTING", "RELOADING", "CREATED", "CRASHED", "STOPPING", "STOPPED"}
+
+// column is one column of the table.
+type column struct {
+	head  string
+	right bool
+	cell  func(t *control.ToolStatus, now time.Time) string
+}
+
+var columns = [...]column{
+	{"NAME", false, func(t *control.ToolStatus, _ time.Time) string { return printable(t.Name) }},
+	{"STATE", false, func(t *control.ToolStatus, _ time.Time) string { return stateOf(t) }},
+	{"FOR", true, func(t *control.ToolStatus, now time.Time) string {
+		if t.State == "" {
+			return "-"
+		}
+		return shortAge(now.Sub(t.Since))
+	}},
+	{"PID", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.Pid == 0 {
+			return "-"
+		}
+		return fmt.Sprint(t.Pid)
+	}},
+	{"RESTARTS", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.State == "" {
+			return "-"
+		}
+		return shortCount(int64(t.Restarts))
+	}},
+	{"CALLS", true, func(t *control.ToolStatus, _ time.Time) string { return shortCount(t.Calls) }},
+	{"ERRORS", true, func(t *control.ToolStatus, _ time.Time) string { return shortCount(t.Errors) }},
+	{"P50", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P50) }},
+	{"P99", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P99) }},
+	{"MEM", true, func(t *control.ToolStatus, _ time.Time) string { return shortSize(t.Memory) }},
+	{"CPU", true, func(t *control.ToolStatus, _ time.Time) string { return shortCPU(t.CPU) }},
+}
+
+// stateOf is what stands below STATE: of a simple tool, what it is.
+func stateOf(t *control.ToolStatus) string {
+	if t.State == "" {
+		return t.Kind
+	}
+	return t.State
+}
+
+// table writes a line for each tool, and below one that is not READY, why.
+func (p *page) table(tools []control.ToolStatus) {
+	const gap, leastName = 2, 12
+	rows := make([][]string, 0, len(tools)+1)
+	head := make([]string, len(columns))
+	for i, c := range columns {
+		head[i] = c.head
+	}
+	rows = append(rows, head)
+	for i := range tools {
+		row := make([]string, len(columns))
+		for j, c := range columns {
+			row[j] = c.cell(&tools[i], p.now)
+		}
+		rows = append(rows, row)
+	}
+	widths := make([]int, len(columns))
+	room := p.width
+	for j := range columns {
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
+		}
+		if j > 0 {
+			room -= gap + widths[j]
+		}
+	}
+	widths[0] = min(widths[0], max(room, leastName))
+	for i, row := range rows {
+		var line strings.Builder
+		for j, c := range columns {
+			cell := shortened(row[j], widths[j])
+			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
+			if j == 1 && i > 0 {
+				cell = p.paint(stateColours[row[j]], cell)
+			}
+			if j > 0 {
+				line.WriteString(strings.Repeat(" ", gap))
+			}
+			if c.right {
+				line.WriteString(pad + cell)
+			} else {
+				line.WriteString(cell + pad)
+			}
+		}
+		p.printf("%s\n", strings.TrimRight(line.String(), " "))
+		if i > 0 {
+			if why := p.why(&tools[i-1]); why != "" {
+				p.printf("  %s\n", shortened(why, p.width-gap))
+			}
+		}
+	}
+}
+
+// why is what an operator wants to know of a capsule that is not READY.
+func (p *page) why(t *control.ToolStatus) string {
+	if t.State == "" || t.State == "READY" {
+		return ""
+	}
+	why := printable(t.Reason)
+	if t.Held {
+		why = "stopped by hand; orla start " + printable(t.Name) + " starts it"
+	}
+	if !t.Next.IsZero() {
+		why += "; starts again in " + shortAge(t.Next.Sub(p.now).Round(time.Second))
+	}
+	if t.Failures > 1 {
+		why += fmt.Sprintf("; failure %d in a row", t.Failures)
+	}
+	return why
+}
+
+// shortened is as much of a text as there is room for.
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:max(most-1, 0)]) + "…"
+}
+
+// tool writes all there is to say of one tool.
+func (p *page) tool(t *control.ToolStatus) {
+	head := printable(t.Name)
+	if t.Version != "" {
+		head += " " + printable(t.Version)
+	}
+	p.printf("%s: %s\n", head, p.paint(stateColours[t.State], stateOf(t)))
+	fact := func(name, value string) {
+		if value != "" && value != "-" {
+			p.printf("  %-12s %s\n", name, value)
+		}
+	}
+	fact("source", printable(t.Source))
+	if t.State != "" {
+		fact("since", p.moment(t.Since))
+		fact("reason", printable(t.Reason))
+		if t.Held {
+			fact("", "stopped by hand, until orla start or orla restart")
+		}
+		fact("next start", p.ahead(t.Next))
+		if t.Pid != 0 {
+			fact("pid", fmt.Sprint(t.Pid))
+			fact("started", p.moment(t.Started))
+		}
+		fact("last exit", printable(t.LastExit))
+		fact("restarts", fmt.Sprint(t.Restarts))
+		if t.Failures > 0 {
+			fact("failures", fmt.Sprintf("%d in a row", t.Failures))
+		}
+	}
+	calls := fmt.Sprintf("%d, %d failed", t.Calls, t.Errors)
+	if t.InFlight+t.Waiting > 0 {
+		calls += fmt.Sprintf(", %d in flight, %d waiting", t.InFlight, t.Waiting)
+	}
+	fact("calls", calls)
+	if t.P50 > 0 {
+		fact("latency", fmt.Sprintf("p50 %s, p99 %s", shortTook(t.P50), shortTook(t.P99)))
+	}
+	if t.Processes > 0 {
+		fact("memory", fmt.Sprintf("%s, processes: %d", shortSize(t.Memory), t.Processes))
+		fact("cpu", shortCPU(t.CPU))
+	}
+	if len(t.Stderr) > 0 {
+		p.printf("  its last lines on stderr:\n")
+	}
+	for _, line := range t.Stderr {
+		p.printf("    %s\n", printable(line))
+	}
+}
+
+// moment is a time and how long ago that is.
+func (p *page) moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", " + shortAge(p.now.Sub(at)) + " ago"
+}
+
+func (p *page) ahead(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", in " + shortAge(at.Sub(p.now).Round(time.Second))
+}
+
+// The colours of terminals, by what they are for.
+const (
+	red        = "\x1b[31m"
+	green      = "\x1b[32m"
+	yellow     = "\x1b[33m"
+	faint      = "\x1b[2m"
+	uncoloured = "\x1b[0m"
+)
+
+var (
+	stateColours = map[string]string{
+		"READY": green, "CRASHED": red, "STARTING": yellow, "RELOADING": yellow, "STOPPING": yellow, "STOPPED": yellow, "CREATED": faint,
+	}
+	severityColours = map[string]string{"error": red, "warning": yellow}
+)
+
+// paint puts a colour on a text, where there are colours.
+func (p *page) paint(colour, text string) string {
+	if !p.colours || colour == "" {
+		return text
+	}
+	return colour + text + uncoloured
+}
