@@ -274,7 +274,7 @@ func (c *Capsule) notReady(s *status) error {
 	case !s.next.IsZero():
 		fmt.Fprintf(&text, "; the next start is due in %s", max(0, time.Until(s.next)).Round(100*time.Millisecond))
 	case s.state == Stopped && !s.wakes:
-		text.WriteString("; it is started again when its files change")
+		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}
 	if lines := c.lastStderr(); lines != "" {
 		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)

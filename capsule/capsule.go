@@ -139,7 +139,6 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	})
 	c.orders.init()
 	c.seen = c.orders.last.Load()
-	c.recall()
 	c.watcher = c.newWatcher()
 	c.offers.init(c)
 	// What nobody knows the tools of nobody can call: it has to be started once.

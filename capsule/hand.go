@@ -45,10 +45,10 @@ func (o *orders) giveLocked(reason string, held, fresh bool) *order {
 		next.after = next.n
 	}
 	o.last.Store(next)
-	close(old.changed)
 	if held && o.interrupt != nil {
 		o.interrupt(errHeld) // whatever it waits for
 	}
+	close(old.changed)
 	return next
 }
 
@@ -130,6 +130,8 @@ func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 			return s.order >= o.after, nil
 		case s.heard < o.n || s.state != Crashed && s.state != Stopped:
 			return false, nil // Serve's goroutine has yet to follow it
+		case s.state == Crashed && s.next.IsZero():
+			return false, nil // it is about to be STOPPED
 		case s.wakes:
 			return true, nil // it was READY, and waits to be called again
 		}
@@ -164,10 +166,8 @@ func (c *Capsule) notServed() error {
 func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 	for ctx.Err() == nil {
 		o, s := c.orders.last.Load(), c.status.Load()
-		wake := c.wake
 		switch {
 		case o.held:
-			wake = nil
 			if o != c.seen || !s.held {
 				c.rest(o)
 			}
@@ -180,8 +180,10 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 			return true
 		}
 		select {
-		case <-wake:
-			return true
+		case <-c.wake:
+			if !o.held {
+				return true
+			}
 		case <-c.changed(): // the next process will have it
 		case <-o.changed:
 		case <-ctx.Done():

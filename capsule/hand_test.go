@@ -150,6 +150,16 @@ func TestStopByHandInAnyState(t *testing.T) {
 	}
 }
 
+// A stop by hand that comes at the last moment before a start is in time.
+func TestStopByHandJustBeforeAStart(t *testing.T) {
+	w := &fakeWorld{t: t, plan: well, most: 1}
+	c := walker(t, w, unchanged)
+	c.give("stopped by hand", true, true)
+	if end := c.liveUntilHeld(t.Context(), newRestarts(c.tool.Runtime.Restart)); end != (ending{}) || w.started.Load() != 0 {
+		t.Errorf("it lived, and ended by %+v", end)
+	}
+}
+
 // SPEC D9: a start by hand skips the backoff, and the count starts afresh.
 func TestStartByHand(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -178,6 +188,23 @@ func TestStartByHand(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A start by hand of one that is READY forgives nothing that comes later.
+func TestStartByHandOfOneThatIsReady(t *testing.T) {
+	patient := func(rt *manifest.Runtime) { rt.Restart.Initial, rt.Restart.Max = time.Hour, time.Hour }
+	inBubble(t, well, patient, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
+		synctest.Wait()
+		ok(t, c.Start)
+		w.mu.Lock()
+		last := w.last
+		w.mu.Unlock()
+		last.crash()
+		time.Sleep(time.Minute)
+		if life := c.Life(); life.State != "CRASHED" || life.Failures != 1 {
+			t.Errorf("it is %+v", life)
+		}
+	})
 }
 
 // A start by hand that fails says why, and when the next one is due.
@@ -259,16 +286,18 @@ func TestRestartByHandReplaces(t *testing.T) {
 		if life := c.Life(); life.State != "READY" || life.Pid != 2 {
 			t.Errorf("it is %+v", life)
 		}
-		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- c.Restart(t.Context()) }()
-		time.Sleep(500 * time.Millisecond)
-		go func() { second <- c.Restart(t.Context()) }()
-		ok(t, c.Start) // of one that is READY
-		if err := errors.Join(<-first, <-second); err != nil {
-			t.Error(err)
-		}
-		if life := c.Life(); life.State != "READY" || life.Pid != 6 {
-			t.Errorf("it is %+v", life)
+		for n, meanwhile := range []func(context.Context) error{c.Start, c.Restart} {
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() { first <- c.Restart(t.Context()) }()
+			time.Sleep(500 * time.Millisecond)
+			go func() { second <- meanwhile(t.Context()) }()
+			if err := errors.Join(<-first, <-second); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Second) // and there is no other one
+			if life := c.Life(); life.State != "READY" || life.Pid != 5+2*n {
+				t.Errorf("it is %+v", life)
+			}
 		}
 		if got, want := m.String(), "STARTING@0s READY@1s"; got != want {
 			t.Errorf("it went %s, want %s", got, want)

@@ -90,7 +90,7 @@ func TestHeldSuccessor(t *testing.T) {
 				defer close(served)
 				_ = c.Serve(ctx)
 			}()
-			synctest.Wait()
+			synctest.Wait() // it is served
 			test(c)
 			cancel()
 			<-served

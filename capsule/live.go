@@ -139,7 +139,9 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			}
 		case <-look.changed:
 			look = c.orders.last.Load()
-			wish = c.heed(look, in.order)
+			if wish = c.heed(look, in.order); coming != nil {
+				wish = nil // it is looked at again when that one is here
+			}
 		case s := <-coming:
 			coming = nil
 			in, end = c.succeed(ctx, in, s, end, retired)
@@ -264,7 +266,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		}
 		c.become(status{state: Stopped, reason: s.reason, wakes: s.wakes, held: s.held})
 		return // awaitStart waits
-	case s.state != Crashed, c.orders.last.Load() != c.seen:
+	case s.state != Crashed:
 		return
 	}
 	var due <-chan time.Time

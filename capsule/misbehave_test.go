@@ -43,7 +43,7 @@ func live(t *testing.T, script string, mods ...func(*manifest.Tool)) *living {
 	return serve(t, capsuletest.Tool(t, script, append([]func(*manifest.Tool){capsuletest.Quick}, mods...)...))
 }
 
-func serve(t *testing.T, tool manifest.Tool) *living {
+func serve(t *testing.T, tool manifest.Tool, mods ...func(*capsule.Options)) *living {
 	t.Helper()
 	l := &living{t: t, tool: tool, log: &journal{}}
 	launcher, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)})
@@ -51,11 +51,15 @@ func serve(t *testing.T, tool manifest.Tool) *living {
 		t.Fatal(err)
 	}
 	t.Cleanup(launcher.Close)
-	l.Capsule, err = capsule.New(tool, capsule.Options{
+	opts := capsule.Options{
 		Launcher: launcher,
 		Environ:  environ.Clean(syscall.Environ()),
 		Log:      slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	})
+	}
+	for _, mod := range mods {
+		mod(&opts)
+	}
+	l.Capsule, err = capsule.New(tool, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ type Config struct {
 	StructuredResults  bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
 	QueueTimeout       yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting or reloading. Default 10s."`
 	MaxMessage         yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
-	StateDir           string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
+	StateDir           string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered, and which were stopped by hand. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
 	ShutdownGrace      yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
 	SessionTimeout     yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
 	MaxSessions        int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the one idle longest ends. Default 10000."`
