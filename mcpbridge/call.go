@@ -248,7 +248,7 @@ type call struct {
 // record writes the one line that a call leaves in the log (SPEC I2).
 func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how outcome) {
 	attrs := []slog.Attr{
-		slog.String("tool", c.tool),
+		slog.String("tool", brief(c.tool)),
 		slog.String("call_id", c.id),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Bool("ok", how.ok),
@@ -264,12 +264,22 @@ func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how out
 		attrs = append(attrs, slog.String("trace_id", t.TraceID()))
 	}
 	if f := how.fault; f != nil {
-		attrs = append(attrs, slog.String("reason", f.Reason))
-		if f.Err != nil {
-			attrs = append(attrs, slog.String("err", f.Err.Error()))
+		reason, cause := f.Log()
+		attrs = append(attrs, slog.String("reason", brief(reason)))
+		if cause != nil {
+			attrs = append(attrs, slog.String("err", brief(cause.Error())))
 		}
 	}
 	b.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
+}
+
+// brief bounds what a client's words, such as the name of no tool, take in the log.
+func brief(text string) string {
+	const enough = 4 << 10
+	if len(text) <= enough {
+		return text
+	}
+	return strings.ToValidUTF8(text[:enough], "") + "…"
 }
 
 // shortened gives enough of a session's id to tell sessions apart in a log:

@@ -73,7 +73,9 @@ func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolR
 		err = errNotUTF8
 	}
 	if err != nil {
-		return res, fault.Wrap(fault.ExecutionFailed, err, "stdout of %s does not fit its output schema: %v", c.tool.Name, err)
+		f := fault.Wrap(fault.ExecutionFailed, err, "stdout of %s does not fit its output schema: %v", c.tool.Name, err)
+		f.Logged = "stdout of " + c.tool.Name + " does not fit its output schema"
+		return res, f
 	}
 	res.StructuredContent = json.RawMessage(bytes.TrimSpace(r.stdout.kept))
 	return res, nil
@@ -89,7 +91,9 @@ func (c *Command) passThrough(r *run) (*mcp.CallToolResult, error) {
 		err = c.output.ValidateOutput(structured)
 	}
 	if err != nil {
-		return r.streams(), fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is no CallToolResult (output: mcp): %v", c.tool.Name, err)
+		f := fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is no CallToolResult (output: mcp): %v", c.tool.Name, err)
+		f.Logged = "stdout of " + c.tool.Name + " is no CallToolResult (output: mcp)"
+		return r.streams(), f
 	}
 	delete(res.Meta, MetaSignal)
 	maps.Copy(res.Meta, r.meta())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -49,9 +50,31 @@ func newWeb(handler http.Handler, log *slog.Logger) *web {
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeader,
-			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+			ErrorLog:          slog.NewLogLogger(httpErrors{log.Handler()}, slog.LevelDebug),
 		},
 	}
+}
+
+// httpErrors gives what net/http says, which comes as a text, as an attribute of
+// a record with a constant message. A panic it recovers is an error, all else is
+// for debugging.
+type httpErrors struct{ slog.Handler }
+
+func (h httpErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h httpErrors) Handle(ctx context.Context, said slog.Record) error {
+	r := slog.NewRecord(said.Time, slog.LevelDebug, "the HTTP server says", 0)
+	if text, panicked := strings.CutPrefix(said.Message, "http: panic serving "); panicked {
+		what, stack, _ := strings.Cut(text, "\n")
+		r = slog.NewRecord(said.Time, slog.LevelError, "panic in an HTTP request", 0)
+		r.Add("panic", what, "stack", stack)
+	} else {
+		r.Add("text", said.Message)
+	}
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // listen serves on address from now on. The new address is listened on before

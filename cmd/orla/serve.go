@@ -32,7 +32,7 @@ import (
 //
 //	front: bridge, http sessions, reloader, control socket, what systemd is told
 //	back:  one service per living tool
-func serve(ctx context.Context, from *loader, std stdio) error {
+func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	log := newLogging(std.err, systemd.JournalSocket)
 	cfg, err := from.load()
 	if err != nil {
@@ -43,6 +43,13 @@ func serve(ctx context.Context, from *loader, std stdio) error {
 		return &failure{code: exitFailed, err: err}
 	}
 	log.configure(&cfg.Config, logTo)
+	if cfg.LogFile != "" || cfg.LogFormat == formatJournal { // the log is not where err is printed
+		defer func() {
+			if err != nil {
+				log.Log(ctx, levelFatal, "failed", "err", err)
+			}
+		}()
+	}
 	signals := newSignals()
 	defer signals.stop()
 	// A reader of the log or of stdout that is gone is an error of the write,

@@ -69,6 +69,9 @@ type Error struct {
 	Retry *bool
 	// Err is the cause for the log; clients never see it. May be nil.
 	Err error
+	// Logged stands for Reason and Err in the log where these quote what a
+	// client or a tool sent (SPEC I2). If empty, they are logged.
+	Logged string
 }
 
 // New returns an Error whose reason is formatted from format and args.
@@ -82,7 +85,15 @@ func Wrap(code Code, err error, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: fmt.Sprintf(format, args...), Err: err}
 }
 
-// Error gives the code, the reason and the cause, for logs.
+// Log returns the reason and the cause that may be in the log.
+func (e *Error) Log() (reason string, cause error) {
+	if e.Logged != "" {
+		return e.Logged, nil
+	}
+	return e.Reason, e.Err
+}
+
+// Error gives the code, the reason and the cause.
 func (e *Error) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s: %s: %v", e.Code, e.Reason, e.Err)

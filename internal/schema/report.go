@@ -42,6 +42,20 @@ func (r *report) String() string {
 	return strings.Join(texts, "; ") + more
 }
 
+// names lists where the misfits are, without a word of what is there.
+func (r *report) names() string {
+	var names []string
+	for _, f := range r.sorted() {
+		if name := r.name(f.Path); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > maxMisfits {
+		names = append(names[:maxMisfits], "…")
+	}
+	return strings.Join(names, ", ")
+}
+
 // sorted returns the misfits in a stable order, since the validator walks maps.
 func (r *report) sorted() []Fault {
 	slices.SortFunc(r.faults, func(a, b Fault) int {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -36,13 +37,17 @@ func (s *Schema) Validate(args json.RawMessage) error {
 		args = json.RawMessage("{}")
 	}
 	if args[0] != '{' {
-		return fault.New(fault.InvalidInput, "arguments: must be a JSON object, got %s", shorten(string(args)))
+		f := fault.New(fault.InvalidInput, "arguments: must be a JSON object, got %s", shorten(string(args)))
+		f.Logged = "arguments: must be a JSON object"
+		return f
 	}
 	if s.open || s.shallow != nil && s.shallow.fits(args) {
 		return nil
 	}
-	if misfits := s.misfits(args); misfits != "" {
-		return fault.New(fault.InvalidInput, "arguments: %s", misfits)
+	if misfits, where := s.misfits(args); misfits != "" {
+		f := fault.New(fault.InvalidInput, "arguments: %s", misfits)
+		f.Logged = strings.TrimSpace("arguments that do not fit: " + where)
+		return f
 	}
 	return nil
 }
@@ -53,7 +58,7 @@ func (s *Schema) ValidateOutput(raw json.RawMessage) error {
 	if s.open && json.Valid(raw) && bytes.TrimSpace(raw)[0] == '{' {
 		return nil
 	}
-	if misfits := s.misfits(raw); misfits != "" {
+	if misfits, _ := s.misfits(raw); misfits != "" {
 		return errors.New(misfits)
 	}
 	return nil
@@ -69,8 +74,8 @@ func decode(raw []byte) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 }
 
-// misfits lists what in raw does not fit, or returns "".
-func (s *Schema) misfits(raw []byte) (list string) {
+// misfits lists what in raw does not fit, and its names alone, or returns "".
+func (s *Schema) misfits(raw []byte) (list, where string) {
 	// The validator is not ours and meets what strangers wrote on both sides.
 	// Its Validate keeps no state, so nothing is left half done.
 	defer func() {
@@ -80,20 +85,20 @@ func (s *Schema) misfits(raw []byte) (list string) {
 	}()
 	value, err := decode(raw)
 	if err != nil {
-		return fmt.Sprintf("is not JSON: %v", err)
+		return fmt.Sprintf("is not JSON: %v", err), ""
 	}
 	if f := bounded(value, nil); f != nil {
-		return f.String()
+		return f.String(), strings.Join(f.Path, ".")
 	}
 	err = s.compiled.Validate(value)
 	if err == nil {
-		return ""
+		return "", ""
 	}
 	verr, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return err.Error()
+		return err.Error(), ""
 	}
 	r := report{root: value, known: s.compiled.Properties}
 	r.add(verr)
-	return r.String()
+	return r.String(), r.names()
 }
