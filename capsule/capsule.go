@@ -92,6 +92,7 @@ type Capsule struct {
 	waiting  atomic.Int64  // calls that wait for READY
 	calls    atomic.Int64  // that have ended
 	exits    atomic.Pointer[string]
+	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
 
 	// Owned by Serve.
 	seen    *order    // the last one that was followed
@@ -187,6 +188,9 @@ func (c *Capsule) Life() peer.Life {
 	}
 	if exit := c.exits.Load(); exit != nil {
 		life.LastExit = *exit
+	}
+	if limits := c.limits.Load(); limits != nil {
+		life.Limits = *limits
 	}
 	c.mu.Lock()
 	life.Failures, life.Restarts = c.failures, max(0, c.started-1)

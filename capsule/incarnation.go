@@ -99,6 +99,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	c.started++
 	c.mu.Unlock()
 	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid())
+	c.noteLimits(p.Held())
 	return in, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
@@ -21,6 +22,8 @@ type process interface {
 	// Exited is closed when the process itself is gone, Gone when its tree is.
 	Exited() <-chan struct{}
 	Gone() <-chan struct{}
+	// Held tells which of the limits that it was started with hold.
+	Held() launch.Held
 	// ExitText tells how it ended. It may be called only after Exited.
 	ExitText() string
 	// Finish gives the tree eof to end after its stdin was closed, then
@@ -52,6 +55,9 @@ func (p localProcess) ExitText() string {
 	if state == nil {
 		return "ended, and nobody knows how"
 	}
+	if p.OutOfMemory() {
+		return "was killed: out of its memory limit of " + bytesText(p.Held().Tree.Memory)
+	}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return fmt.Sprintf("was killed by %s", signalName(status.Signal()))
 	}
@@ -82,6 +88,10 @@ func (c *Capsule) spec() (launch.Spec, error) {
 		Dir:   t.Dir,
 		Grace: t.Runtime.StopGrace,
 		Whole: true,
+		Cell:  t.Name,
+		Limits: cgroup.Limits{
+			Memory: t.Runtime.Resources.Memory, CPUs: t.Runtime.Resources.CPUs, Pids: t.Runtime.Resources.Pids,
+		},
 	}
 	if t.Interpreter.Name == "" {
 		return spec, nil

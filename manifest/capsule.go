@@ -51,6 +51,7 @@ func (d *description) checkCapsule() {
 		}
 	}
 	d.checkStop()
+	d.checkResources()
 	if r.Restart.MaxMS < r.Restart.InitialMS {
 		d.fault("runtime", "restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
 	}
@@ -66,6 +67,29 @@ func (d *description) checkCapsule() {
 		if _, err := path.Match(p, ""); err != nil || p == "" {
 			d.fault("runtime", "hot_load.ignore"+indexed(i), "is no glob pattern: %q", p)
 		}
+	}
+}
+
+const (
+	// leastMemory is less than any interpreter needs; who writes 256 means MiB.
+	leastMemory = 1 << 20
+	// leastCPUs is what the kernel can tell from nothing, and mostCPUs more than there are.
+	leastCPUs, mostCPUs = 0.01, 4096
+	mostPids            = 1 << 22 // that Linux can have
+)
+
+// checkResources checks the limits that are given.
+func (d *description) checkResources() {
+	r := d.runtime.Resources
+	given := func(key string) bool { return d.given("runtime", "resources."+key) }
+	if given("memory") && r.Memory < leastMemory {
+		d.fault("runtime", "resources.memory", "must be at least 1MiB, got %s", r.Memory)
+	}
+	if given("cpus") && !(r.CPUs >= leastCPUs && r.CPUs <= mostCPUs) {
+		d.fault("runtime", "resources.cpus", "must be between %v and %d, got %v", leastCPUs, mostCPUs, r.CPUs)
+	}
+	if given("pids") && (r.Pids < 1 || r.Pids > mostPids) {
+		d.fault("runtime", "resources.pids", "must be between 1 and %d, got %d", mostPids, r.Pids)
 	}
 }
 
@@ -116,7 +140,11 @@ func (d *description) warnOfIdleKeys() {
 	}
 	for field := range reflect.TypeFor[capsuleKeys]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if d.doc.Has("runtime." + name) {
+		switch {
+		case !d.doc.Has("runtime." + name):
+		case name == "resources": // nobody must think that there is a limit where there is none
+			d.fault("runtime", name, "bounds capsules only, and this is a simple tool: set runtime.mode: capsule, or take it out")
+		default:
 			d.warn(name, "has no effect without runtime.mode: capsule")
 		}
 	}
@@ -154,6 +182,7 @@ func (d *description) capsule() Runtime {
 			Mode:     r.HotLoad.Mode,
 			Debounce: milliseconds(r.HotLoad.DebounceMS),
 		},
+		Resources: Resources{Memory: int64(r.Resources.Memory), CPUs: r.Resources.CPUs, Pids: r.Resources.Pids},
 		Restart: Restart{
 			Initial:     milliseconds(r.Restart.InitialMS),
 			Max:         milliseconds(r.Restart.MaxMS),

@@ -25,9 +25,10 @@ type Runtime struct {
 	// tools. nil: it is not replaced.
 	ToolPrefix *string
 
-	HotLoad HotLoad
-	Restart Restart
-	Health  *Health // nil: not asked
+	HotLoad   HotLoad
+	Restart   Restart
+	Health    *Health // nil: not asked
+	Resources Resources
 
 	// The configuration's, as zero limits of Run are. Zero: the defaults.
 	QueueTimeout time.Duration // how long a call waits for READY (SPEC D10)
@@ -40,6 +41,14 @@ type HotLoad struct {
 	Ignore   []string // lines of a .gitignore
 	Mode     HotLoadMode
 	Debounce time.Duration
+}
+
+// Resources bound what a capsule's processes may take together (SPEC K3). Zero:
+// no bound.
+type Resources struct {
+	Memory int64 // bytes, swap included
+	CPUs   float64
+	Pids   int // processes and threads
 }
 
 // Restart says when a crashed capsule is started again (SPEC D9).

@@ -93,6 +93,7 @@ type capsuleKeys struct {
 	HotLoad          hotLoadKeys      `json:"hot_load,omitzero" jsonschema:"Reload when files change"`
 	Restart          restartKeys      `json:"restart,omitzero" jsonschema:"When to start again after a crash"`
 	Health           healthKeys       `json:"health,omitzero" jsonschema:"Ask the capsule whether it is well. Off unless given"`
+	Resources        resourceKeys     `json:"resources,omitzero" jsonschema:"What the capsule and all that it starts may take together"`
 }
 
 type hotLoadKeys struct {
@@ -113,6 +114,12 @@ type healthKeys struct {
 	IntervalMS int `json:"interval_ms,omitempty" jsonschema:"Time between two questions, in ms. Default 10000"`
 	TimeoutMS  int `json:"timeout_ms,omitempty" jsonschema:"Longest time for an answer, in ms. Default 1000"`
 	Failures   int `json:"failures,omitempty" jsonschema:"Questions in a row without an answer that count as a crash. Default 3"`
+}
+
+type resourceKeys struct {
+	Memory yamldoc.Size `json:"memory,omitempty" jsonschema:"Memory, swap included: 256MiB or a number of bytes. Past it the capsule is killed and started again. Default: no limit"`
+	CPUs   float64      `json:"cpus,omitempty" jsonschema:"Processors: 0.5 is half of one. Default: no limit"`
+	Pids   int          `json:"pids,omitempty" jsonschema:"Processes and threads at once. Default: no limit"`
 }
 
 // runtimeDefaults is what holds for the keys that a file leaves out.

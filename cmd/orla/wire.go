@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/version"
@@ -24,6 +25,7 @@ var (
 
 // parts are the pieces that answer calls, joined. The caller closes them.
 type parts struct {
+	cgroup     *cgroup.Root // nil where none was delegated
 	launcher   *launch.Local
 	supervisor *supervisor.Supervisor
 	slots      *simple.Slots
@@ -34,13 +36,20 @@ type parts struct {
 }
 
 // join makes the parts that cfg describes, without any tool yet. guard is the
-// command that outlives this process to clean up after it; nil for none.
+// command that outlives this process to clean up after it; nil for a process
+// that does not serve, which takes no cgroup either.
 func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
-	launcher, err := launch.NewLocal(launch.Options{Guard: guard, Log: log})
+	var root *cgroup.Root
+	if guard != nil {
+		root = openCgroup(log) // before anything is started, which is to begin there
+	}
+	launcher, err := launch.NewLocal(launch.Options{Guard: guard, Cgroup: root, Log: log})
 	if err != nil {
+		root.Close()
 		return nil, err
 	}
 	p := &parts{
+		cgroup:   root,
 		launcher: launcher,
 		slots:    simple.NewSlots(cfg.MaxConcurrentCalls),
 		hub:      watch.NewHub(),
@@ -65,6 +74,17 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	return p, nil
 }
 
+// openCgroup takes over the cgroup that was delegated to Orla, if one was.
+func openCgroup(log *slog.Logger) *cgroup.Root {
+	root, reason := cgroup.Open(log)
+	if root == nil {
+		log.Debug("no cgroups for capsules", "reason", reason)
+		return nil
+	}
+	log.Info("cgroups for capsules", "cgroup", root.Dir(), "controllers", root.Controllers())
+	return root
+}
+
 // stateDir is a folder of the state folder; "" if there is none.
 func stateDir(cfg *loaded, name string) string {
 	if cfg.StateDir == "" {
@@ -87,7 +107,10 @@ func holdsOf(cfg *loaded) *capsule.Holds {
 func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 
 // close waits for the processes that are left.
-func (p *parts) close() { p.launcher.Close() }
+func (p *parts) close() {
+	p.launcher.Close()
+	p.cgroup.Close()
+}
 
 // folders are where tools are found: the project's first.
 func folders(cfg *loaded, home string) manifest.Options {

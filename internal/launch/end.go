@@ -66,7 +66,7 @@ func (p *Process) end(patience time.Duration) {
 		return
 	}
 	e.rest = p.find(e.rest)
-	p.signalGroup(syscall.SIGKILL)
+	p.killTree()
 	signalAll(e.rest.strays, syscall.SIGKILL)
 	select {
 	case <-p.ended:
@@ -151,6 +151,7 @@ func (p *Process) sweep(r rest) {
 			p.local.log.Error("processes do not die; they are given up", "pid", p.pid, "group_left", group, "strays", len(r.strays))
 			return
 		}
+		p.cell.Kill()
 		if group {
 			p.signalGroup(syscall.SIGKILL)
 		}
@@ -191,6 +192,7 @@ func (p *Process) find(known rest) rest {
 		t.group = p.pid
 	}
 	strays, sure := p.local.census.strays(t, known.strays)
+	strays = p.fromCell(strays)
 	if !sure || len(strays) > 0 {
 		return rest{strays: strays}
 	}
@@ -206,6 +208,13 @@ func (p *Process) groupLeft() bool {
 		p.local.groups.release(p.slot)
 	}
 	return !p.empty
+}
+
+// killTree kills what the kernel knows to belong together, at once: the cgroup,
+// which nothing has left, and the group. The leader is not reaped yet.
+func (p *Process) killTree() {
+	p.cell.Kill()
+	p.signalGroup(syscall.SIGKILL)
 }
 
 // signalGroup signals the whole group. No such group is success.

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/cgroup"
 )
 
 // DefaultGrace is the time between SIGTERM and SIGKILL (SPEC C4).
@@ -31,6 +33,9 @@ type Options struct {
 	// it: argv with the program's absolute path first. If nil, no guard is
 	// kept, and only direct children are sure to die when Orla is killed.
 	Guard []string
+	// Cgroup is where processes with Spec.Cell get cgroups of their own. If nil,
+	// they get none.
+	Cgroup *cgroup.Root
 	// Log receives what goes wrong with the guard and with processes that do
 	// not die. Required.
 	Log *slog.Logger
@@ -47,6 +52,8 @@ type Local struct {
 	census   *census
 	guard    *guard
 	heir     *heir // nil unless Orla is the first process
+	cgroup   *cgroup.Root
+	cells    cells
 	procs    sync.WaitGroup
 	spawner  sync.WaitGroup
 	mu       sync.Mutex // guards closed and procs.Add against Close
@@ -71,6 +78,13 @@ type Spec struct {
 	Input []byte
 	// Grace is the time between SIGTERM and SIGKILL. If zero, DefaultGrace.
 	Grace time.Duration
+	// Cell is what to name a cgroup after that holds the tree and nothing else,
+	// where cgroups can be had. If "", it has none of its own. It is for trees
+	// that are Whole: whatever is left in it is killed.
+	Cell string
+	// Limits bound what the tree may take, as far as that is possible here; see
+	// Process.Held. They need a Cell.
+	Limits cgroup.Limits
 }
 
 type spawn struct {
@@ -96,6 +110,7 @@ func NewLocal(opts Options) (*Local, error) {
 		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
 		heir:     newHeir(),
+		cgroup:   opts.Cgroup,
 	}
 	var err error
 	if l.groups, err = newGroupTable(opts.Guard != nil); err != nil {
@@ -169,10 +184,12 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		Files: pipes.child[:],
 		Sys:   sysProcAttr(&pidfd),
 	}
-	s, err := l.spawnRetrying(ctx, spec, attr)
+	cell := l.newCell(spec)
+	s, err := l.spawnInto(ctx, cell, spec, attr)
 	pipes.closeChild()
 	if err != nil {
 		pipes.closeParent()
+		l.removeCell(cell)
 		return nil, diagnose(spec, err)
 	}
 	p := &Process{
@@ -185,6 +202,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		pidfd:  pidfd,
 		mark:   mark,
 		whole:  spec.Whole,
+		cell:   cell,
 		grace:  spec.Grace,
 		slot:   s.slot,
 		ended:  make(chan struct{}),
@@ -196,6 +214,8 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 	if p.grace == 0 {
 		p.grace = DefaultGrace
 	}
+	p.held = l.hold(p.pid, cell, spec.Limits)
+	l.cells.add(p.pid, cell)
 	if len(rest) > 0 {
 		p.feed, p.Stdin = p.Stdin, nil
 		p.feeding.Go(func() {

@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refuse refuses system calls with EPERM, as filters of containers do, and runs
-// the test binary again with args.
+// refuse refuses system calls as filters of containers do, and runs the test
+// binary again with args: with EPERM, but clone3 as if it were not there, since
+// they cannot tell what it is for.
 func refuse(numbers string, args []string) {
 	runtime.LockOSThread()
 	const (
@@ -32,9 +33,13 @@ func refuse(numbers string, args []string) {
 		if err != nil {
 			panic(err)
 		}
+		refusal := unix.EPERM
+		if number == unix.SYS_CLONE3 {
+			refusal = unix.ENOSYS
+		}
 		filter = append(filter,
 			unix.SockFilter{Code: equal, Jf: 1, K: uint32(number)},
-			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
+			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(refusal)})
 	}
 	filter = append(filter, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}

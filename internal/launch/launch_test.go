@@ -35,6 +35,7 @@ const (
 	asCounter  = "stand-in-that-counts"
 	asFinisher = "stand-in-that-finishes"
 	asCrowd    = "stand-in-with-many"
+	asCellular = "stand-in-in-a-cgroup"
 )
 
 // modes are what the test binary does when its first argument says so.
@@ -46,6 +47,7 @@ var modes = map[string]func(args []string){
 	asCounter:  func([]string) { standInCount() },
 	asFinisher: func(args []string) { standInFinish(args[0]) },
 	asCrowd:    func(args []string) { standInCrowd(args[0]) },
+	asCellular: func(args []string) { standInCell(args[0]) },
 	asFirst:    func(args []string) { standInFirst(args[0]) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }

@@ -3,8 +3,9 @@ package launch
 import (
 	"os"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/cgroup"
 )
 
 // Process is one process and the group that it leads. Its methods may be
@@ -21,6 +22,8 @@ type Process struct {
 	mark  string
 	whole bool
 	grace time.Duration
+	cell  *cgroup.Group // nil if it has none of its own
+	held  Held
 
 	slot   *int32 // this group's entry in the table; released when empty is set
 	empty  bool   // whether the group was seen empty; owned by attend
@@ -42,6 +45,7 @@ type Process struct {
 	feeding sync.WaitGroup
 
 	state     *os.ProcessState // set before exited is closed
+	starved   bool             // it was killed for its limit of memory; set with state
 	exited    chan struct{}    // closed when the process itself is reaped
 	leaveOnce sync.Once
 	gone      chan struct{} // closed when nothing of its tree is left, or all was tried
@@ -62,6 +66,13 @@ func (p *Process) Gone() <-chan struct{} { return p.gone }
 
 // State tells how the process ended. It may be called only after Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.state }
+
+// Held tells which of Spec.Limits hold.
+func (p *Process) Held() Held { return p.held }
+
+// OutOfMemory reports whether the process was killed for its limit of memory. It
+// may be called only after Exited is closed.
+func (p *Process) OutOfMemory() bool { return p.starved }
 
 // Finish ends the whole tree of a process that is told to by the end of its
 // input. The tree may take as long as patience to be gone by itself; then
@@ -108,6 +119,8 @@ func (p *Process) Kill() {
 // tree off, and returns when all is done.
 func (p *Process) attend() {
 	defer p.leave()
+	defer p.local.removeCell(p.cell)
+	defer p.local.cells.remove(p.pid)
 	defer func() {
 		if !p.empty { // else it is released
 			p.local.groups.release(p.slot)
@@ -127,7 +140,7 @@ func (p *Process) attend() {
 		p.seeOut(e)
 	case p.whole:
 		p.since = startOf(p.pid)
-		p.signalGroup(syscall.SIGKILL)
+		p.killTree()
 		rest := p.find(unseen()) // before the reaping too: the id still tells its session
 		p.reap()
 		p.sweep(rest)
@@ -154,6 +167,7 @@ func (p *Process) reap() {
 		p.local.log.Error("reap", "pid", p.pid, "err", err)
 	}
 	p.state = state
+	p.starved = p.cell.OutOfMemory()
 	if p.feed != nil { // a descendant may hold the other end, and not read
 		_ = p.feed.SetWriteDeadline(time.Unix(1, 0))
 		p.feeding.Wait()

@@ -98,6 +98,7 @@ type Life struct {
 	InFlight int       // calls that a process is working on
 	Waiting  int       // calls that wait for READY
 	Calls    int64     // that have ended
+	Limits   string    // of runtime.resources, those that hold and those that do not; "" without any
 	// Settled says that it has been READY, or has given up being so, or waits
 	// to be called.
 	Settled bool

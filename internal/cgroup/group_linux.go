@@ -1,0 +1,173 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is the cgroup of one tree of processes. Its methods may be called from
+// any goroutine. A nil Group has no processes, and nothing happens to it.
+type Group struct {
+	root *Root
+	dir  string
+	name string
+	held Limits
+	file *os.File // of dir, for clone3
+}
+
+// Held returns those of its limits that the kernel enforces.
+func (g *Group) Held() Limits {
+	if g == nil {
+		return Limits{}
+	}
+	return g.held
+}
+
+// bound sets the limits that can be set.
+func (g *Group) bound(l Limits) {
+	has := func(controller string) bool { return slices.Contains(g.root.has, controller) }
+	if l.Memory > 0 && has("memory") && write(g.dir, "memory.max", strconv.FormatInt(l.Memory, 10)) == nil {
+		g.held.Memory = l.Memory
+		// Without swap in the kernel there is no such file, and none is needed.
+		_ = write(g.dir, "memory.swap.max", "0")
+		// One that has lost a part of itself is worse than one that starts anew.
+		_ = write(g.dir, "memory.oom.group", "1")
+	}
+	if l.CPUs > 0 && has("cpu") && write(g.dir, "cpu.max", cpuMax(l.CPUs)) == nil {
+		g.held.CPUs = l.CPUs
+	}
+	if l.Pids > 0 && has("pids") && write(g.dir, "pids.max", strconv.Itoa(l.Pids)) == nil {
+		g.held.Pids = l.Pids
+	}
+}
+
+// cpuMax is a number of CPUs as the kernel wants it: so much time in each period.
+func cpuMax(cpus float64) string {
+	const period, least = 100_000, 1000 // microseconds
+	return fmt.Sprintf("%d %d", max(least, int64(cpus*period)), int64(period))
+}
+
+// Fd is a descriptor of the cgroup, for a process to be started in it. It is
+// good until Remove.
+func (g *Group) Fd() int { return int(g.file.Fd()) }
+
+// Add puts a process into the cgroup that was started elsewhere. What it has
+// started before stays there.
+func (g *Group) Add(pid int) error { return write(g.dir, "cgroup.procs", strconv.Itoa(pid)) }
+
+// Kill kills all processes of the Group, also those that are being started. Before
+// Linux 5.14 it kills those that are there now.
+func (g *Group) Kill() {
+	if g == nil {
+		return
+	}
+	if write(g.dir, "cgroup.kill", "1") == nil {
+		return
+	}
+	for _, pid := range g.Pids() {
+		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+	}
+}
+
+// Pids lists the processes of the Group, and of those cgroups that they made below it.
+func (g *Group) Pids() []int {
+	if g == nil {
+		return nil
+	}
+	var pids []int
+	for _, dir := range g.tree() {
+		for field := range strings.FieldsSeq(read(dir, "cgroup.procs")) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0 is one of another namespace
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// tree lists the folders of the cgroup and of those below it, the deepest last.
+func (g *Group) tree() []string {
+	dirs := []string{g.dir}
+	for i := 0; i < len(dirs); i++ {
+		entries, _ := os.ReadDir(dirs[i]) // one that is gone has none
+		for _, e := range entries {
+			if e.IsDir() {
+				dirs = append(dirs, filepath.Join(dirs[i], e.Name()))
+			}
+		}
+	}
+	return dirs
+}
+
+// Populated reports whether a process lives in the Group or below it. Zombies
+// do not count.
+func (g *Group) Populated() bool {
+	return g != nil && strings.Contains("\n"+read(g.dir, "cgroup.events"), "\npopulated 1")
+}
+
+// OutOfMemory reports whether the kernel has killed in the Group for its limit
+// of memory.
+func (g *Group) OutOfMemory() bool {
+	return g != nil && g.held.Memory > 0 && number(read(g.dir, "memory.events"), "oom_kill") > 0
+}
+
+// Usage returns what the Group takes now.
+func (g *Group) Usage() Usage {
+	u := Usage{Processes: g.Pids(), CPU: number(read(g.dir, "cpu.stat"), "usage_usec")}
+	if current, err := strconv.ParseInt(read(g.dir, "memory.current"), 10, 64); err == nil {
+		// Pages of files that nobody uses are there until somebody wants the room.
+		u.Memory = max(0, current-number(read(g.dir, "memory.stat"), "inactive_file"))
+	}
+	return u
+}
+
+// number returns the value of a key in a file of lines KEY NUMBER; 0 if there is none.
+func number(text, key string) int64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, key+" "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64) // it is one
+			return n
+		}
+	}
+	return 0
+}
+
+// Remove removes the cgroup, whose processes have ended.
+func (g *Group) Remove() error {
+	if g == nil {
+		return nil
+	}
+	if g.file != nil {
+		_ = g.file.Close() // a folder: nothing was written
+	}
+	err := g.removeWithin(0)
+	g.root.mu.Lock()
+	defer g.root.mu.Unlock()
+	delete(g.root.names, g.name)
+	return err
+}
+
+// removeWithin removes the folders, and waits a while for what is dying there.
+func (g *Group) removeWithin(patience time.Duration) error {
+	const pause = 5 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; <-time.After(pause) {
+		var err error
+		for _, dir := range slices.Backward(g.tree()) {
+			if e := os.Remove(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {
+				err = e
+			}
+		}
+		if err == nil || !errors.Is(err, unix.EBUSY) || !time.Now().Before(deadline) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// ownLeaf is the cgroup that Orla itself moves to: one that has processes
+	// of its own cannot give controllers to those below it.
+	ownLeaf = "orla.main"
+	// groupPrefix begins the name of every Group. It keeps them from the
+	// kernel's own files, which are named after controllers.
+	groupPrefix = "capsule-"
+	// sweepPatience is how long what an earlier Orla left has to die.
+	sweepPatience = 2 * time.Second
+)
+
+// controllers are those that bound something.
+var controllers = [...]string{"memory", "cpu", "pids"}
+
+// Root is a cgroup that was delegated to Orla. A nil Root is none.
+type Root struct {
+	dir   string
+	lock  *os.File // held while Orla lives
+	has   []string // of the controllers, what Groups have
+	log   *slog.Logger
+	mu    sync.Mutex // guards names
+	names map[string]bool
+}
+
+// Open takes over the cgroup that was delegated to this process, if one was:
+// the process moves to a leaf of it, and what an earlier Orla left is killed.
+// It returns nil, and why, if there is none. The caller must Close it.
+func Open(log *slog.Logger) (root *Root, reason string) {
+	dir, err := own("/proc/self/cgroup", "/proc/self/mountinfo")
+	if err != nil {
+		return nil, err.Error()
+	}
+	if err := delegated(dir); err != nil {
+		return nil, err.Error()
+	}
+	r, err := take(dir, os.Getpid(), log)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return r, ""
+}
+
+// own returns the folder of this process's cgroup in the v2 hierarchy.
+func own(cgroups, mounts string) (string, error) {
+	data, err := os.ReadFile(cgroups)
+	if err != nil {
+		return "", err
+	}
+	path := ""
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			path = rest
+		}
+	}
+	switch {
+	case path == "":
+		return "", errors.New("this process is in no cgroup of version 2")
+	case strings.HasPrefix(path, "/.."):
+		return "", errors.New("this process's cgroup is not in its namespace")
+	}
+	data, err = os.ReadFile(mounts)
+	if err != nil {
+		return "", err
+	}
+	// ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE ...
+	for line := range strings.Lines(string(data)) {
+		place, kind, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(place)
+		if len(fields) < 5 || !strings.HasPrefix(kind, "cgroup2 ") {
+			continue
+		}
+		if below, err := filepath.Rel(unescape(fields[3]), path); err == nil && filepath.IsLocal(below) {
+			return filepath.Join(unescape(fields[4]), below), nil
+		}
+	}
+	return "", errors.New("no cgroup filesystem of version 2 is mounted that shows this process")
+}
+
+// unescape reads a path of /proc/self/mountinfo, where blanks are octal escapes.
+func unescape(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// delegated returns why a cgroup is not one that this process may do with as it
+// likes. It goes by systemd's own mark; before systemd 251 only root can read
+// that, and the owner tells: systemd gives a service's cgroup to its user only
+// when it delegates it. Of a user's own session all cgroups are the user's,
+// which tells nothing.
+func delegated(dir string) error {
+	for _, mark := range [...]string{"user.delegate", "trusted.delegate"} {
+		value := make([]byte, 8)
+		n, err := unix.Getxattr(dir, mark, value)
+		if err == nil && string(value[:n]) == "1" {
+			return nil
+		}
+	}
+	uid := os.Geteuid()
+	if uid != 0 && ownerOf(dir) == uid && ownerOf(filepath.Dir(dir)) != uid {
+		return nil
+	}
+	return errors.New("the cgroup is not delegated to Orla (systemd: Delegate=yes)")
+}
+
+func ownerOf(dir string) int {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return -1
+	}
+	return int(st.Uid)
+}
+
+// take makes a Root of a delegated cgroup that pid is in.
+func take(dir string, pid int, log *slog.Logger) (*Root, error) {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Root{dir: dir, lock: lock, log: log, names: map[string]bool{}}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		r.Close()
+		return nil, errors.New("another Orla uses the cgroup")
+	}
+	leaf := filepath.Join(dir, ownLeaf)
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		r.Close()
+		return nil, err
+	}
+	if err := write(leaf, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.sweep()
+	r.enable()
+	return r, nil
+}
+
+// sweep kills and removes what an earlier Orla left.
+func (r *Root) sweep() {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		r.log.Warn("look for cgroups of an earlier Orla", "err", err)
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), groupPrefix) {
+			continue
+		}
+		g := &Group{dir: filepath.Join(r.dir, e.Name())}
+		left := g.Pids()
+		g.Kill()
+		if err := g.removeWithin(sweepPatience); err != nil {
+			r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
+			continue
+		}
+		r.log.Info("removed the cgroup of an earlier Orla", "cgroup", g.dir, "killed", len(left))
+	}
+}
+
+// enable gives Groups the controllers that there are.
+func (r *Root) enable() {
+	for _, c := range controllers {
+		// One by one: what cannot be had must not keep out the others. Which
+		// there are the file tells.
+		_ = write(r.dir, "cgroup.subtree_control", "+"+c)
+	}
+	for c := range strings.FieldsSeq(read(r.dir, "cgroup.subtree_control")) {
+		if slices.Contains(controllers[:], c) {
+			r.has = append(r.has, c)
+		}
+	}
+}
+
+// Dir is the folder of the cgroup.
+func (r *Root) Dir() string { return r.dir }
+
+// Controllers lists what Groups can be bounded by.
+func (r *Root) Controllers() []string { return r.has }
+
+// Close lets go of the cgroup. Orla stays in its leaf: there is no way back
+// while others have processes beside it.
+func (r *Root) Close() {
+	if r != nil {
+		_ = r.lock.Close() // which unlocks it
+	}
+}
+
+// New makes a Group with limits, named after what is to live in it. Those that
+// hold are in its Held. A nil Root makes none.
+func (r *Root) New(name string, limits Limits) (*Group, error) {
+	if r == nil {
+		return nil, nil
+	}
+	g := &Group{root: r, held: Limits{}}
+	if err := r.place(g, groupPrefix+escape(name)); err != nil {
+		return nil, err
+	}
+	g.bound(limits)
+	dir, err := os.Open(g.dir)
+	if err != nil {
+		return nil, errors.Join(err, g.Remove())
+	}
+	g.file = dir
+	return g, nil
+}
+
+// place makes the folder of a Group. There may be another one of the name: a
+// process that is to replace another lives beside it.
+func (r *Root) place(g *Group, name string) error {
+	const most = 100
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 1; i <= most; i++ {
+		g.name = name
+		if i > 1 {
+			g.name = fmt.Sprintf("%s~%d", name, i)
+		}
+		g.dir = filepath.Join(r.dir, g.name)
+		if r.names[g.name] {
+			continue
+		}
+		err := os.Mkdir(g.dir, 0o755)
+		if err == nil {
+			r.names[g.name] = true
+			return nil
+		}
+		if !errors.Is(err, fs.ErrExist) { // else it could not be removed
+			return err
+		}
+	}
+	return fmt.Errorf("%d cgroups %s are there already", most, name)
+}
+
+// escape makes a name one of a folder, and no two the same. The names of tools
+// are left as they are.
+func escape(name string) string {
+	var out strings.Builder
+	for _, c := range []byte(name) {
+		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-'
+		if plain {
+			out.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&out, "%%%02x", c)
+	}
+	return out.String()
+}
+
+func write(dir, file, text string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// read returns a file's text, or "" where there is none.
+func read(dir, file string) string {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(data))
+}

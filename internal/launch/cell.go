@@ -1,0 +1,100 @@
+package launch
+
+import (
+	"context"
+	"os"
+	"sync"
+
+	"github.com/orla-project/orla/internal/cgroup"
+)
+
+// Held tells which limits of a tree hold.
+type Held struct {
+	Tree cgroup.Limits // for all of it together, by its cgroup
+	Each cgroup.Limits // for each of its processes, by what limits those
+}
+
+// cells are the cgroups of the processes that live.
+type cells struct {
+	mu    sync.Mutex // guards byPid
+	byPid map[int]*cgroup.Group
+}
+
+func (c *cells) add(pid int, cell *cgroup.Group) {
+	if cell == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byPid == nil {
+		c.byPid = map[int]*cgroup.Group{}
+	}
+	c.byPid[pid] = cell
+}
+
+func (c *cells) remove(pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byPid, pid)
+}
+
+func (c *cells) of(pid int) *cgroup.Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byPid[pid]
+}
+
+// newCell returns the cgroup for a process that is to be started; nil if it
+// gets none.
+func (l *Local) newCell(spec Spec) *cgroup.Group {
+	if spec.Cell == "" || l.cgroup == nil {
+		return nil
+	}
+	cell, err := l.cgroup.New(spec.Cell, spec.Limits)
+	if err != nil {
+		l.log.Warn("a process gets no cgroup of its own", "tool", spec.Cell, "err", err)
+		return nil
+	}
+	return cell
+}
+
+func (l *Local) removeCell(cell *cgroup.Group) {
+	if err := cell.Remove(); err != nil {
+		l.log.Warn("remove a cgroup", "err", err)
+	}
+}
+
+// spawnInto starts a process in a cgroup. Where the kernel, or the filter of a
+// container, refuses to do so in one step, it is put there afterwards.
+func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, attr *os.ProcAttr) (spawned, error) {
+	if cell == nil {
+		return l.spawnRetrying(ctx, spec, attr)
+	}
+	enterCgroup(attr.Sys, cell.Fd())
+	s, err := l.spawnRetrying(ctx, spec, attr)
+	if err == nil || !cannotEnter(err) {
+		return s, err
+	}
+	stayOutside(attr.Sys)
+	if s, err = l.spawnRetrying(ctx, spec, attr); err != nil {
+		return s, err // it had nothing to do with the cgroup
+	}
+	if err := cell.Add(s.proc.Pid); err != nil {
+		l.log.Warn("a process is not in the cgroup that was made for it", "tool", spec.Cell, "pid", s.proc.Pid, "err", err)
+	}
+	return s, nil
+}
+
+// hold makes limits hold for a process that was just started, as far as its
+// cgroup does not hold them.
+func (l *Local) hold(pid int, cell *cgroup.Group, limits cgroup.Limits) Held {
+	held := Held{Tree: cell.Held()}
+	if limits.Memory > 0 && held.Tree.Memory == 0 {
+		if err := boundMemory(pid, limits.Memory); err != nil {
+			l.log.Warn("bound the memory of a process", "pid", pid, "err", err)
+		} else {
+			held.Each.Memory = limits.Memory
+		}
+	}
+	return held
+}

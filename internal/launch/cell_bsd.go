@@ -1,0 +1,19 @@
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package launch
+
+import (
+	"errors"
+	"syscall"
+)
+
+func enterCgroup(*syscall.SysProcAttr, int) {}
+
+func stayOutside(*syscall.SysProcAttr) {}
+
+func cannotEnter(error) bool { return false }
+
+func boundMemory(int, int64) error { return errors.New("not possible on this system") }
+
+// fromCell adds nothing: there are no cgroups here.
+func (p *Process) fromCell(strays []stray) []stray { return strays }
