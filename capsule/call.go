@@ -51,6 +51,7 @@ func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage,
 	}
 	defer c.calls.Add(1)
 	own := c.offers.ownTool(call.Tool)
+	call.Meta = traced(ctx, call.Meta)
 	result, err := c.send(ctx, "tools/call", call.Client, func(id int64) [][]byte {
 		return callParams(own, call, id)
 	})

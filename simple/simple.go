@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -116,7 +118,7 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 	id := callid.From(ctx)
 	spec := launch.Spec{
 		Path: c.tool.Path,
-		Env:  append(slices.Clip(c.environ), "ORLA_CALL_ID="+id),
+		Env:  append(traced(ctx, c.environ), "ORLA_CALL_ID="+id),
 		Dir:  c.tool.Dir,
 		ID:   id,
 	}
@@ -131,6 +133,23 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 	spec.Path = interpreter
 	spec.Argv = slices.Concat([]string{interpreter}, c.tool.Interpreter.Args, []string{c.tool.Path}, c.tool.Run.Args, flags)
 	return spec, nil
+}
+
+// traced is an environment of a process with the trace context that ctx carries
+// in place of another. The result may be appended to.
+func traced(ctx context.Context, environ []string) []string {
+	t := trace.From(ctx)
+	if t.IsZero() {
+		return slices.Clip(environ)
+	}
+	own := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		return strings.HasPrefix(kv, trace.ParentEnv+"=") || strings.HasPrefix(kv, trace.StateEnv+"=")
+	})
+	own = append(own, trace.ParentEnv+"="+t.Parent())
+	if t.State() != "" {
+		own = append(own, trace.StateEnv+"="+t.State())
+	}
+	return own
 }
 
 // run is what one process left.

@@ -16,8 +16,8 @@ import (
 var kept = [...]string{"PATH", "HOME", "LANG", "TMPDIR"}
 
 // Clean returns a copy of own, an environment as os.Environ gives it, without
-// what is Orla's: its settings, secrets, and what systemd means for Orla alone
-// (SPEC C2).
+// what is Orla's: its settings, secrets, what systemd means for Orla alone
+// (SPEC C2), and the trace in which Orla itself was started, which is no call's.
 func Clean(own []string) []string {
 	return slices.DeleteFunc(slices.Clone(own), func(kv string) bool {
 		name, _, ok := strings.Cut(kv, "=")
@@ -25,7 +25,8 @@ func Clean(own []string) []string {
 			return true
 		}
 		switch name {
-		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY", "MAINPID", "MANAGERPID", "PWD", "OLDPWD":
+		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY", "MAINPID", "MANAGERPID", "PWD", "OLDPWD",
+			"TRACEPARENT", "TRACESTATE", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS":
 			return true
 		}
 		for _, prefix := range [...]string{"ORLA_", "ORLOJ_SECRET_", "WATCHDOG_", "LISTEN_", "FDSTORE"} {
