@@ -1,6 +1,11 @@
 package main
 
-import "github.com/orla-project/orla/internal/telemetry"
+import (
+	"maps"
+	"slices"
+
+	"github.com/orla-project/orla/internal/telemetry"
+)
 
 // newTelemetry joins what is told to machines with where it is known.
 func (s *server) newTelemetry() *telemetry.Telemetry {
@@ -14,11 +19,30 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 			return names
 		},
 		Lives:    s.supervisor.Lives,
+		Usage:    s.usage,
 		Sessions: s.sessions,
 		Queued:   s.slots.Waiting,
 		Dropped:  s.log.out.droppedInAll,
 		Log:      s.log.Logger,
 	})
+}
+
+// usage is what the processes of each capsule take.
+func (s *server) usage() map[string]telemetry.Usage {
+	pids := map[string]int{}
+	for name, life := range s.supervisor.Lives() {
+		if life.Pid != 0 {
+			pids[name] = life.Pid
+		}
+	}
+	trees := s.launcher.Usage(slices.Collect(maps.Values(pids)))
+	used := make(map[string]telemetry.Usage, len(pids))
+	for name, pid := range pids {
+		if tree, ok := trees[pid]; ok {
+			used[name] = telemetry.Usage{Memory: tree.RSS, CPU: tree.CPU, Processes: tree.Processes}
+		}
+	}
+	return used
 }
 
 // sessions is the number of open sessions: on stdio there is the one.

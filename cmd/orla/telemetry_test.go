@@ -66,7 +66,7 @@ func TestG6MetricsOfARunningOrla(t *testing.T) {
 		`orla_calls_total{code="execution_failed",tool="fails"} 1`, `orla_calls_total{code="ok",tool="cap"} 1`,
 		`orla_calls_total{code="unsupported_tool",tool="(unknown)"} 1`, `orla_call_duration_seconds_count{tool="greet"} 2`,
 		`orla_capsule_state{state="READY",tool="cap"} 1`, `orla_capsule_restarts_total{tool="cap"} 0`,
-		`orla_tools 3`, `orla_calls_in_flight 0`, `orla_log_dropped_lines_total 0`, `orla_build_info{`, `process_open_fds `,
+		`orla_processes 1`, `orla_capsule_memory_bytes{tool="cap"} `, `orla_tools 3`, `orla_calls_in_flight 0`, `orla_log_dropped_lines_total 0`, `orla_build_info{`, `process_open_fds `,
 	)
 	check := exec.Command("promtool", "check", "metrics")
 	check.Stdin = strings.NewReader(text)

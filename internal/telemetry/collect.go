@@ -27,16 +27,14 @@ var (
 	capsuleState    = prometheus.NewDesc("orla_capsule_state", "1 for the state that a capsule is in, 0 for the others.", []string{"tool", "state"}, nil)
 	capsuleRestarts = prometheus.NewDesc("orla_capsule_restarts_total", "Starts of a capsule's process after the first one.", []string{"tool"}, nil)
 	capsuleFailures = prometheus.NewDesc("orla_capsule_failures", "Failures of a capsule in a row; 0 after it has been ready for long enough.", []string{"tool"}, nil)
-	capsuleUptime   = prometheus.NewDesc("orla_capsule_uptime_seconds", "For how long a capsule has been ready; 0 while it is not.", []string{"tool"}, nil)
+	capsuleHeld     = prometheus.NewDesc("orla_capsule_held", "1 for a capsule that was stopped by hand, and stays so.", []string{"tool"}, nil)
+	capsuleUptime   = prometheus.NewDesc("orla_capsule_uptime_seconds", "For how long a capsule's process has been running; 0 while there is none.", []string{"tool"}, nil)
 	capsuleMemory   = prometheus.NewDesc("orla_capsule_memory_bytes", "Memory that a capsule's processes take.", []string{"tool"}, nil)
 	capsuleCPU      = prometheus.NewDesc("orla_capsule_cpu_seconds_total", "CPU time that a capsule's processes have taken; starts again at 0 with each process.", []string{"tool"}, nil)
 )
 
 // states are those of peer.Life.
 var states = [...]string{"CREATED", "STARTING", "READY", "RELOADING", "CRASHED", "STOPPING", "STOPPED"}
-
-// ready is the state in which a capsule answers.
-const ready = "READY"
 
 // collector reads everything at the moment of a scrape.
 type collector struct{ of *Telemetry }
@@ -102,11 +100,15 @@ func collectLife(name string, life peer.Life, gauge, counter emit) {
 		}
 		gauge(capsuleState, is, name, state)
 	}
-	up := 0.0
-	if life.State == ready {
-		up = time.Since(life.Since).Seconds()
+	up, held := 0.0, 0.0
+	if !life.Started.IsZero() {
+		up = time.Since(life.Started).Seconds()
+	}
+	if life.Held {
+		held = 1
 	}
 	gauge(capsuleUptime, up, name)
+	gauge(capsuleHeld, held, name)
 	gauge(capsuleFailures, float64(life.Failures), name)
 	gauge(callsWaiting, float64(life.Waiting), name)
 	counter(capsuleRestarts, float64(life.Restarts), name)

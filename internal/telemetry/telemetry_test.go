@@ -185,7 +185,7 @@ func TestLatencies(t *testing.T) {
 
 // What is, is read when somebody asks.
 func TestWhatIsReadAtTheScrape(t *testing.T) {
-	life := peer.Life{State: "READY", Since: time.Now().Add(-time.Hour), Restarts: 3, Waiting: 2}
+	life := peer.Life{State: "READY", Started: time.Now().Add(-time.Hour), Restarts: 3, Waiting: 2}
 	tel, _ := newTelemetry(func(o *telemetry.Options) {
 		o.Lives = func() map[string]peer.Life { return map[string]peer.Life{"cap": life} }
 		o.Usage = func() map[string]telemetry.Usage {
@@ -207,9 +207,9 @@ func TestWhatIsReadAtTheScrape(t *testing.T) {
 	if up := grep(text, "orla_capsule_uptime_seconds{"); !strings.Contains(up, " 3600.") {
 		t.Errorf("uptime: %s", up)
 	}
-	life = peer.Life{State: "CRASHED", Since: time.Now(), Failures: 4}
+	life = peer.Life{State: "CRASHED", Held: true, Failures: 4}
 	holds(t, scrape(t, tel), `orla_capsule_state{state="READY",tool="cap"} 0`, `orla_capsule_state{state="CRASHED",tool="cap"} 1`,
-		`orla_capsule_uptime_seconds{tool="cap"} 0`, `orla_capsule_failures{tool="cap"} 4`)
+		`orla_capsule_uptime_seconds{tool="cap"} 0`, `orla_capsule_failures{tool="cap"} 4`, `orla_capsule_held{tool="cap"} 1`)
 	for _, other := range []string{"go_goroutines", "orla_build_info{"} {
 		if !strings.Contains(text, "\n"+other) {
 			t.Errorf("there is no %s", other)
