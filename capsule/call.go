@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -51,9 +52,8 @@ func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage,
 	}
 	defer c.calls.Add(1)
 	own := c.offers.ownTool(call.Tool)
-	call.Meta = traced(ctx, call.Meta)
-	result, err := c.send(ctx, "tools/call", call.Client, func(id int64) [][]byte {
-		return callParams(own, call, id)
+	result, err := c.send(ctx, "tools/call", call.Client, func(ctx context.Context, id int64) [][]byte {
+		return callParams(own, call, traced(ctx, call.Meta), id)
 	})
 	if err != nil {
 		return nil, c.callError(err)
@@ -116,7 +116,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
 		params = c.offers.ownPrompt(params)
 	}
-	result, err := c.send(ctx, req.Method, req.Client, just(params))
+	whole := just(params)
+	result, err := c.send(ctx, req.Method, req.Client, func(_ context.Context, id int64) [][]byte { return whole(id) })
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +129,14 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 }
 
 // callParams are the params of a tools/call. Its id is its progress token.
-func callParams(own string, call peer.Call, id int64) [][]byte {
+func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
 	args := rawjson.Compact(call.Args)
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
 	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
 	tail := []byte("}")
-	meta := rawjson.Compact(call.Meta)
+	meta := rawjson.Compact(given)
 	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {
 		tail = append(withToken([]byte(`,"_meta":`), meta, token, id), '}')
 	}
@@ -155,9 +156,9 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 }
 
 // send makes one request of the process that is READY, or that will be soon
-// enough.
-func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func(int64) [][]byte) (json.RawMessage, error) {
-	req := linerpc.Request{Method: method, Params: params, About: client}
+// enough. params are told the context of the process's own part.
+func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func(context.Context, int64) [][]byte) (json.RawMessage, error) {
+	req := linerpc.Request{Method: method, About: client}
 	if client != nil {
 		req.Note = func(method string, params json.RawMessage) { client.Notify(ctx, method, params) }
 	}
@@ -168,7 +169,10 @@ func (c *Capsule) send(ctx context.Context, method string, client peer.Client, p
 		if err != nil {
 			return nil, err
 		}
-		result, err := conn.Call(ctx, req)
+		working, over := trace.Begin(ctx)
+		req.Params = func(id int64) [][]byte { return params(working, id) }
+		result, err := conn.Call(working, req)
+		over()
 		switch {
 		case err == nil:
 			return result, nil

@@ -96,6 +96,8 @@ func (c *Command) Call(ctx context.Context, _ string, args json.RawMessage) (*mc
 		}
 		defer slots.give()
 	}
+	ctx, over := trace.Begin(ctx)
+	defer over()
 	spec, err := c.spec(ctx, in.flags)
 	if err != nil {
 		return nil, err

@@ -111,16 +111,42 @@ func (c Context) TraceID() string {
 
 type key struct{}
 
+// carried is what a context carries.
+type carried struct {
+	at   Context
+	work Work
+}
+
+// Work begins a part of a call that is worth a span of its own. What it returns
+// carries the new place in the trace, and is to be told when the part is over.
+type Work func(ctx context.Context) (context.Context, func())
+
 // With returns a context that carries c; ctx itself if c is zero.
 func With(ctx context.Context, c Context) context.Context {
 	if c.IsZero() {
 		return ctx
 	}
-	return context.WithValue(ctx, key{}, c)
+	return context.WithValue(ctx, key{}, carried{at: c})
+}
+
+// WithWork returns a context that carries c, and begins parts of the call by work.
+func WithWork(ctx context.Context, c Context, work Work) context.Context {
+	return context.WithValue(ctx, key{}, carried{c, work})
 }
 
 // From returns what ctx carries; zero if that is nothing.
 func From(ctx context.Context) Context {
-	c, _ := ctx.Value(key{}).(Context)
-	return c
+	c, _ := ctx.Value(key{}).(carried)
+	return c.at
 }
+
+// Begin is called by a provider when it has waited enough and its tool is at
+// work. The function that it returns must be called when that is over.
+func Begin(ctx context.Context) (context.Context, func()) {
+	if c, _ := ctx.Value(key{}).(carried); c.work != nil {
+		return c.work(ctx)
+	}
+	return ctx, over
+}
+
+func over() {}

@@ -1,6 +1,7 @@
 package trace_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -61,6 +62,29 @@ func TestAContextTravels(t *testing.T) {
 	}
 	if ctx := t.Context(); trace.With(ctx, trace.Context{}) != ctx {
 		t.Error("no trace makes another context")
+	}
+}
+
+func TestWorkHasAPlaceOfItsOwn(t *testing.T) {
+	up, _ := trace.Parse(good, "")
+	down := trace.Of([16]byte{1}, [8]byte{2}, 0, "")
+	ended := 0
+	ctx := trace.WithWork(t.Context(), up, func(ctx context.Context) (context.Context, func()) {
+		return trace.With(ctx, down), func() { ended++ }
+	})
+	if got := trace.From(ctx); got != up {
+		t.Errorf("before it, the place is %q", got.Parent())
+	}
+	ctx, end := trace.Begin(ctx)
+	if got := trace.From(ctx); got != down {
+		t.Errorf("in it, the place is %q", got.Parent())
+	}
+	if end(); ended != 1 {
+		t.Errorf("it ended %d times", ended)
+	}
+	same, end := trace.Begin(t.Context())
+	if end(); same != t.Context() {
+		t.Error("without anybody who looks, work makes another context")
 	}
 }
 
