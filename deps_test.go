@@ -85,6 +85,7 @@ var owners = map[string][]string{
 	"github.com/thejerf/suture/v4":             {"supervisor", "capsule", "cmd/orla"},
 	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
+	"google.golang.org/protobuf":               {"internal/telemetry"}, // the encoding of OTLP
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
 	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/systemd", "internal/control", "simple", "cmd/orla", "internal/bench"},

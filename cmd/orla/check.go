@@ -54,6 +54,7 @@ func (c *loaded) check(bad map[string]bool) []error {
 		}
 	}
 	v.tokens()
+	v.traces()
 	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {
 		v.address() // what it says depends on several keys
 	}

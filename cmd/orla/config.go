@@ -50,6 +50,7 @@ type Config struct {
 	AllowedHosts       []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
 	Insecure           bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
 	Auth               AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
+	Tracing            TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 }
 
 // AuthConfig says who may call over HTTP.
@@ -83,6 +84,7 @@ func defaults() Config {
 		ShutdownGrace:      yamldoc.Duration(10 * time.Second),
 		SessionTimeout:     yamldoc.Duration(mcpbridge.DefaultSessionTimeout),
 		MaxSessions:        mcpbridge.DefaultMaxSessions,
+		Tracing:            TracingConfig{SampleRatio: 1},
 	}
 }
 

@@ -310,6 +310,8 @@ func shown(v reflect.Value) string {
 			names = append(names, t.Name)
 		}
 		return strings.Join(names, ",")
+	case TracingConfig:
+		return x.Endpoint
 	}
 	return fmt.Sprint(v.Interface())
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -113,7 +114,11 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		s.telemetry.Reloaded(telemetry.Refused)
 		return applied{}, faultyConfig{err}
 	}
-	logTo, err := openLog(cfg.LogFile)
+	traces, err := s.tracing(cfg)
+	var logTo *os.File
+	if err == nil {
+		logTo, err = openLog(cfg.LogFile)
+	}
 	if err == nil {
 		if err = s.move(ctx, cfg); err != nil && logTo != nil {
 			_ = logTo.Close() // nothing was written to it
@@ -125,6 +130,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		return applied{}, err
 	}
 	s.log.configure(&cfg.Config, logTo)
+	s.trace(ctx, traces)
 	old := s.current()
 	if cfg.Stdio != old.Stdio {
 		s.log.Warn("reload: stdio takes effect at the next start")

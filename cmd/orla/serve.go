@@ -76,6 +76,12 @@ func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	defer p.close()
 
 	s.telemetry = s.newTelemetry()
+	defer s.telemetry.Close(ctx)
+	traces, err := s.tracing(cfg)
+	if err != nil {
+		return &failure{code: exitInvalid, err: err}
+	}
+	s.trace(ctx, traces)
 	s.watchers = newWatchers(p.hub, log.Logger)
 	s.watchers.point(cfg, from.home) // before the folders are read, so that no change slips between
 	s.apply(cfg, "start")
@@ -96,6 +102,7 @@ type server struct {
 	from      *loader
 	log       *logging
 	telemetry *telemetry.Telemetry
+	traced    telemetry.Tracing // where spans go; owned by trace
 	notifier  *systemd.Notifier // nil without systemd
 	bridge    *mcpbridge.Bridge
 	http      *mcpbridge.HTTP // nil on stdio

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/version"
@@ -63,6 +64,7 @@ type Telemetry struct {
 	calls    *calls
 	inFlight atomic.Int64
 	reloads  *prometheus.CounterVec
+	spans    atomic.Pointer[spans] // nil without tracing
 }
 
 // New returns a Telemetry that has observed nothing yet.
@@ -120,9 +122,41 @@ const maxScrapes = 4
 func (t *Telemetry) Observe(ctx context.Context, call mcpbridge.CallStart) (context.Context, func(mcpbridge.CallEnd)) {
 	s, size := t.calls.of(call.Tool, call.Listed), call.RequestBytes
 	t.inFlight.Add(1)
-	return ctx, func(end mcpbridge.CallEnd) {
+	var span oteltrace.Span // nil without tracing
+	if to := t.spans.Load(); to != nil {
+		ctx, span = to.begin(ctx, call)
+	}
+	return ctx, func(how mcpbridge.CallEnd) {
 		t.inFlight.Add(-1)
-		s.add(size, t.calls.codes.of(end), end)
+		s.add(size, t.calls.codes.of(how), how)
+		if span != nil {
+			end(span, how)
+		}
+	}
+}
+
+// Trace makes spans go where it is said from now on. What was to go elsewhere is
+// sent first, for as long as that may take at the end. It must not be called
+// twice at once.
+func (t *Telemetry) Trace(ctx context.Context, to Tracing) error {
+	var next *spans
+	if to.Endpoint != "" {
+		var err error
+		if next, err = newSpans(ctx, to, t.opts.Log); err != nil {
+			return err
+		}
+	}
+	if old := t.spans.Swap(next); old != nil {
+		old.close(ctx)
+	}
+	return nil
+}
+
+// Close sends the spans that are left, for a while at most, also when ctx has
+// ended. Calls that end later have none.
+func (t *Telemetry) Close(ctx context.Context) {
+	if last := t.spans.Swap(nil); last != nil {
+		last.close(ctx)
 	}
 }
 

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/telemetry"
+)
+
+// TracingConfig says where traces go.
+type TracingConfig struct {
+	Endpoint    string  `json:"endpoint,omitempty" jsonschema:"Address of an OpenTelemetry collector that speaks OTLP over HTTP, such as http://127.0.0.1:4318. Default: none, and no traces."`
+	SampleRatio float64 `json:"sample_ratio,omitempty" jsonschema:"How many of the traces that begin here are recorded, from 0 to 1; those that a client began are as the client says. Default 1."`
+	HeadersFile string  `json:"headers_file,omitempty" jsonschema:"File of headers to send along, one NAME: VALUE a line; read again on SIGHUP."`
+}
+
+// tracesPath is where a collector takes traces (OTLP, "OTLP/HTTP Request").
+const tracesPath = "/v1/traces"
+
+// The variables of OpenTelemetry that are Orla's to read. The SDK reads those of
+// the sampler, the resource and the batches by itself.
+const (
+	otelDisabled       = "OTEL_SDK_DISABLED"
+	otelExporter       = "OTEL_TRACES_EXPORTER"
+	otelEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	otelTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	otelSampler        = "OTEL_TRACES_SAMPLER"
+)
+
+// eitherVariable returns the value of a setting of the exporter: that for traces
+// alone, or else that for everything.
+func eitherVariable(environ []string, name string) string {
+	for _, of := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+		if value, ok := lookup(environ, of+name); ok && strings.TrimSpace(value) != "" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// tracing is what the configuration and the variables of OpenTelemetry say, of
+// which the variables win. A variable that is at fault is of the machine rather
+// than of Orla: it leaves traces off and is returned as a warning.
+func tracing(cfg *loaded, environ []string) (to telemetry.Tracing, warning, err error) {
+	variable := func(name string) string {
+		value, _ := lookup(environ, name)
+		return strings.TrimSpace(value)
+	}
+	exporter := variable(otelExporter)
+	if strings.EqualFold(variable(otelDisabled), "true") || exporter == "none" {
+		return to, nil, nil
+	}
+	switch endpoint := variable(otelTracesEndpoint); {
+	case endpoint != "":
+		to.Endpoint = endpoint // as it is
+	case variable(otelEndpoint) != "":
+		to.Endpoint = strings.TrimRight(variable(otelEndpoint), "/") + tracesPath
+	case cfg.Tracing.Endpoint != "":
+		to.Endpoint = strings.TrimSuffix(strings.TrimRight(cfg.Tracing.Endpoint, "/"), tracesPath) + tracesPath
+	case exporter == "otlp":
+		to.Endpoint = "http://localhost:4318" + tracesPath
+	default:
+		return to, nil, nil
+	}
+	protocol := eitherVariable(environ, "PROTOCOL")
+	switch {
+	case collector(to.Endpoint) != nil:
+		warning = fmt.Errorf("%s: %w", otelEndpoint, collector(to.Endpoint))
+	case exporter != "" && exporter != "otlp":
+		warning = fmt.Errorf("%s: only otlp is possible, not %q", otelExporter, exporter)
+	case protocol != "" && protocol != "http/protobuf":
+		warning = fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: only http/protobuf is possible, not %q; collectors take it at port 4318", protocol)
+	}
+	given := eitherVariable(environ, "HEADERS")
+	if warning == nil && given != "" {
+		to.Headers, warning = variableHeaders(given)
+	}
+	if warning != nil {
+		return telemetry.Tracing{}, warning, nil
+	}
+	if ms, err := strconv.Atoi(eitherVariable(environ, "TIMEOUT")); err == nil && ms > 0 {
+		to.Timeout = time.Duration(ms) * time.Millisecond
+	}
+	to.Ratio, to.Sampled = cfg.Tracing.SampleRatio, variable(otelSampler) == ""
+	if given == "" && cfg.Tracing.HeadersFile != "" {
+		to.Headers, err = fileHeaders(cfg)
+	}
+	return to, nil, err
+}
+
+// tracing is where spans are to go.
+func (s *server) tracing(cfg *loaded) (telemetry.Tracing, error) {
+	to, warning, err := tracing(cfg, s.from.environ)
+	if warning != nil {
+		s.log.Warn("no traces are sent", "err", warning)
+	}
+	return to, err
+}
+
+// trace makes spans go somewhere. A file of headers may have changed with the
+// same configuration.
+func (s *server) trace(ctx context.Context, to telemetry.Tracing) {
+	if reflect.DeepEqual(to, s.traced) {
+		return
+	}
+	if err := s.telemetry.Trace(ctx, to); err != nil {
+		s.log.Error("no traces are sent", "err", err)
+		return
+	}
+	s.traced = to
+}
+
+// variableHeaders are those of a variable, written as W3C Baggage is. The error
+// does not say what stands there: it is secret.
+func variableHeaders(text string) (map[string]string, error) {
+	headers := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(pair, "=")
+		name = strings.TrimSpace(name)
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if !ok || err != nil || !headerLike(name, value) {
+			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS: wants NAME=VALUE, with commas between")
+		}
+		headers[name] = value
+	}
+	return headers, nil
+}
+
+// fileHeaders are those of tracing.headers_file. Nor does this error.
+func fileHeaders(cfg *loaded) (map[string]string, error) {
+	path := cfg.Tracing.HeadersFile
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(cfg.file), path)
+	}
+	data, err := readSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("tracing.headers_file: %w", err)
+	}
+	headers := map[string]string{}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || !headerLike(name, value) {
+			return nil, fmt.Errorf("tracing.headers_file: %s:%d: wants NAME: VALUE", path, n)
+		}
+		headers[name] = value
+	}
+	return headers, nil
+}
+
+// headerLike reports whether a header can be sent.
+func headerLike(name, value string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' }) &&
+		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
+// collector says why an address is none that traces can be sent to.
+func collector(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("wants an http or https address, such as http://127.0.0.1:4318")
+	case u.User != nil:
+		return errors.New("must hold no password; headers are for that")
+	}
+	return nil
+}
+
+// traces checks the section tracing, which only a file can give.
+func (v *verdict) traces() {
+	t := v.Tracing
+	if t.Endpoint != "" {
+		if err := collector(t.Endpoint); err != nil {
+			v.doc.Faultf("tracing.endpoint", "%s", err)
+		}
+	}
+	if t.SampleRatio < 0 || t.SampleRatio > 1 {
+		v.doc.Faultf("tracing.sample_ratio", "must be between 0 and 1")
+	}
+}
