@@ -35,6 +35,7 @@ var imports = map[string][]string{
 	"internal/systemd": {},                // notifications, sockets, the journal
 	"internal/trace":   {},                // the W3C trace context of a call, without OpenTelemetry
 	"internal/cgroup":  {},
+	"internal/doctor":  {}, // what a machine has and lacks; cmd/orla says what matters
 	"internal/yamldoc": {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
@@ -88,7 +89,7 @@ var owners = map[string][]string{
 	"google.golang.org/protobuf":               {"internal/telemetry"}, // the encoding of OTLP
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
-	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/systemd", "internal/control", "simple", "cmd/orla", "internal/bench"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "simple", "cmd/orla", "internal/bench"},
 	"golang.org/x/term":                        {"cmd/orla"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

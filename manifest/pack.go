@@ -144,7 +144,7 @@ func (d *description) entrypoint(t *Tool, entrypoint string) {
 		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
 	default:
 		if _, err := interpreter.Resolve(); err != nil {
-			wrong("%q: %v", entrypoint, err)
+			wrong("%q: %w", entrypoint, err)
 		}
 	}
 	t.Path, t.Interpreter = file, interpreter

@@ -105,7 +105,7 @@ func cutSplit(args string) (command string, ok bool) {
 
 // Resolve returns the path of the interpreter's program: Path if that can be
 // run, else what PATH has under Name. It is "" for the zero Interpreter. The
-// error names the interpreter and says what to do.
+// error is a *NoInterpreterError.
 func (i Interpreter) Resolve() (string, error) {
 	if i.Name == "" {
 		return "", nil
@@ -116,11 +116,20 @@ func (i Interpreter) Resolve() (string, error) {
 		}
 	}
 	found, err := exec.LookPath(i.Name)
-	switch {
-	case err == nil:
-		return found, nil
-	case i.Path != "":
-		return "", fmt.Errorf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
+	if err != nil {
+		return "", &NoInterpreterError{i}
 	}
-	return "", fmt.Errorf("interpreter %q is not there: no %s in PATH; install it, or change the file's first line", i.Name, i.Name)
+	return found, nil
+}
+
+// NoInterpreterError says that the interpreter of a file is not there.
+type NoInterpreterError struct{ Interpreter Interpreter }
+
+// Error names the interpreter, and says what to do.
+func (e *NoInterpreterError) Error() string {
+	i := e.Interpreter
+	if i.Path != "" {
+		return fmt.Sprintf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
+	}
+	return fmt.Sprintf("interpreter %q is not there: no %s in PATH; install it, or change the file's first line", i.Name, i.Name)
 }

@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -149,7 +150,8 @@ func (d *Doc) placed(line, column int, key, format string, args ...any) Fault {
 	if d.position != nil {
 		line, column = d.position(line, column)
 	}
-	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: clip(fmt.Sprintf(format, args...), maxMsg)}
+	err := fmt.Errorf(format, args...)
+	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: clip(err.Error(), maxMsg), cause: errors.Unwrap(err)}
 }
 
 func (d *Doc) add(f Fault) {

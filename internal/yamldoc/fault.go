@@ -11,7 +11,12 @@ type Fault struct {
 	Line, Column int    // from 1
 	Key          string // the path of the key; "" for the file as a whole
 	Msg          string
+
+	cause error // what the message wrapped by %w; nil for nothing
 }
+
+// Unwrap returns what the message wrapped.
+func (f Fault) Unwrap() error { return f.cause }
 
 // Error gives FILE:LINE:COLUMN: key.path: what is wrong.
 func (f Fault) Error() string {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/manifest"
+)
+
+// doctorPatience bounds the whole examination: what is slow is not looked at.
+const doctorPatience = 10 * time.Second
+
+// newDoctor says what this machine lacks.
+func newDoctor(flags *configFlags, std stdio) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at what Orla needs of this machine, and say what is missing",
+		Long: "Look at the configuration, the tools, their interpreters, folders, limits of the\n" +
+			"system, the port, systemd and the clock. Each line is ok, warn or fail, with the\n" +
+			"command that mends it where there is one. Nothing is changed. The exit code is 1\n" +
+			"if anything fails. For a service, ask as its user:\n" +
+			"sudo -u orla orla doctor --config /etc/orla/orla.yaml",
+		Example: "  orla doctor\n  orla doctor --json | jq '.[] | select(.level != \"ok\")'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
+			defer cancel()
+			findings := examine(ctx, flags.loader(cmd))
+			if asJSON {
+				if err := writeIndented(std.out, findings); err != nil {
+					return err
+				}
+			} else if err := printFindings(std, findings); err != nil {
+				return err
+			}
+			failed := 0
+			for _, f := range findings {
+				if f.Level == doctor.Fail {
+					failed++
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("%s", count(failed, "failure"))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printFindings(std stdio, findings []doctor.Finding) error {
+	table := tabwriter.NewWriter(std.out, 0, 4, 2, ' ', 0)
+	for _, f := range findings {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Level, f.Check, printable(f.Text))
+		if f.Fix != "" && f.Level != doctor.OK {
+			fmt.Fprintf(table, "\t\tfix: %s\n", printable(f.Fix))
+		}
+	}
+	return table.Flush()
+}
+
+// examine looks at everything.
+func examine(ctx context.Context, l *loader) []doctor.Finding {
+	cfg, err := l.load()
+	if err != nil {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: "orla validate"}
+		return append([]doctor.Finding{found}, examineMachine(ctx, &loaded{Config: defaults()})...)
+	}
+	file := cfg.file
+	if file == "" {
+		file = "no file, and none is needed"
+	}
+	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
+	findings = append(findings, examineTools(cfg, l)...)
+	findings = append(findings, examineFolders(cfg, l)...)
+	running, pids := examineSockets(ctx, cfg, l)
+	findings = append(findings, running)
+	if !cfg.Stdio {
+		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.address(), pids...))
+	}
+	return append(findings, examineMachine(ctx, cfg)...)
+}
+
+// examineTools looks at the tools and what runs them.
+func examineTools(cfg *loaded, l *loader) []doctor.Finding {
+	found := discover(cfg, l.home)
+	needed, missing, faults := map[string][]string{}, map[string][]string{}, 0
+	for _, t := range found.Tools {
+		if name := t.Interpreter.Name; name != "" {
+			needed[name] = append(needed[name], t.Name)
+		}
+	}
+	for _, p := range found.Problems {
+		if no, ok := errors.AsType[*manifest.NoInterpreterError](p.Err); ok {
+			missing[no.Interpreter.Name] = append(missing[no.Interpreter.Name], p.Path)
+		} else if p.Severity == manifest.Fault {
+			faults++
+		}
+	}
+	tools := doctor.Finding{Check: "tools", Level: doctor.OK, Text: count(len(found.Tools), "tool") + " in order"}
+	if faults > 0 {
+		tools.Level, tools.Fix = doctor.Fail, "orla validate"
+		tools.Text += fmt.Sprintf(", %s", count(faults, "fault"))
+	}
+	return append([]doctor.Finding{tools}, doctor.Programs(needed, missing)...)
+}
+
+func examineFolders(cfg *loaded, l *loader) []doctor.Finding {
+	findings := []doctor.Finding{doctor.Readable("tools_dir", absolute(cfg.ToolsDir))}
+	if own := folders(cfg, l.home).UserDir; own != "" {
+		if _, err := os.Lstat(own); err == nil {
+			findings = append(findings, doctor.Readable("tools_dir", own))
+		}
+	}
+	if cfg.StateDir == "" {
+		findings = append(findings, doctor.Finding{
+			Check: "state_dir", Level: doctor.Warn,
+			Text: "there is none, as this user has no home; what capsules offered is forgotten when Orla stops",
+		})
+	} else {
+		findings = append(findings, doctor.Writable("state_dir", absolute(cfg.StateDir)))
+	}
+	if socket := cfg.place(l).Socket; socket != "" {
+		findings = append(findings, doctor.Writable("socket", filepath.Dir(socket)))
+	}
+	if cfg.LogFile != "" {
+		findings = append(findings, doctor.File("log_file", absolute(cfg.LogFile)))
+	}
+	return findings
+}
+
+// examineSockets says whether an Orla runs, and returns the processes of all that do.
+func examineSockets(ctx context.Context, cfg *loaded, l *loader) (found doctor.Finding, pids []int) {
+	all, _ := control.All(ctx, cfg.socketDirs(l)) // those of other users cannot be asked, nor have to be
+	for _, one := range all {
+		pids = append(pids, one.Pid)
+	}
+	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + absolute(cfg.folder())}
+	socket := cfg.place(l).Socket
+	if socket == "" {
+		return found, pids
+	}
+	one, err := control.Find(ctx, socket)
+	_, gone := os.Lstat(socket)
+	switch {
+	case err == nil:
+		found.Text = fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid)
+		if !slices.Contains(pids, one.Pid) {
+			pids = append(pids, one.Pid)
+		}
+	case errors.Is(err, control.ErrNotRunning) && errors.Is(gone, fs.ErrNotExist):
+	case errors.Is(err, control.ErrNotRunning):
+		found.Level, found.Text = doctor.Warn, socket+" is left over from an Orla that was killed; the next one takes it over"
+		found.Fix = "rm " + socket
+	default:
+		found.Level, found.Text = doctor.Fail, err.Error()
+	}
+	return found, pids
+}
+
+// examineMachine looks at what does not hang on the configuration, folders to watch aside.
+func examineMachine(ctx context.Context, cfg *loaded) []doctor.Finding {
+	built, _ := time.Parse(time.RFC3339, version.Date()) // the zero time if nobody knows
+	var m doctor.Machine
+	findings := []doctor.Finding{m.Inotify(watchedFolders(ctx, cfg.folder())), m.OpenFiles(), m.Cgroup()}
+	findings = append(findings, m.Systemd(ctx, "orla.service")...)
+	return append(findings, doctor.Clock(time.Now(), built))
+}
+
+// watchedFolders counts the folders below a folder of tools as far as there is time.
+func watchedFolders(ctx context.Context, dir string) int {
+	skipped := []string{"node_modules", "__pycache__", "venv"}
+	n := 0
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // it is cut short when time is up
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil, !entry.IsDir():
+			return nil //nolint:nilerr // what cannot be read is not watched
+		case path != dir && (strings.HasPrefix(entry.Name(), ".") || slices.Contains(skipped, entry.Name())):
+			return fs.SkipDir
+		}
+		n++
+		return nil
+	})
+	return n
+}
