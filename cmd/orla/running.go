@@ -100,10 +100,10 @@ func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
 		return nil, err
 	}
 	client, err := ownOrla(cmd.Context(), cfg, l)
-	if !errors.Is(err, control.ErrNotRunning) || cfg.Socket != "" {
+	if !errors.Is(err, control.ErrNotRunning) || cfg.Socket != "" && cfg.toldHere("socket") {
 		return client, talk(err)
 	}
-	if cfg.originOf("tools_dir").rank >= fromEnviron {
+	if cfg.toldHere("tools_dir") {
 		return nil, notRunning(fmt.Errorf("no Orla serves %s", absolute(cfg.folder())))
 	}
 	all, err := control.All(cmd.Context(), cfg.socketDirs(l))
@@ -122,16 +122,22 @@ func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
 	return nil, &failure{code: exitUsage, err: errors.Join(lines...), hint: "say which with --tools-dir"}
 }
 
+// toldHere reports whether a key was given on the command line or in its
+// environment: whoever did that means it.
+func (c *loaded) toldHere(key string) bool { return c.originOf(key).rank >= fromEnviron }
+
 // ownOrla finds the Orla of a configuration. The error matches
-// control.ErrNotRunning if there is none.
+// control.ErrNotRunning if there is none. What the file says of the socket may
+// be new to the Orla that runs.
 func ownOrla(ctx context.Context, cfg *loaded, l *loader) (*control.Client, error) {
-	switch cfg.Socket {
-	case noSocket:
+	if cfg.Socket == noSocket && cfg.toldHere("socket") {
 		return nil, fmt.Errorf("%w that could be talked to: the socket is none", control.ErrNotRunning)
-	case "":
-	default:
+	}
+	if cfg.Socket != noSocket && cfg.Socket != "" {
 		_, err := control.Find(ctx, absolute(cfg.Socket))
-		return control.NewClient(absolute(cfg.Socket)), err
+		if !errors.Is(err, control.ErrNotRunning) || cfg.toldHere("socket") {
+			return control.NewClient(absolute(cfg.Socket)), err
+		}
 	}
 	for _, dir := range cfg.socketDirs(l) {
 		socket := control.In(dir, cfg.folder())

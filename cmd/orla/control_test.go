@@ -1,0 +1,471 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/control"
+)
+
+// said is what a command printed, and how it ended.
+type said struct {
+	out, err string
+	code     int
+}
+
+// orla runs a command beside a running Orla: as the same user, in its folder.
+func (o *running) orla(args ...string) said {
+	o.t.Helper()
+	cmd := o.command(args...)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	failed := cmd.Run()
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](failed); ok {
+		code = exit.ExitCode()
+	} else if failed != nil {
+		o.t.Fatal(failed)
+	}
+	return said{out.String(), err.String(), code}
+}
+
+func (o *running) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(orlaBinary(o.t), args...)
+	cmd.Dir, cmd.Env = o.cmd.Dir, o.cmd.Env
+	return cmd
+}
+
+// mustOrla runs a command that has to work, and returns what it printed.
+func (o *running) mustOrla(args ...string) string {
+	o.t.Helper()
+	s := o.orla(args...)
+	if s.code != 0 {
+		o.t.Fatalf("orla %s ends with %d:\n%s%s", strings.Join(args, " "), s.code, s.out, s.err)
+	}
+	return s.out
+}
+
+// status asks a running Orla how it is.
+func (o *running) status() control.Status {
+	o.t.Helper()
+	var s control.Status
+	if err := json.Unmarshal([]byte(o.mustOrla("status", "--json")), &s); err != nil {
+		o.t.Fatal(err)
+	}
+	return s
+}
+
+// toolStatus is what a running Orla says of one tool.
+func (o *running) toolStatus(name string) control.ToolStatus {
+	o.t.Helper()
+	for _, t := range o.status().Tools {
+		if t.Name == name {
+			return t
+		}
+	}
+	o.t.Fatalf("%s is not in the status", name)
+	return control.ToolStatus{}
+}
+
+// again starts an Orla like one that has ended, as the same user.
+func (o *running) again() *running {
+	o.t.Helper()
+	next := startAs(o.t, o.home(), o.cmd.Dir, o.cmd.Args...)
+	next.url, _ = next.waitLog("serving", nil)["url"].(string)
+	return next
+}
+
+func (o *running) home() string {
+	home, _ := lookup(o.cmd.Env, "HOME")
+	return home
+}
+
+// startAs starts Orla with the home of another one.
+func startAs(t *testing.T, home, dir string, argv ...string) *running {
+	t.Helper()
+	return startPrepared(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "HOME="+home) }, argv...)
+}
+
+// serveThere starts an Orla with its tools folder at ./tools, so that commands
+// find it as they do for people.
+func serveThere(t *testing.T, dir string) *running {
+	t.Helper()
+	o := startOrla(t, dir, "--port", "0")
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	return o
+}
+
+// SPEC D9, J1: a stop by hand outlives a save, a changed manifest, a reload and
+// a restart of Orla, until somebody starts the capsule.
+func TestJ1AStopByHandLasts(t *testing.T) {
+	dir := t.TempDir()
+	p := newPack(t, filepath.Join(dir, "tools"), "held", "", map[string]string{"answer.py": says(`"up"`)})
+	o := serveThere(t, dir)
+	o.waitLog("state", is("held", "READY"))
+	if got := o.mustOrla("stop", "held"); got != "held: STOPPED\n" {
+		t.Errorf("orla stop: %s", got)
+	}
+	stays := func(after string) {
+		t.Helper()
+		if s := o.toolStatus("held"); s.State != "STOPPED" || !s.Held || s.Pid != 0 || len(p.pids()) != 0 {
+			t.Errorf("after %s: %+v, processes %v", after, s, p.pids())
+		}
+	}
+	stays("the stop")
+	follow := o.follow()
+	o.signal(syscall.SIGHUP)
+	follow.next("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
+	stays("SIGHUP")
+	p.manifest("max_concurrency: 3", "mcp: {input_schema: {type: object}}")
+	follow.next("reload", func(l map[string]any) bool { return l["changed"] == 1.0 })
+	stays("a change of the manifest")
+	if s := o.orla("call", "held"); s.code != 1 || !strings.Contains(s.err, "STOPPED") || !strings.Contains(s.err, "by hand") {
+		t.Errorf("a call ends with %d: %s", s.code, s.err)
+	}
+	o.signal(syscall.SIGTERM)
+	o.wait()
+	o = o.again()
+	stays("a restart of Orla")
+	if got := o.mustOrla("start", "held"); !strings.HasPrefix(got, "held: READY, pid ") {
+		t.Errorf("orla start: %s", got)
+	}
+	if got := o.mustOrla("call", "held"); got != "up" {
+		t.Errorf("the call = %q", got)
+	}
+}
+
+// SPEC J2: what a killed Orla leaves behind is in nobody's way, and an Orla that
+// stops leaves nothing.
+func TestJ2AKilledOrlaIsNotRunningAndIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	o := serveThere(t, dir)
+	socket := o.status().Socket
+	for path, want := range map[string]fs.FileMode{filepath.Dir(socket): fs.ModeDir | 0o700, socket: fs.ModeSocket | 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v; want %s", path, info.Mode(), err, want)
+		}
+	}
+	o.signal(syscall.SIGKILL)
+	<-o.exit
+	if _, err := os.Lstat(socket); err != nil {
+		t.Errorf("the kill left nothing: %v", err)
+	}
+	if s := o.orla("status"); s.code != 3 || !strings.Contains(s.err, "no Orla is running") {
+		t.Errorf("orla status of a killed Orla ends with %d: %s", s.code, s.err)
+	}
+	if got := o.mustOrla("call", "echo"); got != "ok\n" {
+		t.Errorf("orla call without an Orla = %q", got)
+	}
+	o = o.again()
+	if s := o.status(); s.Pid != o.cmd.Process.Pid || s.Socket != socket {
+		t.Errorf("the next one: %+v", s)
+	}
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if left, err := os.ReadDir(filepath.Dir(socket)); err != nil || len(left) != 0 {
+		t.Errorf("the stop left %v, %v", left, err)
+	}
+}
+
+// SPEC J2: a second Orla on a folder serves, says who has the socket, and takes
+// it at a reload once it is free.
+func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	first := serveThere(t, dir)
+	second := startAs(t, first.home(), dir, orlaBinary(t), "--port", "0")
+	const taken = "another Orla serves this folder and has its control socket; this one goes on without, and tries again at a reload"
+	second.waitLog(taken, func(l map[string]any) bool { return pid(l) == first.cmd.Process.Pid && l["url"] == first.url })
+	second.url, _ = second.waitLog("serving", nil)["url"].(string)
+	if got := second.mustCall("echo"); got != "ok\n" {
+		t.Errorf("the second one answers %q", got)
+	}
+	if s := second.status(); s.Pid != first.cmd.Process.Pid {
+		t.Errorf("pid %d has the socket; want the first, %d", s.Pid, first.cmd.Process.Pid)
+	}
+	follow := second.follow()
+	second.signal(syscall.SIGHUP)
+	follow.next("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
+	first.signal(syscall.SIGTERM)
+	first.wait()
+	if s := second.orla("status"); s.code != 3 {
+		t.Errorf("before the reload, orla status ends with %d", s.code)
+	}
+	second.signal(syscall.SIGHUP)
+	eventually(t, "the second one has the socket", func() bool { return second.orla("status").code == 0 })
+	if s := second.status(); s.Pid != second.cmd.Process.Pid {
+		t.Errorf("pid %d has the socket; want the second, %d", s.Pid, second.cmd.Process.Pid)
+	}
+	if n := second.count(taken, nil); n != 1 {
+		t.Errorf("the warning was logged %d times", n)
+	}
+}
+
+// SPEC J2: with several, a command says which there are; a named folder is
+// never exchanged for another.
+func TestJ2SeveralOrlas(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	one := serveThere(t, dirs[0])
+	var in io.Closer
+	two := startPrepared(t, dirs[1], func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "HOME="+one.home())
+		var err error
+		if in, err = cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+	}, orlaBinary(t), "--stdio")
+	two.waitLog("serving", nil)
+	if s := two.status(); s.URL != "stdio" || s.Pid != two.cmd.Process.Pid || s.Sessions != nil {
+		t.Errorf("an Orla on stdio: %+v", s)
+	}
+	lost := one.command("status")
+	lost.Dir = t.TempDir()
+	out, _ := lost.CombinedOutput()
+	if lost.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "2 Orlas are running, and none serves ") ||
+		!strings.Contains(string(out), filepath.Join(dirs[0], "tools")+": pid ") || !strings.Contains(string(out), "say which with --tools-dir") {
+		t.Errorf("exit code %d:\n%s", lost.ProcessState.ExitCode(), out)
+	}
+	if got := one.mustOrla("status", "--tools-dir", filepath.Join(dirs[1], "tools")); !strings.Contains(got, "at stdio") {
+		t.Errorf("the second one by its folder: %s", got)
+	}
+	_ = in.Close()
+	two.wait()
+	alone := one.command("status")
+	alone.Dir = lost.Dir
+	if out, err := alone.CombinedOutput(); err != nil || !strings.Contains(string(out), one.url) {
+		t.Errorf("the only one, from elsewhere: %v\n%s", err, out)
+	}
+	named := one.orla("status", "--tools-dir", "elsewhere")
+	if named.code != 3 || !strings.Contains(named.err, "no Orla serves ") {
+		t.Errorf("a named folder that nobody serves: %d %s", named.code, named.err)
+	}
+}
+
+// SPEC J2: without a place for its socket Orla serves on, and says why nobody
+// can ask it.
+func TestJ2NoPlaceForTheSocket(t *testing.T) {
+	for _, c := range []struct{ name, socket, why string }{
+		{"a folder that every user may write to", "open/orla.sock", "every user may write to"},
+		{"a folder that is not there", "absent/orla.sock", "no such file or directory"},
+		{"a file in its place", "file.sock", "is no socket"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+			writeTool(t, dir, "file.sock", "")
+			if err := os.Mkdir(filepath.Join(dir, "open"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(filepath.Join(dir, "open"), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			o := startOrla(t, dir, "--port", "0", "--socket", c.socket)
+			o.waitLog("no control socket; orla status and the like cannot reach this Orla", func(l map[string]any) bool {
+				return strings.Contains(fmt.Sprint(l["err"]), c.why)
+			})
+			o.url, _ = o.waitLog("serving", nil)["url"].(string)
+			if got := o.mustCall("echo"); got != "ok\n" {
+				t.Errorf("echo = %q", got)
+			}
+			if s := o.orla("status", "--socket", c.socket); s.code == 0 {
+				t.Errorf("orla status answers: %s", s.out)
+			}
+		})
+	}
+}
+
+// A state folder that cannot be written, with nowhere else to go.
+func TestJ2AStateFolderThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	writeTool(t, dir, "state", "a file")
+	if err := os.WriteFile(filepath.Join(dir, "orla.yaml"), []byte("state_dir: state\nport: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := startOrla(t, dir)
+	o.waitLog("no control socket; orla status and the like cannot reach this Orla", nil)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	if got := o.mustCall("echo"); got != "ok\n" {
+		t.Errorf("echo = %q", got)
+	}
+}
+
+// SPEC J1: -f shows what comes, at once, and ends with Orla.
+func TestJ1LogsFollow(t *testing.T) {
+	dir := t.TempDir()
+	newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{"answer.py": says(`print("heard", file=__import__("sys").stderr, flush=True) or "ok"`)})
+	o := serveThere(t, dir)
+	o.waitLog("state", is("talks", "READY"))
+	cmd := o.command("logs", "talks", "-f", "-n", "1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may be over
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	next := func(part string) {
+		t.Helper()
+		deadline := time.After(patience)
+		for {
+			select {
+			case line, ok := <-lines:
+				if strings.Contains(line, part) {
+					return
+				}
+				if !ok {
+					t.Fatalf("the stream ended before %q", part)
+				}
+			case <-deadline:
+				t.Fatalf("no line with %q", part)
+			}
+		}
+	}
+	next("talks: ") // the last one
+	o.mustCall("talks")
+	next("INF talks: stderr")
+	next("INF talks: call ")
+	o.signal(syscall.SIGTERM)
+	for range lines { // until the stream ends with Orla
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("orla logs -f ends with %v", err)
+	}
+}
+
+// SPEC J2: 64 clients at once, some of which never read, and one that asks for
+// reloads, cost no call and no client anything.
+func TestJ2ManyClientsOfARunningOrla(t *testing.T) {
+	dir := t.TempDir()
+	newPack(t, filepath.Join(dir, "tools"), "busy", "", map[string]string{"answer.py": says(`"ok"`)})
+	o := serveThere(t, dir)
+	o.waitLog("state", is("busy", "READY"))
+	status := o.status()
+	socket := shortPath(t)
+	if err := os.Symlink(status.Socket, socket); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 { // they ask for everything and read nothing
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprintf(conn, "GET /v1/events HTTP/1.1\r\nHost: orla\r\n\r\n")
+	}
+	p, stop := press(t, []caller{o.plain("busy"), o.plain("busy")}, lossless)
+	var clients sync.WaitGroup
+	for i := range 64 {
+		clients.Go(func() {
+			client := control.NewClient(status.Socket)
+			for range 5 {
+				var err error
+				switch i % 4 {
+				case 0:
+					_, err = client.Status(t.Context())
+				case 1:
+					_, err = client.Call(t.Context(), "busy", nil)
+				case 2:
+					_, err = client.Reload(t.Context())
+				case 3:
+					for _, lineErr := range client.Logs(t.Context(), control.Query{Last: 50}) {
+						err = errors.Join(err, lineErr)
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	stop()
+	if p.calls.Load() == 0 {
+		t.Error("no calls were made meanwhile")
+	}
+	if s := o.toolStatus("busy"); s.Restarts != 0 || s.Errors != 0 {
+		t.Errorf("afterwards: %+v", s)
+	}
+	began := time.Now()
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 0 || time.Since(began) > patience/2 {
+		t.Errorf("exit code %d after %s", code, time.Since(began))
+	}
+}
+
+// SPEC J1, H2: orla reload says what it changed, and a change that cannot be put
+// in force changes nothing.
+func TestJ1ReloadSaysWhatChanged(t *testing.T) {
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	for _, name := range []string{"stays.sh", "goes.sh", "turns.sh"} {
+		writeTool(t, tools, name, "#!/bin/sh\necho ok\n")
+	}
+	config := filepath.Join(dir, "orla.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte("port: 0\nauto_reload: false\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	o := startOrla(t, dir)
+	o.waitLog("serving", nil)
+	if err := os.Remove(filepath.Join(tools, "goes.sh")); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, tools, "comes.sh", "#!/bin/sh\necho ok\n")
+	writeTool(t, tools, "turns.sh", "#!/bin/sh\n# /// tool\n# description: Another.\n# ///\necho ok\n")
+	if got, want := o.mustOrla("reload"), "added    comes\nremoved  goes\nchanged  turns\nkept     1\n"; got != want {
+		t.Errorf("orla reload prints\n%s\nwant\n%s", got, want)
+	}
+	var diff control.Reload
+	if err := json.Unmarshal([]byte(o.mustOrla("reload", "--json")), &diff); err != nil || diff.Kept != 3 || len(diff.Added) != 0 {
+		t.Errorf("orla reload --json: %+v, %v", diff, err)
+	}
+	write("max_inline: some\nport: many\n")
+	if s := o.orla("reload"); s.code != 4 || !strings.Contains(s.err, "max_inline: ") || !strings.Contains(s.err, "hint: nothing was changed") {
+		t.Errorf("a faulty configuration: %d\n%s", s.code, s.err)
+	}
+	write("log_file: " + dir + "/absent/log\n")
+	if s := o.orla("reload"); s.code != 1 || !strings.Contains(s.err, "absent/log") {
+		t.Errorf("a configuration that cannot be put in force: %d\n%s", s.code, s.err)
+	}
+	write("socket: elsewhere.sock\n")
+	o.mustOrla("reload")
+	eventually(t, "the socket has moved", func() bool {
+		s := o.orla("status", "--json")
+		return s.code == 0 && strings.Contains(s.out, `"socket": "`+filepath.Join(dir, "elsewhere.sock"))
+	})
+	if s := o.orla("status", "--socket", ""); s.code != 3 {
+		t.Errorf("at the old place, orla status ends with %d: %s", s.code, s.out)
+	}
+	write("socket: none\n")
+	o.mustOrla("reload", "--socket", "elsewhere.sock")
+	eventually(t, "there is no socket", func() bool { return o.orla("status", "--socket", "elsewhere.sock").code == 3 })
+}
