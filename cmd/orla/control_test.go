@@ -161,7 +161,7 @@ func TestJ2AKilledOrlaIsNotRunningAndIsReplaced(t *testing.T) {
 		}
 	}
 	o.signal(syscall.SIGKILL)
-	<-o.exit
+	o.wait()
 	if _, err := os.Lstat(socket); err != nil {
 		t.Errorf("the kill left nothing: %v", err)
 	}

@@ -293,7 +293,10 @@ func (o operations) speakers(name string) []string {
 		listed := namesOf(one.Listed)
 		switch {
 		case one.Tool.Name == name:
-			return append([]string{name}, listed...)
+			if !slices.Contains(listed, name) {
+				listed = append(listed, name)
+			}
+			return listed
 		case slices.Contains(listed, name):
 			return []string{name}
 		}

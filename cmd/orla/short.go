@@ -41,7 +41,7 @@ func shortTook(ms float64) string {
 	switch {
 	case ms <= 0:
 		return "-"
-	case ms < 10:
+	case ms < 9.95:
 		return fmt.Sprintf("%.1fms", ms)
 	case ms < 1000:
 		return fmt.Sprintf("%.0fms", ms)
@@ -85,8 +85,6 @@ func shortSize(n int64) string {
 func shortCPU(seconds float64) string {
 	const minute = 60
 	switch {
-	case seconds <= 0:
-		return "-"
 	case seconds < minute:
 		return fmt.Sprintf("%.1fs", seconds)
 	}

@@ -187,33 +187,21 @@ func (p *page) status(s *control.Status) {
 
 // summary counts the tools by what they are.
 func summary(tools []control.ToolStatus) string {
-	states, simple, capsules := map[string]int{}, 0, 0
-	for _, t := range tools {
-		if t.State == "" {
-			simple++
-			continue
+	states := map[string]int{}
+	for i := range tools {
+		states[stateOf(&tools[i])]++
+	}
+	var each []string
+	for _, state := range stateOrder {
+		if states[state] > 0 {
+			each = append(each, fmt.Sprintf("%d %s", states[state], state))
 		}
-		capsules++
-		states[t.State]++
 	}
-	var parts []string
-	if capsules > 0 {
-		var each []string
-		for _, state := range stateOrder {
-			if states[state] > 0 {
-				each = append(each, fmt.Sprintf("%d %s", states[state], state))
-			}
-		}
-		parts = append(parts, count(capsules, "capsule")+": "+strings.Join(each, ", "))
-	}
-	if simple > 0 {
-		parts = append(parts, count(simple, "simple tool"))
-	}
-	return strings.Join(parts, "; ")
+	return count(len(tools), "tool") + ": " + strings.Join(each, ", ")
 }
 
 // stateOrder is the order in which states are counted: what is well first.
-var stateOrder = [...]string{"READY", "STARTING", "RELOADING", "CREATED", "CRASHED", "STOPPING", "STOPPED"}
+var stateOrder = [...]string{"READY", "STARTING", "RELOADING", "CREATED", "CRASHED", "STOPPING", "STOPPED", "simple"}
 
 // column is one column of the table.
 type column struct {
@@ -248,7 +236,12 @@ var columns = [...]column{
 	{"P50", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P50) }},
 	{"P99", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P99) }},
 	{"MEM", true, func(t *control.ToolStatus, _ time.Time) string { return shortSize(t.Memory) }},
-	{"CPU", true, func(t *control.ToolStatus, _ time.Time) string { return shortCPU(t.CPU) }},
+	{"CPU", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.Processes == 0 {
+			return "-"
+		}
+		return shortCPU(t.CPU)
+	}},
 }
 
 // stateOf is what stands below STATE: of a simple tool, what it is.
@@ -322,10 +315,10 @@ func (p *page) why(t *control.ToolStatus) string {
 		why = "stopped by hand; orla start " + printable(t.Name) + " starts it"
 	}
 	if !t.Next.IsZero() {
+		if t.Failures > 1 {
+			why += fmt.Sprintf("; failure %d in a row", t.Failures)
+		}
 		why += "; starts again in " + shortAge(t.Next.Sub(p.now).Round(time.Second))
-	}
-	if t.Failures > 1 {
-		why += fmt.Sprintf("; failure %d in a row", t.Failures)
 	}
 	return why
 }
