@@ -242,6 +242,7 @@ func pick(q Query, events, calls [][]byte) []Line {
 		}
 	}
 	slices.SortFunc(found, func(a, b numbered) int { return int(int64(a.n - b.n)) })
+	found = slices.CompactFunc(found, func(a, b numbered) bool { return a.n == b.n }) // of a tool that was asked for twice
 	if q.Last > 0 {
 		found = found[max(0, len(found)-q.Last):]
 	}

@@ -60,6 +60,7 @@ func TestLastAnswersQueries(t *testing.T) {
 		{"everything", history.Query{}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 		{"one tool, its calls in their place", history.Query{Tools: []string{"a"}}, []int{1, 3, 4, 7}},
 		{"two tools, in the order in which they spoke", history.Query{Tools: []string{"b", "a"}}, []int{1, 2, 3, 4, 5, 7}},
+		{"one tool asked for twice", history.Query{Tools: []string{"b", "b"}, Last: 2}, []int{2, 5}},
 		{"the last of one tool", history.Query{Tools: []string{"a"}, Last: 2}, []int{4, 7}},
 		{"more than there are", history.Query{Tools: []string{"b"}, Last: 9}, []int{2, 5}},
 		{"none", history.Query{Last: -1}, []int{}},
