@@ -42,8 +42,8 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 			"what the tool wrote to stderr on stderr. The exit code is 1 when the tool failed.\n\n" +
 			"A value of --arg is text, unless the tool's schema wants a number, a boolean, an\n" +
 			"array or an object; then it is JSON.\n\n" +
-			"If an Orla is running that serves this folder, it is the one that makes the call, so\n" +
-			"that a capsule is not started twice. Without one, or with --socket none, the tool is\n" +
+			"If an Orla is running that serves this folder, or orla dev this tool, it is the one\n" +
+			"that makes the call, so that a capsule is not started twice. Without one, or with --socket none, the tool is\n" +
 			"started for this call and ended after it.",
 		Example: "  orla call hello --arg name=Ada --arg times=3\n" +
 			"  orla call hello --json '{\"name\": \"Ada\"}'\n" +
@@ -56,6 +56,9 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 				return err
 			}
 			client, err := serving(cmd.Context(), cfg, l)
+			if client == nil && err == nil {
+				client = developing(cmd.Context(), cfg, l, args[0])
+			}
 			switch {
 			case err != nil:
 				return err

@@ -469,3 +469,122 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 	o.mustOrla("reload", "--socket", "elsewhere.sock")
 	eventually(t, "there is no socket", func() bool { return o.orla("status", "--socket", "elsewhere.sock").code == 3 })
 }
+
+// SPEC J1, J2: orla dev has a socket, and a call of its tool goes there.
+func TestJ2ACallGoesToOrlaDev(t *testing.T) {
+	dir := t.TempDir()
+	newPack(t, filepath.Join(dir, "tools"), "mine", "", map[string]string{"answer.py": says(`str(os.getpid())`)})
+	o := startOrla(t, dir, "dev", "tools/mine", "--port", "0", "--log-format", "json")
+	o.waitLog("state", is("mine", "READY"))
+	o.waitLog("serving", nil)
+	if got, want := o.mustOrla("call", "mine"), fmt.Sprint(o.toolStatus("mine").Pid); got != want {
+		t.Errorf("process %s answers; want %s, which orla dev has", got, want)
+	}
+	if s := o.status(); s.ToolsDir != filepath.Join(dir, "tools", "mine") || s.Tools[0].Calls != 1 {
+		t.Errorf("the status: %+v", s)
+	}
+}
+
+// SPEC J1: what happens is told as it does, and what capsules print is not.
+func TestJ1EventsAndWatch(t *testing.T) {
+	dir := t.TempDir()
+	newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{"answer.py": says(`print("heard", file=__import__("sys").stderr, flush=True) or "ok"`)})
+	o := serveThere(t, dir)
+	o.waitLog("state", is("talks", "READY"))
+	events, watch := o.stream("events", "--json"), o.stream("status", "--watch", "--json")
+	var status control.Status
+	if err := json.Unmarshal([]byte(<-watch), &status); err != nil || status.Tools[0].Calls != 0 {
+		t.Errorf("the first status: %+v, %v", status, err)
+	}
+	eventually(t, "somebody follows", func() bool {
+		o.mustCall("talks")
+		return len(events) > 0
+	})
+	o.mustOrla("restart", "talks")
+	var told []string
+	for line := range events {
+		var event struct{ Msg, Tool, To string }
+		if err := json.Unmarshal([]byte(line), &event); err != nil || event.Tool != "talks" {
+			t.Errorf("%s: %v", line, err)
+		}
+		told = append(told, event.Msg+" "+event.To)
+		if event.To == "READY" {
+			break
+		}
+	}
+	all := strings.Join(told, ", ")
+	if !strings.HasPrefix(all, "call ") || !strings.Contains(all, "state RELOADING") || strings.Contains(all, "stderr") {
+		t.Errorf("told: %s", all)
+	}
+	for line := range watch {
+		if err := json.Unmarshal([]byte(line), &status); err != nil {
+			t.Fatal(err)
+		}
+		if status.Tools[0].Calls > 0 && status.Tools[0].Restarts == 1 {
+			return
+		}
+	}
+	t.Error("the watch ended")
+}
+
+// stream runs a command and delivers the lines that it prints, until the test
+// is over.
+func (o *running) stream(args ...string) <-chan string {
+	o.t.Helper()
+	cmd := o.command(args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		o.t.Fatal(err)
+	}
+	lines := make(chan string, 1000) // more than any test makes
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	})
+	o.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be over
+		reading.Wait()
+		_ = cmd.Wait() // it was killed
+	})
+	return lines
+}
+
+// SPEC J2: where modes let another user in, Orla does not.
+func TestJ2AnotherUserIsSentAway(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: only root can be another user")
+	}
+	dir := t.TempDir()
+	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	socket := shortPath(t)
+	o := startOrla(t, dir, "--port", "0", "--socket", socket)
+	o.waitLog("serving", nil)
+	for _, open := range []string{filepath.Dir(socket), socket} {
+		if err := os.Chmod(open, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(filepath.Dir(socket), "orla") // where that user finds it
+	raw, err := os.ReadFile(orlaBinary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, raw, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[uint32]bool{0: true, 65534: false} {
+		cmd := exec.Command(program, "status", "--socket", socket)
+		cmd.Dir, cmd.Env = "/", []string{"HOME=/nonexistent"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if out, err := cmd.CombinedOutput(); (err == nil) != want {
+			t.Errorf("user %d: %v\n%s", uid, err, out)
+		}
+	}
+	o.waitLog("a stranger was sent away from the control socket", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), "65534") })
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -158,6 +159,27 @@ func serving(ctx context.Context, cfg *loaded, l *loader) (*control.Client, erro
 	return client, talk(err)
 }
 
+// developing is the Orla that serves one tool of the configured folder alone, as
+// orla dev does, if that is the one with this name; nil if none does.
+func developing(ctx context.Context, cfg *loaded, l *loader, tool string) *control.Client {
+	if cfg.toldHere("socket") {
+		return nil
+	}
+	all, _ := control.All(ctx, cfg.socketDirs(l)) // what cannot be asked is none
+	folder := control.Resolve(cfg.folder()) + string(filepath.Separator)
+	for _, one := range all {
+		if !strings.HasPrefix(control.Resolve(one.ToolsDir), folder) {
+			continue
+		}
+		client := control.NewClient(one.Socket)
+		tools, _ := client.Tools(ctx) // none if it cannot be asked
+		if slices.ContainsFunc(tools, func(t control.ListedTool) bool { return t.Name == tool }) {
+			return client
+		}
+	}
+	return nil
+}
+
 // whatThereIs loads the configuration as far as it holds: an Orla that runs can
 // be asked while its configuration is being mended. Flags must hold.
 func (f *configFlags) whatThereIs(cmd *cobra.Command) (*loaded, *loader, error) {
@@ -186,6 +208,8 @@ func talk(err error) error {
 		return &failure{code: exitNotRunning, err: err, hint: "only its own user and root may talk to an Orla; try sudo"}
 	case isRefused && refused.Code == control.CodeConfiguration:
 		return &failure{code: exitInvalid, err: err, hint: refused.Hint}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &failure{code: exitFailed, err: errors.New("an Orla is there, and does not answer"), hint: "its log may say why"}
 	case isRefused:
 		return &failure{code: exitFailed, err: err, hint: refused.Hint}
 	}

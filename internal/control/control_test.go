@@ -96,6 +96,8 @@ func (b *backend) Call(_ context.Context, tool string, arguments json.RawMessage
 
 func (b *backend) Operate(ctx context.Context, capsule string, action control.Action) error {
 	switch capsule {
+	case "cursed":
+		panic("cursed")
 	case "broken":
 		return fault.New(fault.StartFailed, "it exited with code 1")
 	case "slow":
@@ -294,6 +296,21 @@ func TestJ2EveryErrorHasOneShape(t *testing.T) {
 		if err != nil || status != c.status || content != "application/json" || e.Code != c.code || e.Message == "" {
 			t.Errorf("%s %s: %s %s %s; want %s %s", c.method, c.path, status, content, body, c.status, c.code)
 		}
+	}
+}
+
+// A panic in one request is logged with its stack, and fails no other.
+func TestJ2APanicFailsOneRequest(t *testing.T) {
+	s := serve(t, newBackend())
+	status, _, body := s.request("POST", "/v1/capsules/cursed/stop", "")
+	if status != "500" || !strings.Contains(body, `"code":"internal"`) || strings.Contains(body, "cursed") {
+		t.Errorf("%s %s", status, body)
+	}
+	if log := s.log.String(); !strings.Contains(log, "panic=cursed") || !strings.Contains(log, "stack=") {
+		t.Errorf("the log: %s", log)
+	}
+	if status, _, _ := s.request("GET", "/v1/status", ""); status != "200" {
+		t.Errorf("afterwards: %s", status)
 	}
 }
 

@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -93,7 +95,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	p := &presence{server: s, web: web, places: make(chan struct{}, maxClients)}
-	p.requests.handler = s.handler()
+	p.requests.handler, p.requests.log = s.handler(), s.opts.Log
 	web.Handler = &p.requests
 	for {
 		want, untried := s.wanted()
@@ -209,9 +211,10 @@ func (p *presence) leave(ctx context.Context) {
 }
 
 // requests knows which requests are being answered, which net/http does not
-// tell once it has closed their connections.
+// tell once it has closed their connections. A panic in one fails that one.
 type requests struct {
 	handler http.Handler
+	log     *slog.Logger
 
 	mu        sync.Mutex // guards over, and held while answering grows
 	over      bool
@@ -224,6 +227,12 @@ func (r *requests) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer r.answering.Done()
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("panic in a request", "method", req.Method, "path", req.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			refuse(w, &Error{Code: CodeInternal, Message: "the request failed inside Orla; its log has the details"})
+		}
+	}()
 	r.handler.ServeHTTP(w, req)
 }
 
