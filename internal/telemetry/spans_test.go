@@ -246,23 +246,24 @@ func TestACollectorThatDoesNotWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer   func(http.ResponseWriter, *http.Request)
 		endpoint string
+		timeout  time.Duration
 		warning  string
 	}{
-		"it is down":     {nil, gone.URL, "connection refused"},
-		"it has no room": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cret", http.StatusTooManyRequests) }, "", "429 Too Many Requests"},
+		"it is down":     {nil, gone.URL, 0, "connection refused"},
+		"it has no room": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cret", http.StatusTooManyRequests) }, "", 0, "429 Too Many Requests"},
 		"it points away": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
-		}, "", "307 Temporary Redirect"},
-		"it refuses a part":  {partly, "", "does not take all spans"},
-		"it takes its time":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", "Client.Timeout"},
-		"it answers nothing": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", "EOF"},
+		}, "", 0, "307 Temporary Redirect"},
+		"it refuses a part":  {partly, "", 0, "does not take all spans"},
+		"it takes its time":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", 100 * time.Millisecond, "Client.Timeout"},
+		"it answers nothing": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", 0, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newCollector(t, c.answer)
 			if c.endpoint == "" {
 				c.endpoint = server.URL
 			}
-			tel, log := tracing(t, telemetry.Tracing{Endpoint: c.endpoint + "/v1/traces?key=s3cret", Headers: map[string]string{"Api-Key": "s3cret"}, Timeout: 200 * time.Millisecond})
+			tel, log := tracing(t, telemetry.Tracing{Endpoint: c.endpoint + "/v1/traces?key=s3cret", Headers: map[string]string{"Api-Key": "s3cret"}, Timeout: c.timeout})
 			for range 2000 { // several batches
 				observe(tel, "a", true, mcpbridge.CallEnd{OK: true})
 			}
