@@ -56,7 +56,11 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response
 	if p.method == methodList {
 		return b.directList(p), func() {}
 	}
-	answer, record, rpcErr := b.answerCall(ctx, supervisor.Call{Tool: p.name, Args: p.args, Caller: from.caller}, from)
+	if own := parentInRaw(p.trace); !own.IsZero() {
+		from.parent = own
+	}
+	asked := supervisor.Call{Tool: p.name, Args: p.args, Meta: p.trace, Caller: from.caller}
+	answer, record, rpcErr := b.answerCall(ctx, asked, from)
 	if rpcErr != nil {
 		return parts{errorOf(p.id, rpcErr)}, record
 	}

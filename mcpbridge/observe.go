@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -126,6 +127,25 @@ func parentIn(meta map[string]any, headers http.Header) trace.Context {
 		}
 	}
 	return parentOf(headers)
+}
+
+// parentInRaw is the trace that a _meta says, without escapes in it.
+func parentInRaw(meta json.RawMessage) trace.Context {
+	if meta == nil {
+		return trace.Context{}
+	}
+	var parent, state string
+	rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+		switch key {
+		case trace.ParentKey:
+			parent = rawjson.String(value)
+		case trace.StateKey:
+			state = rawjson.String(value)
+		}
+		return true
+	})
+	c, _ := trace.Parse(parent, state)
+	return c
 }
 
 // parentOf is the trace that the headers of a request say.

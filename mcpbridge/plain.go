@@ -3,11 +3,13 @@ package mcpbridge
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/trace"
 )
 
 // plainCall is a tools/call, or a tools/list, that asks for nothing unusual, so
@@ -20,7 +22,8 @@ type plainCall struct {
 	method string
 	name   string          // of the tool; "" for a list
 	args   json.RawMessage // as they came; nil if there are none
-	meta   json.RawMessage // as it came; nil if there is none
+	meta   json.RawMessage // as it came, but for trace; nil if there is nothing else in it
+	trace  json.RawMessage // what of _meta says where the client's trace is; nil if nothing does
 
 	version string // of the protocol, once the client is known to speak it
 }
@@ -73,7 +76,42 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 		}
 		return false
 	})
+	if ok && p.meta != nil {
+		p.meta, p.trace = parted(p.meta)
+	}
 	return p, ok && (list || p.name != "")
+}
+
+// parted takes out of a _meta what says where a trace is: it is another with
+// each call, and asks for nothing. One that is odd in any way stays whole.
+func parted(meta json.RawMessage) (rest, traced json.RawMessage) {
+	if !bytes.Contains(meta, []byte(`"trace`)) {
+		return meta, nil
+	}
+	var seen []string
+	plain := rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+		to := &rest
+		switch key {
+		case trace.ParentKey, trace.StateKey, "baggage":
+			if rawjson.String(value) == "" || slices.Contains(seen, key) {
+				return false
+			}
+			seen = append(seen, key)
+			to = &traced
+		}
+		*to = slices.Concat(*to, []byte(`,"`+key+`":`), value)
+		return true
+	})
+	if !plain {
+		return meta, nil
+	}
+	for _, object := range []*json.RawMessage{&rest, &traced} {
+		if *object != nil {
+			(*object)[0] = '{'
+			*object = append(*object, '}')
+		}
+	}
+	return rest, traced
 }
 
 // plainID reports whether an id is one that every party writes the same way.

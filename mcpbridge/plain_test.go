@@ -134,6 +134,8 @@ func comparable(t *testing.T, raw string) string {
 func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
 	const seeds = 2400
 	const meta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
+	const traced = `{"tracestate":"a=1" , "traceparent":"` + inMeta + `","baggage":"k=v"}`
+	metaTraced := `{ "traceparent":"` + inMeta + `",` + meta[1:]
 	w := newWorld(t)
 	w.set(tool("echo"), tool("kinds"), tool("peer"))
 	w.answer("kinds", kinds)
@@ -169,15 +171,19 @@ func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
 		meta string
 		ask  func(string) string
 	}{
-		"http session":    {"", overHTTP("Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25")},
-		"http stateless":  {meta, nil}, // its headers name the tool
-		"stdio session":   {"", overStdio(withHandshake)},
-		"stdio stateless": {meta, overStdio(without)},
+		"http session":            {"", overHTTP("Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25")},
+		"http session, traced":    {traced, overHTTP("Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25", "Traceparent", header)},
+		"http stateless":          {meta, nil}, // its headers name the tool
+		"http stateless, traced":  {metaTraced, nil},
+		"stdio session":           {"", overStdio(withHandshake)},
+		"stdio session, traced":   {traced, overStdio(withHandshake)},
+		"stdio stateless":         {meta, overStdio(without)},
+		"stdio stateless, traced": {metaTraced, overStdio(without)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			plain := 0
-			for range seeds / 4 {
+			for range seeds / 8 {
 				message, unusual := message(r, era.meta)
 				if strings.Contains(name, "http stateless") {
 					name := "kinds"
@@ -197,7 +203,7 @@ func TestPlainCallsAnswerAsTheSDKDoes(t *testing.T) {
 					t.Fatalf("%s\nthrough the SDK: %.600s\ndirectly:        %.600s", message, viaSDK, direct)
 				}
 			}
-			if plain < seeds/20 {
+			if plain < seeds/40 {
 				t.Errorf("only %d messages were plain", plain)
 			}
 		})
