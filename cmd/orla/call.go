@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,7 +64,7 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 			case err != nil:
 				return err
 			case client != nil:
-				return callRunning(cmd.Context(), client, args[0], &f, std)
+				return callRunning(cmd.Context(), client, cfg, args[0], &f, std)
 			}
 			return callOnce(cmd.Context(), cfg, l.home, args[0], &f, std)
 		},
@@ -107,11 +108,12 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	if rpcErr != nil {
 		return &failure{code: exitFailed, err: rpcErr}
 	}
-	return f.finish(answer, std)
+	return f.finish(answer, answer, std)
 }
 
-// callRunning has a running Orla make the call.
-func callRunning(ctx context.Context, client *control.Client, name string, f *callFlags, std stdio) error {
+// callRunning has a running Orla make the call. That has timeouts of its own;
+// one that is given with the command bounds how long this one waits.
+func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name string, f *callFlags, std stdio) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	tools, err := client.Tools(ctx)
@@ -126,15 +128,23 @@ func callRunning(ctx context.Context, client *control.Client, name string, f *ca
 	if err != nil {
 		return &failure{code: exitUsage, err: err}
 	}
+	if cfg.originOf("timeout").rank == fromFlag {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(cfg.Timeout), fmt.Errorf("%s gave no answer within %s", name, cfg.Timeout))
+		defer cancel()
+	}
 	raw, err := client.Call(ctx, name, args)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // Orla cancels the call, as nobody waits for it
+		return &failure{code: exitFailed, err: context.Cause(ctx)}
+	case err != nil:
 		return talk(err)
 	}
 	answer := new(mcp.CallToolResult)
 	if err := json.Unmarshal(raw, answer); err != nil {
 		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", name, err)}
 	}
-	return f.finish(answer, std)
+	return f.finish(answer, raw, std)
 }
 
 // noSuchToolRunning says why there is no tool of that name, if the running Orla
@@ -161,10 +171,11 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 	return noSuchTool(name, found, listed)
 }
 
-// finish prints an answer, and ends as it says.
-func (f *callFlags) finish(answer *mcp.CallToolResult, std stdio) (err error) {
+// finish prints an answer, and ends as it says. exact is the answer with every
+// digit of its numbers.
+func (f *callFlags) finish(answer *mcp.CallToolResult, exact any, std stdio) (err error) {
 	if f.result {
-		err = writeIndented(std.out, answer)
+		err = writeIndented(std.out, exact)
 	} else {
 		err = printAnswer(answer, std)
 	}

@@ -358,6 +358,43 @@ func TestJ1LogsFollow(t *testing.T) {
 	}
 }
 
+// SPEC J1: --since alone wants all that there is since then, however much.
+func TestJ1LogsSinceLeavesNothingOut(t *testing.T) {
+	dir := t.TempDir()
+	newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{
+		"answer.py": says(`[print("line", n, file=__import__("sys").stderr, flush=True) for n in range(150)] and "ok"`),
+	})
+	o := serveThere(t, dir)
+	o.waitLog("state", is("talks", "READY"))
+	o.mustCall("talks")
+	o.waitLog("stderr", func(line map[string]any) bool { return line["text"] == "line 149" })
+	for since, want := range map[string]int{"1h": 150, "-1h": 150} {
+		if got := strings.Count(o.mustOrla("logs", "talks", "--since", since), " line "); got != want {
+			t.Errorf("--since %s shows %d of %d lines", since, got, want)
+		}
+	}
+	if got := strings.Count(o.mustOrla("logs", "talks", "--since", "1h", "-n", "3"), "\n"); got != 3 {
+		t.Errorf("--since with -n 3 shows %d lines", got)
+	}
+}
+
+// SPEC J2, G5b: a call that a running Orla makes is what it is without one:
+// every digit is there, and --timeout holds.
+func TestJ2ARunningOrlaMakesTheSameCall(t *testing.T) {
+	dir := t.TempDir()
+	newPack(t, filepath.Join(dir, "tools"), "digits", "", map[string]string{
+		"answer.py": says(`{"content": [], "structuredContent": {"n": 12345678901234567890123, "a": 1}}`),
+	})
+	newPack(t, filepath.Join(dir, "tools"), "sleeps", "", map[string]string{"answer.py": says(`__import__("time").sleep(600)`)})
+	o := serveThere(t, dir)
+	if got := o.mustOrla("call", "digits", "--result"); !strings.Contains(got, `"n": 12345678901234567890123`) {
+		t.Errorf("the answer is %s", got)
+	}
+	if s := o.orla("call", "sleeps", "--timeout", "1s"); s.code != 1 || s.err != "orla: sleeps gave no answer within 1s\n" {
+		t.Errorf("with a timeout: %+v", s)
+	}
+}
+
 // SPEC J2: 64 clients at once, some of which never read, and one that asks for
 // reloads, cost no call and no client anything.
 func TestJ2ManyClientsOfARunningOrla(t *testing.T) {

@@ -39,7 +39,7 @@ func newLogs(flags *configFlags, std stdio) *cobra.Command {
 			return showLines(cmd, flags, args, f, control.Query{Follow: f.follow}, std)
 		},
 	}
-	const usual = 100
+	const usual = 100 // without --since, which wants all that there is since then
 	f.add(cmd, usual)
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new lines until interrupted")
 	return cmd
@@ -58,9 +58,6 @@ func newEvents(flags *configFlags, std stdio) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: flags.completeManifests(1, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.since != "" && !cmd.Flags().Changed("lines") {
-				f.last = all
-			}
 			return showLines(cmd, flags, args, f, control.Query{Follow: true, Events: control.Events()}, std)
 		},
 	}
@@ -72,13 +69,16 @@ func newEvents(flags *configFlags, std stdio) *cobra.Command {
 const all = -1
 
 func (f *logFlags) add(cmd *cobra.Command, usual int) {
-	cmd.Flags().IntVarP(&f.last, "lines", "n", usual, "at most so many `LINES` of the past; -1 for all that are kept")
+	cmd.Flags().IntVarP(&f.last, "lines", "n", usual, "at most so many `LINES` of the past; -1 for all that are kept, as with --since alone")
 	cmd.Flags().StringVar(&f.since, "since", "", "none from before this `TIME`: 10m, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the lines as the JSON log has them")
 }
 
 // showLines prints lines of the log.
 func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlags, q control.Query, std stdio) error {
+	if f.since != "" && !cmd.Flags().Changed("lines") {
+		f.last = all
+	}
 	switch {
 	case f.last < all:
 		return &failure{code: exitUsage, err: fmt.Errorf("--lines: wants a number of lines, or -1 for all, got %d", f.last)}
@@ -124,7 +124,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	if ago, err := time.ParseDuration(text); err == nil {
-		return now.Add(-ago), nil
+		return now.Add(-ago.Abs()), nil // -10m is what journalctl takes
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -27,7 +28,12 @@ func endWell(root *cobra.Command) {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if args := cmd.Args; args != nil {
-			cmd.Args = func(cmd *cobra.Command, words []string) error { return misused(cmd, args(cmd, words)) }
+			cmd.Args = func(cmd *cobra.Command, words []string) error {
+				if slices.Contains(words, "") { // as of a variable that is not set: it must not mean all
+					return misused(cmd, errors.New("a name is empty"))
+				}
+				return misused(cmd, args(cmd, words))
+			}
 		}
 		if run := cmd.RunE; run != nil {
 			cmd.RunE = func(cmd *cobra.Command, words []string) error { return failed(run(cmd, words)) }

@@ -66,7 +66,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 
 // Tool asks for the state of one tool.
 func (c *Client) Tool(ctx context.Context, name string) (*ToolStatus, error) {
-	return ask[ToolStatus](ctx, c, http.MethodGet, "/v1/status/"+url.PathEscape(name), nil)
+	return ask[ToolStatus](ctx, c, http.MethodGet, "/v1/status/"+segment(name), nil)
 }
 
 // Tools asks what clients can call.
@@ -78,9 +78,18 @@ func (c *Client) Tools(ctx context.Context) ([]ListedTool, error) {
 	return list.Tools, nil
 }
 
+// segment is a name as one part of a path. The server takes . and .. for steps
+// in it unless they are escaped.
+func segment(name string) string {
+	if name == "." || name == ".." {
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
+}
+
 // Call calls a tool, and returns the CallToolResult as JSON.
 func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	result, err := ask[json.RawMessage](ctx, c, http.MethodPost, "/v1/tools/"+url.PathEscape(tool)+"/call", CallRequest{Arguments: arguments})
+	result, err := ask[json.RawMessage](ctx, c, http.MethodPost, "/v1/tools/"+segment(tool)+"/call", CallRequest{Arguments: arguments})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +98,7 @@ func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessag
 
 // Operate does something to a capsule, and returns what it is then.
 func (c *Client) Operate(ctx context.Context, capsule string, action Action) (*ToolStatus, error) {
-	return ask[ToolStatus](ctx, c, http.MethodPost, "/v1/capsules/"+url.PathEscape(capsule)+"/"+string(action), nil)
+	return ask[ToolStatus](ctx, c, http.MethodPost, "/v1/capsules/"+segment(capsule)+"/"+string(action), nil)
 }
 
 // Reload has the configuration and the folders read again.

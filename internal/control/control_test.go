@@ -324,8 +324,10 @@ func TestJ2TheClientAsksAllThatTheServerAnswers(t *testing.T) {
 	if tool, err := c.Tool(ctx, "weather"); err != nil || tool.Pid != 42 || len(tool.Stderr) != 1 {
 		t.Errorf("Tool: %+v, %v", tool, err)
 	}
-	if _, err := c.Tool(ctx, "a/b?c"); err == nil || err.Error() != `there is no tool "a/b?c"` {
-		t.Errorf("Tool of an odd name: %v", err)
+	for _, odd := range []string{"a/b?c", ".", "..", "%2e"} {
+		if tool, err := c.Tool(ctx, odd); err == nil || err.Error() != fmt.Sprintf("there is no tool %q", odd) {
+			t.Errorf("Tool of an odd name: %+v, %v", tool, err)
+		}
 	}
 	if tools, err := c.Tools(ctx); err != nil || len(tools) != 1 || string(tools[0].InputSchema) != `{"type":"object"}` {
 		t.Errorf("Tools: %+v, %v", tools, err)
