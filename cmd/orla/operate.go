@@ -98,6 +98,7 @@ func live(t *control.ToolStatus, life peer.Life, usage launch.Usage) {
 	t.Pid, t.Started, t.LastExit, t.Next = life.Pid, life.Started, life.LastExit, life.Next
 	t.Restarts, t.Failures = life.Restarts, life.Failures
 	t.InFlight, t.Waiting = life.InFlight, life.Waiting
+	t.Limits = life.Limits
 	t.Memory, t.CPU, t.Processes = usage.RSS, usage.CPU.Seconds(), usage.Processes
 }
 

@@ -50,6 +50,7 @@ type ToolStatus struct {
 	Memory    int64     `json:"memory_bytes,omitempty" jsonschema:"What its process and those below it have in memory."`
 	CPU       float64   `json:"cpu_seconds,omitempty" jsonschema:"The processor time that these have taken."`
 	Processes int       `json:"processes,omitempty" jsonschema:"How many processes these are."`
+	Limits    string    `json:"limits,omitempty" jsonschema:"Which of its runtime.resources hold, and which do not; absent without any."`
 	Stderr    []string  `json:"stderr,omitempty" jsonschema:"The last lines that it wrote to stderr. Only where one tool is asked for."`
 }
 
