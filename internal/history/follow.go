@@ -53,7 +53,7 @@ func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 	return func(yield func(Line, int) bool) {
 		f := &follower{query: q, news: make(chan struct{}, 1)}
 		h.mu.Lock()
-		events, calls := h.records(q)
+		records := h.records(q)
 		h.followers[f] = struct{}{}
 		h.mu.Unlock()
 		defer func() {
@@ -61,7 +61,7 @@ func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 			defer h.mu.Unlock()
 			delete(h.followers, f)
 		}()
-		for _, line := range pick(q, events, calls) {
+		for _, line := range pick(q, records) {
 			if ctx.Err() != nil || !yield(line, 0) {
 				return
 			}

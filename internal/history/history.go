@@ -2,8 +2,9 @@
 // Orla, and passes new ones on to whoever follows.
 //
 // It knows nothing of how lines come to be or where else they go. What it keeps
-// of a tool is bounded twice, once for its calls and once for the rest, so that
-// a busy tool's calls cannot push out why it crashed.
+// of a tool is bounded thrice, for its calls, for what it writes to stderr and
+// for the rest, so that neither a busy nor a talkative tool can push out why it
+// crashed, or that another did.
 //
 // Its invariant: nothing that comes in makes it hold more than its bounds, or
 // wait for a reader.
@@ -21,15 +22,30 @@ import (
 	"github.com/orla-project/orla/internal/tail"
 )
 
-// CallEvent is the event of the lines that calls leave. They are kept apart.
-const CallEvent = "call"
+// The events of the lines that are kept apart from the others.
+const (
+	CallEvent   = "call"
+	StderrEvent = "stderr"
+)
 
-// What is kept.
+// kind is which lines push out one another.
+type kind int
+
+const (
+	states kind = iota // all but the others
+	calls
+	stderr
+	kinds // how many there are
+)
+
+// What is kept of each kind.
 var (
-	eventsOfTool = tail.Bounds{Bytes: 64 << 10, Records: 500}
-	callsOfTool  = tail.Bounds{Bytes: 16 << 10, Records: 500}
-	eventsOfAll  = tail.Bounds{Bytes: 256 << 10, Records: 2000}
-	callsOfAll   = tail.Bounds{Bytes: 64 << 10, Records: 500}
+	ofTool = [kinds]tail.Bounds{
+		states: {Bytes: 24 << 10, Records: 250}, calls: {Bytes: 16 << 10, Records: 500}, stderr: {Bytes: 40 << 10, Records: 500},
+	}
+	ofAll = [kinds]tail.Bounds{
+		states: {Bytes: 128 << 10, Records: 1000}, calls: {Bytes: 64 << 10, Records: 500}, stderr: {Bytes: 128 << 10, Records: 1000},
+	}
 )
 
 const (
@@ -37,7 +53,7 @@ const (
 	// for longest is forgotten first.
 	maxTools = 10_000
 	// maxBytes is what all tools may take before none gets more than leastBytes
-	// for either half of what is kept of it.
+	// for each kind of line.
 	maxBytes   = 64 << 20
 	leastBytes = 2 << 10
 	// maxName is longer than any name of a tool. What is not a tool's belongs to
@@ -70,9 +86,8 @@ type History struct {
 
 // story is what is kept of a tool, or of everything.
 type story struct {
-	tool   string
-	events tail.Ring // all that is no call
-	calls  tail.Ring
+	tool  string
+	kinds [kinds]tail.Ring
 }
 
 // New returns an empty History. It takes memory as lines come.
@@ -88,20 +103,16 @@ func (h *History) Add(line Line) {
 		line.Tool = ""
 	}
 	line.Event = line.Event[:min(len(line.Event), maxEvent)]
-	isCall := line.Event == CallEvent
-	bounds, boundsOfAll := eventsOfTool, eventsOfAll
-	if isCall {
-		bounds, boundsOfAll = callsOfTool, callsOfAll
-	}
-	line.JSON = shortened(line.JSON, bounds.Bytes/2)
+	k := kindOf(line.Event)
+	line.JSON = shortened(line.JSON, ofTool[k].Bytes/2)
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines++
 	h.prefix = appendPrefix(h.prefix[:0], line, h.lines)
-	half(&h.all, isCall).Push(boundsOfAll, h.prefix, line.JSON)
+	h.all.kinds[k].Push(ofAll[k], h.prefix, line.JSON)
 	if line.Tool != "" {
-		h.tell(line, isCall, bounds)
+		h.tell(line, k)
 	}
 	var copied []byte // for all followers
 	for f := range h.followers {
@@ -116,7 +127,7 @@ func (h *History) Add(line Line) {
 }
 
 // tell adds a line to its tool's story.
-func (h *History) tell(line Line, isCall bool, bounds tail.Bounds) {
+func (h *History) tell(line Line, k kind) {
 	element := h.tools[line.Tool]
 	if element == nil {
 		if h.recent.Len() >= maxTools {
@@ -128,7 +139,7 @@ func (h *History) tell(line Line, isCall bool, bounds tail.Bounds) {
 		h.recent.MoveToFront(element)
 	}
 	of, _ := element.Value.(*story) // nothing else is in the list
-	ring := half(of, isCall)
+	ring, bounds := &of.kinds[k], ofTool[k]
 	before := ring.Size()
 	if h.bytes >= maxBytes {
 		bounds.Bytes = max(before, leastBytes)
@@ -142,15 +153,28 @@ func (h *History) tell(line Line, isCall bool, bounds tail.Bounds) {
 func (h *History) forget(element *list.Element) {
 	of, _ := h.recent.Remove(element).(*story) // nothing else is in the list
 	delete(h.tools, of.tool)
-	h.bytes -= of.events.Size() + of.calls.Size()
+	for k := range of.kinds {
+		h.bytes -= of.kinds[k].Size()
+	}
 }
 
-// half is where a line goes.
-func half(s *story, isCall bool) *tail.Ring {
-	if isCall {
-		return &s.calls
+// kindOf is the kind of the lines of an event.
+func kindOf(event string) kind {
+	switch event {
+	case CallEvent:
+		return calls
+	case StderrEvent:
+		return stderr
 	}
-	return &s.events
+	return states
+}
+
+// appendTo appends copies of the records of every kind.
+func (s *story) appendTo(records [][]byte) [][]byte {
+	for k := range s.kinds {
+		records = append(records, s.kinds[k].Records()...)
+	}
+	return records
 }
 
 // headSize is what stands before the texts of a line in a ring: which line it
@@ -207,38 +231,34 @@ func (q *Query) matches(line *Line) bool {
 // Last returns the lines that are kept and wanted, oldest first.
 func (h *History) Last(q Query) []Line {
 	h.mu.Lock()
-	events, calls := h.records(q)
+	records := h.records(q)
 	h.mu.Unlock()
-	return pick(q, events, calls)
+	return pick(q, records)
 }
 
 // records copies what is kept of what a query is about. The caller holds mu.
-func (h *History) records(q Query) (events, calls [][]byte) {
+func (h *History) records(q Query) (records [][]byte) {
 	if len(q.Tools) == 0 {
-		return h.all.events.Records(), h.all.calls.Records()
+		return h.all.appendTo(nil)
 	}
 	for _, tool := range q.Tools {
 		if element := h.tools[tool]; element != nil {
 			of, _ := element.Value.(*story) // nothing else is in the list
-			events = append(events, of.events.Records()...)
-			calls = append(calls, of.calls.Records()...)
+			records = of.appendTo(records)
 		}
 	}
-	return events, calls
+	return records
 }
 
-// pick returns the wanted ones of two lists of records, in the order in which
-// they came.
-func pick(q Query, events, calls [][]byte) []Line {
+// pick returns the wanted ones of records, in the order in which they came.
+func pick(q Query, records [][]byte) []Line {
 	if q.Last < 0 {
 		return nil
 	}
 	var found []numbered
-	for _, records := range [][][]byte{events, calls} {
-		for _, record := range records {
-			if line := read(record); q.matches(&line.Line) {
-				found = append(found, line)
-			}
+	for _, record := range records {
+		if line := read(record); q.matches(&line.Line) {
+			found = append(found, line)
 		}
 	}
 	slices.SortFunc(found, func(a, b numbered) int { return int(int64(a.n - b.n)) })

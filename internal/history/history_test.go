@@ -103,6 +103,25 @@ func TestCallsPushOutCallsAlone(t *testing.T) {
 	}
 }
 
+// SPEC I3: nor does what a talkative tool writes to stderr push out why it
+// crashed, or what happened to another.
+func TestStderrPushesOutStderrAlone(t *testing.T) {
+	h := history.New()
+	h.Add(line("talks", "state", 1))
+	h.Add(line("quiet", "state", 2))
+	h.Add(line("talks", "call", 3))
+	for i := range 10_000 {
+		h.Add(line("talks", "stderr", 4+i))
+	}
+	if got := numbers(t, h.Last(history.Query{Events: []string{"state", "call"}})); !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("of all, lines %v are left; want all three", got)
+	}
+	talks := numbers(t, h.Last(history.Query{Tools: []string{"talks"}}))
+	if len(talks) < 100 || talks[0] != 1 || talks[1] != 3 || talks[len(talks)-1] != 10_003 {
+		t.Errorf("%d lines, from %d to %d, of the talkative tool are left", len(talks), talks[0], talks[len(talks)-1])
+	}
+}
+
 // held is what a History takes after fill, in bytes.
 func held(fill func(*history.History)) int64 {
 	var before, after runtime.MemStats
@@ -304,10 +323,10 @@ func TestLongLinesAreShortened(t *testing.T) {
 		Msg, Text string
 		Cut       int `json:"cut_bytes"`
 	}
-	if err := json.Unmarshal(got, &content); err != nil || len(got) > 32<<10 {
+	if err := json.Unmarshal(got, &content); err != nil || len(got) > 20<<10 {
 		t.Fatalf("%d bytes of JSON: %v", len(got), err)
 	}
-	if content.Msg != "stderr" || !strings.HasSuffix(content.Text, "…") || len(content.Text) < 20_000 || content.Cut < 100_000 {
+	if content.Msg != "stderr" || !strings.HasSuffix(content.Text, "…") || len(content.Text) < 15_000 || content.Cut < 100_000 {
 		t.Errorf("%s with a text of %d bytes, and %d cut", content.Msg, len(content.Text), content.Cut)
 	}
 }
