@@ -25,7 +25,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross docs deb rpm test short script lint fmt fuzz bench cover flake soak tidy vet check clean clients checks
+.PHONY: help build cross docs deb rpm image release test short script lint fmt fuzz bench cover flake soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ cross: ## compile for every system that has a release
 	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done
 
 docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
-	CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
+	GOOS= GOARCH= CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
 	GO=$(GO) scripts/licenses > $(DIST)/docs/THIRD_PARTY_LICENSES
 
 deb: ## build dist/*.deb for amd64 and arm64
@@ -51,6 +51,14 @@ $(DIST)/package/%/orla: FORCE
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/orla
 
 FORCE:
+
+image: ## build a container image of Orla alone with podman, or CONTAINER=docker
+	GO=$(GO) DIST=$(DIST) VERSION=$(VERSION) scripts/image orla:$(VERSION)
+
+release: ## build archives, packages, SBOMs and checksums into dist/release, and publish nothing
+	rm -rf dist/packages
+	ORLA_VERSION=$(VERSION) ORLA_LDFLAGS='$(LDFLAGS)' $(GO) tool -modfile=tools/release/go.mod goreleaser release --snapshot --clean
+	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
 	$(GO) test $(RACE) -shuffle=on $(TESTFLAGS) ./...

@@ -61,6 +61,9 @@ var imports = map[string][]string{
 	"internal/control":   {"internal/fault"},
 	"internal/telemetry": {"mcpbridge", "internal/fault", "internal/peer", "internal/trace", "internal/version"}, // the codes bound a label's values
 
+	"deploy/container": {}, // tests alone
+	"deploy/package":   {}, // tests alone
+
 	"internal/bench": {anything}, // measures the product, and is no part of it
 	"cmd/orla":       {anything}, // the only place where parts are chosen and joined
 }
