@@ -37,7 +37,7 @@ cross: ## compile for every system that has a release
 	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done
 
 docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
-	GOOS= GOARCH= CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
+	CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
 	GO=$(GO) scripts/licenses > $(DIST)/docs/THIRD_PARTY_LICENSES
 
 deb: ## build dist/*.deb for amd64 and arm64
