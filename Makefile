@@ -15,7 +15,7 @@ LDFLAGS  := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).revision=$(REVISION
 LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
-LIFECYCLE := ./internal/launch ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
+LIFECYCLE := ./internal/launch ./internal/cgroup ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
 
 # What a release is built for, and the packages among it.
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
