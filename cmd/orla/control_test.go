@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -329,27 +330,24 @@ func TestJ1LogsFollow(t *testing.T) {
 			lines <- s.Text()
 		}
 	}()
-	next := func(part string) {
+	await := func(parts ...string) { // in any order
 		t.Helper()
 		deadline := time.After(patience)
-		for {
+		for len(parts) > 0 {
 			select {
 			case line, ok := <-lines:
-				if strings.Contains(line, part) {
-					return
-				}
+				parts = slices.DeleteFunc(parts, func(part string) bool { return strings.Contains(line, part) })
 				if !ok {
-					t.Fatalf("the stream ended before %q", part)
+					t.Fatalf("the stream ended before %q", parts)
 				}
 			case <-deadline:
-				t.Fatalf("no line with %q", part)
+				t.Fatalf("no lines with %q", parts)
 			}
 		}
 	}
-	next("talks: ") // the last one
+	await("talks: ") // the last one
 	o.mustCall("talks")
-	next("INF talks: stderr")
-	next("INF talks: call ")
+	await("INF talks: stderr", "INF talks: call ")
 	o.signal(syscall.SIGTERM)
 	for range lines { // until the stream ends with Orla
 	}
