@@ -16,8 +16,8 @@ import (
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/history"
-	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -39,7 +39,7 @@ func (o operations) Status() control.Status {
 		ToolsDir:   absolute(cfg.folder()),
 		ConfigFile: absolute(cfg.file),
 		StateDir:   cfg.StateDir,
-		Log:        cmp.Or(absolute(cfg.LogFile), "stderr"),
+		Log:        logPlace(cfg),
 		Socket:     o.control.Socket(),
 		InFlight:   o.supervisor.InFlight(),
 		Tools:      o.toolStatuses(),
@@ -50,6 +50,14 @@ func (o operations) Status() control.Status {
 		status.Sessions = &n
 	}
 	return status
+}
+
+// logPlace is where the log goes, for people.
+func logPlace(cfg *loaded) string {
+	if cfg.LogFile == "" && cfg.LogFormat == formatJournal {
+		return formatJournal
+	}
+	return cmp.Or(absolute(cfg.LogFile), "stderr")
 }
 
 // url is where clients reach this Orla.
@@ -72,19 +80,12 @@ func absolute(path string) string {
 }
 
 func (o operations) toolStatuses() []control.ToolStatus {
-	served, lives := o.supervisor.Manifests(), o.supervisor.Lives()
-	var leaders []int
-	for _, life := range lives {
-		if life.Pid != 0 {
-			leaders = append(leaders, life.Pid)
-		}
-	}
-	usage := o.launcher.Usage(leaders)
+	served, lives, usage := o.supervisor.Manifests(), o.supervisor.Lives(), o.usage()
 	list := make([]control.ToolStatus, 0, len(served))
 	for _, one := range served {
 		t := control.ToolStatus{Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: absolute(one.Tool.Source)}
 		if life, ok := lives[one.Tool.Name]; ok {
-			live(&t, life, usage[life.Pid])
+			live(&t, life, usage[one.Tool.Name])
 		}
 		o.count(&t, one.Listed)
 		list = append(list, t)
@@ -93,13 +94,13 @@ func (o operations) toolStatuses() []control.ToolStatus {
 }
 
 // live fills in what a capsule has.
-func live(t *control.ToolStatus, life peer.Life, usage launch.Usage) {
+func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
 	t.State, t.Since, t.Reason, t.Held = life.State, life.Since, life.Reason, life.Held
 	t.Pid, t.Started, t.LastExit, t.Next = life.Pid, life.Started, life.LastExit, life.Next
 	t.Restarts, t.Failures = life.Restarts, life.Failures
 	t.InFlight, t.Waiting = life.InFlight, life.Waiting
 	t.Limits = life.Limits
-	t.Memory, t.CPU, t.Processes = usage.RSS, usage.CPU.Seconds(), usage.Processes
+	t.Memory, t.CPU, t.Processes = usage.Memory, usage.CPU.Seconds(), usage.Processes
 }
 
 // count fills in what was seen of the calls of a manifest's tools.

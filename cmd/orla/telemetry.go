@@ -10,14 +10,7 @@ import (
 // newTelemetry joins what is told to machines with where it is known.
 func (s *server) newTelemetry() *telemetry.Telemetry {
 	return telemetry.New(telemetry.Options{
-		Tools: func() []string {
-			listed := s.supervisor.Catalog().Tools
-			names := make([]string, len(listed))
-			for i, t := range listed {
-				names[i] = t.Name
-			}
-			return names
-		},
+		Tools:    func() []string { return namesOf(s.supervisor.Catalog().Tools) },
 		Lives:    s.supervisor.Lives,
 		Usage:    s.usage,
 		Sessions: s.sessions,

@@ -17,7 +17,7 @@ type Status struct {
 	ToolsDir   string       `json:"tools_dir" jsonschema:"The folder of tools, or the one tool of orla dev; absolute."`
 	ConfigFile string       `json:"config_file,omitempty" jsonschema:"The configuration file in force; absent if there is none."`
 	StateDir   string       `json:"state_dir,omitempty" jsonschema:"Where Orla keeps what it remembers; absent if nowhere."`
-	Log        string       `json:"log" jsonschema:"Where the log goes: a file, or stderr."`
+	Log        string       `json:"log" jsonschema:"Where the log goes: a file, stderr or journald."`
 	Socket     string       `json:"socket" jsonschema:"The socket of this interface."`
 	InFlight   int          `json:"in_flight" jsonschema:"Calls that have begun and not ended."`
 	Sessions   *int         `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/control"
+)
+
+// page is text for people.
+type page struct {
+	text    strings.Builder
+	width   int
+	colours bool
+	now     time.Time
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
+
+// status writes what there is to say of an Orla.
+func (p *page) status(s *control.Status) {
+	p.printf("Orla %s serves %s at %s\n", s.Version, printable(s.ToolsDir), printable(s.URL))
+	facts := []string{fmt.Sprintf("pid %d, up %s, %s in flight", s.Pid, shortAge(p.now.Sub(s.Started)), count(s.InFlight, "call"))}
+	if s.Sessions != nil {
+		facts = append(facts, count(*s.Sessions, "session"))
+	}
+	p.printf("%s, log to %s\n", strings.Join(facts, ", "), printable(s.Log))
+	if len(s.Tools) > 0 {
+		p.printf("%s\n\n", summary(s.Tools))
+		p.table(s.Tools)
+	} else {
+		p.printf("no tools\n")
+	}
+	if len(s.Problems) > 0 {
+		p.printf("\n%s; orla validate says the same:\n", count(len(s.Problems), "problem"))
+	}
+	for _, problem := range s.Problems {
+		for _, message := range problem.Messages {
+			if !strings.Contains(message, problem.Path) {
+				message = problem.Path + ": " + message
+			}
+			p.printf("  %s: %s\n", p.paint(severityColours[problem.Severity], problem.Severity), printable(message))
+		}
+	}
+}
+
+// summary counts the tools by what they are.
+func summary(tools []control.ToolStatus) string {
+	states := map[string]int{}
+	for i := range tools {
+		states[stateOf(&tools[i])]++
+	}
+	var each []string
+	for _, state := range stateOrder {
+		if states[state] > 0 {
+			each = append(each, fmt.Sprintf("%d %s", states[state], state))
+		}
+	}
+	return count(len(tools), "tool") + ": " + strings.Join(each, ", ")
+}
+
+// stateOrder is the order in which states are counted: what is well first.
+var stateOrder = [...]string{"READY", "STARTING", "RELOADING", "CREATED", "CRASHED", "STOPPING", "STOPPED", "simple"}
+
+// column is one column of the table.
+type column struct {
+	head  string
+	right bool
+	cell  func(t *control.ToolStatus, now time.Time) string
+}
+
+var columns = [...]column{
+	{"NAME", false, func(t *control.ToolStatus, _ time.Time) string { return printable(t.Name) }},
+	{"STATE", false, func(t *control.ToolStatus, _ time.Time) string { return stateOf(t) }},
+	{"FOR", true, func(t *control.ToolStatus, now time.Time) string {
+		if t.State == "" {
+			return "-"
+		}
+		return shortAge(now.Sub(t.Since))
+	}},
+	{"PID", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.Pid == 0 {
+			return "-"
+		}
+		return fmt.Sprint(t.Pid)
+	}},
+	{"RESTARTS", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.State == "" {
+			return "-"
+		}
+		return shortCount(int64(t.Restarts))
+	}},
+	{"CALLS", true, func(t *control.ToolStatus, _ time.Time) string { return shortCount(t.Calls) }},
+	{"ERRORS", true, func(t *control.ToolStatus, _ time.Time) string { return shortCount(t.Errors) }},
+	{"P50", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P50) }},
+	{"P99", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P99) }},
+	{"MEM", true, func(t *control.ToolStatus, _ time.Time) string { return shortSize(t.Memory) }},
+	{"CPU", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.Processes == 0 {
+			return "-"
+		}
+		return shortCPU(t.CPU)
+	}},
+}
+
+// stateOf is what stands below STATE: of a simple tool, what it is.
+func stateOf(t *control.ToolStatus) string {
+	if t.State == "" {
+		return t.Kind
+	}
+	return t.State
+}
+
+// table writes a line for each tool, and below one that is not READY, why.
+func (p *page) table(tools []control.ToolStatus) {
+	const gap, leastName = 2, 12
+	rows := make([][]string, 0, len(tools)+1)
+	head := make([]string, len(columns))
+	for i, c := range columns {
+		head[i] = c.head
+	}
+	rows = append(rows, head)
+	for i := range tools {
+		row := make([]string, len(columns))
+		for j, c := range columns {
+			row[j] = c.cell(&tools[i], p.now)
+		}
+		rows = append(rows, row)
+	}
+	widths := make([]int, len(columns))
+	room := p.width
+	for j := range columns {
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
+		}
+		if j > 0 {
+			room -= gap + widths[j]
+		}
+	}
+	widths[0] = min(widths[0], max(room, leastName))
+	for i, row := range rows {
+		var line strings.Builder
+		for j, c := range columns {
+			cell := shortened(row[j], widths[j])
+			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
+			if j == 1 && i > 0 {
+				cell = p.paint(stateColours[row[j]], cell)
+			}
+			if j > 0 {
+				line.WriteString(strings.Repeat(" ", gap))
+			}
+			if c.right {
+				line.WriteString(pad + cell)
+			} else {
+				line.WriteString(cell + pad)
+			}
+		}
+		p.printf("%s\n", strings.TrimRight(line.String(), " "))
+		if i > 0 {
+			if why := p.why(&tools[i-1]); why != "" {
+				p.printf("  %s\n", shortened(why, p.width-gap))
+			}
+		}
+	}
+}
+
+// why is what an operator wants to know of a capsule that is not READY.
+func (p *page) why(t *control.ToolStatus) string {
+	if t.State == "" || t.State == "READY" {
+		return ""
+	}
+	why := printable(t.Reason)
+	if t.Held {
+		why = "stopped by hand; orla start " + printable(t.Name) + " starts it"
+	}
+	if !t.Next.IsZero() {
+		if t.Failures > 1 {
+			why += fmt.Sprintf("; failure %d in a row", t.Failures)
+		}
+		why += "; starts again in " + shortAge(t.Next.Sub(p.now).Round(time.Second))
+	}
+	return why
+}
+
+// shortened is as much of a text as there is room for.
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:max(most-1, 0)]) + "…"
+}
+
+// tool writes all there is to say of one tool.
+func (p *page) tool(t *control.ToolStatus) {
+	head := printable(t.Name)
+	if t.Version != "" {
+		head += " " + printable(t.Version)
+	}
+	p.printf("%s: %s\n", head, p.paint(stateColours[t.State], stateOf(t)))
+	fact := func(name, value string) {
+		if value != "" && value != "-" {
+			p.printf("  %-12s %s\n", name, value)
+		}
+	}
+	fact("source", printable(t.Source))
+	if t.State != "" {
+		fact("since", p.moment(t.Since))
+		fact("reason", printable(t.Reason))
+		if t.Held {
+			fact("", "stopped by hand, until orla start or orla restart")
+		}
+		fact("next start", p.ahead(t.Next))
+		if t.Pid != 0 {
+			fact("pid", fmt.Sprint(t.Pid))
+			fact("started", p.moment(t.Started))
+		}
+		fact("last exit", printable(t.LastExit))
+		fact("restarts", fmt.Sprint(t.Restarts))
+		if t.Failures > 0 {
+			fact("failures", fmt.Sprintf("%d in a row", t.Failures))
+		}
+	}
+	calls := fmt.Sprintf("%d, %d failed", t.Calls, t.Errors)
+	if t.InFlight+t.Waiting > 0 {
+		calls += fmt.Sprintf(", %d in flight, %d waiting", t.InFlight, t.Waiting)
+	}
+	fact("calls", calls)
+	if t.P50 > 0 {
+		fact("latency", fmt.Sprintf("p50 %s, p99 %s", shortTook(t.P50), shortTook(t.P99)))
+	}
+	if t.Processes > 0 {
+		fact("memory", fmt.Sprintf("%s, processes: %d", shortSize(t.Memory), t.Processes))
+		fact("cpu", shortCPU(t.CPU))
+	}
+	fact("limits", printable(t.Limits))
+	if len(t.Stderr) > 0 {
+		p.printf("  its last lines on stderr:\n")
+	}
+	for _, line := range t.Stderr {
+		p.printf("    %s\n", printable(line))
+	}
+}
+
+// moment is a time and how long ago that is.
+func (p *page) moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", " + shortAge(p.now.Sub(at)) + " ago"
+}
+
+func (p *page) ahead(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", in " + shortAge(at.Sub(p.now).Round(time.Second))
+}
+
+// The colours of terminals, by what they are for.
+const (
+	red        = "\x1b[31m"
+	green      = "\x1b[32m"
+	yellow     = "\x1b[33m"
+	faint      = "\x1b[2m"
+	uncoloured = "\x1b[0m"
+)
+
+var (
+	stateColours = map[string]string{
+		"READY": green, "CRASHED": red, "STARTING": yellow, "RELOADING": yellow, "STOPPING": yellow, "STOPPED": yellow, "CREATED": faint,
+	}
+	severityColours = map[string]string{"error": red, "warning": yellow}
+)
+
+// paint puts a colour on a text, where there are colours.
+func (p *page) paint(colour, text string) string {
+	if !p.colours || colour == "" {
+		return text
+	}
+	return colour + text + uncoloured
+}
