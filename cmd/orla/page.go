@@ -115,13 +115,10 @@ func stateOf(t *control.ToolStatus) string {
 
 // table writes a line for each tool, and below one that is not READY, why.
 func (p *page) table(tools []control.ToolStatus) {
-	const gap, leastName = 2, 12
-	rows := make([][]string, 0, len(tools)+1)
-	head := make([]string, len(columns))
-	for i, c := range columns {
-		head[i] = c.head
+	rows := [][]string{make([]string, len(columns))}
+	for j, c := range columns {
+		rows[0][j] = c.head
 	}
-	rows = append(rows, head)
 	for i := range tools {
 		row := make([]string, len(columns))
 		for j, c := range columns {
@@ -129,6 +126,22 @@ func (p *page) table(tools []control.ToolStatus) {
 		}
 		rows = append(rows, row)
 	}
+	widths := p.widths(rows)
+	p.row(rows[0], widths)
+	for i, row := range rows[1:] {
+		p.row(row, widths)
+		if why := p.why(&tools[i]); why != "" {
+			p.printf("  %s\n", shortened(why, p.width-len("  ")))
+		}
+	}
+}
+
+// gap is what stands between two columns.
+const gap = "  "
+
+// widths are those of the columns. The names have what the rest leaves them.
+func (p *page) widths(rows [][]string) []int {
+	const leastName = 12
 	widths := make([]int, len(columns))
 	room := p.width
 	for j := range columns {
@@ -136,34 +149,28 @@ func (p *page) table(tools []control.ToolStatus) {
 			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
 		}
 		if j > 0 {
-			room -= gap + widths[j]
+			room -= len(gap) + widths[j]
 		}
 	}
 	widths[0] = min(widths[0], max(room, leastName))
-	for i, row := range rows {
-		var line strings.Builder
-		for j, c := range columns {
-			cell := shortened(row[j], widths[j])
-			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
-			if j == 1 && i > 0 {
-				cell = p.paint(stateColours[row[j]], cell)
-			}
-			if j > 0 {
-				line.WriteString(strings.Repeat(" ", gap))
-			}
-			if c.right {
-				line.WriteString(pad + cell)
-			} else {
-				line.WriteString(cell + pad)
-			}
+	return widths
+}
+
+func (p *page) row(cells []string, widths []int) {
+	line := make([]string, len(cells))
+	for j, c := range columns {
+		cell := shortened(cells[j], widths[j])
+		pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
+		if c.head == "STATE" {
+			cell = p.paint(stateColours[cells[j]], cell)
 		}
-		p.printf("%s\n", strings.TrimRight(line.String(), " "))
-		if i > 0 {
-			if why := p.why(&tools[i-1]); why != "" {
-				p.printf("  %s\n", shortened(why, p.width-gap))
-			}
+		if c.right {
+			line[j] = pad + cell
+		} else {
+			line[j] = cell + pad
 		}
 	}
+	p.printf("%s\n", strings.TrimRight(strings.Join(line, gap), " "))
 }
 
 // why is what an operator wants to know of a capsule that is not READY.
