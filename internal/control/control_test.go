@@ -380,18 +380,28 @@ func TestJ2AStreamFollowsUntilOrlaStops(t *testing.T) {
 		}
 		ended <- nil
 	}()
-	if got := <-lines; !strings.Contains(got, `"call_id":"4"`) {
+	next := func() string {
+		t.Helper()
+		select {
+		case line := <-lines:
+			return line
+		case <-time.After(patience):
+			t.Fatal("no line comes")
+		}
+		return ""
+	}
+	if got := next(); !strings.Contains(got, `"call_id":"4"`) {
 		t.Errorf("the last line = %s", got)
 	}
 	b.add(`{"msg":"state"}`)
-	if got := <-lines; got != `{"msg":"state"}` {
+	if got := next(); got != `{"msg":"state"}` {
 		t.Errorf("the new line = %s", got)
 	}
 	b.add(`{"msg":"after a gap"}`)
-	if got := <-lines; !strings.Contains(got, `"lines":9`) {
+	if got := next(); !strings.Contains(got, `"lines":9`) {
 		t.Errorf("the gap = %s", got)
 	}
-	if got := <-lines; got != `{"msg":"after a gap"}` {
+	if got := next(); got != `{"msg":"after a gap"}` {
 		t.Errorf("the line after the gap = %s", got)
 	}
 	s.stop()

@@ -85,14 +85,12 @@ func (s *Server) String() string { return "control" }
 // Serve serves until ctx ends, and returns when every request has ended. The
 // socket and its lock are gone then.
 func (s *Server) Serve(ctx context.Context) error {
-	requests, end := context.WithCancel(ctx)
-	defer end()
 	web := &http.Server{
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return requests },
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end by it
 	}
 	p := &presence{server: s, web: web, places: make(chan struct{}, maxClients)}
 	p.requests.handler, p.requests.log = s.handler(), s.opts.Log
@@ -106,7 +104,6 @@ func (s *Server) Serve(ctx context.Context) error {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
-			end() // streams end by it
 			p.leave(context.WithoutCancel(ctx))
 			return ctx.Err()
 		}

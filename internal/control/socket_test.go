@@ -170,6 +170,30 @@ func TestJ2StartingAtOnceHasOneWinner(t *testing.T) {
 	}
 }
 
+// A lock that is removed while somebody waits for it is nobody's.
+func TestJ2ALockHasOneHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.lock")
+	var holders atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for had := 0; had < 200; {
+				release, err := control.TakeLock(t.Context(), path)
+				if err != nil {
+					continue // another has it
+				}
+				had++
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				holders.Add(-1)
+				release()
+			}
+		})
+	}
+	all.Wait()
+}
+
 // The socket moves with the folder; who is being answered is answered.
 func TestJ2TheSocketMoves(t *testing.T) {
 	b := newBackend()
