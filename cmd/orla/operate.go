@@ -42,7 +42,7 @@ func (o operations) Status() control.Status {
 		Log:        logPlace(cfg),
 		Socket:     o.control.Socket(),
 		InFlight:   o.supervisor.InFlight(),
-		Tools:      o.toolStatuses(),
+		Tools:      o.toolStatuses(o.supervisor.Manifests()),
 		Problems:   shownProblems(o.problems()),
 	}
 	if o.http != nil {
@@ -79,8 +79,14 @@ func absolute(path string) string {
 	return path
 }
 
-func (o operations) toolStatuses() []control.ToolStatus {
-	served, lives, usage := o.supervisor.Manifests(), o.supervisor.Lives(), o.usage()
+func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatus {
+	all, lives := o.supervisor.Lives(), map[string]peer.Life{}
+	for _, one := range served {
+		if life, ok := all[one.Tool.Name]; ok {
+			lives[one.Tool.Name] = life
+		}
+	}
+	usage := o.usageOf(lives)
 	list := make([]control.ToolStatus, 0, len(served))
 	for _, one := range served {
 		t := control.ToolStatus{Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: absolute(one.Tool.Source)}
@@ -133,12 +139,12 @@ const shownStderr = 10
 
 // Tool is of control.Backend.
 func (o operations) Tool(name string) (control.ToolStatus, error) {
-	all := o.toolStatuses()
-	i := slices.IndexFunc(all, func(t control.ToolStatus) bool { return t.Name == name })
+	served := o.supervisor.Manifests()
+	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
 	if i < 0 {
 		return control.ToolStatus{}, o.unknown(name)
 	}
-	t := all[i]
+	t := o.toolStatuses(served[i : i+1])[0]
 	for _, line := range o.log.history().Last(history.Query{Tools: []string{name}, Events: []string{"stderr"}, Last: shownStderr}) {
 		var said struct{ Text string }
 		if err := json.Unmarshal(line.JSON, &said); err == nil {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/telemetry"
 )
 
@@ -21,9 +22,12 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 }
 
 // usage is what the processes of each capsule take.
-func (s *server) usage() map[string]telemetry.Usage {
+func (s *server) usage() map[string]telemetry.Usage { return s.usageOf(s.supervisor.Lives()) }
+
+// usageOf is the same of some capsules alone.
+func (s *server) usageOf(lives map[string]peer.Life) map[string]telemetry.Usage {
 	pids := map[string]int{}
-	for name, life := range s.supervisor.Lives() {
+	for name, life := range lives {
 		if life.Pid != 0 {
 			pids[name] = life.Pid
 		}
