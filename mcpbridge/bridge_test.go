@@ -428,6 +428,17 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
+// calls waits until the log has lines of n calls, and returns those that it
+// has. A line comes after its answer where nothing else is to be sent.
+func (b *syncBuffer) calls(t testing.TB, n int) (lines []map[string]any) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d calls are in the log", n), func() bool {
+		lines = b.lines(t, "call")
+		return len(lines) >= n
+	})
+	return lines
+}
+
 // lines returns the log's lines with a message.
 func (b *syncBuffer) lines(t testing.TB, msg string) []map[string]any {
 	t.Helper()

@@ -208,7 +208,7 @@ func TestI2TheLineOfACall(t *testing.T) {
 	stream.next(t)
 	stream.post(t, call(1, "echo"))
 	stream.next(t)
-	lines := w.log.lines(t, "call")
+	lines := w.log.calls(t, 3)
 	if len(lines) != 3 {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}

@@ -112,7 +112,7 @@ func TestG5APeersRefusal(t *testing.T) {
 			t.Errorf("%s: %s", name, r.raw)
 		}
 	}
-	lines := w.log.lines(t, "call")
+	lines := w.log.calls(t, 6)
 	if len(lines) != 6 {
 		t.Errorf("%d lines in the log; want 6", len(lines))
 	}
