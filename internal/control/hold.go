@@ -78,6 +78,10 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 		}
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil && same(f, path):
+			if !isLock(f) {
+				_ = f.Close()
+				return nil, fmt.Errorf("%s is there, and is no lock of Orla's", path)
+			}
 			return f, nil
 		case err == nil: // it was removed while we looked
 			_ = f.Close()
@@ -99,6 +103,14 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// isLock reports whether a file was made to be a lock: it is empty, or has what
+// sign wrote. Others have files with such names, which are worth something.
+func isLock(f io.ReaderAt) bool {
+	var start [len(`{"pid":`)]byte
+	n, err := f.ReadAt(start[:], 0)
+	return n == 0 && errors.Is(err, io.EOF) || string(start[:n]) == `{"pid":`
 }
 
 // same reports whether path is the name of f.

@@ -262,6 +262,7 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 	}
 	file := write("file", "")
 	precious := write("precious.sock", "not a socket")
+	lock := write("yarn.lock", "not a lock")
 	for _, c := range []struct {
 		place control.Place
 		why   string
@@ -270,6 +271,7 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 		{control.Place{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
 		{control.Place{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
 		{control.Place{Socket: precious}, "is no socket"},
+		{control.Place{Socket: filepath.Join(dir, "yarn.sock")}, "is no lock of Orla's"},
 	} {
 		s := serve(t, newBackend())
 		for range 3 {
@@ -284,8 +286,10 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 		}
 		s.stop()
 	}
-	if text, err := os.ReadFile(precious); err != nil || string(text) != "not a socket" {
-		t.Errorf("what is no socket is now %q, %v", text, err)
+	for path, want := range map[string]string{precious: "not a socket", lock: "not a lock"} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s is now %q, %v", path, text, err)
+		}
 	}
 }
 
