@@ -93,8 +93,9 @@ soak: ## ten minutes of kills, saves, reloads and clients at random; SOAK=1h for
 tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff
 
-vet: ## let the compiler's own checks look
+vet: ## let the compiler's own checks look, at what is for macOS as well
 	$(GO) vet ./...
+	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
 
 check: $(CHECKS) ## all that CI runs
 

@@ -218,12 +218,26 @@ func (s *soak) harm() {
 		}},
 		{"SIGHUP", func() { s.orla.signal(syscall.SIGHUP) }},
 		{"SIGUSR1", func() { s.orla.signal(syscall.SIGUSR1) }},
+		{"restart", func() { s.byHand("restart", p.name) }},
+		{"stop", func() { s.byHand("stop", p.name) }},
+		{"start", func() { s.byHand("start", p.name) }},
+		{"reload", func() { s.byHand("reload") }},
+		{"status", func() { s.byHand("status", "--json") }},
+		{"logs", func() { s.byHand("logs", p.name) }},
 		{"come", func() { writeTool(s.t, s.tools, "comes.sh", fmt.Sprintf("#!/bin/sh\necho v%d\n", s.serial)) }},
 		{"go", func() { _ = os.Remove(filepath.Join(s.tools, "comes.sh")) }},
 	}
 	act := acts[s.dice.IntN(len(acts))]
 	s.did[act.name]++
 	act.do()
+}
+
+// byHand runs one of the operator's commands. A capsule that does not start is
+// told of by exit code 1, and is no fault of the command.
+func (s *soak) byHand(args ...string) {
+	if out := s.orla.orla(args...); out.code > 1 {
+		s.t.Errorf("orla %s ends with %d: %s", strings.Join(args, " "), out.code, out.err)
+	}
 }
 
 func typeOf(name string) struct{ name, runtime, answer string } {
@@ -242,6 +256,7 @@ func (s *soak) settle() {
 	for _, p := range s.packs {
 		p.save("answer.py", typeOf(p.name).answer)
 	}
+	s.orla.mustOrla("start", "--all")
 	for _, p := range s.packs {
 		call := s.orla.plain(p.name)
 		eventually(s.t, p.name+" answers what was saved last", func() bool {

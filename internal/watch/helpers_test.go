@@ -3,6 +3,10 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -58,4 +62,18 @@ func nextChange(t *testing.T, w *Watcher) Change {
 		t.Fatalf("%v: no Change within 20s", w)
 		return Change{}
 	}
+}
+
+// probe proves that dir is watched by w under the name at: a file made there is
+// named by a Change. Changes still on their way are passed over.
+func probe(t *testing.T, w *Watcher, dir, at string) {
+	t.Helper()
+	for i := range 1000 {
+		name := fmt.Sprintf("probe-%d-%d", i, rand.Int())
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+		if c := nextChange(t, w); c.Path == filepath.Join(at, name) {
+			return
+		}
+	}
+	t.Fatalf("no Change names a file in %q", at)
 }

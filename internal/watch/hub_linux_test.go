@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,20 +12,6 @@ import (
 )
 
 const soon = 5 * time.Millisecond
-
-// probe proves that dir is watched by w under the name at: a file made there is
-// named by a Change. Changes still on their way are passed over.
-func probe(t *testing.T, w *Watcher, dir, at string) {
-	t.Helper()
-	for i := range 1000 {
-		name := fmt.Sprintf("probe-%d-%d", i, rand.Int())
-		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
-		if c := nextChange(t, w); c.Path == filepath.Join(at, name) {
-			return
-		}
-	}
-	t.Fatalf("no Change names a file in %q", at)
-}
 
 // L4, E3: the limit of instances per user is 128.
 func TestManyWatchersShareOneInstance(t *testing.T) {
