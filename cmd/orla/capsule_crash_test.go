@@ -197,9 +197,6 @@ func TestF3CapsulesLeakNothing(t *testing.T) {
 	o.staysFlat(4, func() { round(rounds) })
 }
 
-// noTool fits the line of SIGUSR1, which has the message of a capsule's moves.
-func noTool(l map[string]any) bool { return l["tool"] == nil }
-
 // lineCount is how many lines the log has.
 func (o *running) lineCount() int {
 	o.mu.Lock()

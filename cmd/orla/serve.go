@@ -288,7 +288,7 @@ func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 func (s *server) logState() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	s.log.Info("state",
+	s.log.Info("summary",
 		"tools", len(s.supervisor.Catalog().Tools),
 		"in_flight", s.supervisor.InFlight(),
 		"goroutines", runtime.NumGoroutine(),

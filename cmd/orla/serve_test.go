@@ -492,12 +492,12 @@ func (o *running) staysFlat(few int, load func()) {
 	o.t.Helper()
 	pid := o.cmd.Process.Pid
 	look := func() (fds, goroutines int) {
-		before := o.count("state", noTool)
+		before := o.count("summary", nil)
 		o.signal(syscall.SIGUSR1)
-		eventually(o.t, "the state is logged", func() bool { return o.count("state", noTool) > before })
+		eventually(o.t, "the state is logged", func() bool { return o.count("summary", nil) > before })
 		log, line := o.follow(), map[string]any{}
 		for range before + 1 {
-			line = log.next("state", noTool)
+			line = log.next("summary", nil)
 		}
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		if err != nil {
