@@ -56,7 +56,7 @@ func (s *Supervisor) publish() {
 				warn("its input schema: "+err.Error(), t.Name, l)
 				continue
 			}
-			next.entries[t.Name] = &entry{provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
+			next.entries[t.Name] = &entry{of: l.tool.Name, provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
 			next.Tools = append(next.Tools, t)
 			if talks {
 				next.Talks[t.Name] = true
@@ -95,6 +95,15 @@ func (c *Catalog) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Of is the name of the manifest that a tool comes from; "" if there is no such
+// tool.
+func (c *Catalog) Of(tool string) string {
+	if e, ok := c.entries[tool]; ok {
+		return e.of
+	}
+	return ""
 }
 
 // Known reports whether every peer had said what it offers, or had its time to,

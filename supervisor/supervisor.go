@@ -126,6 +126,7 @@ type Catalog struct {
 
 // entry is one tool that can be called.
 type entry struct {
+	of       string // the name of its manifest
 	provider Provider
 	peer     Peer // the same, if it is one; else nil
 	input    *schema.Schema

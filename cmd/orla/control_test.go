@@ -311,7 +311,7 @@ func TestJ2AStateFolderThatCannotBeWritten(t *testing.T) {
 // SPEC J1: -f shows what comes, at once, and ends with Orla.
 func TestJ1LogsFollow(t *testing.T) {
 	dir := t.TempDir()
-	newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{"answer.py": says(`print("heard", file=__import__("sys").stderr, flush=True) or "ok"`)})
+	p := newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{"answer.py": says(`print("heard", file=__import__("sys").stderr, flush=True) or "ok"`)})
 	o := serveThere(t, dir)
 	o.waitLog("state", is("talks", "READY"))
 	cmd := o.command("logs", "talks", "-f", "-n", "1")
@@ -348,6 +348,11 @@ func TestJ1LogsFollow(t *testing.T) {
 	await("talks: ") // the last one
 	o.mustCall("talks")
 	await("INF talks: stderr", "INF talks: call ")
+	p.save("answer.py", "offers = ['one', 'two']\ndef answer(params): return 'ok'\n")
+	p.manifest("", "") // it is no longer one tool of its name
+	o.waitLog("offers", func(line map[string]any) bool { return fmt.Sprint(line["tools"]) == "[talks__one talks__two]" })
+	o.mustCall("talks__two")
+	await("INF talks__two: call ") // its name was not known when this began
 	o.signal(syscall.SIGTERM)
 	for range lines { // until the stream ends with Orla
 	}

@@ -285,6 +285,7 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 			}
 		}, nil
 	}
+	asked.Also = func(tool string) bool { return o.supervisor.Catalog().Of(tool) == q.Tool } // it may offer more meanwhile
 	return func(yield func(json.RawMessage, int) bool) {
 		for line, dropped := range o.log.history().Follow(ctx, asked) {
 			if !yield(line.JSON, dropped) {

@@ -216,14 +216,17 @@ func read(record []byte) numbered {
 
 // Query says which lines are wanted. The zero Query wants all that are kept.
 type Query struct {
-	Tools  []string  // of these alone; empty for all tools and Orla itself
+	Tools []string // of these alone; empty for all tools and Orla itself
+	// Also says of what tools beside these new lines are wanted. It must neither
+	// block nor log. nil is none.
+	Also   func(tool string) bool
 	Last   int       // at most so many of those that are kept; 0 for all, below 0 for none
 	Since  time.Time // none from before it; zero for no bound
 	Events []string  // these alone; empty for all
 }
 
 func (q *Query) matches(line *Line) bool {
-	return (len(q.Tools) == 0 || slices.Contains(q.Tools, line.Tool)) &&
+	return (len(q.Tools) == 0 || slices.Contains(q.Tools, line.Tool) || q.Also != nil && q.Also(line.Tool)) &&
 		!line.Time.Before(q.Since) &&
 		(len(q.Events) == 0 || slices.Contains(q.Events, line.Event))
 }

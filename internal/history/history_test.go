@@ -315,6 +315,27 @@ func TestFollowSelects(t *testing.T) {
 	}
 }
 
+// A capsule may offer tools after somebody has begun to follow it.
+func TestFollowHearsOfWhatComesUp(t *testing.T) {
+	h := history.New()
+	h.Add(line("old", "state", 1))
+	h.Add(line("new", "state", 2))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var got []int
+	for l := range h.Follow(ctx, history.Query{Tools: []string{"old"}, Also: func(tool string) bool { return tool == "new" }}) {
+		if got = append(got, number(t, l)); len(got) == 1 {
+			h.Add(line("other", "call", 3))
+			h.Add(line("new", "call", 4))
+		} else {
+			leave()
+		}
+	}
+	if !slices.Equal(got, []int{1, 4}) {
+		t.Errorf("lines %v; want 1 and 4", got)
+	}
+}
+
 func TestLongLinesAreShortened(t *testing.T) {
 	h := history.New()
 	h.Add(history.Line{Tool: "a", Event: "stderr", JSON: fmt.Appendf(nil, `{"msg":"stderr","text":%q,"after":1}`, strings.Repeat("é\n", 50_000))})
