@@ -218,7 +218,7 @@ func TestAddAllocatesNothing(t *testing.T) {
 // What follows begins where what was kept ends, however many add meanwhile.
 func TestFollowMissesNothing(t *testing.T) {
 	h := history.New()
-	const writers, each = 4, 300
+	const writers, each = 4, 200 // fewer than are kept
 	var adding sync.WaitGroup
 	for w := range writers {
 		adding.Go(func() {
