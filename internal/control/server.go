@@ -18,6 +18,8 @@ const (
 	maxHeader     = 64 << 10
 	// closeTimeout is how long answers that are on their way may take at the end.
 	closeTimeout = 2 * time.Second
+	// tryAgain is how long after a try that failed the socket is tried for again.
+	tryAgain = 2 * time.Second
 	// maxClients is how many connections there may be at once; more wait in the
 	// kernel's queue.
 	maxClients = 256
@@ -56,9 +58,9 @@ func New(opts Options) *Server {
 	return &Server{opts: opts, wake: make(chan struct{}, 1)}
 }
 
-// Point makes place the socket that is served, soon. A socket that another
-// process has is tried for again at each Point. What it returns is closed when
-// that was tried.
+// Point makes place the socket that is served, soon. One that cannot be had now
+// is tried for again from time to time. What it returns is closed when it was
+// tried once.
 func (s *Server) Point(place Place, owner Owner) (tried <-chan struct{}) {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -101,8 +103,13 @@ func (s *Server) Serve(ctx context.Context) error {
 		for _, tried := range untried {
 			close(tried)
 		}
+		var again <-chan time.Time
+		if p.lacks(want) {
+			again = time.After(tryAgain)
+		}
 		select {
 		case <-s.wake:
+		case <-again:
 		case <-ctx.Done():
 			p.leave(context.WithoutCancel(ctx))
 			return ctx.Err()
@@ -169,6 +176,12 @@ func (p *presence) move(ctx context.Context, want wanted) {
 	next.stop = admitted.Close
 }
 
+// lacks reports whether what is wanted could not be had.
+func (p *presence) lacks(want wanted) bool {
+	path := want.place.Socket
+	return path != "" && (p.held == nil || p.held.socket != path)
+}
+
 // tell logs why a socket cannot be had, when that is new.
 func (p *presence) tell(path string, err error) {
 	text := path + ": " + err.Error()
@@ -177,7 +190,7 @@ func (p *presence) tell(path string, err error) {
 	}
 	p.warned = text
 	if taken, ok := errors.AsType[*TakenError](err); ok {
-		p.server.opts.Log.Warn("another Orla serves this folder and has its control socket; this one goes on without, and tries again at a reload",
+		p.server.opts.Log.Warn("another Orla serves this folder and has its control socket; this one goes on without, until that one ends",
 			"pid", taken.Owner.Pid, "url", taken.Owner.URL, "socket", path)
 		return
 	}

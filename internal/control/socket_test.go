@@ -123,7 +123,6 @@ func TestJ2TheSecondOneTakesOver(t *testing.T) {
 		t.Error("both have the socket")
 	}
 	first.stop()
-	second.point(first.socket)
 	second.waitSocket()
 	if _, err := control.NewClient(second.socket).Status(t.Context()); err != nil {
 		t.Error(err)
