@@ -78,6 +78,9 @@ func tracing(cfg *loaded, environ []string) (to telemetry.Tracing, warning, err 
 	case protocol != "" && protocol != "http/protobuf":
 		warning = fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: only http/protobuf is possible, not %q; collectors take it at port 4318", protocol)
 	}
+	if warning == nil {
+		warning = batching(environ)
+	}
 	given := eitherVariable(environ, "HEADERS")
 	if warning == nil && given != "" {
 		to.Headers, warning = variableHeaders(given)
@@ -93,6 +96,19 @@ func tracing(cfg *loaded, environ []string) (to telemetry.Tracing, warning, err 
 		to.Headers, err = fileHeaders(cfg)
 	}
 	return to, nil, err
+}
+
+// batching says why the SDK cannot make its batches as the variables for them
+// say: it takes any number, and panics or spins on some.
+func batching(environ []string) error {
+	const most = 1 << 20
+	for _, name := range [...]string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_SCHEDULE_DELAY"} {
+		value, _ := lookup(environ, name)
+		if n, err := strconv.Atoi(value); err == nil && (n < 1 || n > most) { // the SDK leaves aside what is no number
+			return fmt.Errorf("%s: must be between 1 and %d, got %d", name, most, n)
+		}
+	}
+	return nil
 }
 
 // tracing is where spans are to go.
