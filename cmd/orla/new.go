@@ -86,12 +86,17 @@ type newTool struct {
 // newName is stricter than MCP: the name becomes that of a file, a folder and a Go module.
 var newName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
+// pythonsOwn are the modules that come with json. A file beside a tool goes before them.
+var pythonsOwn = []string{"collections", "copyreg", "enum", "functools", "json", "keyword", "operator", "re", "reprlib", "types"}
+
 func (t *newTool) check() error {
 	switch {
 	case !newName.MatchString(t.name) || len(t.name) > 48:
 		return fmt.Errorf("%q is no good name: a letter, then letters, digits, _ and -, 48 at most", t.name)
 	case slices.Contains([]string{"node_modules", "venv"}, t.name):
 		return fmt.Errorf("what is called %q is skipped in a folder of tools", t.name)
+	case t.lang == "python" && !t.capsule && slices.Contains(pythonsOwn, t.name):
+		return fmt.Errorf("a file %s.py would hide Python's own module %s, which tools need", t.name, t.name)
 	case !slices.Contains(languages, t.lang):
 		return fmt.Errorf("--lang: wants one of %s, got %q", strings.Join(languages, ", "), t.lang)
 	}
