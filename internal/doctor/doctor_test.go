@@ -125,6 +125,38 @@ func TestPortOfAnotherUser(t *testing.T) {
 	check(t, m.Port(t.Context(), "[::1]:9090"), doctor.OK, "is free", "")
 }
 
+// A socket of systemd's is not in Orla's way: it is there for Orla.
+func TestPortOfTheSocketUnit(t *testing.T) {
+	tables := map[string]string{
+		"proc/net/tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
+			"   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1\n",
+		"proc/1/comm": "systemd\n", "proc/1/fd/.keep": "", "proc/77/comm": "orla\n", "proc/77/fd/.keep": "",
+	}
+	has := func(m doctor.Machine, pid string) {
+		t.Helper()
+		if err := os.Symlink("socket:[12345]", filepath.Join(m.Root, "proc", pid, "fd", "3")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const address = "127.0.0.1:8080"
+
+	asRoot := machine(t, tables)
+	has(asRoot, "1")
+	check(t, asRoot.Port(t.Context(), address), doctor.OK, "systemd listens", "")
+	has(asRoot, "77")
+	check(t, asRoot.Port(t.Context(), address, 77), doctor.OK, `Orla itself listens on .* \(pid 77\)`, "")
+
+	tables["proc/1/comm"] = "nginx\n"
+	notSystemd := machine(t, tables)
+	has(notSystemd, "1")
+	check(t, notSystemd.Port(t.Context(), address), doctor.Fail, "taken by nginx", "orla --port 8081")
+
+	asOrla := machine(t, tables)
+	check(t, asOrla.Port(t.Context(), address), doctor.Fail, "may not see", "orla --port 8081")
+	tables["etc/systemd/system/sockets.target.wants/orla.socket"] = ""
+	check(t, machine(t, tables).Port(t.Context(), address), doctor.OK, "systemd listens", "")
+}
+
 func TestSystemd(t *testing.T) {
 	systemctl := func(t *testing.T, says string) {
 		t.Helper()

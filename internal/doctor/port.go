@@ -38,15 +38,24 @@ func (m Machine) Port(ctx context.Context, address string, ours ...int) Finding 
 	case len(inodes) == 0:
 		return ok(check, "%s is free", address)
 	}
-	pid := m.holder(ctx, inodes)
+	holders := m.holders(ctx, inodes)
+	comm := func(pid int) string { return m.read(fmt.Sprintf("proc/%d/comm", pid)) }
+	isOurs := slices.IndexFunc(holders, func(pid int) bool { return slices.Contains(ours, pid) })
+	_, disabled := os.Lstat(m.path(socketEnabled))
 	switch {
-	case pid == 0:
+	case isOurs >= 0:
+		return ok(check, "Orla itself listens on %s (pid %d)", address, holders[isOurs])
+	case len(holders) == 0 && disabled == nil, slices.Contains(holders, 1) && comm(1) == "systemd":
+		return ok(check, "systemd listens on %s, which orla.socket is for", address)
+	case len(holders) == 0:
 		return fail(check, fix, "%s is taken, by a process that this user may not see", address)
-	case slices.Contains(ours, pid):
-		return ok(check, "Orla itself listens on %s (pid %d)", address, pid)
 	}
-	return fail(check, fix, "%s is taken by %s (pid %d)", address, m.read(fmt.Sprintf("proc/%d/comm", pid)), pid)
+	return fail(check, fix, "%s is taken by %s (pid %d)", address, comm(holders[0]), holders[0])
 }
+
+// socketEnabled is there when systemd listens for Orla from boot on. Which
+// sockets systemd has, only root can see.
+const socketEnabled = "etc/systemd/system/sockets.target.wants/orla.socket"
 
 // dials reports whether somebody answers at an address of this machine.
 func dials(ctx context.Context, address string) bool {
@@ -103,24 +112,27 @@ func tableAddress(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, uint16(number)), ok
 }
 
-// holder returns the process that has one of the sockets, or 0.
-func (m Machine) holder(ctx context.Context, inodes []string) int {
+// holders returns the processes that have one of the sockets, as far as this
+// user may see.
+func (m Machine) holders(ctx context.Context, inodes []string) []int {
 	var links []string
 	for _, inode := range inodes {
 		links = append(links, "socket:["+inode+"]")
 	}
+	var pids []int
 	processes, _ := filepath.Glob(m.path("proc/[0-9]*")) // the pattern is a good one
 	for _, process := range processes {
 		if ctx.Err() != nil {
-			return 0
+			break
 		}
 		files, _ := os.ReadDir(filepath.Join(process, "fd")) // other users' cannot be read
-		for _, file := range files {
-			if link, err := os.Readlink(filepath.Join(process, "fd", file.Name())); err == nil && slices.Contains(links, link) {
-				pid, _ := strconv.Atoi(filepath.Base(process)) // it is a number
-				return pid
-			}
+		if slices.ContainsFunc(files, func(file os.DirEntry) bool {
+			link, err := os.Readlink(filepath.Join(process, "fd", file.Name()))
+			return err == nil && slices.Contains(links, link)
+		}) {
+			pid, _ := strconv.Atoi(filepath.Base(process)) // it is a number
+			pids = append(pids, pid)
 		}
 	}
-	return 0
+	return pids
 }
