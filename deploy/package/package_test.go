@@ -183,10 +183,32 @@ func TestDebIsWellFormed(t *testing.T) {
 	if got := output(t, "dpkg-deb", "--field", deb, "Version", "Architecture"); got != "Version: 1.2.3-1\nArchitecture: "+runtime.GOARCH+"\n" {
 		t.Errorf("it says %q of itself", got)
 	}
+	unpacked := t.TempDir()
+	output(t, "dpkg-deb", "--extract", deb, unpacked)
+	for _, guide := range []string{"OPERATING.md", "SYSTEMD.md", "METRICS.md"} {
+		if dead := deadLinks(t, filepath.Join(unpacked, "usr/share/doc/orla/docs", guide)); len(dead) > 0 {
+			t.Errorf("%s tells operators to look at %q, which the package lacks", guide, dead)
+		}
+	}
 	again := build(t, "deb", "v1.2.3")
 	if one, other := output(t, "sha256sum", deb), output(t, "sha256sum", again); one[:64] != other[:64] {
 		t.Error("two packages of one revision differ")
 	}
+}
+
+// deadLinks returns the files that a guide points to, and are not there.
+func deadLinks(t *testing.T, guide string) (dead []string) {
+	t.Helper()
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^):#]+)[^):]*\)`).FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(guide), link[1])); err != nil {
+			dead = append(dead, link[1])
+		}
+	}
+	return dead
 }
 
 // An rpm is installed and removed (SPEC K2).
