@@ -148,10 +148,14 @@ func examineFolders(cfg *loaded, l *loader) []doctor.Finding {
 // examineSockets says whether an Orla runs, and returns the processes of all that do.
 func examineSockets(ctx context.Context, cfg *loaded, l *loader) (found doctor.Finding, pids []int) {
 	all, _ := control.All(ctx, cfg.socketDirs(l)) // those of other users cannot be asked, nor have to be
+	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + absolute(cfg.folder())}
+	serves := func(one *control.Running) string { return fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid) }
 	for _, one := range all {
 		pids = append(pids, one.Pid)
+		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.folder()) { // a service has its socket elsewhere
+			found.Text = serves(one)
+		}
 	}
-	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + absolute(cfg.folder())}
 	socket := cfg.place(l).Socket
 	if socket == "" {
 		return found, pids
@@ -160,7 +164,7 @@ func examineSockets(ctx context.Context, cfg *loaded, l *loader) (found doctor.F
 	_, gone := os.Lstat(socket)
 	switch {
 	case err == nil:
-		found.Text = fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid)
+		found.Text = serves(one)
 		if !slices.Contains(pids, one.Pid) {
 			pids = append(pids, one.Pid)
 		}
