@@ -204,7 +204,7 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 // exitOr tells how the process ended when it is about to, and before what; else
 // what else is wrong.
 func (in *incarnation) exitOr(before, otherwise string) error {
-	const soon = 500 * time.Millisecond
+	const soon = 2 * time.Second // a machine may be busy, and an exit says more than a closed pipe
 	timer := time.NewTimer(soon)
 	defer timer.Stop()
 	select {

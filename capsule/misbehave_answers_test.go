@@ -74,7 +74,11 @@ func TestFloodsStdoutWithoutAHello(t *testing.T) {
 func TestPrintsALineWithoutAnEnd(t *testing.T) {
 	for _, when := range []string{"start", "ready"} {
 		t.Run(when, func(t *testing.T) {
-			l := live(t, "junk-endless", startsOnce, capsuletest.Set("WHEN", when), startupTimeout(500*time.Millisecond), callTimeout(500*time.Millisecond))
+			startup := 500 * time.Millisecond
+			if when == "ready" { // it has to come up
+				startup = 20 * time.Second
+			}
+			l := live(t, "junk-endless", startsOnce, capsuletest.Set("WHEN", when), startupTimeout(startup), callTimeout(500*time.Millisecond))
 			if when == "start" {
 				l.await("STOPPED")
 			} else {
