@@ -149,7 +149,9 @@ func examineFolders(cfg *loaded, l *loader) []doctor.Finding {
 func examineSockets(ctx context.Context, cfg *loaded, l *loader) (found doctor.Finding, pids []int) {
 	all, _ := control.All(ctx, cfg.socketDirs(l)) // those of other users cannot be asked, nor have to be
 	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + absolute(cfg.folder())}
-	serves := func(one *control.Running) string { return fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid) }
+	serves := func(one *control.Running) string {
+		return fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid)
+	}
 	for _, one := range all {
 		pids = append(pids, one.Pid)
 		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.folder()) { // a service has its socket elsewhere
