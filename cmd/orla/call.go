@@ -232,13 +232,19 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 	}
 	f := &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
 	capsule, _, _ := strings.Cut(name, "__")
-	if slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && t.Name == capsule }) && len(listed) > 0 {
-		const most = 20
-		var names []string
-		for _, t := range listed[:min(len(listed), most)] {
+	var names []string
+	for _, t := range listed {
+		if t.Name == capsule || strings.HasPrefix(t.Name, capsule+"__") {
 			names = append(names, t.Name)
 		}
-		f.hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names, ", "))
+	}
+	const most = 20
+	switch {
+	case len(names) == 0 || !slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && t.Name == capsule }):
+	case len(names) == 1 && names[0] == capsule: // it stands for those that nobody knows yet, unless it is one
+		f.hint = fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
+	default:
+		f.hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names[:min(len(names), most)], ", "))
 	}
 	return f
 }
