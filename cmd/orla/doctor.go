@@ -79,7 +79,7 @@ func examine(ctx context.Context, l *loader) []doctor.Finding {
 	cfg, err := l.load()
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), "\n")
-		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: "orla validate"}
+		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: validating(l)}
 		return append([]doctor.Finding{found}, examineMachine(ctx, &loaded{Config: defaults()})...)
 	}
 	file := cfg.file
@@ -95,6 +95,20 @@ func examine(ctx context.Context, l *loader) []doctor.Finding {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.address(), pids...))
 	}
 	return append(findings, examineMachine(ctx, cfg)...)
+}
+
+// validating is the command that says what is wrong with what l loads.
+func validating(l *loader) string {
+	command := []string{"orla validate"}
+	if l.path != "" {
+		command = append(command, "--config", doctor.Quote(l.path))
+	}
+	for _, f := range l.flags {
+		if f.key == "tools_dir" {
+			command = append(command, "--tools-dir", doctor.Quote(f.value))
+		}
+	}
+	return strings.Join(command, " ")
 }
 
 // examineTools looks at the tools and what runs them.
@@ -115,7 +129,7 @@ func examineTools(cfg *loaded, l *loader) []doctor.Finding {
 	}
 	tools := doctor.Finding{Check: "tools", Level: doctor.OK, Text: count(len(found.Tools), "tool") + " in order"}
 	if faults > 0 {
-		tools.Level, tools.Fix = doctor.Fail, "orla validate"
+		tools.Level, tools.Fix = doctor.Fail, validating(l)
 		tools.Text += fmt.Sprintf(", %s", count(faults, "fault"))
 	}
 	return append([]doctor.Finding{tools}, doctor.Programs(needed, missing)...)

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/doctor"
 )
 
 // templates holds a tool of each kind and language: templates/KIND/LANGUAGE. In
@@ -192,7 +194,7 @@ func (t *newTool) sayHowToCall(w io.Writer, elsewhere bool) {
 	needs := map[string]string{"python": "python3", "node": "node", "go": "go"}[t.lang]
 	where, tool := "", t.name
 	if elsewhere {
-		where = " --tools-dir " + t.dir
+		where = " --tools-dir " + doctor.Quote(t.dir)
 	}
 	if t.capsule {
 		tool += "__greet"

@@ -68,15 +68,15 @@ func Readable(check, dir string) Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warn(check, "mkdir -p "+quote(dir), "%s is not there; Orla serves what comes into it as soon as it is", dir)
+		return warn(check, "mkdir -p "+Quote(dir), "%s is not there; Orla serves what comes into it as soon as it is", dir)
 	case err != nil:
 		return fail(check, "", "%v", err)
 	case !info.IsDir():
 		return fail(check, "", "%s is no folder", dir)
 	case unix.Access(dir, unix.R_OK|unix.X_OK) != nil:
-		return fail(check, "sudo chmod a+rx "+quote(dir), "%s may not be read by this user", dir)
+		return fail(check, "sudo chmod a+rx "+Quote(dir), "%s may not be read by this user", dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
-		return warn(check, "chmod o-w "+quote(dir), "every user may write to %s, and so run programs as the user that Orla runs as", dir)
+		return warn(check, "chmod o-w "+Quote(dir), "every user may write to %s, and so run programs as the user that Orla runs as", dir)
 	}
 	return ok(check, "%s can be read", dir)
 }
@@ -100,7 +100,7 @@ func Writable(check, dir string) Finding {
 		case unix.Access(at, unix.W_OK|unix.X_OK) == nil:
 			return ok(check, "%s will be made", dir)
 		}
-		fix := fmt.Sprintf("sudo install -d -o %d -g %d %s", os.Geteuid(), os.Getegid(), quote(dir))
+		fix := fmt.Sprintf("sudo install -d -o %d -g %d %s", os.Geteuid(), os.Getegid(), Quote(dir))
 		return fail(check, fix, "%s may not be written by this user", at)
 	}
 }
@@ -120,13 +120,13 @@ func File(check, file string) Finding {
 	case info.IsDir():
 		return fail(check, "", "%s is a folder", file)
 	case unix.Access(file, unix.W_OK) != nil:
-		return fail(check, fmt.Sprintf("sudo chown %d %s", os.Geteuid(), quote(file)), "%s may not be written by this user", file)
+		return fail(check, fmt.Sprintf("sudo chown %d %s", os.Geteuid(), Quote(file)), "%s may not be written by this user", file)
 	}
 	return ok(check, "%s can be written", file)
 }
 
-// quote makes a word of a path for a shell, if it is none as it is.
-func quote(path string) string {
+// Quote makes a word of a path for a shell, if it is none as it is.
+func Quote(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
 		return path
 	}
