@@ -64,9 +64,9 @@ func (o *orders) attach(ctx context.Context) (context.Context, *order, context.C
 
 // give has the capsule do something by hand, and remembers a hold.
 func (c *Capsule) give(reason string, held, fresh bool) *order {
-	c.orders.mu.Lock()
-	defer c.orders.mu.Unlock()
 	c.log.Info("asked by hand", "tool", c.tool.Name, "reason", reason)
+	c.orders.mu.Lock() // while the hold is written too: what is kept is what the last order says
+	defer c.orders.mu.Unlock()
 	c.opts.Holds.save(c.tool, held, c.log)
 	return c.orders.giveLocked(reason, held, fresh)
 }
