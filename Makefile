@@ -17,8 +17,10 @@ LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 # Packages that own processes, goroutines or watches.
 LIFECYCLE := ./internal/launch ./internal/cgroup ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
 
-# What a release is built for, and the packages among it.
-TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+# The other processor and the other system of a release. What compiles for both
+# compiles for darwin/amd64.
+TARGETS := linux/arm64 darwin/arm64
+# What packages are built for.
 ARCHS   ?= amd64 arm64
 
 # What a change has to pass, in this order. CI asks for the same list.
@@ -33,7 +35,7 @@ help: ## list the targets
 build: ## build bin/orla
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
 
-cross: ## compile for every system that has a release
+cross: ## compile for the other systems that have a release
 	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done
 
 docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
@@ -95,7 +97,7 @@ tidy: ## fail if go.mod or go.sum are not tidy
 
 vet: ## let the compiler's own checks look, at what is for macOS as well
 	$(GO) vet ./...
-	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet -trimpath ./...
 
 check: $(CHECKS) ## all that CI runs
 
