@@ -34,6 +34,8 @@ type incarnation struct {
 	greetings chan greeting           // receives its first message
 	hello     hello                   // what that said
 	caps      *mcp.ServerCapabilities // what it answered to initialize; nil if it did not
+	silent    bool                    // it has not answered a question for its lists; owned by followLists
+	insisted  bool                    // it was asked once more for that, with more patience; the same
 	asks      asks                    // what it asks its clients
 
 	readers sync.WaitGroup

@@ -133,6 +133,10 @@ func (in *incarnation) followLists(ctx context.Context) {
 			in.c.asked.repeat(ctx, in)
 		}
 		first = false
+		if in.silent && !in.insisted {
+			in.insisted = true // it is one tool for now; on a busy machine the answer may come yet
+			continue
+		}
 		if !wait(ctx, relistPause) {
 			return
 		}
@@ -187,7 +191,10 @@ func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
 	ok = true
 	caps, patience := in.caps, listPatience
 	if caps == nil { // all that is known is its hello
-		caps, patience = in.hello.capabilities(), askPatience
+		caps = in.hello.capabilities()
+		if !in.insisted {
+			patience = askPatience
+		}
 	}
 	list := func(method, key string, before []json.RawMessage) []json.RawMessage {
 		items, err := in.list(ctx, method, key, patience)
@@ -198,6 +205,8 @@ func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
 			ok = false
 		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP && !refused(err):
 			items = before
+		default:
+			in.silent = in.silent || !refused(err)
 		}
 		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", err)
 		return items

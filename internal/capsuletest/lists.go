@@ -46,6 +46,16 @@ func result(otherwise string) json.RawMessage {
 	return json.RawMessage(otherwise)
 }
 
+// listLate answers the second tools/list, and none before it.
+func listLate(p *Peer) {
+	asked := 0
+	start(newServer(p, handlers{"tools/list": func(s *server, m *Message) {
+		if asked++; asked > 1 {
+			s.Result(m.ID, map[string]any{"tools": s.toolsNow()})
+		}
+	}}))
+}
+
 // listOf offers these tools.
 func listOf(tools func() []any) Script {
 	return func(p *Peer) {

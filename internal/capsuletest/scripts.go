@@ -47,6 +47,7 @@ var scripts = map[string]Script{
 	"initialize-refused":  refusing("initialize"),
 	"initialize-nonsense": initializeNonsense,
 	"list-silent":         without("tools/list"),
+	"list-late":           listLate,
 	"list-refused":        refusing("tools/list"),
 	"list-nonsense":       listNonsense,
 	"list-bad-schemas":    listOf(badSchemas),
