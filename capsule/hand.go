@@ -124,10 +124,15 @@ func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 		case s.final:
 			return true, c.notServed()
 		case s.state == Ready:
-			if s.order < o.after && s.refused != nil && s.tried >= o.n {
+			switch {
+			case s.order >= o.after:
+				return true, nil
+			case s.refused == nil || s.tried < o.after:
+				return false, nil // a process that obeys is to come yet
+			case o.n == o.after:
 				return true, s.refused
 			}
-			return s.order >= o.after, nil
+			return true, nil // it was a restart before o that failed, and the old process is READY
 		case s.heard < o.n || s.state != Crashed && s.state != Stopped:
 			return false, nil // Serve's goroutine has yet to follow it
 		case s.state == Crashed && s.next.IsZero():

@@ -434,3 +434,26 @@ func TestHeldIsServedAgain(t *testing.T) {
 		}
 	})
 }
+
+// SPEC J1, D7b: a start that comes while a restart is under way waits for that,
+// and is done when the old process serves on, whose restart has failed.
+func TestStartDuringARestartThatFails(t *testing.T) {
+	plan := func(n int) behaviour { return behaviour{mute: n == 2} }
+	inBubble(t, plan, func(r *manifest.Runtime) { r.HotLoad.Mode = manifest.HotLoadReplace }, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		restarted := make(chan error, 1)
+		go func() { restarted <- c.Restart(ctx) }()
+		synctest.Wait()
+		if err := c.Start(ctx); err != nil {
+			t.Errorf("Start gave %v", err)
+		}
+		if err := <-restarted; fault.CodeOf(err) != fault.StartFailed {
+			t.Errorf("Restart gave %v; want start_failed", err)
+		}
+		if life := c.Life(); life.State != "READY" || life.Pid != 1 {
+			t.Errorf("it is %+v", life)
+		}
+	})
+}
