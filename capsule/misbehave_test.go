@@ -40,7 +40,8 @@ type living struct {
 // live serves a capsule that plays a script until the test is over.
 func live(t *testing.T, script string, mods ...func(*manifest.Tool)) *living {
 	t.Helper()
-	return serve(t, capsuletest.Tool(t, script, append([]func(*manifest.Tool){capsuletest.Quick}, mods...)...))
+	// A start may take its time: these machines stand still for seconds.
+	return serve(t, capsuletest.Tool(t, script, append([]func(*manifest.Tool){capsuletest.Quick, startupTimeout(patience)}, mods...)...))
 }
 
 func serve(t *testing.T, tool manifest.Tool, mods ...func(*capsule.Options)) *living {
