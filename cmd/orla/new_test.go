@@ -191,3 +191,13 @@ func TestNewGoToolsAreFormatted(t *testing.T) {
 		t.Errorf("go vet: %v\n%s", err, out)
 	}
 }
+
+// What a new capsule speaks by is what the examples speak by: a fault that is
+// mended in one is mended in both.
+func TestTemplatesSpeakAsTheExamplesDo(t *testing.T) {
+	for template, example := range map[string]string{"python/wire.py": "notes/wire.py", "node/wire.mjs": "tickets/wire.mjs"} {
+		if readFile(t, filepath.Join("templates", "capsule", template)) != readFile(t, filepath.Join("..", "..", "examples", "capsules", example)) {
+			t.Errorf("templates/capsule/%s is not examples/capsules/%s", template, example)
+		}
+	}
+}

@@ -13,11 +13,7 @@ import (
 // The README shows what the program really prints: its five-minute walk is
 // walked, command by command.
 func TestReadmeShowsWhatIsPrinted(t *testing.T) {
-	for _, program := range []string{"python3", "node", "curl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("SKIPPED: the walk needs %s: %v", program, err)
-		}
-	}
+	needs(t, "python3", "node", "curl")
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)

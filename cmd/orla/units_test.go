@@ -20,11 +20,8 @@ const exposure = 28
 // analyze runs systemd-analyze, and returns what it prints on each stream.
 func analyze(t *testing.T, args ...string) (out, errs string) {
 	t.Helper()
-	path, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("SKIPPED: no systemd-analyze: install systemd")
-	}
-	cmd := exec.CommandContext(t.Context(), path, args...)
+	needs(t, "systemd-analyze")
+	cmd := exec.CommandContext(t.Context(), "systemd-analyze", args...)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir(), "LC_ALL=C.UTF-8")
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
