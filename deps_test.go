@@ -41,14 +41,27 @@ var imports = map[string][]string{
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
 	"internal/launch":  {"internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/rawjson"},
-	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault"},
+	"internal/secret":  {"internal/fault"},
+	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault", "internal/secret"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":  {"manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
+	"simple":  {"internal/peer", "manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
 	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson"},
+
+	// Tool resources: what all services are spoken to with, and a kind of tool each.
+	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach
+	"internal/auth":         {"manifest", "internal/fault", "internal/secret", "internal/outbound"},                                                      // a profile and a secret become a header
+	"internal/contract":     {"manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/schema", "internal/callid", "internal/trace"}, // what is said in both directions
+	"internal/kind/post":    {"manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
+	"internal/kind/webhook": {"manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
+	"internal/kind/grpc":    {"manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
+	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                              // one tool of an McpServer under a name of its own
+	"internal/remote":       {"manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "capsule"}, // a session with a far MCP server, in a process's place
+	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "supervisor"},
+	"internal/clientconf":   {"manifest", "internal/yamldoc"}, // mcpServers files of MCP clients
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
@@ -73,10 +86,13 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
-	"github.com/cenkalti/backoff/v4":           {"capsule"},
+	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
+	"code.dny.dev/ssrf":                        {"internal/outbound"},
+	"connectrpc.com/connect":                   {"internal/kind/grpc"},
+	"golang.org/x/oauth2":                      {"internal/auth"},
 	"github.com/coreos/go-systemd/v22":         {"internal/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},
 	"github.com/google/jsonschema-go":          {"internal/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/linerpc"
@@ -26,23 +25,15 @@ var (
 	errCut = fault.New(fault.NotReady, "the capsule was stopped during the call; try again")
 )
 
-// Call answers a call with a result of the SDK's type.
-func (c *Capsule) Call(ctx context.Context, tool string, args json.RawMessage) (*mcp.CallToolResult, error) {
-	raw, err := c.CallRaw(ctx, peer.Call{Tool: tool, Args: args})
-	if err != nil {
-		return nil, err
-	}
-	res := &mcp.CallToolResult{}
-	if err := json.Unmarshal(raw, res); err != nil {
-		return nil, fault.Wrap(fault.ExecutionFailed, err, "%s gave an answer that is no CallToolResult", c.tool.Name)
-	}
-	return res, nil
-}
-
-// CallRaw answers a call with a whole CallToolResult as JSON. A call that meets
+// Call answers a call with a whole CallToolResult as JSON. A call that meets
 // a capsule that is not READY waits for it as SPEC D10 says; one that was sent
 // ends with the answer, with ctx, or with the process.
-func (c *Capsule) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error) {
+func (c *Capsule) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
+	raw, err := c.call(ctx, call)
+	return peer.Answer{Raw: raw}, err
+}
+
+func (c *Capsule) call(ctx context.Context, call peer.Call) (json.RawMessage, error) {
 	if c.places != nil {
 		give, err := c.place(ctx)
 		if err != nil {

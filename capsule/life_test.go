@@ -81,7 +81,7 @@ func inBubble(t *testing.T, plan func(n int) behaviour, change func(*manifest.Ru
 func unchanged(*manifest.Runtime) {}
 
 func ask(ctx context.Context, c *Capsule) error {
-	_, err := c.CallRaw(ctx, peer.Call{Tool: "walker"})
+	_, err := c.Call(ctx, peer.Call{Tool: "walker"})
 	return err
 }
 

@@ -154,7 +154,7 @@ func TestAnswersWithWhateverJSON(t *testing.T) {
 		}
 	}
 	const whole = `{"content":[{"type":"image","data":"AAEC","mimeType":"image/png"},{"type":"resource_link","uri":"test://x","name":"x"}],"isError":true,"structuredContent":{"n":12345678901234567890},"_meta":{"k":1}}`
-	raw, err := l.CallRaw(t.Context(), peer.Call{Tool: l.tool.Name, Args: capsuletest.Args{Result: json.RawMessage(whole)}.JSON()})
+	raw, err := l.raw(t.Context(), peer.Call{Tool: l.tool.Name, Args: capsuletest.Args{Result: json.RawMessage(whole)}.JSON()})
 	if err != nil || string(raw) != whole {
 		t.Errorf("got %s, %v, want it whole", raw, err)
 	}
@@ -170,7 +170,7 @@ func TestAnswersWithBytesThatAreNoText(t *testing.T) {
 		result = strings.ReplaceAll(result, "?", "\xff\xfe")
 		l := live(t, "nonsense-calls", capsuletest.Set("ANSWER", `{"jsonrpc":"2.0","id":$ID,"result":`+result+`}`))
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		raw, err := l.CallRaw(ctx, peer.Call{Tool: l.tool.Name})
+		raw, err := l.raw(ctx, peer.Call{Tool: l.tool.Name})
 		cancel()
 		if err != nil || !utf8.Valid(raw) {
 			t.Errorf("%q reached the client as %q, %v", result, raw, err)
@@ -226,7 +226,7 @@ func TestAnswersACancelledCallLate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := l.Call(ctx, l.tool.Name, capsuletest.Args{Hold: "it", Late: true}.JSON())
+		_, err := l.result(ctx, l.tool.Name, capsuletest.Args{Hold: "it", Late: true}.JSON())
 		done <- err
 	}()
 	l.inFlight(1)
@@ -283,7 +283,7 @@ func (l *living) askFor(c peer.Client, args capsuletest.Args) capsuletest.Answer
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	raw, err := l.CallRaw(ctx, peer.Call{Tool: l.tool.Name, Args: args.JSON(), Client: c})
+	raw, err := l.raw(ctx, peer.Call{Tool: l.tool.Name, Args: args.JSON(), Client: c})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (l *living) oneTool(name string) {
 	eventually(l.t, fmt.Sprintf("it offers %q alone", name), func() bool {
 		return slices.Equal(names(l.Offers().Tools), []string{name}) // late on a busy machine, but in the end
 	})
-	res, err := l.Call(l.t.Context(), name, capsuletest.Args{}.JSON())
+	res, err := l.result(l.t.Context(), name, capsuletest.Args{}.JSON())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestServesAnMCPServer(t *testing.T) {
 		!offers.Reads || !offers.Subscribes || !offers.Completes || !offers.Logs || !offers.Talks {
 		t.Errorf("it offers %+v", offers)
 	}
-	res, err := l.Call(t.Context(), "capsule__two", capsuletest.Args{}.JSON())
+	res, err := l.result(t.Context(), "capsule__two", capsuletest.Args{}.JSON())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestListsBadSchemas(t *testing.T) {
 	if !slices.Contains(names(tools), "capsule__good") {
 		t.Errorf("the good one is not among %q", names(tools))
 	}
-	res, err := l.Call(t.Context(), "capsule__good", capsuletest.Args{}.JSON())
+	res, err := l.result(t.Context(), "capsule__good", capsuletest.Args{}.JSON())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestListsLongNames(t *testing.T) {
 		t.Errorf("it offers %q, and %q before", got, first)
 	}
 	for _, name := range first {
-		res, err := l.Call(t.Context(), name, capsuletest.Args{}.JSON())
+		res, err := l.result(t.Context(), name, capsuletest.Args{}.JSON())
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -216,7 +216,7 @@ func TestChangesItsTools(t *testing.T) {
 	change := func(call string, tools ...string) []string {
 		t.Helper()
 		before := l.Offers()
-		if _, err := l.Call(t.Context(), call, capsuletest.Args{Tools: tools}.JSON()); err != nil {
+		if _, err := l.result(t.Context(), call, capsuletest.Args{Tools: tools}.JSON()); err != nil {
 			t.Fatal(err)
 		}
 		select {

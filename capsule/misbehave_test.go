@@ -3,6 +3,7 @@ package capsule_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -164,7 +166,23 @@ func (l *living) ask(args capsuletest.Args) (*mcp.CallToolResult, error) {
 func (l *living) askWithin(limit time.Duration, args capsuletest.Args) (*mcp.CallToolResult, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fault.New(fault.Timeout, "no answer within %s", limit))
 	defer cancel()
-	return l.Call(ctx, l.tool.Name, args.JSON())
+	return l.result(ctx, l.tool.Name, args.JSON())
+}
+
+// raw makes a call, and returns the result as JSON.
+func (l *living) raw(ctx context.Context, call peer.Call) (json.RawMessage, error) {
+	got, err := l.Call(ctx, call)
+	return got.Raw, err
+}
+
+// result makes a call, and returns the result decoded.
+func (l *living) result(ctx context.Context, tool string, args json.RawMessage) (*mcp.CallToolResult, error) {
+	raw, err := l.raw(ctx, peer.Call{Tool: tool, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	res := &mcp.CallToolResult{}
+	return res, json.Unmarshal(raw, res)
 }
 
 // call makes a call that must be answered in the usual way, with time enough.
@@ -576,7 +594,7 @@ func TestClosesStdinButLives(t *testing.T) {
 func TestIsCalledLongAfterALargeCall(t *testing.T) {
 	l := live(t, "echo", callTimeout(time.Second))
 	first := l.call(capsuletest.Args{Text: strings.Repeat("x", 1<<20)})
-	if _, err := l.Call(t.Context(), l.tool.Name, capsuletest.Args{SleepMS: 1200}.JSON()); err != nil {
+	if _, err := l.result(t.Context(), l.tool.Name, capsuletest.Args{SleepMS: 1200}.JSON()); err != nil {
 		t.Fatal(err)
 	}
 	if second := l.call(capsuletest.Args{}); second.Pid != first.Pid {

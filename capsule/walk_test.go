@@ -283,7 +283,8 @@ func walk(t *testing.T, seed uint64) {
 					ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
 					defer cancel()
 				}
-				raw, err := c.CallRaw(ctx, peer.Call{Tool: "walker"})
+				got, err := c.Call(ctx, peer.Call{Tool: "walker"})
+				raw := got.Raw
 				if err == nil && string(raw) != `{"content":[{"type":"text","text":"done"}]}` {
 					t.Errorf("a call gave %s", raw)
 				}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/secret"
 )
 
 // Kind says how a tool's calls are answered.
@@ -54,9 +56,12 @@ type Tool struct {
 	OutputSchema json.RawMessage
 	Annotations  *mcp.ToolAnnotations // nil when none are given
 
-	Run Run
-	// Runtime is how a capsule's process is kept; zero for simple tools.
+	Run   Run
+	Retry Retry
+	// Runtime is how a capsule's process is kept; zero for other tools.
 	Runtime Runtime
+	// Resource is what a tool resource says; nil for what is none.
+	Resource *Resource
 }
 
 // Listed is the tool as clients see it.
@@ -94,11 +99,14 @@ type Run struct {
 	Args []string          // stand after the file, before a call's own flags
 	Env  map[string]string // set on top of what InheritEnv lets through
 
+	// SecretEnv are variables that are set on top of Env.
+	SecretEnv []SecretEnv
+
 	InheritEnv EnvPolicy
 	Arguments  ArgumentsMode
 	Output     OutputMode
 
-	Timeout        time.Duration // of one call; 0: the configured timeout
+	Timeout        time.Duration // of one attempt of a call; 0: the configured timeout
 	MaxOutput      int64         // bytes kept of each stream; 0: the configured max_output
 	MaxConcurrency int           // calls at once; 0: no limit of its own
 
@@ -163,8 +171,9 @@ type Problem struct {
 }
 
 // Result is what a search found. Tools are sorted by name; each name is there
-// once. Problems are sorted by path.
+// once. Problems are sorted by path, Secrets by namespace and name.
 type Result struct {
 	Tools    []Tool
+	Secrets  []secret.Secret
 	Problems []Problem
 }

@@ -25,6 +25,16 @@ type Runtime struct {
 	// tools. nil: it is not replaced.
 	ToolPrefix *string
 
+	// Include names the tools that are served, by the server's own names; nil:
+	// all of them (SPEC-TOOLS 3.5).
+	Include []string
+	// Generated: the tools are called SERVER--TOOL, with - for _ and . in both
+	// (SPEC-TOOLS 3.5).
+	Generated bool
+	// Remote is where the server is that the capsule is a session with; nil for
+	// a process.
+	Remote *Remote
+
 	HotLoad   HotLoad
 	Restart   Restart
 	Health    *Health // nil: not asked

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -68,12 +67,8 @@ func (s *fakePeer) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *fakePeer) Call(context.Context, string, json.RawMessage) (*mcp.CallToolResult, error) {
-	return nil, errors.New("peers are called by CallRaw")
-}
-
-func (s *fakePeer) CallRaw(_ context.Context, call peer.Call) (json.RawMessage, error) {
-	return json.RawMessage(`{"content":[{"type":"text","text":"from ` + call.Tool + `"}]}`), nil
+func (s *fakePeer) Call(_ context.Context, call peer.Call) (peer.Answer, error) {
+	return peer.Answer{Raw: json.RawMessage(`{"content":[{"type":"text","text":"from ` + call.Tool + `"}]}`)}, nil
 }
 
 func (s *fakePeer) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {

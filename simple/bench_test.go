@@ -10,6 +10,7 @@ import (
 
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
@@ -33,7 +34,7 @@ func BenchmarkCall(b *testing.B) {
 	args := json.RawMessage(`{"name":"Ada"}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.Call(b.Context(), "cat", args); err != nil {
+		if _, err := c.Call(b.Context(), peer.Call{Tool: "cat", Args: args}); err != nil {
 			b.Fatal(err)
 		}
 	}

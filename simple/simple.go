@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/manifest"
@@ -85,7 +86,12 @@ func (c *Command) String() string { return "simple " + c.tool.Name }
 // *fault.Error; the result beside it, if there is one, holds what the process
 // printed before. Call returns when the process itself is gone, and never
 // waits for a descendant that holds its streams open (SPEC C4).
-func (c *Command) Call(ctx context.Context, _ string, args json.RawMessage) (*mcp.CallToolResult, error) {
+func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
+	res, err := c.run(ctx, call.Args)
+	return peer.Answer{Result: res}, err
+}
+
+func (c *Command) run(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
 	in, err := buildInput(args, c.tool.Run.Arguments)
 	if err != nil {
 		return nil, err

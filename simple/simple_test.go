@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
@@ -70,11 +71,13 @@ func command(t *testing.T, tool manifest.Tool, change ...func(*simple.Options)) 
 	return c
 }
 
+func answer(got peer.Answer, err error) (*mcp.CallToolResult, error) { return got.Result, err }
+
 func call(t *testing.T, c *simple.Command, args string) (*mcp.CallToolResult, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	return c.Call(ctx, "tool", json.RawMessage(args))
+	return answer(c.Call(ctx, peer.Call{Tool: "tool", Args: json.RawMessage(args)}))
 }
 
 func mustCall(t *testing.T, c *simple.Command, args string) *mcp.CallToolResult {
@@ -230,7 +233,7 @@ func TestC2Environment(t *testing.T) {
 
 func TestC2CallIDIsTheCallers(t *testing.T) {
 	c := command(t, script(t, "echo $ORLA_CALL_ID"))
-	res, err := c.Call(callid.With(t.Context(), "id-1"), "tool", nil)
+	res, err := answer(c.Call(callid.With(t.Context(), "id-1"), peer.Call{Tool: "tool"}))
 	if err != nil || text(t, res, 0) != "id-1\n" {
 		t.Errorf("got %v, %v", res, err)
 	}
@@ -428,7 +431,7 @@ func TestC4TimeoutKeepsWhatWasPrintedAndKillsTheTree(t *testing.T) {
 	c := command(t, script(t, `echo before; echo warn >&2; sleep 100 & echo $!; wait`))
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, fault.New(fault.Timeout, "too slow"))
 	defer cancel()
-	res, err := c.Call(ctx, "tool", nil)
+	res, err := answer(c.Call(ctx, peer.Call{Tool: "tool"}))
 	if f := faultOf(t, err, fault.Timeout); f.Reason != "too slow" || !f.Retryable() {
 		t.Errorf("error = %v", f)
 	}
@@ -449,7 +452,7 @@ func TestC4CancellationIsNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := c.Call(ctx, "tool", nil)
+		_, err := c.Call(ctx, peer.Call{Tool: "tool"})
 		failed <- err
 	}()
 	for { // the fifo appears when the tool runs; reading it waits for the pid
@@ -552,7 +555,7 @@ func TestC4ATornRuneIsLeftOut(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() {
 		var err error
-		res, err = c.Call(ctx, "tool", nil)
+		res, err = answer(c.Call(ctx, peer.Call{Tool: "tool"}))
 		failed <- err
 	}()
 	if _, err := os.ReadFile(printed); err != nil { // it waits for the tool
@@ -607,7 +610,7 @@ func TestC6TheBoundCanChange(t *testing.T) {
 	failed := make(chan error, calls)
 	for range calls {
 		go func() {
-			_, err := c.Call(t.Context(), "tool", nil)
+			_, err := c.Call(t.Context(), peer.Call{Tool: "tool"})
 			failed <- err
 		}()
 	}
@@ -642,7 +645,7 @@ func TestC6WaitingEndsWithTheDeadline(t *testing.T) {
 	holder, release := context.WithCancel(t.Context())
 	held := make(chan error, 1)
 	go func() {
-		_, err := c.Call(holder, "tool", nil)
+		_, err := c.Call(holder, peer.Call{Tool: "tool"})
 		held <- err
 	}()
 	for slots.Free() > 0 {
@@ -650,7 +653,7 @@ func TestC6WaitingEndsWithTheDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, fault.New(fault.Timeout, "late"))
 	defer cancel()
-	_, err := c.Call(ctx, "tool", nil)
+	_, err := c.Call(ctx, peer.Call{Tool: "tool"})
 	if f := faultOf(t, err, fault.Timeout); !strings.Contains(f.Reason, "1 calls run at once") {
 		t.Errorf("reason = %s", f.Reason)
 	}

@@ -87,10 +87,7 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 		return nil, err
 	}
 	l := &living{tool: tool, provider: built}
-	if s.opts.Wrap != nil {
-		l.provider = s.opts.Wrap(tool, built)
-	}
-	l.peer, _ = l.provider.(Peer)
+	l.peer, _ = built.(Peer)
 	if l.peer == nil {
 		l.tools = built.Tools()
 		for _, t := range l.tools {
@@ -99,7 +96,6 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 			}
 		}
 	}
-	// What Build returned is asked, not the wrapper, so that none can hide it.
 	l.operator, _ = built.(Operator)
 	if service, ok := built.(suture.Service); ok {
 		token := s.tree.Add(&keeper{of: l, service: service, in: s, gate: s.gateOf(tool.Name)})

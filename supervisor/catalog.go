@@ -36,6 +36,9 @@ func (s *Supervisor) publish() {
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
 		l := s.living[name]
 		talks := false
+		if t, ok := l.provider.(Talker); ok {
+			talks = t.Talks()
+		}
 		if l.peer != nil {
 			offers := l.peer.Offers()
 			l.tools, talks = offers.Tools, offers.Talks
@@ -56,7 +59,9 @@ func (s *Supervisor) publish() {
 				warn("its input schema: "+err.Error(), t.Name, l)
 				continue
 			}
-			next.entries[t.Name] = &entry{of: l.tool.Name, provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
+			e := &entry{of: l.tool.Name, provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
+			e.attempt = s.wrapped(l.tool, t, e)
+			next.entries[t.Name] = e
 			next.Tools = append(next.Tools, t)
 			if talks {
 				next.Talks[t.Name] = true

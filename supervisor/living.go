@@ -16,7 +16,7 @@ import (
 // living is what stands behind one manifest that was applied.
 type living struct {
 	tool     manifest.Tool
-	provider Provider // what Build returned, wrapped
+	provider Provider // what Build returned
 	peer     Peer     // the same, if it is one; else nil
 	operator Operator // what Build returned, if it is one; else nil
 	tools    []*mcp.Tool

@@ -59,13 +59,6 @@ func operables(t *testing.T) (s *supervisor.Supervisor, made *[]*operable) {
 				return o, nil
 			},
 		},
-		// A wrapper hides nothing.
-		Wrap: func(_ manifest.Tool, p supervisor.Provider) supervisor.Provider {
-			if o, ok := p.(*operable); ok {
-				return struct{ supervisor.Peer }{o}
-			}
-			return p
-		},
 		Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

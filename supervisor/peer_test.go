@@ -3,7 +3,6 @@ package supervisor_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -63,15 +62,11 @@ func (p *fakePeer) Tools() []*mcp.Tool     { return p.Offers().Tools }
 func (p *fakePeer) Updated() <-chan string { return p.updates }
 func (p *fakePeer) Life() peer.Life        { return peer.Life{State: "READY", Settled: p.Offers().Known} }
 
-func (p *fakePeer) Call(context.Context, string, json.RawMessage) (*mcp.CallToolResult, error) {
-	return nil, errors.New("a peer is called raw")
-}
-
-func (p *fakePeer) CallRaw(_ context.Context, call peer.Call) (json.RawMessage, error) {
+func (p *fakePeer) Call(_ context.Context, call peer.Call) (peer.Answer, error) {
 	if p.gone {
-		return nil, fault.Wrap(fault.NotReady, peer.ErrGone, "it is gone")
+		return peer.Answer{}, fault.Wrap(fault.NotReady, peer.ErrGone, "it is gone")
 	}
-	return json.RawMessage(`"` + p.name + ` ` + call.Tool + `"`), nil
+	return peer.Answer{Raw: json.RawMessage(`"` + p.name + ` ` + call.Tool + `"`)}, nil
 }
 
 func (p *fakePeer) Request(_ context.Context, req peer.Request) (json.RawMessage, error) {
@@ -244,10 +239,10 @@ type waitingPeer struct {
 	entered, leave chan struct{}
 }
 
-func (p *waitingPeer) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error) {
+func (p *waitingPeer) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	close(p.entered)
 	<-p.leave
-	return p.fakePeer.CallRaw(ctx, call)
+	return p.fakePeer.Call(ctx, call)
 }
 
 // SPEC D8: requests other than calls find the peer that they are for.

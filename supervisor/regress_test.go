@@ -40,11 +40,11 @@ func (p *patientPeer) wait(ctx context.Context) error {
 	}
 }
 
-func (p *patientPeer) CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error) {
+func (p *patientPeer) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	if err := p.wait(ctx); err != nil {
-		return nil, err
+		return peer.Answer{}, err
 	}
-	return p.fakePeer.CallRaw(ctx, call)
+	return p.fakePeer.Call(ctx, call)
 }
 
 func (p *patientPeer) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {

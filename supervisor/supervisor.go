@@ -32,12 +32,19 @@ import (
 // Serve(context.Context) error is kept running for as long as it is listed;
 // such a Serve returns ctx.Err() or suture.ErrDoNotRestart and nothing else.
 //
-// Call may be used from any number of goroutines. It returns by ctx's end at
-// the latest, but for the time it takes to see a process off. Its error should
-// be a *fault.Error; a result beside an error is what there is of an answer.
+// Call makes one attempt. It may be used from any number of goroutines. It
+// returns by ctx's end at the latest, but for the time it takes to see a process
+// off. Its error should be a *fault.Error, and may be a *jsonrpc.Error that the
+// tool itself gave; a result beside an error is what there is of an answer.
 type Provider interface {
 	Tools() []*mcp.Tool
-	Call(ctx context.Context, tool string, args json.RawMessage) (*mcp.CallToolResult, error)
+	Call(ctx context.Context, call peer.Call) (peer.Answer, error)
+}
+
+// A Talker is a Provider that may speak to its clients while it answers them,
+// as a Peer whose Offers say so does.
+type Talker interface {
+	Talks() bool
 }
 
 // A Peer is a Provider that lives and speaks MCP itself. What it offers may
@@ -45,13 +52,11 @@ type Provider interface {
 //
 // Its methods but Serve may be called from any goroutine, also before Serve has
 // begun and after it has ended. Serve with a context that has ended begins
-// nothing, and lets go of whoever waits. An error of CallRaw or Request is a
+// nothing, and lets go of whoever waits. An error of Call or Request is a
 // *fault.Error, or a *jsonrpc.Error that the peer itself gave.
 type Peer interface {
 	Provider
 	suture.Service
-	// CallRaw answers a call with a whole CallToolResult, as valid JSON.
-	CallRaw(ctx context.Context, call peer.Call) (json.RawMessage, error)
 	// Request answers any other request with its result, as valid JSON.
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
 	Offers() *peer.Offers
@@ -70,17 +75,16 @@ type Call struct {
 	Args   json.RawMessage // as the client sent them
 	Meta   json.RawMessage // what is for the tool of the client's _meta; see peer.Call
 	Caller string          // the authenticated subject, else the transport
+	Task   string          // see peer.Call
 	Client peer.Client     // who can be spoken to meanwhile; nil for nobody
 }
 
-// Answer is what a call gave. Result may stand beside an error: it is what there
-// was of an answer.
-type Answer struct {
-	Result *mcp.CallToolResult
-	// Raw is a whole CallToolResult as a peer gave it, valid JSON; non-nil
-	// exactly when there is neither a Result nor an error.
-	Raw json.RawMessage
-}
+// Answer is what a call gave.
+type Answer = peer.Answer
+
+// An Attempt makes one attempt of a call. Its context ends with the attempt's
+// own deadline, or with the call.
+type Attempt func(ctx context.Context, call peer.Call) (Answer, error)
 
 // Options configures a Supervisor.
 type Options struct {
@@ -89,8 +93,11 @@ type Options struct {
 	Build map[manifest.Kind]Build
 	// Admit may refuse a call. If nil, all are admitted.
 	Admit func(context.Context, Call) error
-	// Wrap may put something around a provider. If nil, nothing is.
-	Wrap func(manifest.Tool, Provider) Provider
+	// Wrap may put something around the attempts of a tool's calls, such as a
+	// policy of retries. It gets the manifest, and the tool as clients see it,
+	// which must not be modified; the context that it is called with ends with
+	// the call, and has no deadline of the tool's. If nil, a call is one attempt.
+	Wrap func(of manifest.Tool, listed *mcp.Tool, next Attempt) Attempt
 	// Log is required.
 	Log *slog.Logger
 }
@@ -130,8 +137,9 @@ type entry struct {
 	provider Provider
 	peer     Peer // the same, if it is one; else nil
 	input    *schema.Schema
-	timeout  time.Duration // 0: no limit but the caller's
-	late     error         // why a call ends with it
+	timeout  time.Duration // of an attempt; 0: no limit but the caller's
+	late     error         // why an attempt ends with it
+	attempt  Attempt       // as Wrap has it
 }
 
 // Supervisor routes calls to providers. Its methods may be called from any
@@ -182,8 +190,9 @@ func (s *Supervisor) Serve(ctx context.Context) error { return s.tree.Serve(ctx)
 func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 
 // Call answers one call: it finds the tool, admits the call, checks its
-// arguments, sets the deadline and asks the provider. Every error has a fault
-// code; that of an unknown tool matches ErrUnknownTool.
+// arguments, and makes the attempts that Wrap makes of it, each within the
+// tool's timeout. Every error has a fault code; that of an unknown tool matches
+// ErrUnknownTool.
 func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	e, ok := s.catalog.Load().entries[call.Tool]
 	if !ok {
@@ -201,27 +210,44 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	if err := e.input.Validate(call.Args); err != nil {
 		return Answer{}, err
 	}
-	ctx, end := s.limit(ctx, e.timeout, e.late)
+	ctx, end := s.limit(ctx, 0, nil)
 	defer end()
-	if e.peer != nil {
-		raw, err := s.callPeer(ctx, e, call)
-		return Answer{Raw: raw}, err
+	return e.attempt(ctx, peer.Call{
+		Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client,
+		Caller: call.Caller, Task: call.Task, Attempt: 1,
+	})
+}
+
+// wrapped makes the attempts of an entry's calls what Wrap says.
+func (s *Supervisor) wrapped(of manifest.Tool, listed *mcp.Tool, e *entry) Attempt {
+	once := func(ctx context.Context, call peer.Call) (Answer, error) {
+		if e.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.late)
+			defer cancel()
+		}
+		if e.peer != nil {
+			return s.callPeer(ctx, e, call)
+		}
+		return e.provider.Call(ctx, call)
 	}
-	res, err := e.provider.Call(ctx, call.Tool, call.Args)
-	return Answer{Result: res}, err
+	if s.opts.Wrap == nil {
+		return once
+	}
+	return s.opts.Wrap(of, listed, once)
 }
 
 // callPeer asks a peer. When its manifest changes while the call waits for it,
 // its successor is asked: nothing is lost (SPEC E1).
-func (s *Supervisor) callPeer(ctx context.Context, e *entry, call Call) (json.RawMessage, error) {
+func (s *Supervisor) callPeer(ctx context.Context, e *entry, call peer.Call) (Answer, error) {
 	for {
-		raw, err := e.peer.CallRaw(ctx, peer.Call{Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client})
+		answer, err := e.peer.Call(ctx, call)
 		next := s.catalog.Load().entries[call.Tool]
 		if !errors.Is(err, peer.ErrGone) || next == nil || next.peer == nil || next.peer == e.peer {
-			return raw, err
+			return answer, err
 		}
 		if err := next.input.Validate(call.Args); err != nil {
-			return nil, err
+			return Answer{}, err
 		}
 		e = next
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -33,11 +34,12 @@ func (f *fake) Tools() []*mcp.Tool {
 	return []*mcp.Tool{{Name: f.tool.Name, InputSchema: f.tool.InputSchema}}
 }
 
-func (f *fake) Call(ctx context.Context, _ string, args json.RawMessage) (*mcp.CallToolResult, error) {
+func (f *fake) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	if f.call == nil {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: f.tool.Description}}}, nil
+		return peer.Answer{Result: &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: f.tool.Description}}}}, nil
 	}
-	return f.call(ctx, args)
+	res, err := f.call(ctx, call.Args)
+	return peer.Answer{Result: res}, err
 }
 
 func (f *fake) String() string { return "fake " + f.tool.Name }
@@ -386,24 +388,38 @@ func TestF2APanicTakesNobodyElseAlong(t *testing.T) {
 	})
 }
 
-func TestWrapCannotHideAService(t *testing.T) {
+// SPEC-TOOLS 6: what Wrap puts around a tool's attempts is asked for each call,
+// with the manifest and the tool, and each attempt has the timeout anew.
+func TestWrapMakesTheAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(func(o *supervisor.Options) {
-			o.Wrap = func(_ manifest.Tool, p supervisor.Provider) supervisor.Provider {
-				return struct{ supervisor.Provider }{p}
+			o.Wrap = func(of manifest.Tool, listed *mcp.Tool, next supervisor.Attempt) supervisor.Attempt {
+				return func(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+					if of.Name != "a" || listed.Name != "a" || call.Attempt != 1 || call.Caller != "eve" || call.Task != "job" {
+						t.Errorf("an attempt of %q, %q: %+v", of.Name, listed.Name, call)
+					}
+					if _, err := next(ctx, call); fault.CodeOf(err) != fault.Timeout || ctx.Err() != nil {
+						t.Errorf("the first attempt gave %v; the call: %v", err, ctx.Err())
+					}
+					return next(ctx, call)
+				}
 			}
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- w.Serve(ctx) }()
-		w.Apply([]manifest.Tool{tool("a")})
-		synctest.Wait()
-		if w.made["a"].runs.Load() != 1 {
-			t.Error("the wrapped service does not run")
+		began := time.Now()
+		var attempts int
+		answer := func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
+			if attempts++; attempts == 1 {
+				<-ctx.Done()
+				return nil, fault.From(context.Cause(ctx))
+			}
+			deadline, _ := ctx.Deadline()
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: deadline.Sub(began).String()}}}, nil
 		}
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the tree ended with %v", err)
+		w.with = func(f *fake) { f.call, f.serve = answer, nil }
+		w.Apply([]manifest.Tool{tool("a", func(t *manifest.Tool) { t.Run.Timeout = time.Second })})
+		a, err := w.Call(t.Context(), supervisor.Call{Tool: "a", Caller: "eve", Task: "job"})
+		if err != nil || a.Result.Content[0].(*mcp.TextContent).Text != "2s" {
+			t.Errorf("got %+v, %v; want a second attempt with a second of its own", a.Result, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code names one kind of trouble. Whether a call may be tried again is a
@@ -67,6 +68,14 @@ type Error struct {
 	// Retry overrides Code.Retryable where the producer knows better: a
 	// tool's own word, or a 5xx behind execution_failed.
 	Retry *bool
+	// RetryAfter is how long a service asks its callers to wait before they try
+	// again. Zero: it does not say.
+	RetryAfter time.Duration
+	// Unsent says that the call never reached the tool, so that trying again
+	// repeats nothing.
+	Unsent bool
+	// Attempts is how many attempts of the call were made. Zero: one.
+	Attempts int
 	// Err is the cause for the log; clients never see it. May be nil.
 	Err error
 	// Logged stands for Reason and Err in the log where these quote what a

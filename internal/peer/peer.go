@@ -21,7 +21,8 @@ import (
 // its place may be asked instead.
 var ErrGone = errors.New("the peer is gone")
 
-// Call is one tools/call.
+// Call is one tools/call. Its id is the context's (internal/callid), and is the
+// same in every attempt.
 type Call struct {
 	Tool string          // the name that clients use
 	Args json.RawMessage // as the client sent them, valid JSON; nil if there are none
@@ -29,6 +30,23 @@ type Call struct {
 	// keeps for the parties themselves and the progress token; nil if nothing is left.
 	Meta   json.RawMessage
 	Client Client // who asked; nil if it cannot be spoken to
+	// Caller is the authenticated subject, else the transport (SPEC-TOOLS 8.1).
+	Caller string
+	// Task tells what the call is a part of: what the client says in its _meta,
+	// else a name of its session that does not let its reader take that over; ""
+	// where there is neither (SPEC-TOOLS 2.1).
+	Task string
+	// Attempt counts the attempts of the call, from 1.
+	Attempt int
+}
+
+// Answer is what a call gave. Result may stand beside an error: it is what there
+// was of an answer.
+type Answer struct {
+	Result *mcp.CallToolResult
+	// Raw is a whole CallToolResult as a peer gave it, valid JSON; non-nil
+	// exactly when there is neither a Result nor an error.
+	Raw json.RawMessage
 }
 
 // Request is any other request that a client may make of a peer: resources/read,
