@@ -65,6 +65,8 @@ var imports = map[string][]string{
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
+	// Does to connections what networks do; only tests import it.
+	"internal/faultproxy": {},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
