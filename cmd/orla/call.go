@@ -87,6 +87,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 		return &failure{code: exitFailed, err: err}
 	}
 	defer p.close()
+	p.services.secrets.Set(found.Secrets)
 	diff := p.supervisor.Apply(candidates(found.Tools, name))
 	if err := diff.Failed[name]; err != nil {
 		return &failure{code: exitFailed, err: err}

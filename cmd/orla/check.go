@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/orla-project/orla/internal/outbound"
 )
 
 // check returns what is wrong with the values of flags and the environment, each
@@ -33,6 +35,9 @@ func (c *loaded) check(bad map[string]bool) []error {
 		}
 	default:
 		v.wrong("log_format", "must be json, pretty or journald, got %q", c.LogFormat)
+	}
+	if values := outbound.Private("").Values(); !slices.Contains(values, c.AllowPrivateEndpoints) {
+		v.wrong("allow_private_endpoints", "must be none, loopback or all, got %q", c.AllowPrivateEndpoints)
 	}
 	for key, n := range map[string]int64{
 		"timeout":              int64(c.Timeout),

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/simple"
@@ -25,32 +26,34 @@ import (
 // Config is the whole configuration (RFC 1 §6, SPEC H1). The struct tags are
 // the keys of orla.yaml, and what "orla schema" says of them.
 type Config struct {
-	ToolsDir           string           `json:"tools_dir,omitempty" jsonschema:"Folder of executables and packages; a relative path counts from this file's folder. Default ./tools."`
-	Port               int              `json:"port,omitempty" jsonschema:"TCP port of the HTTP server; 0 picks a free one. Not used on stdio. Default 8080."`
-	Listen             string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1."`
-	Stdio              bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout in place of HTTP. Default false."`
-	Timeout            yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s."`
-	LogFormat          string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; journald where stderr is the journal and log_file is not set."`
-	LogLevel           string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
-	LogFile            string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
-	Socket             string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, counted from this file's folder if it is relative, or none. Default: one that is named by the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir."`
-	AutoReload         bool             `json:"auto_reload,omitempty" jsonschema:"Pick up changes in the tools folders by themselves; false leaves it to SIGHUP. Default true."`
-	MaxOutput          yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each stream of a simple tool. Default 8MiB."`
-	MaxInline          yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"Answers over this size keep head and tail and become a resource. Default 4MiB."`
-	MaxRequest         yamldoc.Size     `json:"max_request,omitempty" jsonschema:"Largest request from a client. Default 16MiB."`
-	MaxConcurrentCalls int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at once; calls over it wait inside their deadline. Default 8 for each core."`
-	StructuredResults  bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
-	QueueTimeout       yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting or reloading. Default 10s."`
-	MaxMessage         yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
-	StateDir           string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered, and which were stopped by hand. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
-	ShutdownGrace      yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
-	SessionTimeout     yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
-	MaxSessions        int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the one idle longest ends. Default 10000."`
-	AllowedOrigins     []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://example.com."`
-	AllowedHosts       []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
-	Insecure           bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
-	Auth               AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
-	Tracing            TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
+	ToolsDir              string           `json:"tools_dir,omitempty" jsonschema:"Folder of executables and packages; a relative path counts from this file's folder. Default ./tools."`
+	Port                  int              `json:"port,omitempty" jsonschema:"TCP port of the HTTP server; 0 picks a free one. Not used on stdio. Default 8080."`
+	Listen                string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1."`
+	Stdio                 bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout in place of HTTP. Default false."`
+	Timeout               yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s."`
+	LogFormat             string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; journald where stderr is the journal and log_file is not set."`
+	LogLevel              string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
+	LogFile               string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
+	Socket                string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, counted from this file's folder if it is relative, or none. Default: one that is named by the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir."`
+	AutoReload            bool             `json:"auto_reload,omitempty" jsonschema:"Pick up changes in the tools folders by themselves; false leaves it to SIGHUP. Default true."`
+	MaxOutput             yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each stream of a simple tool. Default 8MiB."`
+	MaxInline             yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"Answers over this size keep head and tail and become a resource. Default 4MiB."`
+	MaxRequest            yamldoc.Size     `json:"max_request,omitempty" jsonschema:"Largest request from a client. Default 16MiB."`
+	MaxConcurrentCalls    int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at once; calls over it wait inside their deadline. Default 8 for each core."`
+	StructuredResults     bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
+	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting or reloading. Default 10s."`
+	MaxMessage            yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
+	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered, and which were stopped by hand. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
+	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
+	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
+	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the one idle longest ends. Default 10000."`
+	AllowedOrigins        []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://example.com."`
+	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
+	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path counts from this file's folder. Default: none."`
+	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Which addresses that are not public tools may be at: none, loopback, or all for private networks too. Link-local and metadata addresses never. Default loopback."`
+	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
+	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
+	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 }
 
 // AuthConfig says who may call over HTTP.
@@ -68,23 +71,24 @@ type TokenConfig struct {
 // defaults returns what stands where nobody says otherwise.
 func defaults() Config {
 	return Config{
-		ToolsDir:           "./tools",
-		Port:               8080,
-		Listen:             "127.0.0.1",
-		Timeout:            yamldoc.Duration(30 * time.Second),
-		LogFormat:          formatJSON,
-		LogLevel:           "info",
-		AutoReload:         true,
-		MaxOutput:          simple.DefaultMaxOutput,
-		MaxInline:          mcpbridge.DefaultMaxInline,
-		MaxRequest:         mcpbridge.DefaultMaxRequest,
-		MaxConcurrentCalls: 8 * runtime.NumCPU(),
-		QueueTimeout:       yamldoc.Duration(capsule.DefaultQueueTimeout),
-		MaxMessage:         capsule.DefaultMaxMessage,
-		ShutdownGrace:      yamldoc.Duration(10 * time.Second),
-		SessionTimeout:     yamldoc.Duration(mcpbridge.DefaultSessionTimeout),
-		MaxSessions:        mcpbridge.DefaultMaxSessions,
-		Tracing:            TracingConfig{SampleRatio: 1},
+		ToolsDir:              "./tools",
+		Port:                  8080,
+		Listen:                "127.0.0.1",
+		Timeout:               yamldoc.Duration(30 * time.Second),
+		LogFormat:             formatJSON,
+		LogLevel:              "info",
+		AutoReload:            true,
+		MaxOutput:             simple.DefaultMaxOutput,
+		MaxInline:             mcpbridge.DefaultMaxInline,
+		MaxRequest:            mcpbridge.DefaultMaxRequest,
+		MaxConcurrentCalls:    8 * runtime.NumCPU(),
+		QueueTimeout:          yamldoc.Duration(capsule.DefaultQueueTimeout),
+		MaxMessage:            capsule.DefaultMaxMessage,
+		ShutdownGrace:         yamldoc.Duration(10 * time.Second),
+		SessionTimeout:        yamldoc.Duration(mcpbridge.DefaultSessionTimeout),
+		MaxSessions:           mcpbridge.DefaultMaxSessions,
+		Tracing:               TracingConfig{SampleRatio: 1},
+		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 	}
 }
 
@@ -229,7 +233,7 @@ func (l *loader) readFile(c *loaded) error {
 			c.origins[key] = origin{fromFile, path}
 		}
 	}
-	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "socket": &c.Socket} {
+	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir, "socket": &c.Socket} {
 		if *dir != "" && c.doc.Has(key) && *dir != noSocket && !filepath.IsAbs(*dir) {
 			*dir = filepath.Join(filepath.Dir(path), *dir)
 		}

@@ -74,6 +74,7 @@ func docsDate() string {
 var sampleValues = map[string]string{
 	"max_concurrent_calls": "16",
 	"state_dir":            "/var/lib/orla",
+	"secrets_dir":          "/etc/orla/secrets",
 	"log_file":             "/var/log/orla/orla.log",
 	"allowed_origins":      "[https://example.com]",
 	"allowed_hosts":        "[orla.example.com]",

@@ -139,6 +139,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		s.bridge.SetMaxInline(int64(cfg.MaxInline))
 	}
 	s.bound(cfg)
+	s.services.point(cfg)
 	s.watchers.point(cfg, s.from.home)
 	done := s.apply(cfg, reason)
 	s.point(cfg)
@@ -177,6 +178,7 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 	began := time.Now()
 	found := discover(cfg, s.from.home)
 	kept := s.keepLiving(&found)
+	s.services.secrets.Set(found.Secrets) // before the tools that may use them
 	diff := s.supervisor.Apply(found.Tools)
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})

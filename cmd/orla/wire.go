@@ -31,6 +31,7 @@ type parts struct {
 	slots      *simple.Slots
 	hub        *watch.Hub
 	lists      *capsule.Lists
+	services   *services
 	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
 }
@@ -54,6 +55,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		slots:    simple.NewSlots(cfg.MaxConcurrentCalls),
 		hub:      watch.NewHub(),
 		lists:    capsule.NewLists(stateDir(cfg, "lists")),
+		services: newServices(cfg),
 		log:      log,
 	}
 	clean := environ.Clean(os.Environ())
@@ -109,6 +111,7 @@ func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 // close waits for the processes that are left.
 func (p *parts) close() {
 	p.launcher.Close()
+	p.services.client.Close()
 	p.cgroup.Close()
 }
 

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/secret"
+)
+
+// services is what tools that are services share: their secrets, the client
+// that reaches them, and the access tokens that they are shown.
+type services struct {
+	secrets *secret.Store
+	client  *outbound.Client
+	tokens  *auth.Tokens
+}
+
+func newServices(cfg *loaded) *services {
+	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints)})
+	return &services{
+		secrets: secret.New(secret.Options{
+			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv,
+		}),
+		client: client,
+		tokens: auth.NewTokens(client),
+	}
+}
+
+// point makes the services what cfg says.
+func (s *services) point(cfg *loaded) {
+	s.secrets.SetDir(cfg.SecretsDir)
+	s.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
+}

@@ -1,0 +1,168 @@
+// Package outbound speaks HTTP to the services that are tools, and to what they
+// need: one pool of connections for all of them, with a guard in its dialer
+// that sees the address after names were resolved (SPEC-TOOLS 5.4).
+//
+// It knows neither tools nor secrets. Its invariant: no connection is made to
+// an address that the policy does not allow, whatever a name resolves to or a
+// service redirects to; and no error of it holds a header, or the user, the
+// password or the query of a URL.
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+const (
+	dialTimeout      = 30 * time.Second // and never beyond the request's own end
+	handshakeTimeout = 15 * time.Second
+	idleTimeout      = 90 * time.Second
+	idlePerHost      = 128
+	maxHeader        = 1 << 20
+)
+
+// Options configures a Client.
+type Options struct {
+	// Private says which addresses that are not public may be reached. If
+	// empty, PrivateLoopback.
+	Private Private
+}
+
+// Client makes HTTP requests. Its methods may be called from any goroutine.
+type Client struct {
+	http, h2c http.Client
+	doer      http.Client
+
+	mu      sync.Mutex // guards private, and the replacement of pool
+	private Private
+	pool    atomic.Pointer[pool]
+}
+
+// New returns a Client without connections.
+func New(opts Options) *Client {
+	c := &Client{private: opts.Private}
+	if c.private == "" {
+		c.private = PrivateLoopback
+	}
+	c.pool.Store(newPool(c.private))
+	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
+	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })
+	c.doer = http.Client{Transport: web, CheckRedirect: redirect}
+	c.http = http.Client{Transport: web, CheckRedirect: stay}
+	c.h2c = http.Client{Transport: plain, CheckRedirect: stay}
+	return c
+}
+
+// Allow replaces the policy. Connections that were made under another are not
+// used for new requests; those under way go on.
+func (c *Client) Allow(private Private) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if private == c.private {
+		return
+	}
+	c.private = private
+	c.pool.Swap(newPool(private)).closeIdle()
+}
+
+// Close closes the connections that nobody uses.
+func (c *Client) Close() { c.pool.Load().closeIdle() }
+
+// Do sends req and follows redirects, five at most. On the same host, a redirect
+// keeps all headers, and method and body where it is 307 or 308. To another
+// host, only what was a GET is followed, without anything that might be a
+// secret. The caller closes the answer's body; both its errors and Do's are
+// *fault.Error.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	resp, err := c.doer.Do(req)
+	if err != nil {
+		return nil, transportFault(req, err, true)
+	}
+	resp.Body = &body{ReadCloser: resp.Body, req: req}
+	return resp, nil
+}
+
+// HTTPClient returns a client over the same connections for libraries that need
+// one. It follows no redirect. The *fault.Error is in the chain of its errors.
+func (c *Client) HTTPClient() *http.Client { return &c.http }
+
+// H2C is HTTPClient for HTTP/2 without TLS: its URLs are http.
+func (c *Client) H2C() *http.Client { return &c.h2c }
+
+// send makes one request on one connection.
+func (c *Client) send(t *http.Transport, req *http.Request) (*http.Response, error) {
+	var connected atomic.Bool
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	resp, err := t.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return nil, transportFault(req, err, connected.Load())
+	}
+	return resp, nil
+}
+
+// roundTripper is a function that is a http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// pool holds the connections that were made under one policy.
+type pool struct{ web, h2c *http.Transport }
+
+func newPool(private Private) *pool {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: guard(private)}
+	both := new(http.Protocols)
+	both.SetHTTP1(true)
+	both.SetHTTP2(true)
+	plain := new(http.Protocols)
+	plain.SetUnencryptedHTTP2(true)
+	transport := func(protocols *http.Protocols) *http.Transport {
+		return &http.Transport{
+			Proxy:                  nil, // it would hide the address from the guard
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    handshakeTimeout,
+			MaxIdleConns:           0, // bounded for each host
+			MaxIdleConnsPerHost:    idlePerHost,
+			IdleConnTimeout:        idleTimeout,
+			MaxResponseHeaderBytes: maxHeader,
+			Protocols:              protocols,
+		}
+	}
+	return &pool{web: transport(both), h2c: transport(plain)}
+}
+
+func (p *pool) closeIdle() {
+	p.web.CloseIdleConnections()
+	p.h2c.CloseIdleConnections()
+}
+
+// body is an answer's body whose errors are faults.
+type body struct {
+	io.ReadCloser
+	req *http.Request
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is another
+		err = transportFault(b.req, err, true)
+	}
+	return n, err
+}
+
+// cause is why ctx has ended.
+func cause(ctx context.Context) *fault.Error { return fault.From(context.Cause(ctx)) }

@@ -1,0 +1,73 @@
+package outbound
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+const maxRedirects = 5
+
+// kept are the headers that may follow a redirect to another host. Which others
+// are a secret is nothing that can be known here.
+var kept = [...]string{"Accept", "Accept-Language", "Range", "User-Agent"}
+
+// stay is a policy that follows no redirect.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// redirect decides whether req may follow the requests in via.
+func redirect(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	req.Header.Del("Referer") // it has the query
+	if len(via) > maxRedirects {
+		return fault.New(fault.ExecutionFailed, "%s redirects more than %d times", Place(first.URL), maxRedirects)
+	}
+	away := !sameHost(first.URL, req.URL)
+	for _, earlier := range via[1:] { // who comes back has been elsewhere
+		away = away || !sameHost(first.URL, earlier.URL)
+	}
+	if !away {
+		return nil
+	}
+	if first.Method != http.MethodGet && first.Method != http.MethodHead {
+		return fault.New(fault.ExecutionFailed,
+			"%s redirects to another host (%s), where neither the arguments nor the credentials may follow; name the right host in the endpoint", Place(first.URL), Place(req.URL))
+	}
+	clean := http.Header{}
+	for _, name := range kept {
+		if values, ok := req.Header[name]; ok {
+			clean[name] = values
+		}
+	}
+	req.Header = clean
+	req.URL.User = nil
+	return nil
+}
+
+// sameHost reports whether what was meant for one URL may go to the other: scheme,
+// name and port are the same, or plain HTTP has become HTTPS.
+func sameHost(from, to *url.URL) bool {
+	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
+		return false
+	}
+	if from.Scheme == to.Scheme {
+		return port(from) == port(to)
+	}
+	return from.Scheme == "http" && to.Scheme == "https" && port(from) == "80" && port(to) == "443"
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// Place is where a URL leads, for messages: scheme, host and port, which hold no
+// secret.
+func Place(u *url.URL) string { return u.Scheme + "://" + u.Host }

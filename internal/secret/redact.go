@@ -1,0 +1,136 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// What is too short to be told from the text around it is left as it is: to
+// blank every "a" would not hide that the secret is "a".
+const (
+	minRedacted = 4  // bytes of a value
+	minPart     = 12 // bytes of a line of a value, or of base64 in the midst of other base64
+)
+
+// Redactor takes secrets out of texts that strangers wrote. A nil Redactor
+// takes out nothing. It may be used from any goroutine.
+type Redactor struct {
+	replacer func() *strings.Replacer
+}
+
+// NewRedactor returns a Redactor for values: each as it is, as base64, as a part
+// of an URL, and as a part of JSON. Values under 4 bytes stay.
+func NewRedactor(values ...Value) *Redactor {
+	values = slices.Clone(values)
+	return &Redactor{sync.OnceValue(func() *strings.Replacer { // errors are rare, and the forms are many
+		forms := map[string]bool{}
+		for _, v := range values {
+			for _, form := range formsOf(v.text) {
+				forms[form] = true
+			}
+		}
+		delete(forms, "")
+		sorted := make([]string, 0, len(forms))
+		for form := range forms {
+			sorted = append(sorted, form)
+		}
+		// The longest first: what is a part of another must not leave the rest of it.
+		slices.SortFunc(sorted, func(a, b string) int {
+			if len(a) != len(b) {
+				return len(b) - len(a)
+			}
+			return strings.Compare(a, b)
+		})
+		pairs := make([]string, 0, 2*len(sorted))
+		for _, form := range sorted {
+			pairs = append(pairs, form, redacted)
+		}
+		return strings.NewReplacer(pairs...)
+	})}
+}
+
+// Redact returns text with [redacted] in place of every value.
+func (r *Redactor) Redact(text string) string {
+	if r == nil || text == "" {
+		return text
+	}
+	return r.replacer().Replace(text)
+}
+
+// formsOf are the texts by which a value would be known.
+func formsOf(text string) []string {
+	var forms []string
+	for _, whole := range []string{text, strings.TrimSpace(text)} {
+		if len(whole) >= minRedacted {
+			forms = append(forms, written(whole)...)
+			forms = append(forms, encoded(whole)...)
+		}
+	}
+	if lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }); len(lines) > 1 {
+		for _, line := range lines {
+			if len(line) >= minPart {
+				forms = append(forms, written(line)...)
+			}
+		}
+	}
+	return forms
+}
+
+// written is a text as it is, in an URL, in JSON and in Go's quotes.
+func written(text string) []string {
+	forms := []string{text, url.QueryEscape(text), url.PathEscape(text), inJSON(text, true), inJSON(text, false), unquoted(strconv.Quote(text))}
+	for _, escaped := range forms[1:3] {
+		forms = append(forms, lowerEscapes(escaped))
+	}
+	return forms
+}
+
+// inJSON is text as a JSON string has it, less the quotes.
+func inJSON(text string, html bool) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(html)
+	if e.Encode(text) != nil {
+		return "" // a string always encodes
+	}
+	return unquoted(strings.TrimSuffix(b.String(), "\n"))
+}
+
+func unquoted(text string) string { return strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`) }
+
+// lowerEscapes writes %2F as %2f, which some do.
+func lowerEscapes(text string) string {
+	b := []byte(text)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:i+3], strings.ToLower(string(b[i+1:i+3])))
+		}
+	}
+	return string(b)
+}
+
+// encoded is a text as base64, also where it stands in the midst of what was
+// encoded, as a password does in Authorization: Basic.
+func encoded(text string) []string {
+	var forms []string
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		whole := encoding.EncodeToString([]byte(text))
+		forms = append(forms, whole+strings.Repeat("=", (4-len(whole)%4)%4), whole)
+		for before := range 3 {
+			// Three bytes are four characters. Those that also hold bits of what
+			// stands before or after the text are not the text's alone.
+			shifted := encoding.EncodeToString(append(make([]byte, before), text...))
+			from, to := (before*8+5)/6, (before+len(text))*8/6
+			if part := shifted[from:to]; len(part) >= minPart {
+				forms = append(forms, part)
+			}
+		}
+	}
+	return forms
+}
