@@ -48,8 +48,11 @@ const (
 
 // Options is what a Capsule needs beside its manifest.
 type Options struct {
-	// Launcher starts the processes. Required.
+	// Launcher starts the processes. Required without Start.
 	Launcher *launch.Local
+	// Start starts a process in the Launcher's place. An error is a
+	// *fault.Error. If nil, the Launcher does.
+	Start func(context.Context, launch.Spec) (Process, error)
 	// Environ is what processes may inherit, as environ.Clean returns it.
 	Environ []string
 	// Version is told to the capsule as Orla's own.
@@ -73,7 +76,7 @@ type Capsule struct {
 	opts    Options
 	log     *slog.Logger
 	environ []string
-	start   func(context.Context, launch.Spec) (process, error)
+	start   func(context.Context, launch.Spec) (Process, error)
 	watcher *watch.Watcher // nil when nothing is watched
 	places  chan struct{}  // bounds the calls at once; nil without max_concurrency
 	stderr  tail.Buffer    // the last lines of every process
@@ -127,10 +130,13 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		opts:    opts,
 		log:     opts.Log,
 		environ: withFreshCode(environ.Of(tool, opts.Environ), tool),
-		start:   local(opts.Launcher),
+		start:   opts.Start,
 		kick:    make(chan trigger, 1),
 		wake:    make(chan struct{}, 1),
 		updates: make(chan string, 64),
+	}
+	if c.start == nil {
+		c.start = Local(opts.Launcher)
 	}
 	if tool.Run.MaxConcurrency > 0 {
 		c.places = make(chan struct{}, tool.Run.MaxConcurrency)

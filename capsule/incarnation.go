@@ -24,7 +24,7 @@ import (
 // goroutine that began it: no timer and no event can reach the next one.
 type incarnation struct {
 	c     *Capsule
-	p     process
+	p     Process
 	conn  *linerpc.Conn
 	order int // the number of the last order by hand before its start
 	began time.Time

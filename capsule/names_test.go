@@ -3,6 +3,7 @@ package capsule
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,6 +63,73 @@ func TestNames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// SPEC-TOOLS 3.5: the tools of an McpServer are SERVER--TOOL, a single one too,
+// with - for _ and . in both; two that collide end in a hash.
+func TestGeneratedNames(t *testing.T) {
+	long := strings.Repeat("n", 70)
+	for _, test := range []struct {
+		name, server string
+		own          []string
+		want         []string // one that ends in # is followed by a hash
+	}{
+		{"one", "files", []string{"read_file"}, []string{"files--read-file"}},
+		{"several", "my_own.files", []string{"a.b", "c_d", "e"}, []string{"my-own-files--a-b", "my-own-files--c-d", "my-own-files--e"}},
+		{"what MCP does not allow", "s", []string{"a b/c"}, []string{"s--a-b-c"}},
+		{"two that collide", "s", []string{"a_b", "a.b"}, []string{"s--a-b-#", "s--a-b-#"}},
+		{"one of them is written so", "s_1", []string{"a_b", "a-b"}, []string{"s-1--a-b-#", "s-1--a-b"}},
+		{"too long", "s", []string{long}, []string{"s--" + long[:52] + "-#"}},
+		{"64 characters", "s", []string{long[:61]}, []string{"s--" + long[:61]}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tool := manifest.Tool{Name: test.server}
+			tool.Runtime.Generated = true
+			names := namesOf(tool, test.own)
+			backwards := slices.Clone(test.own)
+			slices.Reverse(backwards)
+			again := namesOf(tool, backwards)
+			for i, own := range test.own {
+				got := names[own]
+				plain, hashed := strings.CutSuffix(test.want[i], "#")
+				if !hashed && got != plain || hashed && !regexp.MustCompile("^"+regexp.QuoteMeta(plain)+"[0-9a-f]{8}$").MatchString(got) {
+					t.Errorf("%q is called %q, want %q", own, got, test.want[i])
+				}
+				if len(got) > maxName || again[own] != got {
+					t.Errorf("%q is called %q, and %q in another order", own, got, again[own])
+				}
+			}
+		})
+	}
+}
+
+// SPEC-TOOLS 3.5: tool_filter.include leaves the named tools, by the server's own
+// names, and one warning of those that it does not have. An original can be
+// looked up all the same.
+func TestIncludedTools(t *testing.T) {
+	log := &journal{}
+	c := walker(t, &fakeWorld{t: t}, func(r *manifest.Runtime) {
+		r.Handshake, r.Generated, r.Include = manifest.HandshakeMCP, true, []string{"read_file", "gone", "gone_too"}
+	})
+	c.log = slog.New(slog.NewJSONHandler(log, nil))
+	if _, known := c.Original("read_file"); known {
+		t.Error("a tool is known before the server has listed any")
+	}
+	said := offered{Tools: raws(`{"name":"read_file"}`, `{"name":"write_file","description":"writes"}`)}
+	c.offers.set(said)
+	c.offers.set(said)
+	if got := toolNames(c); !slices.Equal(got, []string{"walker--read-file"}) {
+		t.Errorf("it offers %q", got)
+	}
+	if tool, known := c.Original("write_file"); !known || tool == nil || tool.Name != "write_file" || tool.Description != "writes" {
+		t.Errorf("the original of what is not included is %+v, %v", tool, known)
+	}
+	if tool, known := c.Original("walker--read-file"); !known || tool != nil {
+		t.Errorf("by a client's name there is the original %+v, %v", tool, known)
+	}
+	if got := log.having(`"missing":["gone","gone_too"]`); len(got) != 1 {
+		t.Errorf("the warnings of what is missing are %q, want one", got)
 	}
 }
 

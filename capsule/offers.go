@@ -2,13 +2,11 @@ package capsule
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +47,8 @@ type named struct {
 	peer.Offers
 
 	tools, prompts map[string]string
+	// originals are all tools that it listed, by its own names and under these.
+	originals map[string]*mcp.Tool
 }
 
 // init publishes what is known before the first start: what the manifest
@@ -83,6 +83,7 @@ func (o *offering) set(said offered) {
 		}
 		toolNames = append(toolNames, t.Name)
 	}
+	o.warnOfMissing(now)
 	o.c.log.Info("offers", "tool", o.c.tool.Name, "tools", toolNames, "resources", len(now.Resources),
 		"templates", len(now.Templates), "prompts", len(now.Prompts))
 	if !o.c.tool.Runtime.Declared {
@@ -157,7 +158,8 @@ func (o *offering) named() *named {
 			seen[p.Name] = true
 			return !twice
 		})
-		n.Tools = tools(o, said.Tools)
+		n.originals = map[string]*mcp.Tool{}
+		n.Tools = included(t, tools(o, said.Tools), n.originals)
 		names := namesOf(t, ownNames(n.Prompts, func(p *mcp.Prompt) string { return p.Name }))
 		for _, p := range n.Prompts {
 			own := p.Name
@@ -176,6 +178,32 @@ func (o *offering) named() *named {
 		n.tools[t.Name] = t.Name
 	}
 	return n
+}
+
+// included leaves the tools that the manifest includes, as they are to be
+// renamed, and notes all of them as they are.
+func included(t manifest.Tool, listed []*mcp.Tool, originals map[string]*mcp.Tool) (served []*mcp.Tool) {
+	for _, tool := range listed {
+		original := *tool
+		originals[tool.Name] = &original
+		if t.Runtime.Include == nil || slices.Contains(t.Runtime.Include, tool.Name) {
+			served = append(served, tool)
+		}
+	}
+	return served
+}
+
+// warnOfMissing says which tools the manifest includes that the capsule does not have.
+func (o *offering) warnOfMissing(now *named) {
+	var missing []string
+	for _, name := range o.c.tool.Runtime.Include {
+		if now.originals[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		o.c.log.Warn("tools are included that the server does not have", "tool", o.c.tool.Name, "missing", missing)
+	}
 }
 
 // plain reports whether the capsule is one tool of its own name: it is declared
@@ -276,71 +304,12 @@ func ownNames[T any](list []*T, name func(*T) string) []string {
 	return own
 }
 
-// maxName is the longest name that clients accept (SPEC A3).
-const maxName = 64
-
-// namesOf gives each thing that a capsule offers, by its own name, the name that
-// clients use (SPEC D7): a single one its own, several the capsule's name before
-// theirs. One that would be too long, or the same as another's, ends in a hash
-// of its own, so that it stays what it is in whatever order they are listed; of
-// those that would be the same, the one that is written so keeps the name.
-func namesOf(t manifest.Tool, own []string) map[string]string {
-	prefix := ""
-	switch {
-	case t.Runtime.ToolPrefix != nil:
-		prefix = *t.Runtime.ToolPrefix
-	case len(own) > 1:
-		prefix = t.Name + "__"
-	}
-	full := func(name string) string {
-		if name == "" {
-			return t.Name
-		}
-		return prefix + name
-	}
-	same := map[string]int{}
-	for _, name := range own {
-		same[allowed(full(name))]++
-	}
-	names := make(map[string]string, len(own))
-	taken := map[string]bool{}
-	for _, name := range own {
-		plain := allowed(full(name))
-		if len(plain) <= maxName && (same[plain] == 1 || plain == full(name)) {
-			names[name], taken[plain] = plain, true
-		}
-	}
-	for _, name := range own {
-		if names[name] == "" {
-			names[name] = hashed(full(name), taken)
-		}
-	}
-	return names
-}
-
-// allowed replaces what MCP does not allow in names.
-func allowed(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '.', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-}
-
-// hashed is a name with a hash of it at its end, that is not taken.
-func hashed(full string, taken map[string]bool) string {
-	plain := allowed(full)
-	sum := sha256.Sum256([]byte(full))
-	for digits := 4; ; digits++ { // one that is taken is a name made to be
-		suffix := "_" + hex.EncodeToString(sum[:digits])
-		name := plain[:min(len(plain), maxName-len(suffix))] + suffix
-		if !taken[name] || digits == len(sum)-1 {
-			taken[name] = true
-			return name
-		}
-	}
+// Original returns a tool as the capsule itself listed it, by its own name for
+// it, whether it is served under a name of the capsule's or not. known is false
+// while the capsule has not said what it offers. The tool must not be modified.
+func (c *Capsule) Original(name string) (tool *mcp.Tool, known bool) {
+	now := c.offers.current.Load()
+	return now.originals[name], now.originals != nil
 }
 
 // ownTool is the capsule's own name of a tool.

@@ -14,17 +14,22 @@ import (
 	"github.com/orla-project/orla/internal/linerpc"
 )
 
-// process is one OS life of a capsule, as this package sees it: what
-// *launch.Process does, over streams that tests can make of memory.
-type process interface {
+// Process is one life of what a capsule speaks with, as this package sees it:
+// what *launch.Process does, or a session with a server that is far away
+// (docs/decisions/0017). What is written to stdin and read from stdout are lines;
+// a line of stderr is for the log.
+type Process interface {
+	// Pid is 0 for what is no process of this machine.
 	Pid() int
 	Streams() (stdin, stdout, stderr linerpc.Stream)
 	// Exited is closed when the process itself is gone, Gone when its tree is.
+	// A process that is gone has closed its ends of the streams.
 	Exited() <-chan struct{}
 	Gone() <-chan struct{}
 	// Held tells which of the limits that it was started with hold.
 	Held() launch.Held
-	// ExitText tells how it ended. It may be called only after Exited.
+	// ExitText tells how it ended, as it goes on after "it". It may be called
+	// only after Exited.
 	ExitText() string
 	// Finish gives the tree eof to end after its stdin was closed, then
 	// SIGTERM, the grace and SIGKILL. It returns at once.
@@ -33,9 +38,9 @@ type process interface {
 	Kill()
 }
 
-// local starts processes by a launcher of this machine.
-func local(l *launch.Local) func(context.Context, launch.Spec) (process, error) {
-	return func(ctx context.Context, spec launch.Spec) (process, error) {
+// Local starts processes by a launcher of this machine, as Options.Start.
+func Local(l *launch.Local) func(context.Context, launch.Spec) (Process, error) {
+	return func(ctx context.Context, spec launch.Spec) (Process, error) {
 		p, err := l.Start(ctx, spec)
 		if err != nil {
 			return nil, err

@@ -124,7 +124,7 @@ func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted,
 		c.opts.Lists = NewLists(t.TempDir())
 		var started atomic.Int64
 		var players sync.WaitGroup
-		c.start = func(context.Context, launch.Spec) (process, error) {
+		c.start = func(context.Context, launch.Spec) (Process, error) {
 			p := &scripted{n: int(started.Add(1)), exited: make(chan struct{})}
 			p.stdin, p.theirIn = net.Pipe()
 			p.stdout, p.theirOut = net.Pipe()

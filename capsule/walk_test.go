@@ -74,7 +74,7 @@ type fakeProcess struct {
 	theirStdin, theirStdout, theirErr net.Conn
 }
 
-func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (process, error) {
+func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (Process, error) {
 	n := int(w.started.Add(1))
 	plan := w.plan(n)
 	if plan.fails {
