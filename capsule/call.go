@@ -29,11 +29,17 @@ var (
 // a capsule that is not READY waits for it as SPEC D10 says; one that was sent
 // ends with the answer, with ctx, or with the process.
 func (c *Capsule) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
-	raw, err := c.call(ctx, call)
+	raw, err := c.call(ctx, call, c.offers.ownTool(call.Tool))
 	return peer.Answer{Raw: raw}, err
 }
 
-func (c *Capsule) call(ctx context.Context, call peer.Call) (json.RawMessage, error) {
+// CallOriginal does as Call, with the capsule's own name for the tool.
+func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer, error) {
+	raw, err := c.call(ctx, call, call.Tool)
+	return peer.Answer{Raw: raw}, err
+}
+
+func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.RawMessage, error) {
 	if c.places != nil {
 		give, err := c.place(ctx)
 		if err != nil {
@@ -42,7 +48,6 @@ func (c *Capsule) call(ctx context.Context, call peer.Call) (json.RawMessage, er
 		defer give()
 	}
 	defer c.calls.Add(1)
-	own := c.offers.ownTool(call.Tool)
 	result, err := c.send(ctx, "tools/call", call.Client, func(ctx context.Context, id int64) [][]byte {
 		return callParams(own, call, traced(ctx, call.Meta), id)
 	})

@@ -31,10 +31,21 @@ func (s *Supervisor) publish() {
 		resources: map[string]Peer{},
 		templates: map[string]Peer{},
 		prompts:   map[string]Peer{},
+		named:     map[string]Peer{},
 		known:     true,
+	}
+	for name, l := range s.living {
+		if l.peer != nil {
+			next.named[name] = l.peer
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
 		l := s.living[name]
+		if f, ok := l.provider.(Follower); ok {
+			f.Follow(next.Peer)
+			l.tools = f.Tools()
+			l.forget()
+		}
 		talks := false
 		if t, ok := l.provider.(Talker); ok {
 			talks = t.Talks()
@@ -100,6 +111,12 @@ func (c *Catalog) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Peer returns the peer of a manifest, by its name.
+func (c *Catalog) Peer(name string) (Peer, bool) {
+	p, ok := c.named[name]
+	return p, ok
 }
 
 // Of is the name of the manifest that a tool comes from; "" if there is no such

@@ -66,6 +66,15 @@ type Peer interface {
 	Updated() <-chan string
 }
 
+// A Follower is a Provider whose tools are made of what Peers offer.
+type Follower interface {
+	Provider
+	// Follow makes what Tools returns from now on out of what the peers offer,
+	// which find finds by the names of their manifests. It is called before each
+	// Catalog is made, one call at a time, and must not call the Supervisor.
+	Follow(find func(name string) (Peer, bool))
+}
+
 // Build makes the Provider for a manifest of one kind.
 type Build func(manifest.Tool) (Provider, error)
 
@@ -127,6 +136,7 @@ type Catalog struct {
 	resources map[string]Peer   // by URI
 	templates map[string]Peer   // by URI template
 	prompts   map[string]Peer   // by name
+	named     map[string]Peer   // by the name of a manifest
 	peers     []Peer            // in the order of their manifests' names
 	known     bool              // what all of the peers offer
 }

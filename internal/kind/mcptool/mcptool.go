@@ -1,0 +1,161 @@
+// Package mcptool serves one tool of an MCP server under a name of its own
+// (SPEC-TOOLS 3.5, type mcp), with a timeout, retries and rules of its own.
+//
+// It holds no session. The server is a provider beside it, a capsule, which is
+// found by its name at each call: it may come, go and change at any time.
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// Options is what a Tool needs beside its manifest.
+type Options struct {
+	// Find finds the provider of a manifest that lives, by its name. Required.
+	Find func(name string) (supervisor.Peer, bool)
+	// Log is required.
+	Log *slog.Logger
+}
+
+// Tool is one tool of a server. Its methods may be called from any goroutine,
+// but Follow from one at a time.
+type Tool struct {
+	tool   manifest.Tool
+	opts   Options
+	listed atomic.Pointer[mcp.Tool]
+
+	// Owned by Follow.
+	made   *mcp.Tool // what the server lists, and listed was made of; nil for nothing
+	warned string
+}
+
+var _ supervisor.Follower = (*Tool)(nil)
+
+// server is what a Tool needs of the peer that it is a tool of.
+type server interface {
+	// Original returns a tool by the server's own name for it; known is false
+	// while the server has not said what it has.
+	Original(name string) (tool *mcp.Tool, known bool)
+	// CallOriginal is Call with the server's own name for the tool.
+	CallOriginal(ctx context.Context, call peer.Call) (peer.Answer, error)
+}
+
+// New returns the Tool that t describes, whose Kind is MCP.
+func New(t manifest.Tool, opts Options) (*Tool, error) {
+	if t.Resource == nil || t.Resource.Server == "" || t.Resource.ServerTool == "" {
+		return nil, fault.New(fault.RuntimePolicyInvalid, "%s: a tool of type mcp needs mcp_server_ref and mcp_tool_name", t.Name)
+	}
+	m := &Tool{tool: t, opts: opts}
+	m.listed.Store(t.Listed())
+	return m, nil
+}
+
+// Tools returns the tool as its manifest and the server's list have it.
+func (m *Tool) Tools() []*mcp.Tool { return []*mcp.Tool{m.listed.Load()} }
+
+// Talks reports that the server may speak to clients while it answers them.
+func (m *Tool) Talks() bool { return true }
+
+// Follow takes what the manifest does not say from the server's list. While the
+// server is not there, what it said last stands.
+func (m *Tool) Follow(find func(string) (supervisor.Peer, bool)) {
+	_, original, err := m.find(find)
+	switch {
+	case err == nil:
+		m.warned = ""
+	case m.warned != err.Error():
+		m.warned = err.Error()
+		m.opts.Log.Warn("a tool of an MCP server cannot be called", "tool", m.tool.Name, "server", m.tool.Resource.Server, "why", m.warned)
+	}
+	if original == nil || original == m.made {
+		return
+	}
+	m.made = original
+	m.listed.Store(m.with(original))
+}
+
+var errNoServer = errors.New("there is no McpServer of that name")
+
+// find finds the server, and the tool as it lists it; nil while that is not known.
+func (m *Tool) find(find func(string) (supervisor.Peer, bool)) (server, *mcp.Tool, error) {
+	r := m.tool.Resource
+	p, ok := find(r.Server)
+	if !ok {
+		return nil, nil, errNoServer
+	}
+	s, ok := p.(server)
+	if !ok {
+		return nil, nil, errNoServer
+	}
+	original, known := s.Original(r.ServerTool)
+	if known && original == nil {
+		return nil, nil, fmt.Errorf("the server has no tool %q", r.ServerTool)
+	}
+	return s, original, nil
+}
+
+// with is the tool as its manifest has it, and where that says nothing as the
+// server does.
+func (m *Tool) with(original *mcp.Tool) *mcp.Tool {
+	listed := m.tool.Listed()
+	if listed.Title == "" {
+		listed.Title = original.Title
+	}
+	if listed.Description == "" {
+		listed.Description = original.Description
+	}
+	if string(m.tool.InputSchema) == anyObject && objects(original.InputSchema) {
+		listed.InputSchema = original.InputSchema
+	}
+	if m.tool.OutputSchema == nil {
+		listed.OutputSchema = original.OutputSchema
+	}
+	if listed.Annotations == nil {
+		listed.Annotations = original.Annotations
+	}
+	listed.Icons, listed.Meta = original.Icons, original.Meta
+	return listed
+}
+
+// anyObject is the input schema of a manifest that gives none.
+const anyObject = `{"type":"object"}`
+
+// objects reports whether a schema is one of objects, as an input schema must be:
+// one that is not would keep the tool from being listed at all.
+func objects(schema any) bool {
+	raw, ok := schema.(json.RawMessage)
+	var s struct {
+		Type string `json:"type"`
+	}
+	return ok && json.Unmarshal(raw, &s) == nil && s.Type == "object"
+}
+
+// Call asks the server for the tool by the server's own name.
+func (m *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
+	r := m.tool.Resource
+	call.Tool = r.ServerTool
+	var last server
+	for {
+		s, _, err := m.find(m.opts.Find)
+		if err != nil {
+			return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, err, "%s is the tool %q of the McpServer %q: %v", m.tool.Name, r.ServerTool, r.Server, err)
+		}
+		answer, err := s.CallOriginal(ctx, call)
+		if !errors.Is(err, peer.ErrGone) || s == last {
+			return answer, err
+		}
+		last = s // its manifest has changed, and its successor may be there
+	}
+}
