@@ -31,7 +31,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	in, err := c.begin(ctx, c.seen.n)
 	if err != nil {
 		end := ending{err: err}
-		c.leave(ctx, end, restarts)
+		c.leave(context.Cause(ctx), end, restarts)
 		return end
 	}
 	var retired sync.WaitGroup // those that were replaced
@@ -49,15 +49,18 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	} else {
 		end, in = c.attend(ctx, in, restarts, &retired)
 	}
-	if ctx.Err() != nil {
+	// Looked at once: it may be stopped by hand at any moment, and what is said
+	// of its end must not be of two minds.
+	cause := context.Cause(ctx)
+	if cause != nil {
 		end.err = nil
 	}
-	c.leave(ctx, end, restarts)
+	c.leave(cause, end, restarts)
 	drain := c.tool.Runtime.Drain
 	if end.err != nil {
 		drain = 0
 	}
-	in.close(drain, c.whyOver(ctx, end))
+	in.close(drain, c.whyOver(cause, end))
 	c.amend(func(s *status) { s.run = run{} })
 	return end
 }
@@ -201,13 +204,14 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 	}
 }
 
-// leave publishes what follows on a process (SPEC D1).
-func (c *Capsule) leave(ctx context.Context, end ending, restarts *restarts) {
+// leave publishes what follows on a process (SPEC D1). cause is why its life was
+// ended from outside; nil if it was not.
+func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
 	next := status{reason: end.reason, run: end.run}
 	switch {
-	case errors.Is(context.Cause(ctx), errHeld):
+	case errors.Is(cause, errHeld):
 		next.state, next.reason, next.held = Stopping, errHeld.Error(), true
-	case ctx.Err() != nil:
+	case cause != nil:
 		next.state, next.reason, next.final = Stopping, "Orla stops it", true
 	case end.err != nil:
 		wait, again := restarts.after(end.ready)
@@ -238,12 +242,12 @@ func reasonOf(err error) string {
 }
 
 // whyOver is what the calls are told that a process leaves unanswered.
-func (c *Capsule) whyOver(ctx context.Context, end ending) error {
+func (c *Capsule) whyOver(cause error, end ending) error {
 	name := c.tool.Name
 	switch {
-	case errors.Is(context.Cause(ctx), errHeld):
+	case errors.Is(cause, errHeld):
 		return c.heldError("was stopped by hand during the call")
-	case ctx.Err() != nil:
+	case cause != nil:
 		return errCut
 	case end.err != nil:
 		return fault.New(fault.Crashed, "%s crashed during the call: %v; it is started again, try once more", name, end.err)
