@@ -1,7 +1,7 @@
 // Package rawjson looks into JSON without decoding it, so that a payload can be
 // passed on as the bytes that it came in.
 //
-// Everything but Valid wants valid JSON and returns parts of what it was given.
+// Everything but Valid and Deeper wants valid JSON and returns parts of what it was given.
 package rawjson
 
 import (
@@ -19,7 +19,7 @@ const maxDepth = 10_000
 // Valid reports whether raw is valid JSON: of valid syntax, that is; like
 // encoding/json it does not look into the encoding of strings.
 func Valid(raw []byte) bool {
-	if deep(raw) {
+	if Deeper(raw, maxDepth) {
 		return stdjson.Valid(raw) // several times slower, and limits the depth
 	}
 	return json.Valid(raw)
@@ -27,7 +27,7 @@ func Valid(raw []byte) bool {
 
 // Decode decodes raw, which must be valid, with numbers as json.Number.
 func Decode(raw []byte) (value any, err error) {
-	if deep(raw) {
+	if Deeper(raw, maxDepth) {
 		d := stdjson.NewDecoder(bytes.NewReader(raw))
 		d.UseNumber()
 		err = d.Decode(&value)
@@ -37,10 +37,10 @@ func Decode(raw []byte) (value any, err error) {
 	return value, err
 }
 
-// deep reports whether raw, which need not be valid, may be nested deeper than
-// maxDepth.
-func deep(raw []byte) bool {
-	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= maxDepth {
+// Deeper reports whether raw, which need not be valid, may be nested deeper than
+// levels. Of valid JSON it is certain.
+func Deeper(raw []byte, levels int) bool {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= levels {
 		return false // to count is much faster than to follow
 	}
 	depth := 0
@@ -53,7 +53,7 @@ func deep(raw []byte) bool {
 				}
 			}
 		case '[', '{':
-			if depth++; depth > maxDepth {
+			if depth++; depth > levels {
 				return true
 			}
 		case ']', '}':

@@ -109,6 +109,14 @@ func (c Context) TraceID() string {
 	return c.parent[idAt : spanAt-1]
 }
 
+// SpanID is the id of the place in the trace, as hex; "" of the zero value.
+func (c Context) SpanID() string {
+	if c.IsZero() {
+		return ""
+	}
+	return c.parent[spanAt : flagsAt-1]
+}
+
 type key struct{}
 
 // carried is what a context carries.

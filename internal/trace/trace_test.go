@@ -54,10 +54,10 @@ func TestAStateThatIsUnsafeIsLeftOut(t *testing.T) {
 
 func TestAContextTravels(t *testing.T) {
 	c, _ := trace.Parse(good, "a=b")
-	if got := trace.From(trace.With(t.Context(), c)); got != c || got.TraceID() != "4bf92f3577b34da6a3ce929d0e0e4736" {
+	if got := trace.From(trace.With(t.Context(), c)); got != c || got.TraceID() != "4bf92f3577b34da6a3ce929d0e0e4736" || got.SpanID() != "00f067aa0ba902b7" {
 		t.Errorf("got %+v", got)
 	}
-	if got := trace.From(t.Context()); !got.IsZero() || got.TraceID() != "" {
+	if got := trace.From(t.Context()); !got.IsZero() || got.TraceID() != "" || got.SpanID() != "" {
 		t.Errorf("nothing gave %+v", got)
 	}
 	if ctx := t.Context(); trace.With(ctx, trace.Context{}) != ctx {
