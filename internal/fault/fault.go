@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -49,6 +50,20 @@ func Codes() []Code {
 	}
 }
 
+// Parse returns the code that a tool gave in its own words, which need not be
+// one of the taxonomy's (SPEC-TOOLS 4.1). It reports false for what is no code:
+// that is 1 to 64 letters, digits, '.', '_' and '-'.
+func Parse(text string) (Code, bool) {
+	const longest = 64
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
+	}
+	if text == "" || len(text) > longest || strings.ContainsFunc(text, odd) {
+		return "", false
+	}
+	return Code(text), true
+}
+
 // Retryable reports whether trying again can help when nothing more is known
 // than the code.
 func (c Code) Retryable() bool {
@@ -74,8 +89,6 @@ type Error struct {
 	// Unsent says that the call never reached the tool, so that trying again
 	// repeats nothing.
 	Unsent bool
-	// Attempts is how many attempts of the call were made. Zero: one.
-	Attempts int
 	// Err is the cause for the log; clients never see it. May be nil.
 	Err error
 	// Logged stands for Reason and Err in the log where these quote what a
@@ -138,6 +151,18 @@ func From(err error) *Error {
 		return Wrap(Canceled, err, "the call was cancelled")
 	}
 	return Wrap(ExecutionFailed, err, "the call failed inside Orla; its log has the cause under this call's call_id")
+}
+
+// Unsent returns what From makes of err, with word that the call never reached
+// the tool. Unsent(nil) is nil.
+func Unsent(err error) error {
+	f := From(err)
+	if f == nil {
+		return nil
+	}
+	unsent := *f
+	unsent.Unsent = true
+	return &unsent
 }
 
 // CodeOf returns the code of err as From sees it, and "" for nil.

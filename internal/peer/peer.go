@@ -40,13 +40,15 @@ type Call struct {
 	Attempt int
 }
 
-// Answer is what a call gave. Result may stand beside an error: it is what there
+// Answer is what a call gave. It may stand beside an error: Result is what there
 // was of an answer.
 type Answer struct {
 	Result *mcp.CallToolResult
 	// Raw is a whole CallToolResult as a peer gave it, valid JSON; non-nil
 	// exactly when there is neither a Result nor an error.
 	Raw json.RawMessage
+	// Attempts is how many attempts were made. Zero: one.
+	Attempts int
 }
 
 // Request is any other request that a client may make of a peer: resources/read,
