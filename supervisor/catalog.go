@@ -70,8 +70,8 @@ func (s *Supervisor) publish() {
 				warn("its input schema: "+err.Error(), t.Name, l)
 				continue
 			}
-			e := &entry{of: l.tool.Name, provider: l.provider, peer: l.peer, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
-			e.attempt = s.wrapped(l.tool, t, e)
+			e := &entry{of: l.tool.Name, provider: l.provider, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
+			e.attempt = s.attempts(l.tool, t, e)
 			next.entries[t.Name] = e
 			next.Tools = append(next.Tools, t)
 			if talks {

@@ -36,8 +36,10 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params are not of the shape that the protocol gives them"}
 		}
 	}
-	ctx, end := s.limit(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
+	ctx, end := s.untilHalt(ctx)
 	defer end()
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
+	defer cancel()
 	for {
 		c := s.catalog.Load()
 		raw, err := c.request(ctx, req, about)

@@ -6,8 +6,8 @@
 // others may know comes out as an immutable Catalog and a channel that closes
 // when it is out of date.
 //
-// Its invariant: a call that has begun ends by its provider's word, its
-// deadline or its caller's leave, whatever Apply does meanwhile.
+// Its invariant: a call that has begun ends by its provider's word, the deadline
+// of its attempts, its caller's leave or Orla's stop, whatever Apply does meanwhile.
 package supervisor
 
 import (
@@ -91,8 +91,7 @@ type Call struct {
 // Answer is what a call gave.
 type Answer = peer.Answer
 
-// An Attempt makes one attempt of a call. Its context ends with the attempt's
-// own deadline, or with the call.
+// An Attempt answers a call. ctx ends with the call.
 type Attempt func(ctx context.Context, call peer.Call) (Answer, error)
 
 // Options configures a Supervisor.
@@ -103,9 +102,9 @@ type Options struct {
 	// Admit may refuse a call. If nil, all are admitted.
 	Admit func(context.Context, Call) error
 	// Wrap may put something around the attempts of a tool's calls, such as a
-	// policy of retries. It gets the manifest, and the tool as clients see it,
-	// which must not be modified; the context that it is called with ends with
-	// the call, and has no deadline of the tool's. If nil, a call is one attempt.
+	// policy of retries. It gets the manifest, the tool as clients see it, which
+	// must not be modified, and what makes one attempt, within the tool's
+	// timeout. If nil, a call is one attempt.
 	Wrap func(of manifest.Tool, listed *mcp.Tool, next Attempt) Attempt
 	// Log is required.
 	Log *slog.Logger
@@ -145,11 +144,10 @@ type Catalog struct {
 type entry struct {
 	of       string // the name of its manifest
 	provider Provider
-	peer     Peer // the same, if it is one; else nil
 	input    *schema.Schema
 	timeout  time.Duration // of an attempt; 0: no limit but the caller's
 	late     error         // why an attempt ends with it
-	attempt  Attempt       // as Wrap has it
+	attempt  Attempt       // answers a call, as Wrap has it
 }
 
 // Supervisor routes calls to providers. Its methods may be called from any
@@ -165,10 +163,12 @@ type Supervisor struct {
 	told     map[string]bool // what publish has warned of
 	gates    map[string]gate // by the name of a manifest whose provider lives, or lived
 
+	stopping chan struct{} // closed when new calls are refused
+	idle     chan struct{} // closed when, beyond that, no call is in flight
+
 	mu       sync.Mutex // guards the fields that follow
-	stopping bool
+	refuses  bool       // stopping is closed
 	inFlight int
-	idle     chan struct{} // closed when stopping and no call is in flight
 
 	halt      context.Context // ends when calls in flight must end
 	haltCalls context.CancelCauseFunc
@@ -177,12 +177,13 @@ type Supervisor struct {
 // New returns a Supervisor that knows no tool yet.
 func New(opts Options) *Supervisor {
 	s := &Supervisor{
-		opts:    opts,
-		tree:    suture.New("back", TreeSpec(opts.Log)),
-		living:  map[string]*living{},
-		gates:   map[string]gate{},
-		updated: make(chan string, maxUpdates),
-		idle:    make(chan struct{}),
+		opts:     opts,
+		tree:     suture.New("back", TreeSpec(opts.Log)),
+		living:   map[string]*living{},
+		gates:    map[string]gate{},
+		updated:  make(chan string, maxUpdates),
+		stopping: make(chan struct{}),
+		idle:     make(chan struct{}),
 	}
 	s.halt, s.haltCalls = context.WithCancelCause(context.Background())
 	s.publish()
@@ -212,6 +213,8 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 		return Answer{}, err
 	}
 	defer s.leave()
+	ctx, end := s.untilHalt(ctx)
+	defer end()
 	if s.opts.Admit != nil {
 		if err := s.opts.Admit(ctx, call); err != nil {
 			return Answer{}, err
@@ -220,26 +223,22 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	if err := e.input.Validate(call.Args); err != nil {
 		return Answer{}, err
 	}
-	ctx, end := s.limit(ctx, 0, nil)
-	defer end()
 	return e.attempt(ctx, peer.Call{
 		Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client,
 		Caller: call.Caller, Task: call.Task, Attempt: 1,
 	})
 }
 
-// wrapped makes the attempts of an entry's calls what Wrap says.
-func (s *Supervisor) wrapped(of manifest.Tool, listed *mcp.Tool, e *entry) Attempt {
+// attempts is how an entry answers its calls: one attempt within the timeout,
+// and what Wrap puts around it.
+func (s *Supervisor) attempts(of manifest.Tool, listed *mcp.Tool, e *entry) Attempt {
 	once := func(ctx context.Context, call peer.Call) (Answer, error) {
 		if e.timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.late)
 			defer cancel()
 		}
-		if e.peer != nil {
-			return s.callPeer(ctx, e, call)
-		}
-		return e.provider.Call(ctx, call)
+		return s.ask(ctx, e, call)
 	}
 	if s.opts.Wrap == nil {
 		return once
@@ -247,13 +246,16 @@ func (s *Supervisor) wrapped(of manifest.Tool, listed *mcp.Tool, e *entry) Attem
 	return s.opts.Wrap(of, listed, once)
 }
 
-// callPeer asks a peer. When its manifest changes while the call waits for it,
-// its successor is asked: nothing is lost (SPEC E1).
-func (s *Supervisor) callPeer(ctx context.Context, e *entry, call peer.Call) (Answer, error) {
+// ask asks a provider. When its manifest changes while the call waits for it,
+// its successor is asked, within the same deadline: nothing is lost (SPEC E1).
+func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (Answer, error) {
 	for {
-		answer, err := e.peer.Call(ctx, call)
+		answer, err := e.provider.Call(ctx, call)
+		if err == nil || !errors.Is(err, peer.ErrGone) {
+			return answer, err
+		}
 		next := s.catalog.Load().entries[call.Tool]
-		if !errors.Is(err, peer.ErrGone) || next == nil || next.peer == nil || next.peer == e.peer {
+		if next == nil || next.provider == e.provider {
 			return answer, err
 		}
 		if err := next.input.Validate(call.Args); err != nil {
@@ -268,17 +270,12 @@ func tooLate(what string, timeout time.Duration) error {
 	return fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout)
 }
 
-// limit returns the context of a request: it ends with the timeout, if there is
-// one, with late as its cause, and when calls in flight must end.
-func (s *Supervisor) limit(ctx context.Context, timeout time.Duration, late error) (context.Context, func()) {
+// untilHalt returns a context that ends, beyond what ctx does, when calls in
+// flight must end. The function that it returns must be called at the call's end.
+func (s *Supervisor) untilHalt(ctx context.Context) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })
-	cancel := func() {}
-	if timeout > 0 {
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
-	}
 	return ctx, func() {
-		cancel()
 		forget()
 		end(nil)
 	}
@@ -288,7 +285,7 @@ func (s *Supervisor) limit(ctx context.Context, timeout time.Duration, late erro
 func (s *Supervisor) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
+	if s.refuses {
 		return errStopping
 	}
 	s.inFlight++
@@ -299,18 +296,23 @@ func (s *Supervisor) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight--
-	if s.stopping && s.inFlight == 0 {
+	if s.refuses && s.inFlight == 0 {
 		close(s.idle)
 	}
 }
+
+// Stopping is closed when new calls are refused: what calls in flight have
+// begun may end, and nothing more is to be begun for them.
+func (s *Supervisor) Stopping() <-chan struct{} { return s.stopping }
 
 // Refuse refuses new calls from now on, and returns how many are in flight. A
 // further call changes nothing.
 func (s *Supervisor) Refuse() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.stopping {
-		s.stopping = true
+	if !s.refuses {
+		s.refuses = true
+		close(s.stopping)
 		if s.inFlight == 0 {
 			close(s.idle)
 		}
@@ -319,8 +321,7 @@ func (s *Supervisor) Refuse() int {
 }
 
 // Drain refuses new calls and waits until those in flight have ended. When ctx
-// ends first, it cancels them and waits for what that takes (SPEC H4). It must
-// be called once at most.
+// ends first, it cancels them and waits for what that takes (SPEC H4).
 func (s *Supervisor) Drain(ctx context.Context) {
 	s.Refuse()
 	select {
