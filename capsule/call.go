@@ -15,12 +15,11 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/manifest"
 )
 
 var (
 	// errGone is for calls that were not begun.
-	errGone = fault.Wrap(fault.NotReady, peer.ErrGone, "the capsule is being stopped; try again")
+	errGone = fault.Unsent(fault.Wrap(fault.NotReady, peer.ErrGone, "the capsule is being stopped; try again"))
 	// errCut is for calls that were.
 	errCut = fault.New(fault.NotReady, "the capsule was stopped during the call; try again")
 )
@@ -78,27 +77,12 @@ func (c *Capsule) place(ctx context.Context) (give func(), err error) {
 	case c.places <- struct{}{}:
 		return give, nil
 	case <-ctx.Done():
-		return nil, fault.From(context.Cause(ctx))
+		return nil, fault.Unsent(context.Cause(ctx))
 	}
 }
 
 func (c *Capsule) tooMany() error {
-	return fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting)
-}
-
-// callError is a call's error as the client is to see it. What an MCP server
-// refuses stays as it said it; trouble of a capsule of the plain kind is
-// trouble of its tool (SPEC G5).
-func (c *Capsule) callError(err error) error {
-	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || c.tool.Runtime.Handshake == manifest.HandshakeMCP {
-		return err
-	}
-	code := fault.ExecutionFailed
-	if wire.Code == jsonrpc.CodeInvalidParams {
-		code = fault.InvalidInput
-	}
-	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
+	return fault.Unsent(fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting))
 }
 
 // Request answers any other request.
@@ -172,7 +156,9 @@ func (c *Capsule) send(ctx context.Context, method string, client peer.Client, p
 		switch {
 		case err == nil:
 			return result, nil
-		case errors.Is(err, linerpc.ErrNotSent) && ctx.Err() == nil:
+		case errors.Is(err, linerpc.ErrNotSent) && ctx.Err() != nil:
+			return nil, fault.Unsent(context.Cause(ctx))
+		case errors.Is(err, linerpc.ErrNotSent):
 			last = conn // it is on its way out; the next one will do
 		default:
 			return nil, c.sendError(err)
@@ -200,7 +186,7 @@ func (c *Capsule) sendError(err error) error {
 
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
-// until then at most (SPEC D10).
+// until then at most (SPEC D10). Its error says that nothing was sent.
 func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
@@ -247,16 +233,16 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Ti
 func (c *Capsule) gaveUp(cause error) error {
 	f := fault.From(cause)
 	if f.Code != fault.Timeout {
-		return f
+		return fault.Unsent(f)
 	}
-	return fault.Wrap(fault.Timeout, f.Err, "%s: %s", f.Reason, fault.From(c.notReady(c.status.Load())).Reason)
+	return fault.Unsent(fault.Wrap(fault.Timeout, f.Err, "%s: %s", f.Reason, fault.From(c.notReady(c.status.Load())).Reason))
 }
 
 // notReady is what a call is told that does not wait any longer: the state, the
 // cause, the last lines on stderr and when the next start is due (SPEC D10).
 func (c *Capsule) notReady(s *status) error {
 	if s.held {
-		return c.heldError(fmt.Sprintf("is %s: it was stopped by hand", s.state))
+		return fault.Unsent(c.heldError(fmt.Sprintf("is %s: it was stopped by hand", s.state)))
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s is %s", c.tool.Name, s.state)
@@ -281,6 +267,7 @@ func (c *Capsule) notReady(s *status) error {
 		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)
 	}
 	f := fault.New(code, "%s", text.String())
+	f.Unsent = true
 	if s.state == Stopped && !s.wakes || s.state == Crashed && s.next.IsZero() {
 		never := false
 		f.Retry = &never // to try again cannot help

@@ -7,7 +7,6 @@ package simple
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -83,27 +82,36 @@ func (c *Command) Tools() []*mcp.Tool { return c.listed }
 func (c *Command) String() string { return "simple " + c.tool.Name }
 
 // Call runs the command once and returns what it gave. An error is always a
-// *fault.Error; the result beside it, if there is one, holds what the process
-// printed before. Call returns when the process itself is gone, and never
-// waits for a descendant that holds its streams open (SPEC C4).
+// *fault.Error, which knows if no process was started; the result beside it, if
+// there is one, holds what the process printed before. Call returns when the
+// process itself is gone, and never waits for a descendant that holds its
+// streams open (SPEC C4).
 func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
-	res, err := c.run(ctx, call.Args)
-	return peer.Answer{Result: res}, err
-}
-
-func (c *Command) run(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
-	in, err := buildInput(args, c.tool.Run.Arguments)
+	in, err := buildInput(call.Args, c.tool.Run.Arguments)
 	if err != nil {
-		return nil, err
+		return peer.Answer{}, fault.Unsent(err)
 	}
 	for _, slots := range []*Slots{c.own, c.opts.Slots} {
 		if err := slots.take(ctx); err != nil {
-			return nil, err
+			return peer.Answer{}, fault.Unsent(err)
 		}
 		defer slots.give()
 	}
 	ctx, over := trace.Begin(ctx)
 	defer over()
+	began := time.Now()
+	p, err := c.start(ctx, in)
+	if err != nil {
+		return peer.Answer{}, fault.Unsent(err)
+	}
+	run := c.attend(ctx, p)
+	run.took = time.Since(began)
+	res, err := c.answer(run)
+	return peer.Answer{Result: res}, err
+}
+
+// start starts the process of one call.
+func (c *Command) start(ctx context.Context, in input) (*launch.Process, error) {
 	spec, err := c.spec(ctx, in.flags)
 	if err != nil {
 		return nil, err
@@ -111,14 +119,7 @@ func (c *Command) run(ctx context.Context, args json.RawMessage) (*mcp.CallToolR
 	if spec.Input = in.stdin; spec.Input == nil {
 		spec.Input = []byte{} // none at all
 	}
-	began := time.Now()
-	p, err := c.opts.Launcher.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	run := c.attend(ctx, p)
-	run.took = time.Since(began)
-	return c.answer(run)
+	return c.opts.Launcher.Start(ctx, spec)
 }
 
 // spec puts the command line and the environment of one call together.

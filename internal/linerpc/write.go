@@ -11,7 +11,8 @@ import (
 
 // write sends one line. It waits for its turn, and for as much as fits into the
 // pipe at once; the rest is written by a goroutine, so that whoever has a
-// deadline is not bound to a process that does not read.
+// deadline is not bound to a process that does not read. An error says that
+// nothing of it was sent.
 func (c *Conn) write(ctx context.Context, line [][]byte) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -20,7 +21,7 @@ func (c *Conn) write(ctx context.Context, line [][]byte) error {
 			return fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
 	case <-c.over:
 		return fmt.Errorf("%w: %w", ErrNotSent, c.Err())
 	}

@@ -1,0 +1,67 @@
+package capsule
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/manifest"
+)
+
+// callError is a call's error as the client is to see it. An error that has a
+// code of the taxonomy's kind is a fault of that code (SPEC-TOOLS 4.1). Of the
+// others, what an MCP server refuses stays as it said it, and trouble of a
+// capsule of the plain kind is trouble of its tool (SPEC G5).
+func (c *Capsule) callError(err error) error {
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return err
+	}
+	if f, ok := coded(wire); ok {
+		f.Reason = c.tool.Name + ": " + f.Reason
+		return f
+	}
+	if c.tool.Runtime.Handshake == manifest.HandshakeMCP {
+		return err
+	}
+	code := fault.ExecutionFailed
+	if wire.Code == jsonrpc.CodeInvalidParams {
+		code = fault.InvalidInput
+	}
+	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
+}
+
+const (
+	maxReason     = 4 << 10             // bytes
+	maxRetryAfter = 30 * 24 * time.Hour // what is longer is for ever
+)
+
+// coded is the fault that a JSON-RPC error is by what its data says: tool_code,
+// and perhaps tool_reason, retryable and retry_after_ms.
+func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
+	var said struct {
+		Code       string  `json:"tool_code"`
+		Reason     string  `json:"tool_reason"`
+		Retryable  *bool   `json:"retryable"`
+		RetryAfter float64 `json:"retry_after_ms"`
+	}
+	if json.Unmarshal(wire.Data, &said) != nil {
+		return nil, false //nolint:nilerr // it says something else
+	}
+	code, ok := fault.Parse(said.Code)
+	if !ok {
+		return nil, false
+	}
+	f := fault.New(code, "%s", cmp.Or(said.Reason, wire.Message, "it gave no reason"))
+	if len(f.Reason) > maxReason {
+		f.Reason = strings.ToValidUTF8(f.Reason[:maxReason], "") + "…"
+	}
+	f.Retry = said.Retryable
+	f.RetryAfter = time.Duration(max(0, min(said.RetryAfter, maxRetryAfter.Seconds()*1000)) * float64(time.Millisecond))
+	return f, true
+}
