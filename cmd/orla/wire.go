@@ -10,6 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/retry"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
@@ -71,6 +72,10 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 				})
 			},
 		},
+		Wrap: retry.Wrap(retry.Options{
+			Stopping: func() <-chan struct{} { return p.supervisor.Stopping() },
+			Log:      log,
+		}),
 		Log: log,
 	})
 	return p, nil
