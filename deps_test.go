@@ -107,7 +107,7 @@ var owners = map[string][]string{
 	"github.com/thejerf/suture/v4":             {"supervisor", "capsule", "cmd/orla"},
 	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
-	"google.golang.org/protobuf":               {"internal/telemetry"}, // the encoding of OTLP
+	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
 	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "simple", "cmd/orla", "internal/bench"},

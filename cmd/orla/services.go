@@ -32,3 +32,6 @@ func (s *services) point(cfg *loaded) {
 	s.secrets.SetDir(cfg.SecretsDir)
 	s.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
 }
+
+// auth is what makes credentials of secrets.
+func (s *services) auth() auth.Options { return auth.Options{Secrets: s.secrets, Tokens: s.tokens} }

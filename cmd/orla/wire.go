@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/environ"
+	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/retry"
 	"github.com/orla-project/orla/internal/version"
@@ -22,6 +23,7 @@ var (
 	_ supervisor.Provider = (*simple.Command)(nil)
 	_ supervisor.Peer     = (*capsule.Capsule)(nil)
 	_ supervisor.Operator = (*capsule.Capsule)(nil)
+	_ supervisor.Provider = (*grpc.Tool)(nil)
 )
 
 // parts are the pieces that answer calls, joined. The caller closes them.
@@ -70,6 +72,9 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 					Launcher: p.launcher, Environ: clean, Version: version.Version(),
 					Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: log,
 				})
+			},
+			manifest.GRPC: func(t manifest.Tool) (supervisor.Provider, error) {
+				return grpc.New(t, grpc.Options{Client: p.services.client, Auth: p.services.auth()})
 			},
 		},
 		Wrap: retry.Wrap(retry.Options{

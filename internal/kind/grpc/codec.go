@@ -1,0 +1,39 @@
+package grpc
+
+import "fmt"
+
+// message is an envelope as the JSON that it is.
+type message []byte
+
+// codec passes messages as they are, under the name that makes the content type
+// application/grpc+json (SPEC-TOOLS 3.3).
+type codec struct{}
+
+// Name implements connect.Codec.
+func (codec) Name() string { return codecName }
+
+const codecName = "json"
+
+// Marshal implements connect.Codec. The result is the caller's, who uses its
+// memory again.
+func (c codec) Marshal(m any) ([]byte, error) { return c.MarshalAppend(nil, m) }
+
+// MarshalAppend lets connect write into a buffer that it has already.
+func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
+	own, ok := m.(*message)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no envelope", m)
+	}
+	return append(dst, *own...), nil
+}
+
+// Unmarshal implements connect.Codec. It keeps nothing of data, which connect
+// overwrites by the next message.
+func (codec) Unmarshal(data []byte, m any) error {
+	own, ok := m.(*message)
+	if !ok {
+		return fmt.Errorf("a %T is no envelope", m)
+	}
+	*own = append((*own)[:0], data...)
+	return nil
+}

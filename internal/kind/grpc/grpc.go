@@ -1,0 +1,113 @@
+// Package grpc answers calls by services that speak gRPC: one unary method, with
+// the envelopes of the tool contract as JSON (SPEC-TOOLS 3.3).
+//
+// It knows this one method, and neither descriptors nor protobuf messages. It
+// makes one attempt and never tries again: that is for who knows the policy.
+//
+// Its invariant: of what a service sends, no more than max_output is ever read,
+// let alone kept.
+package grpc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"connectrpc.com/connect"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/manifest"
+)
+
+// method is what every service has, as the path of a URL.
+const method = "/orloj.tool.v1.ToolService/Execute"
+
+// Options are what a Tool needs. All are required.
+type Options struct {
+	Client *outbound.Client
+	Auth   auth.Options
+}
+
+// Tool answers the calls of one tool. Call may be used from any number of
+// goroutines, which share a connection.
+type Tool struct {
+	name     string
+	contract *contract.Tool
+	auth     *auth.Source
+	client   *connect.Client[message, message]
+	listed   []*mcp.Tool
+}
+
+// New returns the Tool that t describes.
+func New(t manifest.Tool, opts Options) (*Tool, error) {
+	spoken, err := contract.For(t)
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(t.Resource.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("%s: endpoint: %w", t.Source, err)
+	}
+	client := opts.Client.HTTPClient()
+	scheme := "https"
+	if at.Scheme == "grpc" {
+		client, scheme = opts.Client.H2C(), "http"
+	}
+	wire := &wire{tool: t.Name, client: client, most: t.Run.MaxOutput}
+	return &Tool{
+		name:     t.Name,
+		contract: spoken,
+		auth:     auth.New(t.Resource.Auth, opts.Auth),
+		client: connect.NewClient[message, message](wire, scheme+"://"+at.Host+method,
+			connect.WithGRPC(), connect.WithCodec(codec{}),
+			// A small message could unpack to a large one.
+			connect.WithAcceptCompression("gzip", nil, nil)),
+		listed: []*mcp.Tool{t.Listed()},
+	}, nil
+}
+
+// Tools returns the one tool.
+func (t *Tool) Tools() []*mcp.Tool { return t.listed }
+
+// String names the tool in logs.
+func (t *Tool) String() string { return "grpc " + t.name }
+
+// Call makes one attempt. Its error is a *fault.Error.
+func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, err error) {
+	ctx, over := trace.Begin(ctx)
+	defer over()
+	err = t.auth.Do(ctx, func(c auth.Credentials) error {
+		answer, err = t.execute(ctx, t.contract.Exchange(ctx, call, c), c)
+		return err
+	})
+	return answer, err
+}
+
+// execute asks the service and reads its answer.
+func (t *Tool) execute(ctx context.Context, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
+	envelope := message(x.Request().JSON())
+	req := connect.NewRequest(&envelope)
+	describe(ctx, req.Header(), c)
+	resp, err := t.client.CallUnary(ctx, req)
+	if err != nil {
+		return peer.Answer{}, t.failure(ctx, err, c)
+	}
+	return x.Answer(*resp.Msg)
+}
+
+// describe sets the metadata of a call.
+func describe(ctx context.Context, metadata http.Header, c auth.Credentials) {
+	if at := trace.From(ctx); !at.IsZero() {
+		metadata.Set(trace.ParentKey, at.Parent())
+		if at.State() != "" {
+			metadata.Set(trace.StateKey, at.State())
+		}
+	}
+	c.Apply(metadata)
+}

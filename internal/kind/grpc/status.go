@@ -1,0 +1,128 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// meaning is what a status of the service means (SPEC-TOOLS 3.3), and whether
+// trying again can help.
+func meaning(status connect.Code) (code fault.Code, retry bool) {
+	switch status {
+	case connect.CodeUnauthenticated:
+		return fault.AuthInvalid, false
+	case connect.CodePermissionDenied:
+		return fault.AuthForbidden, false
+	case connect.CodeResourceExhausted:
+		return fault.RateLimited, true
+	case connect.CodeDeadlineExceeded:
+		return fault.Timeout, true
+	case connect.CodeUnavailable, connect.CodeAborted, connect.CodeInternal, connect.CodeUnknown:
+		return fault.ExecutionFailed, true
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return fault.InvalidInput, false
+	default:
+		return fault.ExecutionFailed, false
+	}
+}
+
+// failure is why a call has no answer.
+func (t *Tool) failure(ctx context.Context, err error, c auth.Credentials) *fault.Error {
+	if ctx.Err() != nil {
+		return fault.From(context.Cause(ctx))
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
+	}
+	status, ok := errors.AsType[*connect.Error](err)
+	switch {
+	case !ok:
+		return fault.From(err)
+	case connect.IsWireError(err):
+		return t.answered(status, c)
+	}
+	return t.broken(status, c)
+}
+
+// answered is the fault of a call that the service ended with a status.
+func (t *Tool) answered(status *connect.Error, c auth.Credentials) *fault.Error {
+	code, retry := meaning(status.Code())
+	f := fault.New(code, "%s answered %s", t.name, status.Code())
+	f.Retry, f.RetryAfter = &retry, retryAfter(status)
+	if said := words(c.Redact(status.Message())); said != "" {
+		f.Logged = f.Reason
+		f.Reason += ": " + said
+	}
+	return f
+}
+
+// broken is the fault of an answer that is not what gRPC has. One that was cut
+// off may be whole the next time; one without a message, or with two, is as the
+// service makes them.
+func (t *Tool) broken(status *connect.Error, c auth.Credentials) *fault.Error {
+	retry := status.Code() != connect.CodeUnimplemented
+	f := fault.New(fault.ExecutionFailed, "the answer of %s is no whole gRPC answer: %s", t.name, words(c.Redact(status.Message())))
+	f.Retry = &retry
+	f.Logged = "the answer of " + t.name + " is no whole gRPC answer"
+	return f
+}
+
+// maxWords bounds what a service says of its trouble, in bytes.
+const maxWords = 512
+
+// words is the beginning of a text of a service's, on one line.
+func words(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if len(text) <= maxWords {
+		return text
+	}
+	end := maxWords
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// A google.rpc.RetryInfo, and its one field, a google.protobuf.Duration.
+const (
+	retryInfo  = "google.rpc.RetryInfo"
+	retryDelay = protowire.Number(1)
+)
+
+// maxRetryAfter is more than any call waits.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter is how long the service asks to be left alone; 0 if it does not say.
+func retryAfter(status *connect.Error) time.Duration {
+	for _, d := range status.Details() {
+		if d.Type() == retryInfo {
+			return min(max(delay(d.Bytes()), 0), maxRetryAfter)
+		}
+	}
+	return 0
+}
+
+// delay reads a RetryInfo as far as it is wanted.
+func delay(raw []byte) time.Duration {
+	field, kind, n := protowire.ConsumeTag(raw)
+	if n < 0 || field != retryDelay || kind != protowire.BytesType {
+		return 0
+	}
+	raw, n = protowire.ConsumeBytes(raw[n:])
+	var d durationpb.Duration
+	if n < 0 || proto.Unmarshal(raw, &d) != nil {
+		return 0
+	}
+	return d.AsDuration()
+}

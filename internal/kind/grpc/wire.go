@@ -1,0 +1,83 @@
+package grpc
+
+import (
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/outbound"
+)
+
+// contentType is what requests and answers are (gRPC over HTTP/2, "Requests").
+const contentType = "application/grpc"
+
+// wire stands between connect and the connections: what it lets through is gRPC,
+// and bounded. Its errors are *fault.Error.
+type wire struct {
+	tool   string
+	client *http.Client
+	most   int64 // bytes of a message
+}
+
+// Do implements connect.HTTPClient.
+func (w *wire) Do(req *http.Request) (*http.Response, error) {
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if f := w.refuse(resp); f != nil {
+		_ = resp.Body.Close() // nothing of it is wanted
+		return nil, f
+	}
+	// Whatever the service calls its codec, it was asked in this one: grpc-js
+	// says proto of all that it sends.
+	resp.Header.Set("Content-Type", contentType+"+"+codecName)
+	resp.Body = &bounded{ReadCloser: resp.Body, tool: w.tool, most: w.most}
+	return resp, nil
+}
+
+// refuse is why an answer is not gRPC; nil if it is.
+func (w *wire) refuse(resp *http.Response) *fault.Error {
+	if resp.StatusCode != http.StatusOK {
+		return outbound.StatusFault(w.tool, resp, nil) // a proxy's word, in HTML most likely
+	}
+	kind, _, _ := strings.Cut(strings.ToLower(resp.Header.Get("Content-Type")), ";")
+	kind = strings.TrimSpace(kind)
+	switch {
+	case resp.ProtoMajor < 2:
+		return fault.New(fault.ExecutionFailed, "%s answered over HTTP/1.1, and gRPC needs HTTP/2", w.tool)
+	case kind != contentType && !strings.HasPrefix(kind, contentType+"+"):
+		f := fault.New(fault.ExecutionFailed, "%s answered something else than gRPC (content type %.80q)", w.tool, kind)
+		f.Logged = w.tool + " answered something else than gRPC"
+		return f
+	case compressed(resp.Header.Get("Grpc-Encoding")):
+		return fault.New(fault.ExecutionFailed, "%s answered compressed, which it was not asked to do", w.tool)
+	}
+	return nil
+}
+
+func compressed(encoding string) bool { return encoding != "" && encoding != "identity" }
+
+// prefix is the flag and the length that stand before a message.
+const prefix = 5
+
+// bounded is the body of an answer, which ends with a fault where it is too long.
+type bounded struct {
+	io.ReadCloser
+	tool string
+	most int64
+	read int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	left := prefix + b.most - b.read
+	if left < 0 {
+		return 0, fault.New(fault.ExecutionFailed, "%s answered more than max_output (%d bytes)", b.tool, b.most)
+	}
+	// One byte more tells whether there is more.
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), left+1)])
+	b.read += int64(n)
+	return n, err
+}
