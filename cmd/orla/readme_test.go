@@ -72,6 +72,28 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 	}
 }
 
+// What the README shows of `orla import` is what it prints.
+func TestReadmeShowsWhatImportPrints(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, ".vscode"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".vscode", "mcp.json"), []byte(`{"servers": {"github": {
+		"command": "npx", "args": ["-y", "@modelcontextprotocol/server-github"], "env": {"GITHUB_TOKEN": "planted"}}}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range indented(section(t, "README.md", "Connect a client")) {
+		if step, ok := strings.CutPrefix(block, "$ orla import"); ok {
+			command, want := splitStep("orla import" + step)
+			if got := shell(t, dir, command); normal(got) != normal(want) {
+				t.Errorf("$ %s\nprints:\n%s\nthe README says:\n%s", command, got, want)
+			}
+			return
+		}
+	}
+	t.Error("the README does not show orla import")
+}
+
 // indented returns the indented blocks of a Markdown text, without their indent.
 func indented(text string) []string {
 	var blocks []string

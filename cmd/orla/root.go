@@ -62,6 +62,7 @@ func newRoot(std stdio) *cobra.Command {
 		newConfig(flags, std),
 		newSchema(std),
 		newNew(flags, std),
+		newImport(flags, std),
 		newDoctor(flags, std),
 		newVersion(std),
 		newDocs(),

@@ -58,3 +58,7 @@ func CheckWord(s string) error {
 	}
 	return errors.New("must be " + wordRule)
 }
+
+// Variable is the name of the environment variable that r is looked for in,
+// where its namespace is DefaultNamespace.
+func (r Ref) Variable() string { return variableOf(r.full()) }

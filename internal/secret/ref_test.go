@@ -44,3 +44,12 @@ func TestT51BadRefs(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestVariable(t *testing.T) {
+	for text, want := range map[string]string{"git-hub": "ORLOJ_SECRET_GIT_HUB", "db:Password": "ORLOJ_SECRET_DB_PASSWORD", "x:value": "ORLOJ_SECRET_X"} {
+		ref, err := secret.ParseRef(text, "")
+		if got := ref.Variable(); err != nil || got != want {
+			t.Errorf("%s is looked for in %s, want %s (%v)", text, got, want, err)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package clientconf_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/orla-project/orla/internal/clientconf"
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+var update = flag.Bool("update", false, "write what is wanted anew")
+
+// The files of each client become what stands beside them (SPEC-TOOLS 3.5).
+func TestClients(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) < 7 {
+		t.Fatalf("%d archives, %v", len(archives), err)
+	}
+	for _, path := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, last := t.TempDir(), len(archive.Files)-1
+			for _, f := range archive.Files[:last] {
+				file := filepath.Join(dir, f.Name)
+				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, f.Data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			in := archive.Files[0]
+			got := strings.ReplaceAll(describe(t, in, dir), dir, "$DIR")
+			if strings.Contains(got, "planted") {
+				t.Errorf("it shows a secret:\n%s", got)
+			}
+			if *update {
+				archive.Files[last].Data = []byte(got)
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := string(archive.Files[last].Data); got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// describe gives what is seen of a file's servers.
+func describe(t *testing.T, in txtar.File, dir string) string {
+	t.Helper()
+	home := filepath.Join(dir, "home")
+	servers, err := clientconf.Parse(in.Name, in.Data, clientconf.Options{Dir: clientconf.DirOf(filepath.Join(dir, in.Name), home), Home: home})
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	var out strings.Builder
+	for _, s := range servers {
+		for _, note := range s.Notes {
+			fmt.Fprintf(&out, "warning: %s\n", note)
+		}
+		if s.Err != nil {
+			fmt.Fprintf(&out, "error: %s\n", s.Err)
+			continue
+		}
+		if s.Disabled {
+			fmt.Fprintf(&out, "disabled\n")
+		}
+		docs := []clientconf.Document{s.McpServer()}
+		if doc, ok := s.Secret(); ok {
+			docs = append(docs, doc)
+		}
+		for _, doc := range docs {
+			if doc.Private {
+				out.WriteString("private\n")
+			} else if strings.Contains(string(doc.Text), "planted") {
+				t.Errorf("%s has a secret and is not private:\n%s", s.Name, doc.Text)
+			}
+			fmt.Fprintf(&out, "---\n%s", doc.Shown)
+		}
+	}
+	return out.String()
+}
+
+// The secrets arrive whole, and where they are looked for.
+func TestSecretsAreKept(t *testing.T) {
+	want := map[string]map[string]string{
+		"cursor.txtar": {
+			"bearer": "value=planted-1", "basic": "value=ada:planted-2", "key": "value=planted-3",
+			"scheme": "value=Token planted-4", "user": "value=ada:planted-6", "asked": "",
+		},
+		"claude_desktop.txtar": {
+			"github": "GITHUB_PERSONAL_ACCESS_TOKEN=ghp_0123456789abcdef", "remote": "AUTH=Bearer planted-4",
+			"db": "DATABASE_URL=postgres://ada:planted-5@localhost/db", "search": "",
+		},
+	}
+	for file, servers := range want {
+		archive, err := txtar.ParseFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientconf.Parse("mcp.json", archive.Files[0].Data, clientconf.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, secrets := range servers {
+			at := slices.IndexFunc(got, func(s clientconf.Server) bool { return s.Name == name })
+			var list []string
+			for key, value := range got[at].Secrets() {
+				list = append(list, key+"="+value.Reveal())
+			}
+			if have := strings.Join(list, " "); have != secrets {
+				t.Errorf("%s: the secrets of %s are %q, want %q", file, name, have, secrets)
+			}
+			doc, ok := got[at].Secret()
+			if ok != (secrets != "") || ok && !strings.Contains(string(doc.Text), list[0][strings.Index(list[0], "planted")+1:]) && strings.Contains(list[0], "planted") {
+				t.Errorf("%s: the Secret of %s is\n%s", file, name, doc.Text)
+			}
+		}
+	}
+}
+
+// A file that cannot be read at all is one fault, at its place, and shows
+// nothing of what may be secret.
+func TestBadFiles(t *testing.T) {
+	for name, c := range map[string]struct{ data, want string }{
+		"nothing":          {"", "f.json:1:1: the file is empty"},
+		"only space":       {" \n ", "f.json:1:1: the file is empty"},
+		"cut off":          {"{\n  \"mcpServers\": {", "f.json:2:18: is no JSON: unexpected end of JSON input"},
+		"a missing comma":  {"{\"a\": 1\n \"b\": 2}", "f.json:2:2: is no JSON: invalid character '\"' after object key:value pair"},
+		"umlauts before":   {"{\"ä\": 1 ü}", "f.json:1:9: is no JSON: invalid character 'ü'"},
+		"a bare word":      {"{\"mcpServers\": planted}", "f.json:1:16: is no JSON: invalid character 'p' looking for beginning of value"},
+		"a bad escape":     {`{"t": "planted\x"}`, `f.json:1:16: is no JSON: invalid character 'x' in string escape code`},
+		"two documents":    {"{} {}", "f.json:1:4: is no JSON: invalid character '{' after top-level value"},
+		"an open comment":  {"{\n/* x", "f.json:2:1: the comment that begins here does not end"},
+		"a comma too many": {"{\"a\": [,]}", "f.json:1:8: is no JSON: invalid character ',' looking for beginning of value"},
+		"two commas":       {"{\"a\": [1,,]}", "f.json:1:10: is no JSON: invalid character ',' looking for beginning of value"},
+		"latin 1":          {"{\"a\": \"\xe4\"}", "f.json:1:8: byte 0xe4 is not UTF-8; save the file as UTF-8"},
+		"a list":           {"[]", "f.json:1:1: wants an object at the top, got an array"},
+		"another's":        {`{"editor": 1}`, "f.json:1:1: names no MCP servers: wants mcpServers (Claude, Cursor), servers (VS Code's mcp.json) or mcp.servers (VS Code's settings.json)"},
+		"a list of them":   {`{"mcpServers": []}`, "f.json:1:2: mcpServers: wants an object of servers by their names, got an array"},
+		"too deep":         {strings.Repeat("[", 20000), "f.json:1:10001: is no JSON: invalid character '[' exceeded max depth"},
+		"too long":         {strings.Repeat(" ", clientconf.MaxFile+1), fmt.Sprintf("f.json:1:1: the file has %d bytes, more than the %d allowed", clientconf.MaxFile+1, clientconf.MaxFile)},
+	} {
+		if _, err := clientconf.Parse("f.json", []byte(c.data), clientconf.Options{}); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v\nwant %s", name, err, c.want)
+		}
+	}
+}
+
+// Windows' editors begin a file with a mark, and end lines in two characters.
+func TestFilesOfWindows(t *testing.T) {
+	servers, err := clientconf.Parse("f.json", []byte("\ufeff{\r\n// x\r\n\"mcpServers\": {\"a\": {\"command\": \"x\",},},\r\n}"), clientconf.Options{})
+	if err != nil || len(servers) != 1 || servers[0].Err != nil {
+		t.Errorf("%+v, %v", servers, err)
+	}
+}
+
+func TestDirOf(t *testing.T) {
+	for file, want := range map[string]string{
+		"/w/.mcp.json": "/w", "/w/.cursor/mcp.json": "/w", "/w/.vscode/mcp.json": "/w", "/w/.vscode/settings.json": "/w",
+		"/home/ada/.cursor/mcp.json": "", "/home/ada/.claude.json": "", "/w/mcp.json": "", "/home/ada/.config/Claude/claude_desktop_config.json": "",
+	} {
+		if got := clientconf.DirOf(file, "/home/ada/"); got != want {
+			t.Errorf("%s belongs to %q, want %q", file, got, want)
+		}
+	}
+}
+
+// Whatever a file has, what is made of it is YAML that says the same.
+func FuzzParse(f *testing.F) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		servers, err := clientconf.Parse("f.json", data, clientconf.Options{})
+		if err != nil {
+			if len(clientconf.Messages(err)) == 0 {
+				t.Fatalf("a fault without a place: %v", err)
+			}
+			return
+		}
+		for _, s := range servers {
+			if s.Err == nil {
+				readBack(t, s)
+			}
+		}
+	})
+}
+
+// written is a resource as it is written.
+type written struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Transport  string       `json:"transport,omitempty"`
+		Command    string       `json:"command,omitempty"`
+		Args       []string     `json:"args,omitempty"`
+		Env        []writtenEnv `json:"env,omitempty"`
+		Endpoint   string       `json:"endpoint,omitempty"`
+		Auth       writtenAuth  `json:"auth,omitzero"`
+		ToolFilter struct {
+			Include []string `json:"include,omitempty"`
+		} `json:"tool_filter,omitzero"`
+	} `json:"spec,omitzero"`
+	StringData map[string]string `json:"stringData,omitempty"`
+}
+
+type writtenEnv struct {
+	Name      string `json:"name"`
+	Value     string `json:"value,omitempty"`
+	SecretRef string `json:"secretRef,omitempty"`
+}
+
+type writtenAuth struct {
+	Profile    string `json:"profile,omitempty"`
+	HeaderName string `json:"headerName,omitempty"`
+	SecretRef  string `json:"secretRef,omitempty"`
+}
+
+// readBack reads the documents of a server as strictly as Orla reads its files.
+func readBack(t *testing.T, s clientconf.Server) {
+	t.Helper()
+	var read written
+	text := s.McpServer().Text
+	if _, err := yamldoc.Decode("f.yaml", text, &read, yamldoc.Options{}); err != nil || read.Metadata.Name != s.Name || (read.Spec.Command == "") == (read.Spec.Endpoint == "") {
+		t.Errorf("%v: %+v of\n%s", err, read, text)
+	}
+	doc, ok := s.Secret()
+	if !ok {
+		return
+	}
+	var kept written
+	if _, err := yamldoc.Decode("f.yaml", doc.Text, &kept, yamldoc.Options{}); err != nil {
+		t.Errorf("%v in\n%s", err, doc.Text)
+	}
+	want := map[string]string{}
+	for key, value := range s.Secrets() {
+		want[key] = value.Reveal()
+	}
+	if !maps.Equal(kept.StringData, want) {
+		t.Errorf("got %q, want %q", kept.StringData, want)
+	}
+}
