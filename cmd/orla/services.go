@@ -4,8 +4,12 @@ import (
 	"os"
 
 	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // services is what tools that are services share: their secrets, the client
@@ -35,3 +39,13 @@ func (s *services) point(cfg *loaded) {
 
 // auth is what makes credentials of secrets.
 func (s *services) auth() auth.Options { return auth.Options{Secrets: s.secrets, Tokens: s.tokens} }
+
+// posting is what tools that are spoken to over HTTP need.
+func (s *services) posting() post.Options {
+	return post.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()}
+}
+
+// post makes the provider of a tool of type http or external.
+func (s *services) post(t manifest.Tool) (supervisor.Provider, error) {
+	return post.New(t, s.posting())
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/kind/grpc"
+	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/retry"
 	"github.com/orla-project/orla/internal/version"
@@ -24,6 +25,7 @@ var (
 	_ supervisor.Peer     = (*capsule.Capsule)(nil)
 	_ supervisor.Operator = (*capsule.Capsule)(nil)
 	_ supervisor.Provider = (*grpc.Tool)(nil)
+	_ supervisor.Provider = (*post.Tool)(nil)
 )
 
 // parts are the pieces that answer calls, joined. The caller closes them.
@@ -73,6 +75,8 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 					Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: log,
 				})
 			},
+			manifest.HTTP:     p.services.post,
+			manifest.External: p.services.post,
 			manifest.GRPC: func(t manifest.Tool) (supervisor.Provider, error) {
 				return grpc.New(t, grpc.Options{Client: p.services.client, Auth: p.services.auth()})
 			},

@@ -79,10 +79,6 @@ func (t *Tool) Exchange(ctx context.Context, call peer.Call, c Credentials) *Exc
 // cannot be guessed.
 func (x *Exchange) RequestID() string { return x.requestID }
 
-// Credentials replaces those that the exchange began with, for what is said from
-// now on.
-func (x *Exchange) Credentials(c Credentials) { x.credentials = c }
-
 // Request is the envelope of SPEC-TOOLS 2.1. Its parameters are the arguments
 // as the client sent them, numbers with all their digits.
 type Request struct {

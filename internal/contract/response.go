@@ -3,7 +3,6 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -112,9 +111,6 @@ func (x *Exchange) read(m object) (Response, error) {
 	return r, err
 }
 
-// toolCode is what a tool_code may be: it becomes a name in logs and metrics.
-var toolCode = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-
 // failure reads an envelope's error. A code of the service's own passes through,
 // and so does its word on whether to try again (SPEC-TOOLS 4.1).
 func (x *Exchange) failure(raw json.RawMessage, otherwise fault.Code) (*fault.Error, error) {
@@ -132,17 +128,18 @@ func (x *Exchange) failure(raw json.RawMessage, otherwise fault.Code) (*fault.Er
 	if code == "" {
 		code = string(otherwise)
 	}
-	switch {
-	case code == "":
+	if code == "" {
 		return nil, errText("its error has no tool_code")
-	case !toolCode.MatchString(code):
-		return nil, errText("its error's tool_code is not made of at most 64 letters, digits, _, . and -")
+	}
+	parsed, ok := fault.Parse(code)
+	if !ok {
+		return nil, errText("its error's tool_code is not made of at most 64 letters, digits, ., _ and -")
 	}
 	reason, err := m.first("tool_reason", "reason")
 	if err != nil {
 		return nil, fmt.Errorf("its error: %w", err)
 	}
-	f := fault.New(fault.Code(code), "%s", x.shown(reason, maxReason))
+	f := fault.New(parsed, "%s", x.shown(reason, maxReason))
 	if reason == "" {
 		f.Reason = fmt.Sprintf("%s failed, and gave no reason", x.tool.name)
 	}

@@ -1,0 +1,188 @@
+package post
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// DefaultMaxOutput bounds an answer where nothing else is said.
+	DefaultMaxOutput = 8 << 20
+	// maxWords is how much is read of an answer that is no result.
+	maxWords = 1 << 20
+)
+
+// Options is what speaking to services needs.
+type Options struct {
+	// Client makes the requests. Required.
+	Client *outbound.Client
+	// Auth is what credentials are made of. Required for tools with auth.
+	Auth auth.Options
+	// UserAgent is Orla's name for itself. If empty, that of net/http.
+	UserAgent string
+}
+
+// Sender sends the requests of one tool. It may be used from any number of
+// goroutines.
+type Sender struct {
+	name     string
+	contract *contract.Tool
+	auth     *auth.Source // nil without auth
+	max      int64
+	opts     Options
+}
+
+// NewSender returns the Sender of a tool that is a service.
+func NewSender(t manifest.Tool, opts Options) (*Sender, error) {
+	spoken, err := contract.For(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sender{name: t.Name, contract: spoken, auth: auth.New(t.Resource.Auth, opts.Auth), max: t.Run.MaxOutput, opts: opts}
+	if s.max == 0 {
+		s.max = DefaultMaxOutput
+	}
+	return s, nil
+}
+
+// Max is how many bytes an answer may have.
+func (s *Sender) Max() int64 { return s.max }
+
+// Do makes one attempt with fresh credentials, or, where an access token is not
+// accepted, two (SPEC-TOOLS 5.2).
+func (s *Sender) Do(ctx context.Context, call peer.Call, attempt func(*Attempt) error) error {
+	return s.auth.Do(ctx, func(c auth.Credentials) error {
+		a := &Attempt{Exchange: s.contract.Exchange(ctx, call, c), sender: s, credentials: c}
+		return a.redacted(attempt(a))
+	})
+}
+
+// Attempt is an exchange with the credentials that it is made with.
+type Attempt struct {
+	*contract.Exchange
+	sender      *Sender
+	credentials auth.Credentials
+}
+
+// Request is one HTTP request of an attempt.
+type Request struct {
+	Method, URL string
+	Accept      string
+	// Contract says that Body is an envelope, or that one is asked for.
+	Contract bool
+	Body     []byte // JSON; nil for none
+}
+
+// Reply is what a service answered to a request.
+type Reply struct {
+	*http.Response        // its Body has been read
+	Said           []byte // the body; of what is no result as much as matters
+	attempt        *Attempt
+}
+
+// Send makes one request. An answer of any status is a Reply; the error is a
+// *fault.Error.
+func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
+	var body io.Reader
+	if r.Body != nil {
+		body = bytes.NewReader(r.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
+	if err != nil {
+		// It quotes the address, which may have a secret in its query.
+		return nil, fault.New(fault.RuntimePolicyInvalid, "the endpoint of %s is no address", a.sender.name)
+	}
+	a.head(ctx, req, r)
+	resp, err := a.sender.opts.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // all that matters has been read
+	reply := &Reply{Response: resp, attempt: a}
+	if reply.Succeeded() && resp.StatusCode != http.StatusAccepted {
+		reply.Said, err = outbound.Body(resp.Body, a.sender.max)
+	} else if resp.StatusCode != http.StatusNoContent {
+		// The status says enough, even where what follows it breaks off.
+		reply.Said, _ = io.ReadAll(io.LimitReader(resp.Body, min(a.sender.max, maxWords)))
+	}
+	return reply, err
+}
+
+// head writes the headers of a request.
+func (a *Attempt) head(ctx context.Context, req *http.Request, r Request) {
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", r.Accept)
+	if r.Contract {
+		req.Header.Set(contract.VersionHeader, contract.Version)
+	}
+	if a.sender.opts.UserAgent != "" {
+		req.Header.Set("User-Agent", a.sender.opts.UserAgent)
+	}
+	if at := trace.From(ctx); !at.IsZero() {
+		req.Header.Set(trace.ParentKey, at.Parent())
+		if at.State() != "" {
+			req.Header.Set(trace.StateKey, at.State())
+		}
+	}
+	a.credentials.Apply(req.Header)
+}
+
+// Succeeded reports whether the status is 2xx.
+func (r *Reply) Succeeded() bool { return r.StatusCode/100 == 2 }
+
+// RetryAfter gives a fault the pause that the service asks for.
+func (r *Reply) RetryAfter(err error) error {
+	if pause := outbound.RetryAfter(r.Header); pause > 0 {
+		if f := fault.From(err); f != nil && f.Retryable() {
+			later := *f
+			later.RetryAfter = pause
+			return &later
+		}
+	}
+	return err
+}
+
+// Fault is what a status other than 2xx means. An envelope that says more than
+// the status wins, but for 401: that the credentials were not accepted is for
+// auth to know, which may have newer ones. strict is as of contract.Failure.
+func (r *Reply) Fault(strict bool) *fault.Error {
+	a := r.attempt
+	f := outbound.StatusFault(a.sender.name, r.Response, []byte(a.credentials.Redact(string(r.Said))))
+	said := a.Failure(r.Said, strict)
+	switch {
+	case said == nil:
+	case r.StatusCode == http.StatusUnauthorized:
+		f.Reason, f.Logged = said.Reason, said.Logged
+	default:
+		said.RetryAfter = f.RetryAfter
+		return said
+	}
+	return f
+}
+
+// redacted takes the secrets out of a fault's reason. A fault may be shared with
+// other calls and is not changed itself.
+func (a *Attempt) redacted(err error) error {
+	f := fault.From(err)
+	if f == nil {
+		return err
+	}
+	if reason := a.credentials.Redact(f.Reason); reason != f.Reason {
+		clean := *f
+		clean.Reason = reason
+		return &clean
+	}
+	return err
+}
