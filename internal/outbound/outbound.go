@@ -18,6 +18,7 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
@@ -29,6 +30,11 @@ const (
 	idleTimeout      = 90 * time.Second
 	idlePerHost      = 128
 	maxHeader        = 1 << 20
+
+	// A connection of HTTP/2 on which nothing comes is asked for a sign of life,
+	// no more often than servers of gRPC permit.
+	pingAfter   = 5*time.Minute + 10*time.Second
+	pingTimeout = 15 * time.Second
 )
 
 // Options configures a Client.
@@ -88,12 +94,12 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, transportFault(req, err, true)
 	}
-	resp.Body = &body{ReadCloser: resp.Body, req: req}
 	return resp, nil
 }
 
 // HTTPClient returns a client over the same connections for libraries that need
-// one. It follows no redirect. The *fault.Error is in the chain of its errors.
+// one. It follows no redirect. The *fault.Error is in the chain of its errors, and
+// those of its answers' bodies are faults.
 func (c *Client) HTTPClient() *http.Client { return &c.http }
 
 // H2C is HTTPClient for HTTP/2 without TLS: its URLs are http.
@@ -109,6 +115,7 @@ func (c *Client) send(t *http.Transport, req *http.Request) (*http.Response, err
 	if err != nil {
 		return nil, transportFault(req, err, connected.Load())
 	}
+	resp.Body = &body{ReadCloser: resp.Body, req: req}
 	return resp, nil
 }
 
@@ -122,7 +129,16 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 type pool struct{ web, h2c *http.Transport }
 
 func newPool(private Private) *pool {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: guard(private)}
+	guarded := guard(private)
+	dialer := &net.Dialer{
+		Timeout: dialTimeout, KeepAlive: 30 * time.Second,
+		ControlContext: func(ctx context.Context, network, address string, raw syscall.RawConn) error {
+			if err := guarded(ctx, network, address, raw); err != nil {
+				return err
+			}
+			return giveUpDead(raw)
+		},
+	}
 	both := new(http.Protocols)
 	both.SetHTTP1(true)
 	both.SetHTTP2(true)
@@ -138,6 +154,7 @@ func newPool(private Private) *pool {
 			MaxIdleConnsPerHost:    idlePerHost,
 			IdleConnTimeout:        idleTimeout,
 			MaxResponseHeaderBytes: maxHeader,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 			Protocols:              protocols,
 		}
 	}
