@@ -10,13 +10,17 @@ import (
 // of a file, which each of them may become.
 const maxWord = 253
 
-// wordRule says what ValidWord takes, for messages.
-const wordRule = "1 to 253 of A-Z a-z 0-9 _ . and -, and begin with none of . and -"
+// CheckWord returns what is wrong with a namespace, a name or a key of a
+// secret, or nil. Such a word is safe as the name of a file.
+func CheckWord(s string) error {
+	if validWord(s) {
+		return nil
+	}
+	return errors.New("must be 1 to 253 of A-Z a-z 0-9 _ . and -")
+}
 
-// ValidWord reports whether a namespace, a name or a key of a secret can be
-// called that. Such a word is safe as the name of a file.
-func ValidWord(s string) bool {
-	if s == "" || len(s) > maxWord || s[0] == '.' || s[0] == '-' {
+func validWord(s string) bool {
+	if s == "" || len(s) > maxWord || s == "." || s == ".." {
 		return false
 	}
 	return !strings.ContainsFunc(s, func(c rune) bool {
@@ -44,19 +48,11 @@ func ParseRef(text, namespace string) (Ref, error) {
 		ref.Name, ref.Key = before, after
 	}
 	for _, part := range []struct{ what, word string }{{"namespace", ref.Namespace}, {"name", ref.Name}, {"key", ref.Key}} {
-		if !ValidWord(part.word) {
-			return Ref{}, fmt.Errorf("must be [namespace/]name[:key], the name of a secret and not the secret itself; its %s must be %s", part.what, wordRule)
+		if err := CheckWord(part.word); err != nil {
+			return Ref{}, fmt.Errorf("must be [namespace/]name[:key], the name of a secret and not the secret itself; its %s %w", part.what, err)
 		}
 	}
 	return ref, nil
-}
-
-// CheckWord returns what is wrong with a namespace, a name or a key, or nil.
-func CheckWord(s string) error {
-	if ValidWord(s) {
-		return nil
-	}
-	return errors.New("must be " + wordRule)
 }
 
 // Variable is the name of the environment variable that r is looked for in,

@@ -2,6 +2,7 @@ package yamldoc
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -56,7 +57,11 @@ func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()
 		}
 	}
 	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains(coreTags, n.Tag) {
-		d.doc.fault(n, key, "the tag %s is not supported", n.Tag)
+		tag := n.Tag
+		if d.doc.hide {
+			tag = "of its value"
+		}
+		d.doc.fault(n, key, "the tag %s is not supported", tag)
 		leave()
 		return nil, func() {}
 	}
@@ -99,6 +104,9 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, depth int) {
 		}
 	default:
 		if err := setScalar(n, v); err != nil {
+			if d.doc.hide && n.Kind == yaml.ScalarNode && !isNull(n) {
+				err = errors.New("is no such value; which it is, is not shown")
+			}
 			d.doc.fault(n, key, "%v", err)
 		}
 	}
@@ -109,7 +117,7 @@ func (d *decoder) wants(n *yaml.Node, key string, kind yaml.Kind, name string) b
 	if n.Kind == kind {
 		return true
 	}
-	d.doc.fault(n, key, "wants %s, got %s", name, describe(n))
+	d.doc.fault(n, key, "wants %s, got %s", name, d.doc.describe(n))
 	return false
 }
 

@@ -22,7 +22,10 @@ const (
 type Doc struct {
 	file     string
 	position func(line, column int) (int, int)
+	refuse   map[string]string
+	hide     bool       // no fault tells a value
 	root     *yaml.Node // nil when the file could not be parsed
+	empty    bool
 	faults   Faults
 	unlisted int // faults past maxFaults
 	decoded  int // how many of faults Decode found
@@ -32,6 +35,22 @@ type Doc struct {
 func (d *Doc) Has(key string) bool {
 	_, found := d.find(key)
 	return found
+}
+
+// Text returns what the file gives for the key, if that is a scalar.
+func (d *Doc) Text(key string) (string, bool) {
+	node, found := d.root, d.root != nil
+	for rest := key; found && rest != ""; {
+		_, node, rest = step(node, rest)
+		found = node != nil
+	}
+	if found && node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if !found || node.Kind != yaml.ScalarNode || isNull(node) {
+		return "", false
+	}
+	return node.Value, true
 }
 
 // Faultf adds a fault at the place of key, or of its nearest parent that the
@@ -134,6 +153,14 @@ func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
 		return node.Content[i], node.Content[i], strings.TrimPrefix(rest, ".")
 	}
 	return nil, nil, ""
+}
+
+// describe says what a node is, for messages.
+func (d *Doc) describe(n *yaml.Node) string {
+	if d.hide && n.Kind == yaml.ScalarNode && !isNull(n) {
+		return "a value"
+	}
+	return describe(n)
 }
 
 func (d *Doc) fault(at *yaml.Node, key, format string, args ...any) {

@@ -32,6 +32,9 @@ type Options struct {
 	// Refuse maps keys of the top level that must not be given to the reason
 	// why, which becomes their fault.
 	Refuse map[string]string
+	// Hide keeps the values that the file gives out of its faults. It is for
+	// files that hold secrets.
+	Hide bool
 }
 
 // Decode decodes data into v, a pointer to a struct. Keys are those of the
@@ -43,30 +46,50 @@ type Options struct {
 // The Doc is never nil. The error is its Err: nil or Faults, after which v may
 // be filled in part. file is used in messages alone.
 func Decode(file string, data []byte, v any, opts Options) (*Doc, error) {
+	doc := Parse(file, data, opts)
+	return doc, doc.Decode(v)
+}
+
+// Parse reads data and decodes nothing yet, for whoever has to know what a file
+// says before it is known what to decode it into. A Doc that could not be
+// parsed has its faults already.
+func Parse(file string, data []byte, opts Options) *Doc {
+	doc := &Doc{file: file, position: opts.Position, refuse: opts.Refuse, hide: opts.Hide}
+	if !doc.readable(data) {
+		return doc
+	}
+	root, ok := doc.parse(data)
+	if !ok {
+		return doc
+	}
+	if root == nil || isNull(root) {
+		doc.empty = true
+		root = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
+	}
+	doc.root = root
+	return doc
+}
+
+// Empty reports whether the file was parsed and says nothing.
+func (d *Doc) Empty() bool { return d.empty }
+
+// Decode decodes the file into v, as the function of that name does. It may be
+// called once.
+func (d *Doc) Decode(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("yamldoc: Decode into %T, want a pointer to a struct", v))
 	}
-	doc := &Doc{file: file, position: opts.Position}
-	if !doc.readable(data) {
-		return doc, doc.Err()
+	switch {
+	case d.root == nil: // it has its faults
+	case d.root.Kind != yaml.MappingNode:
+		d.fault(d.root, "", "the top level wants a mapping (key: value), got %s", d.describe(d.root))
+	default:
+		walk := decoder{doc: d, refuse: d.refuse}
+		walk.structure(d.root, target.Elem(), "", 0)
+		d.decoded = len(d.faults)
 	}
-	root, ok := doc.parse(data)
-	if !ok {
-		return doc, doc.Err()
-	}
-	if root == nil || isNull(root) {
-		root = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
-	}
-	doc.root = root
-	if root.Kind != yaml.MappingNode {
-		doc.fault(root, "", "the top level wants a mapping (key: value), got %s", describe(root))
-		return doc, doc.Err()
-	}
-	d := decoder{doc: doc, refuse: opts.Refuse}
-	d.structure(root, target.Elem(), "", 0)
-	doc.decoded = len(doc.faults)
-	return doc, doc.Err()
+	return d.Err()
 }
 
 // readable reports whether data can be text at all, and faults it if not.
@@ -100,6 +123,9 @@ func (d *Doc) parse(data []byte) (root *yaml.Node, ok bool) {
 	// a fault of the file, not the end of the process.
 	defer func() {
 		if r := recover(); r != nil {
+			if d.hide {
+				r = "its reason is not shown"
+			}
 			d.faultAt(1, 1, "", "the YAML parser gave up: %v", r)
 			root, ok = nil, false
 		}
@@ -144,6 +170,9 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	if a := unknownAnchor.FindStringSubmatch(msg); a != nil {
 		if i := bytes.Index(data, []byte("*"+a[1])); i >= 0 {
 			line = 1 + bytes.Count(data[:i], []byte("\n"))
+		}
+		if d.hide {
+			msg = "what begins with * is an alias, and there is no anchor of that name; put text in quotes"
 		}
 	}
 	lines := bytes.Split(data, []byte("\n"))
