@@ -16,8 +16,9 @@ import (
 // way to being a Tool. It collects faults in doc and warnings.
 type description struct {
 	doc      *yamldoc.Doc
-	folded   bool // keys may stand without their section
-	flat     bool // the keys of runtime have no section
+	folded   bool              // keys may stand without their section
+	flat     bool              // the keys of runtime have no section
+	sections map[string]string // where the file has a section, if elsewhere
 	mcp      mcpKeys
 	runtime  runtimeKeys
 	warnings []error
@@ -25,6 +26,9 @@ type description struct {
 
 // key is the path by which the file gives a key of a section.
 func (d *description) key(section, name string) string {
+	if elsewhere, ok := d.sections[section]; ok {
+		return elsewhere + "." + name
+	}
 	if d.flat && section == "runtime" || d.folded && d.doc.Has(name) {
 		return name
 	}
@@ -72,6 +76,10 @@ func (d *description) fill(t *Tool) {
 	t.Run = d.run()
 	if t.Kind == Capsule {
 		t.Runtime = d.capsule()
+	}
+	if d.given("runtime", "retry") {
+		t.Retry = d.retry(d.runtime.Retry)
+		d.warnOfIdleRetry(t)
 	}
 	d.warnOfIdleKeys()
 }

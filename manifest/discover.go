@@ -26,7 +26,7 @@ type Options struct {
 // folders of package managers, and data files. It starts no process, opens no
 // FIFO or device, and reads at most 64 KiB of an executable.
 func Discover(opts Options) Result {
-	c := catalog{names: map[string]found{}}
+	c := newCatalog()
 	w := newWalker()
 	if dir := opts.ToolsDir; dir != "" {
 		if absent(dir) {
@@ -48,6 +48,7 @@ func Discover(opts Options) Result {
 		}
 		c.add(w, project)
 	}
+	c.checkServers()
 	c.problems = append(c.problems, w.problems...)
 	return c.result()
 }
@@ -61,16 +62,16 @@ func absent(dir string) bool {
 
 // warnIfEmpty warns if nothing at all has been found.
 func (w *walker) warnIfEmpty(dir string) {
-	if len(w.found)+len(w.problems) == 0 {
+	if len(w.found)+len(w.secrets)+len(w.problems) == 0 {
 		w.warn(dir, "holds no tools; put an executable into it (chmod +x) to serve it")
 	}
 }
 
 // Validate checks what stands at path: a folder of tools, a package, a
-// tool.yaml or orla-tool.json, one executable, or the NAME.tool.yaml beside it. It finds what
-// Discover would find there.
+// tool.yaml or orla-tool.json, a file of resources, one executable, or the
+// NAME.tool.yaml beside it. It finds what Discover would find there.
 func Validate(path string) Result {
-	c := catalog{names: map[string]found{}}
+	c := newCatalog()
 	w := newWalker()
 	info, err := os.Stat(path)
 	switch {
@@ -86,51 +87,11 @@ func Validate(path string) Result {
 		w.single(path)
 	}
 	c.add(w, nil)
+	if w.only == nil {
+		c.checkServers()
+	}
 	c.problems = append(c.problems, w.problems...)
 	return c.result()
-}
-
-// found is a tool and the entry that it was found as.
-type found struct {
-	tool  Tool
-	entry string
-}
-
-// catalog gives each name to one tool.
-type catalog struct {
-	names    map[string]found
-	tools    []Tool
-	problems []Problem
-}
-
-// add takes what w has found since the last time, in path order. The first of
-// a name serves; another is a conflict, unless hidden already has the name, as
-// the project's tools hide the user's (SPEC A4). One file that is found in two
-// ways is no conflict with itself.
-func (c *catalog) add(w *walker, hidden map[string]found) {
-	for _, f := range w.found {
-		if _, ok := hidden[f.tool.Name]; ok {
-			continue
-		}
-		first, taken := c.names[f.tool.Name]
-		switch {
-		case !taken:
-			c.names[f.tool.Name] = f
-			c.tools = append(c.tools, f.tool)
-		case first.tool.Path != f.tool.Path || first.tool.Kind != f.tool.Kind:
-			c.problems = append(c.problems, Problem{
-				Path: f.entry, Tool: f.tool.Name, Severity: Fault,
-				Err: fmt.Errorf("conflict: the tool %q is served from %s; rename one of the two", f.tool.Name, first.entry),
-			})
-		}
-	}
-	w.found = nil
-}
-
-func (c *catalog) result() Result {
-	slices.SortFunc(c.tools, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(c.problems, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
-	return Result{Tools: c.tools, Problems: c.problems}
 }
 
 // single looks at one file, as if nothing else were in its folder but what
@@ -158,10 +119,13 @@ func (w *walker) single(file string) {
 		}
 		return entry == base || slices.Contains(sidecarsOf(base, func(string) bool { return true }), entry)
 	}
-	before := len(w.found) + len(w.problems)
+	before := len(w.found) + len(w.secrets) + len(w.problems)
 	w.entries(root, folder, entries, 0)
-	if len(w.found)+len(w.problems) == before {
+	if len(w.found)+len(w.secrets)+len(w.problems) == before {
 		why := "is not executable: chmod +x " + file
+		if slices.Contains(resourceExtensions, filepath.Ext(base)) {
+			why = "declares no resource: apiVersion: " + apiVersion + " and a kind would make it one"
+		}
 		if isBackup(base) {
 			why = "is an editor's backup by its name, and is never served"
 		}

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	script  = "#!/bin/sh\necho\n"
-	packed  = "name: %s\nversion: %s\ndescription: x\nentrypoint: run.sh\n"
-	another = "#!/bin/sh\necho another\n"
+	script   = "#!/bin/sh\necho\n"
+	packed   = "name: %s\nversion: %s\ndescription: x\nentrypoint: run.sh\n"
+	resource = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: %s}\nspec: {endpoint: https://example.com}\n"
+	another  = "#!/bin/sh\necho another\n"
 
 	deprecated = "is deprecated: tool.yaml replaces it (RFC 3); to convert it, move name, version, entrypoint and a description to a tool.yaml, " +
 		"and everything else below runtime, with mode: capsule"
@@ -121,8 +122,10 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		"warning tools/old/orla-tool.json: " + deprecated,
 		"error tools/old/orla-tool.json: tools/old/orla-tool.json:1:1: version: is required\ntools/old/orla-tool.json:1:1: entrypoint: is required",
 		"warning tools/pack/tool.yml: is not read: call it tool.yaml",
-		"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",
-		"warning tools/res2.tool.yaml: is a tool resource (kind: Tool), which this release does not serve",
+		"error tools/res.yaml: tools/res.yaml:1:1: metadata: is required\ntools/res.yaml:1:1: spec: is required\n" +
+			`tools/res.yaml:1:13: apiVersion: wants orloj.dev/v1, got "v1"`,
+		"error tools/res2.tool.yaml: tools/res2.tool.yaml:1:1: metadata: is required\ntools/res2.tool.yaml:1:1: spec: is required\n" +
+			`tools/res2.tool.yaml:1:13: apiVersion: wants orloj.dev/v1, got "v1"`,
 	})
 }
 
@@ -307,7 +310,8 @@ func TestValidateTakesWhateverThereIs(t *testing.T) {
 	write(t, "tools", "b", script, 0o755)
 	write(t, "tools", "plain.py", script, 0o644)
 	write(t, "tools", ".hidden", script, 0o755)
-	write(t, "tools", "res.yaml", "kind: Tool\n", 0o644)
+	write(t, "tools", "res.yaml", fmt.Sprintf(resource, "res"), 0o644)
+	write(t, "tools", "data.json", "{}", 0o644)
 	write(t, "tools", "a/ignored", script, 0o755)
 	writePackage(t, "tools/p", "pack", "1.0.0")
 	writePackage(t, "tools/versions/1.0.0", "versions", "1.0.0")
@@ -323,12 +327,12 @@ func TestValidateTakesWhateverThereIs(t *testing.T) {
 		"tools/versions/1.0.0": {[]string{"versions"}, nil},
 		"tools/plain.py":       {nil, []string{"warning tools/plain.py: is not executable: chmod +x tools/plain.py"}},
 		"tools/.hidden":        {nil, []string{"error tools/.hidden: is hidden, as its name begins with a dot, and is never served"}},
-		"tools/res.yaml":       {nil, []string{"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve"}},
+		"tools/res.yaml":       {[]string{"res"}, nil},
+		"tools/data.json":      {nil, []string{"error tools/data.json: declares no resource: apiVersion: orloj.dev/v1 and a kind would make it one"}},
 		"tools/none":           {nil, []string{"error tools/none: cannot be read: no such file or directory"}},
 		"fifo":                 {nil, []string{"error fifo: is neither a folder nor a file but a FIFO"}},
-		"tools": {[]string{"a", "b", "ignored", "pack", "versions"}, []string{
+		"tools": {[]string{"a", "b", "ignored", "pack", "res", "versions"}, []string{
 			"warning tools/plain.py: is not executable: chmod +x tools/plain.py",
-			"warning tools/res.yaml: is a tool resource (kind: Tool), which this release does not serve",
 		}},
 	} {
 		t.Run(path, func(t *testing.T) { expect(t, manifest.Validate(path), want.tools, want.problems) })

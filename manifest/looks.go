@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -54,28 +53,4 @@ func firstBytes(file string, n int64) []byte {
 		return nil
 	}
 	return head
-}
-
-var kindTool = regexp.MustCompile(`(?m)^kind:[ \t]*["']?Tool["']?[ \t\r]*(#.*)?$`)
-
-const resourceNotServed = "is a tool resource (kind: Tool), which this release does not serve"
-
-// isToolResource reports whether a YAML file says that it is a tool resource.
-func isToolResource(file string) bool {
-	return kindTool.Match(firstBytes(file, headSize))
-}
-
-// notATool says why a regular file is no tool whatever its mode, or "".
-func notATool(file string) string {
-	switch filepath.Base(file) {
-	case "tool.yml":
-		return "is not read: call it " + manifestFile
-	}
-	if extension := filepath.Ext(file); extension != ".yaml" && extension != ".yml" {
-		return ""
-	}
-	if isToolResource(file) {
-		return resourceNotServed
-	}
-	return ""
 }

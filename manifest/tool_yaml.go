@@ -76,6 +76,7 @@ type simpleKeys struct {
 	Arguments      ArgumentsMode    `json:"arguments,omitempty" jsonschema:"How a call's arguments arrive: as JSON on stdin, as flags, or both. Default both"`
 	Output         OutputMode       `json:"output,omitempty" jsonschema:"text: stdout is the answer's text; mcp: stdout is a whole CallToolResult. Default text"`
 	MaxOutput      yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of stdout and of stderr: 8MiB or a number. Default: the configured max_output"`
+	Retry          retryKeys        `json:"retry,omitzero" jsonschema:"Whether a call that failed is tried again. Only what is annotated readOnlyHint or idempotentHint is, or what was never sent"`
 }
 
 // simpleOnly are the simpleKeys without effect on a capsule.
@@ -126,7 +127,7 @@ type resourceKeys struct {
 func runtimeDefaults() runtimeKeys {
 	return runtimeKeys{
 		Mode:       Simple,
-		simpleKeys: simpleKeys{Arguments: ArgumentsBoth, Output: OutputText},
+		simpleKeys: simpleKeys{Arguments: ArgumentsBoth, Output: OutputText, Retry: retryDefaults()},
 		capsuleKeys: capsuleKeys{
 			StartupTimeoutMS: 5000,
 			DrainMS:          5000,

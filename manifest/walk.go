@@ -21,6 +21,7 @@ var skippedFolders = []string{"node_modules", "__pycache__", ".venv", "venv"}
 // entries of a folder by name, each folder where its name stands.
 type walker struct {
 	found    []found
+	secrets  []foundSecret
 	problems []Problem
 
 	root string // the folder that is searched: absolute, links resolved
@@ -228,8 +229,11 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	if strings.HasSuffix(name, sidecarSuffix) {
 		return // it describes an executable; see strayDescriptions
 	}
-	if why := notATool(file); why != "" {
-		w.warn(at, "%s", why)
+	if name == "tool.yml" {
+		w.warn(at, "is not read: call it %s", manifestFile)
+		return
+	}
+	if slices.Contains(resourceExtensions, filepath.Ext(name)) && w.resources(at, file) {
 		return
 	}
 	sidecars := sidecarsOf(name, in.has)
@@ -257,7 +261,7 @@ func (w *walker) take(at string, t Tool, warnings []error, severity Severity, er
 		w.problem(at, t.Name, Warning, warning)
 	}
 	if err == nil {
-		w.found = append(w.found, found{tool: t, entry: at})
+		w.found = append(w.found, found{tool: t, place: place{entry: at, id: t.Path}})
 		return
 	}
 	w.problem(at, t.Name, severity, err)
@@ -273,8 +277,7 @@ func (w *walker) strayDescriptions(in listing) {
 		}
 		at := filepath.Join(in.display, name)
 		switch kind := entry.Type(); {
-		case kind.IsRegular() && isToolResource(filepath.Join(in.abs, name)):
-			w.warn(at, "%s", resourceNotServed)
+		case kind.IsRegular() && w.resources(at, filepath.Join(in.abs, name)):
 			continue
 		case !kind.IsRegular() && kind != fs.ModeSymlink:
 			w.warn(at, "is skipped: it is %s, not a file", kindOf(kind))

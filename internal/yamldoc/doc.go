@@ -37,6 +37,9 @@ func (d *Doc) Has(key string) bool {
 	return found
 }
 
+// Reveal ends Options.Hide: faults from now on tell values again.
+func (d *Doc) Reveal() { d.hide = false }
+
 // Text returns what the file gives for the key, if that is a scalar.
 func (d *Doc) Text(key string) (string, bool) {
 	node, found := d.root, d.root != nil

@@ -1,0 +1,160 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/orla-project/orla/internal/secret"
+)
+
+// auth checks spec.auth and returns what it says (SPEC-TOOLS 1.2, 5.2).
+func (d *declaration) auth(k authKeys) Auth {
+	const at = "spec.auth"
+	if !d.doc.Has(at) {
+		return Auth{}
+	}
+	a := Auth{Profile: k.Profile, HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
+	if a.Profile == "" {
+		a.Profile = AuthBearer
+	}
+	if k.SecretRef == "" {
+		d.doc.Faultf(at+".secretRef", "is required")
+	} else {
+		a.Secret = d.secretRef(at+".secretRef", k.SecretRef)
+	}
+	if d.doc.Has(at+".profile") && k.Profile == "" {
+		return a // it is none: what it needs is not known
+	}
+	only := func(name string, profile AuthProfile) bool {
+		if a.Profile != profile && d.doc.Has(at+"."+name) {
+			d.doc.Faultf(at+"."+name, "is for profile %s, and this one is %s", profile, a.Profile)
+		}
+		return a.Profile == profile
+	}
+	if only("headerName", AuthAPIKey) {
+		if err := checkHeader(k.HeaderName); err != nil {
+			d.doc.Faultf(at+".headerName", "%v", err)
+		}
+	}
+	only("scopes", AuthOAuth2)
+	if only("tokenURL", AuthOAuth2) {
+		d.checkOAuth2(at, k, a.Secret)
+	}
+	return a
+}
+
+func (d *declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
+	if k.TokenURL == "" {
+		d.doc.Faultf(at+".tokenURL", "is required for profile %s", AuthOAuth2)
+	} else if err := checkURL(k.TokenURL); err != nil {
+		d.doc.Faultf(at+".tokenURL", "%v", err)
+	}
+	if strings.Contains(k.SecretRef, ":") && !ref.IsZero() {
+		d.doc.Faultf(at+".secretRef", "must name no key: profile %s takes client_id and client_secret of the secret", AuthOAuth2)
+	}
+	for i, scope := range k.Scopes {
+		if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+			d.doc.Faultf(at+".scopes"+indexed(i), "must be one scope, without spaces and quotes")
+		}
+	}
+}
+
+// ownHeaders are those that carry the request itself, and no credential.
+var ownHeaders = []string{
+	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Expect",
+}
+
+func checkHeader(name string) error {
+	notToken := func(c rune) bool { return notInName(c) && !strings.ContainsRune("!#$%&'*+^`|~", c) }
+	switch {
+	case name == "":
+		return fmt.Errorf("is required for profile %s", AuthAPIKey)
+	case strings.ContainsFunc(name, notToken):
+		return errors.New("must be the name of a header, such as X-Api-Key: letters, digits and !#$%&'*+-.^_`|~")
+	case slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(name)):
+		return fmt.Errorf("%s carries the request itself, and no credential", textproto.CanonicalMIMEHeaderKey(name))
+	}
+	return nil
+}
+
+// endpoint checks spec.endpoint and returns it as a URL with a scheme.
+func (d *declaration) endpoint(text string, grpc bool) string {
+	const key = "spec.endpoint"
+	var err error
+	switch {
+	case text == "" && grpc:
+		err = errors.New("is required: host:port, grpc://host:port (plain) or grpcs://host:port (TLS)")
+	case text == "":
+		err = errors.New("is required: an http or https URL")
+	case grpc:
+		text, err = grpcURL(text)
+	default:
+		err = checkURL(text)
+	}
+	if err != nil {
+		d.doc.Faultf(key, "%v", err)
+	}
+	return text
+}
+
+// checkURL checks an http or https URL. The error repeats none of it, since there
+// may be a password in what is no URL.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		return errors.New("is no URL; write it as https://host/path")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must be a URL that begins with http:// or https://")
+	case u.User != nil:
+		return errors.New("must hold no user and no password: auth is for these")
+	case u.Hostname() == "":
+		return errors.New("names no host; write it as https://host/path")
+	case strings.Contains(text, "#"):
+		return errors.New("must hold no fragment (#), which no server would see")
+	}
+	return checkPort(u.Port())
+}
+
+// checkPort checks the port of a URL that may have one.
+func checkPort(port string) error {
+	if n, err := strconv.Atoi(port); port != "" && (err != nil || n < 1 || n > 65535) {
+		return errors.New("has a port that is none: 1 to 65535")
+	}
+	return nil
+}
+
+// grpcURL returns the endpoint of a gRPC service as grpc:// or grpcs://, TLS
+// unless it says otherwise.
+func grpcURL(text string) (string, error) {
+	scheme, rest, given := strings.Cut(text, "://")
+	if !given {
+		scheme, rest = "grpcs", text
+	}
+	switch scheme = strings.ToLower(scheme); scheme {
+	case "grpc", "grpcs":
+	case "http", "https":
+		return text, fmt.Errorf("of type grpc must be host:port, grpc://host:port (plain) or grpcs://host:port (TLS), not %s://", scheme)
+	default:
+		return text, errors.New("must be host:port, grpc://host:port (plain) or grpcs://host:port (TLS)")
+	}
+	u, err := url.Parse(scheme + "://" + rest)
+	switch {
+	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		return text, errors.New("is no host:port")
+	case u.User != nil:
+		return text, errors.New("must hold no user and no password: auth is for these")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || strings.ContainsAny(text, "?#"):
+		return text, errors.New("must be a host and a port and nothing more")
+	case u.Hostname() == "" || u.Port() == "":
+		return text, errors.New("wants a host and a port: host:port")
+	}
+	return scheme + "://" + net.JoinHostPort(u.Hostname(), u.Port()), checkPort(u.Port())
+}

@@ -1,0 +1,292 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+// maxDocuments is how many documents of a file are read.
+const maxDocuments = 1000
+
+// resourceExtensions are those of files that may hold resources.
+var resourceExtensions = []string{".yaml", ".yml", ".json"}
+
+// mayHold finds what a file says near its front if it holds resources. It finds
+// more than that, but passes by most data: what it finds is looked at closely.
+var mayHold = regexp.MustCompile(`orloj\.dev/|kind["']?[ \t]*:[ \t]*["']?(?:Tool|McpServer|Secret|ToolPermission|AgentRole|AgentPolicy)\b`)
+
+// versionLine and kindLine find what a document says of itself where it cannot
+// be parsed. Only what begins a line is certain not to be about something else.
+var (
+	versionLine = regexp.MustCompile(`(?m)^(?:[ \t]*\{)?[ \t]*["']?apiVersion["']?[ \t]*:[ \t]*["']?(orloj\.dev/[^\s"',}]*)`)
+	kindLine    = regexp.MustCompile(`(?m)^["']?kind["']?[ \t]*:[ \t]*["']?([A-Za-z]+)`)
+)
+
+// declaration is one document of a file of resources, on its way to being what
+// it declares.
+type declaration struct {
+	description
+	file file
+	name string // of the tool; "" where it is none, or not known
+
+	namespace string
+
+	tool   Tool // meant if it has a name and the doc no faults
+	secret secret.Secret
+	server yamldoc.Fault // where mcp_server_ref stands; zero where that is not given
+}
+
+// file is a file of resources.
+type file struct {
+	display string // for messages
+	dir     string // absolute, links resolved: the folder it is in
+}
+
+// readDeclarations reads the documents of a file. Those that are no resources
+// are left out; if there is not one, the file is just data.
+func readDeclarations(f file, data []byte) (list []*declaration, err error) {
+	if filepath.Ext(f.display) == ".json" {
+		return readJSON(f, data)
+	}
+	documents, more := yamldoc.Documents(data, maxDocuments)
+	var strays []error
+	for _, document := range documents {
+		doc := yamldoc.Parse(f.display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
+		d, declares := declare(f, doc, document.Data)
+		switch {
+		case declares:
+			list = append(list, d)
+		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
+			strays = append(strays, doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", apiVersion))
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	list[0].warnings = append(strays, list[0].warnings...)
+	if more > 0 {
+		err = yamldoc.Faults{{File: f.display, Line: more, Column: 1, Msg: fmt.Sprintf("a file may hold %d documents; this one and those below it are not read", maxDocuments)}}
+	}
+	return list, err
+}
+
+// readJSON reads a file that is to be JSON, and so holds one document.
+func readJSON(f file, data []byte) ([]*declaration, error) {
+	doc := yamldoc.Parse(f.display, data, yamldoc.Options{Hide: true})
+	d, declares := declare(f, doc, data)
+	if !declares {
+		return nil, nil
+	}
+	if err := notJSON(f.display, data); err != nil {
+		return nil, err // the decoder takes more than JSON, other readers do not
+	}
+	return []*declaration{d}, nil
+}
+
+// declare reads a document. It reports whether that declares something of ours,
+// as its version or its kind says.
+func declare(f file, doc *yamldoc.Doc, data []byte) (*declaration, bool) {
+	version, _ := doc.Text("apiVersion")
+	kind, _ := doc.Text("kind")
+	if doc.Err() != nil {
+		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
+	}
+	ours := strings.HasPrefix(version, "orloj.dev/")
+	if !ours && !slices.Contains(servedKinds, kind) && !slices.Contains(rules, kind) {
+		return nil, false
+	}
+	d := &declaration{description: description{doc: doc}, file: f}
+	if !ours && kind == kindSecret && version == "v1" {
+		d.warnings = append(d.warnings, doc.At("apiVersion", "is ignored, as it is a Secret of Kubernetes; one for Orla has apiVersion: %s", apiVersion))
+		return d, true
+	}
+	if kind != kindSecret && slices.Contains(slices.Concat(servedKinds, rules), kind) {
+		doc.Reveal()
+	}
+	switch {
+	case kind == kindTool:
+		d.readTool()
+	case kind == kindMCPServer:
+		d.readServer()
+	case kind == kindSecret:
+		d.readSecret()
+	case slices.Contains(rules, kind):
+		d.checkVersion(version)
+		doc.Faultf("kind", "%s is not enforced by this release, and so would forbid nothing; take it out", kind)
+	default:
+		d.checkVersion(version)
+		d.unknownKind(kind)
+	}
+	return d, true
+}
+
+// firstGroup returns what a pattern's only group finds, or "".
+func firstGroup(pattern *regexp.Regexp, data []byte) string {
+	if m := pattern.FindSubmatch(data); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+func (d *declaration) checkVersion(version string) {
+	switch {
+	case !d.doc.Has("apiVersion"):
+		d.doc.Faultf("apiVersion", "is required: %s", apiVersion)
+	case version != apiVersion:
+		d.doc.Faultf("apiVersion", "wants %s, got %q", apiVersion, version)
+	}
+}
+
+func (d *declaration) unknownKind(kind string) {
+	wants := "wants " + strings.Join(servedKinds[:len(servedKinds)-1], ", ") + " or " + servedKinds[len(servedKinds)-1]
+	if !d.doc.Has("kind") {
+		d.doc.Faultf("kind", "is required: it %s", wants)
+		return
+	}
+	if near := yamldoc.Nearest(kind, servedKinds); near != "" {
+		wants += fmt.Sprintf("; did you mean %q?", near)
+	}
+	d.doc.Faultf("kind", "%s", wants)
+}
+
+// identify checks what every kind has in metadata, and keeps the namespace. It
+// returns the name, or "" if that is none.
+func (d *declaration) identify(m metadataKeys) (name string) {
+	if d.doc.Has("metadata.name") && !validName(m.Name) {
+		d.doc.Faultf("metadata.name", "must be 1 to %d of A-Z a-z 0-9 _ . and -", maxName)
+		m.Name = ""
+	}
+	if !d.doc.Has("metadata.namespace") {
+		d.namespace = secret.DefaultNamespace
+		return m.Name
+	}
+	if err := secret.CheckWord(m.Namespace); err != nil {
+		d.doc.Faultf("metadata.namespace", "%v", err)
+	}
+	d.namespace = m.Namespace
+	return m.Name
+}
+
+// hasSpec reports whether there is a spec to look at. What it lacks is no news
+// where there is none.
+func (d *declaration) hasSpec() bool {
+	_, text := d.doc.Text("spec")
+	return d.doc.Has("spec") && !text
+}
+
+// secretRef reads a reference to a secret.
+func (d *declaration) secretRef(key, text string) secret.Ref {
+	ref, err := secret.ParseRef(text, d.namespace)
+	if err != nil {
+		d.doc.Faultf(key, "%v", err)
+	}
+	return ref
+}
+
+// checkVariables checks environment variables, in order, so that the same file
+// always has the same faults.
+func (d *declaration) checkVariables(key string, env envKeys) {
+	for _, name := range sortedKeys(env) {
+		d.checkVariable(key+"."+name, name)
+		d.checkNUL(key+"."+name, env[name])
+	}
+}
+
+func (d *declaration) checkVariable(key, name string) {
+	if why := badVariable(name); why != "" {
+		d.doc.Faultf(key, "%s", why)
+	}
+}
+
+func (d *declaration) checkNUL(key, text string) {
+	if strings.ContainsRune(text, 0) {
+		d.doc.Faultf(key, "must not hold a NUL byte")
+	}
+}
+
+// headOf returns the front of a file that may hold resources.
+func headOf(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	head, err := io.ReadAll(io.LimitReader(f, headSize))
+	if err != nil {
+		return nil, readError(err)
+	}
+	return head, nil
+}
+
+// resources reads the resources that a regular file declares, path being where
+// it is without links. It reports whether the file is one of resources, or
+// cannot be read, rather than of somebody's data.
+func (w *walker) resources(at, path string) bool {
+	head, err := headOf(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true // it was removed since the folder was read
+	case err != nil:
+		w.problem(at, "", Warning, err)
+		return true
+	case !mayHold.Match(head):
+		return false
+	}
+	data, err := readRegular(path)
+	switch {
+	case err != nil:
+		w.problem(at, "", Warning, err)
+		return true
+	case len(data) >= maxManifest && !versionLine.Match(head):
+		return false // larger than any file of resources may be
+	case len(data) >= maxManifest:
+		w.problem(at, "", Fault, yamldoc.Parse(at, data, yamldoc.Options{}).Err())
+		return true
+	}
+	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, data)
+	for i, d := range list {
+		w.declared(d, fmt.Sprintf("%s#%d", path, i))
+	}
+	if err != nil {
+		w.problem(at, "", Fault, err)
+	}
+	if slices.ContainsFunc(list, func(d *declaration) bool { return d.secret.Data != nil }) {
+		w.checkMode(at, path)
+	}
+	return len(list) > 0 || err != nil
+}
+
+// declared keeps what a document declares, or says why it is not served. id is
+// the document's own, however often its file is found.
+func (w *walker) declared(d *declaration, id string) {
+	for _, warning := range d.warnings {
+		w.problem(d.file.display, d.name, Warning, warning)
+	}
+	at := place{entry: d.file.display, id: id, named: d.doc.At("metadata.name", "")}
+	switch err := d.doc.Err(); {
+	case err != nil:
+		w.problem(d.file.display, d.name, Fault, err)
+	case d.secret.Data != nil:
+		w.secrets = append(w.secrets, foundSecret{at, d.secret})
+	case d.name != "":
+		w.found = append(w.found, found{place: at, tool: d.tool, server: d.server})
+	}
+}
+
+// checkMode warns of a file of secrets that others can read.
+func (w *walker) checkMode(at, path string) {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		w.warn(at, "holds secrets, and others than its owner have rights to it (mode %04o): chmod 600", info.Mode().Perm())
+	}
+}

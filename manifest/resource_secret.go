@@ -1,0 +1,54 @@
+package manifest
+
+import (
+	"encoding/base64"
+	"maps"
+	"slices"
+
+	"github.com/orla-project/orla/internal/secret"
+)
+
+// readSecret reads a Secret (SPEC-TOOLS 5.1). Nothing of its values is in a fault.
+func (d *declaration) readSecret() {
+	var keys secretResource
+	_ = d.doc.Decode(&keys) // it is the doc's, which more faults are added to
+	name := d.identify(keys.Metadata)
+	at, held := "spec.", keys.Spec
+	if !d.doc.Has("spec") {
+		at, held = "", keys.secretKeys
+	} else {
+		for _, key := range []string{"data", "stringData"} {
+			if d.doc.Has(key) {
+				d.doc.Faultf(key, "stands beside spec; move it there")
+			}
+		}
+	}
+	values := map[string]secret.Value{}
+	for _, key := range sortedKeys(held.Data) {
+		d.checkSecretKey(at+"data."+key, key, held.Data[key])
+		text, err := base64.StdEncoding.DecodeString(held.Data[key])
+		if err != nil {
+			d.doc.Faultf(at+"data."+key, "is not base64, which it has to be: %v; what is to be taken as it is belongs in stringData", err)
+		}
+		values[key] = secret.NewValue(string(text))
+	}
+	for _, key := range sortedKeys(held.StringData) {
+		d.checkSecretKey(at+"stringData."+key, key, held.StringData[key])
+		values[key] = secret.NewValue(held.StringData[key])
+	}
+	if len(values) == 0 && d.doc.Err() == nil {
+		d.doc.Faultf("spec", "wants data or stringData with at least one key; the key of a secret with one value is %s", secret.DefaultKey)
+	}
+	d.secret = secret.Secret{Namespace: d.namespace, Name: name, Data: values, Source: d.file.display}
+}
+
+func (d *declaration) checkSecretKey(at, key, value string) {
+	if err := secret.CheckWord(key); err != nil {
+		d.doc.Faultf(at, "the key %v", err)
+	}
+	if value == "" {
+		d.doc.Faultf(at, "must not be empty")
+	}
+}
+
+func sortedKeys(m envKeys) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,178 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// serverStart is how long an McpServer may take to be ready: what npx or uvx
+// runs, they may have to download first.
+const serverStart = 30 * time.Second
+
+// readServer reads an McpServer, which is a capsule (SPEC-TOOLS 3.5).
+func (d *declaration) readServer() {
+	keys := serverResource{Spec: serverDefaults()}
+	_ = d.doc.Decode(&keys) // it is the doc's, which more faults are added to
+	spec := keys.Spec
+	d.name = d.identify(keys.Metadata)
+	if !d.hasSpec() {
+		return
+	}
+	d.sections = map[string]string{"runtime": "spec.default_tool_runtime"}
+	d.tool = Tool{
+		Name:        d.name,
+		Kind:        Capsule,
+		Dir:         d.file.dir,
+		Source:      d.file.display,
+		InputSchema: []byte(anyObject),
+		Run:         Run{Timeout: d.timeout(spec.DefaultToolRuntime)},
+		Retry:       d.retry(spec.DefaultToolRuntime.Retry),
+		Runtime:     d.serverRuntime(spec),
+	}
+	d.checkServerIsolation(spec)
+	switch spec.Transport {
+	case transportStdio:
+		d.readStdio(spec)
+	case transportHTTP:
+		d.readRemote(spec)
+	}
+}
+
+func (d *declaration) serverRuntime(spec serverSpec) Runtime {
+	if d.doc.Has("spec.reconnect.max_attempts") && spec.Reconnect.MaxAttempts < 0 {
+		d.doc.Faultf("spec.reconnect.max_attempts", "must be at least 1, or 0 for no limit, got %d", spec.Reconnect.MaxAttempts)
+	}
+	backoff := time.Duration(spec.Reconnect.Backoff)
+	if backoff < time.Millisecond {
+		d.doc.Faultf("spec.reconnect.backoff", "must be at least 1ms, got %s", spec.Reconnect.Backoff)
+	}
+	d.runtime = runtimeDefaults()
+	r := d.capsule()
+	r.Handshake = HandshakeMCP
+	r.StartupTimeout = serverStart
+	r.IdleTimeout = time.Duration(spec.IdleTimeout)
+	r.Include = d.include(spec.ToolFilter.Include)
+	r.Generated = true
+	r.HotLoad.Watch = nil // what npx runs is not in the folder, and all else there is not the server's
+	r.Restart.Initial = backoff
+	r.Restart.Max = max(r.Restart.Max, backoff)
+	r.Restart.MaxFailures = spec.Reconnect.MaxAttempts
+	return r
+}
+
+// include lists the tools that are served; nil for all.
+func (d *declaration) include(given []string) []string {
+	var list []string
+	for i, name := range given {
+		if name == "" {
+			d.doc.Faultf("spec.tool_filter.include"+indexed(i), "must not be empty")
+		}
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func (d *declaration) checkServerIsolation(spec serverSpec) {
+	const key = "spec.default_tool_runtime.isolation_mode"
+	switch mode := spec.DefaultToolRuntime.IsolationMode; {
+	case mode == "", mode == IsolationNone:
+	case spec.Transport == transportHTTP:
+		d.doc.Faultf(key, "%s does not go with transport http, which runs nothing on this machine that could be isolated; only none does", mode)
+	case mode == IsolationWASM:
+		d.doc.Faultf(key, "wasm is for tools of type wasm")
+	default:
+		d.doc.Faultf(key, "%s is not served by this release for an McpServer; only none is", mode)
+	}
+}
+
+// foreign refuses keys of the other transport.
+func (d *declaration) foreign(of, is transport, keys ...string) {
+	for _, key := range keys {
+		if d.doc.Has("spec." + key) {
+			d.doc.Faultf("spec."+key, "is for transport %s, and this server's is %s", of, is)
+		}
+	}
+}
+
+func (d *declaration) readRemote(spec serverSpec) {
+	d.foreign(transportStdio, transportHTTP, "command", "args", "env")
+	d.tool.Runtime.Remote = &Remote{Endpoint: d.endpoint(spec.Endpoint, false), Auth: d.auth(spec.Auth)}
+}
+
+func (d *declaration) readStdio(spec serverSpec) {
+	d.foreign(transportHTTP, transportStdio, "endpoint", "auth")
+	if spec.Command == "" {
+		d.doc.Faultf("spec.command", "is required for transport stdio")
+	} else if path, err := d.command(spec.Command); err != nil {
+		d.doc.Faultf("spec.command", "%q %v", spec.Command, err)
+	} else {
+		d.tool.Path = path
+	}
+	for i, arg := range spec.Args {
+		d.checkNUL("spec.args"+indexed(i), arg)
+	}
+	d.tool.Run.Args = spec.Args
+	names := map[string]bool{}
+	for i, e := range spec.Env {
+		at := "spec.env" + indexed(i)
+		if d.doc.Has(at + ".name") {
+			d.checkVariable(at+".name", e.Name)
+			if names[e.Name] {
+				d.doc.Faultf(at+".name", "%q is there twice", e.Name)
+			}
+		}
+		names[e.Name] = true
+		switch {
+		case (e.Value == nil) == (e.SecretRef == ""):
+			d.doc.Faultf(at, "wants either value or secretRef")
+		case e.Value == nil:
+			d.tool.Run.SecretEnv = append(d.tool.Run.SecretEnv, SecretEnv{Name: e.Name, Secret: d.secretRef(at+".secretRef", e.SecretRef)})
+		default:
+			d.checkNUL(at+".value", string(*e.Value))
+			if d.tool.Run.Env == nil {
+				d.tool.Run.Env = map[string]string{}
+			}
+			d.tool.Run.Env[e.Name] = string(*e.Value)
+		}
+	}
+}
+
+// command finds the program of a server. Links stay as they are: programs look
+// at what they were called by.
+func (d *declaration) command(name string) (string, error) {
+	if !strings.ContainsRune(name, '/') {
+		path, err := exec.LookPath(name)
+		switch {
+		case err == nil:
+			return path, nil
+		case strings.ContainsAny(name, " \t"):
+			return "", errors.New("is not in PATH; its arguments belong in args")
+		}
+		return "", errors.New("is not in PATH; install it, or give its path")
+	}
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(d.file.dir, path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", errors.New("does not exist; a path that is not absolute counts from the file's folder")
+	case err != nil:
+		return "", readError(err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("is no regular file but %s", kindOf(info.Mode()))
+	case info.Mode()&0o111 == 0:
+		return "", fmt.Errorf("is not executable: chmod +x %s", path)
+	}
+	return path, nil
+}
