@@ -225,8 +225,8 @@ type written struct {
 		ToolFilter struct {
 			Include []string `json:"include,omitempty"`
 		} `json:"tool_filter,omitzero"`
-	} `json:"spec,omitzero"`
-	StringData map[string]string `json:"stringData,omitempty"`
+		StringData map[string]string `json:"stringData,omitempty"`
+	} `json:"spec"`
 }
 
 type writtenEnv struct {
@@ -261,7 +261,7 @@ func readBack(t *testing.T, s clientconf.Server) {
 	for key, value := range s.Secrets() {
 		want[key] = value.Reveal()
 	}
-	if !maps.Equal(kept.StringData, want) {
-		t.Errorf("got %q, want %q", kept.StringData, want)
+	if !maps.Equal(kept.Spec.StringData, want) {
+		t.Errorf("got %q, want %q", kept.Spec.StringData, want)
 	}
 }

@@ -274,6 +274,10 @@ func (c *conversion) header(m member, key string) {
 			auth, value = manifest.Auth{Profile: manifest.AuthBasic}, string(pair)
 		}
 	}
+	if value == "" {
+		c.fault(m.at, key, "is empty")
+		return
+	}
 	if named := oneVariable(value); named.scope != "" && named.fallback == "" {
 		auth.Secret = c.ref(secret.DefaultKey)
 		c.note(m.at, key, "%s", c.wanted(named, auth.Secret))

@@ -36,9 +36,9 @@ func (s Server) Secret() (Document, bool) {
 	write := func(show func(secret.Value) string) []byte {
 		var out bytes.Buffer
 		head(&out, "Secret", s.Name)
-		out.WriteString("stringData:\n")
+		out.WriteString("spec:\n  stringData:\n")
 		for _, k := range s.spec.secrets {
-			fmt.Fprintf(&out, "  %s: %s\n", scalar(k.key), scalar(show(k.value)))
+			fmt.Fprintf(&out, "    %s: %s\n", scalar(k.key), scalar(show(k.value)))
 		}
 		return out.Bytes()
 	}
