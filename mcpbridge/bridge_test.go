@@ -41,13 +41,14 @@ type rawAnswer func(ctx context.Context, call supervisor.Call) (json.RawMessage,
 
 // catalog is a Catalog whose tools a test gives.
 type catalog struct {
-	mu      sync.Mutex // guards the fields that follow
-	now     *supervisor.Catalog
-	changed chan struct{}
-	answers map[string]answer
-	raws    map[string]rawAnswer
-	offers  func(*supervisor.Catalog) // adds to what is listed; may be nil
-	updated chan string
+	mu       sync.Mutex // guards the fields that follow
+	now      *supervisor.Catalog
+	changed  chan struct{}
+	answers  map[string]answer
+	raws     map[string]rawAnswer
+	offers   func(*supervisor.Catalog) // adds to what is listed; may be nil
+	updated  chan string
+	attempts int // that each call took
 }
 
 func newCatalog() *catalog {
@@ -93,19 +94,19 @@ func (c *catalog) Catalog() *supervisor.Catalog {
 func (c *catalog) Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error) {
 	c.mu.Lock()
 	listed := slices.ContainsFunc(c.now.Tools, func(t *mcp.Tool) bool { return t.Name == call.Tool })
-	a, r := c.answers[call.Tool], c.raws[call.Tool]
+	a, r, attempts := c.answers[call.Tool], c.raws[call.Tool], c.attempts
 	c.mu.Unlock()
 	switch {
 	case !listed:
 		return supervisor.Answer{}, fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "there is no tool %q", call.Tool)
 	case r != nil:
 		raw, err := r(ctx, call)
-		return supervisor.Answer{Raw: raw}, err
+		return supervisor.Answer{Raw: raw, Attempts: attempts}, err
 	case a == nil:
 		return supervisor.Answer{Result: text(string(call.Args))}, nil
 	}
 	res, err := a(ctx, call.Args)
-	return supervisor.Answer{Result: res}, err
+	return supervisor.Answer{Result: res, Attempts: attempts}, err
 }
 
 // offer makes add say what is listed beside the tools, from the next set on.

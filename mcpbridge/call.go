@@ -28,6 +28,11 @@ const (
 	MetaToolCode   = "tool_code"
 	MetaToolReason = "tool_reason"
 	MetaRetryable  = "retryable"
+	// MetaRetryAfter is when trying again can help at the earliest, if a
+	// service has said so.
+	MetaRetryAfter = "retry_after_ms"
+	// MetaAttempts is how many attempts were made, if there was more than one.
+	MetaAttempts = "attempts"
 )
 
 // origin is where a call came from.
@@ -49,15 +54,16 @@ type answer struct {
 
 // outcome is what the log tells of how a call ended.
 type outcome struct {
-	ok    bool
-	size  int    // of the answer's payload, in bytes
-	code  string // why it is not ok
-	fault *fault.Error
+	ok       bool
+	size     int    // of the answer's payload, in bytes
+	code     string // why it is not ok
+	fault    *fault.Error
+	attempts int // that were made
 }
 
 // end is the same for who observes calls.
 func (o outcome) end(result bool, took time.Duration) CallEnd {
-	return CallEnd{OK: o.ok, Code: o.code, IsError: result && !o.ok, Fault: o.fault, ResponseBytes: o.size, Took: took}
+	return CallEnd{OK: o.ok, Code: o.code, IsError: result && !o.ok, Fault: o.fault, Attempts: o.attempts, ResponseBytes: o.size, Took: took}
 }
 
 // answerCall answers one call. What it returns beside an error is nothing. The
@@ -66,9 +72,11 @@ func (o outcome) end(result bool, took time.Duration) CallEnd {
 func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (a answer, record func(), rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	id := callid.New()
+	asked.Task = taskOf(asked.Meta, from.session)
 	ctx, ended := b.observe(ctx, id, asked, &from)
 	got, err := b.ask(callid.With(ctx, id), asked)
 	a, how, rpcErr := b.answerTo(got, err, call{id, asked.Tool, len(asked.Args), from})
+	how.attempts = max(1, got.Attempts)
 	took := time.Since(began)
 	ended(how.end(rpcErr == nil, took))
 	return a, func() { b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, took, how) }, rpcErr
@@ -166,6 +174,12 @@ func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Err
 	setDefault(answer, MetaToolCode, string(f.Code))
 	setDefault(answer, MetaToolReason, f.Reason)
 	setDefault(answer, MetaRetryable, f.Retryable())
+	if f.RetryAfter > 0 {
+		setDefault(answer, MetaRetryAfter, f.RetryAfter.Milliseconds())
+	}
+	if got.Attempts > 1 {
+		answer.Meta[MetaAttempts] = got.Attempts
+	}
 	return answer, nil
 }
 
@@ -259,6 +273,9 @@ func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how out
 	}
 	if !how.ok {
 		attrs = append(attrs, slog.String("code", how.code))
+	}
+	if how.attempts > 1 {
+		attrs = append(attrs, slog.Int("attempts", how.attempts))
 	}
 	if t := trace.From(ctx); !t.IsZero() {
 		attrs = append(attrs, slog.String("trace_id", t.TraceID()))

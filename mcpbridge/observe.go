@@ -50,6 +50,7 @@ type CallEnd struct {
 	Code          string // why not: a fault.Code, a tool's own code, or a JSON-RPC error's number
 	IsError       bool   // the answer is a result with isError
 	Fault         *fault.Error
+	Attempts      int // that were made; 1 as a rule
 	ResponseBytes int // of the answer's payload
 	Took          time.Duration
 }

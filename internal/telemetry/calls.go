@@ -128,6 +128,7 @@ var buckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.
 type series struct {
 	mu       sync.Mutex // guards what follows
 	ended    []uint64   // by code
+	retries  uint64     // attempts after the first
 	buckets  [len(buckets) + 1]uint64
 	took     time.Duration // in all
 	request  uint64        // bytes
@@ -149,6 +150,7 @@ func (s *series) add(request, code int, end mcpbridge.CallEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended[code]++
+	s.retries += uint64(max(0, end.Attempts-1))
 	s.buckets[bucket]++
 	s.took += end.Took
 	s.request += uint64(request)
@@ -177,6 +179,7 @@ func (s *series) latencies(l *Latency, took []uint32) []uint32 {
 // counted is a copy of what is counted of the calls of one tool.
 type counted struct {
 	ended             []uint64
+	retries           uint64
 	buckets           [len(buckets) + 1]uint64
 	took              time.Duration
 	request, response uint64
@@ -185,7 +188,7 @@ type counted struct {
 func (s *series) counted() counted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return counted{slices.Clone(s.ended), s.buckets, s.took, s.request, s.response}
+	return counted{slices.Clone(s.ended), s.retries, s.buckets, s.took, s.request, s.response}
 }
 
 // codes are the values of the label code: how a call can have ended.

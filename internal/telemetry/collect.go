@@ -12,6 +12,7 @@ import (
 // one means to an operator.
 var (
 	callsTotal    = prometheus.NewDesc("orla_calls_total", "Calls that have ended, by how: ok, or the code of the error.", []string{"tool", "code"}, nil)
+	callRetries   = prometheus.NewDesc("orla_call_retries_total", "Attempts that calls took after their first.", []string{"tool"}, nil)
 	callDuration  = prometheus.NewDesc("orla_call_duration_seconds", "How long calls took, waiting included.", []string{"tool"}, nil)
 	callsInFlight = prometheus.NewDesc("orla_calls_in_flight", "Calls that have begun and not ended.", nil, nil)
 	requestBytes  = prometheus.NewDesc("orla_request_bytes_total", "Bytes of the arguments of calls.", []string{"tool"}, nil)
@@ -59,6 +60,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				counter(callsTotal, float64(ended), tool, t.calls.codes.names[code])
 			}
 		}
+		counter(callRetries, float64(n.retries), tool)
 		counter(requestBytes, float64(n.request), tool)
 		counter(responseBytes, float64(n.response), tool)
 		out <- n.histogram(tool)

@@ -2,7 +2,7 @@ package telemetry
 
 // What spans and their attributes are called: OpenTelemetry's conventions for
 // MCP (semantic-conventions-genai, docs/gen-ai/mcp.md), which are still in
-// development and so stand in this file alone, and two names of our own.
+// development and so stand in this file alone, and three names of our own.
 const (
 	attrMethod    = "mcp.method.name"
 	attrTool      = "gen_ai.tool.name"
@@ -15,8 +15,9 @@ const (
 	attrError     = "error.type"
 	attrStatus    = "rpc.response.status_code" // of a JSON-RPC error
 
-	attrCall = "orla.call_id" // the call_id of the log
-	attrCode = "orla.code"    // the code of the log, of a call that failed
+	attrCall     = "orla.call_id"  // the call_id of the log
+	attrCode     = "orla.code"     // the code of the log, of a call that failed
+	attrAttempts = "orla.attempts" // of a call that took more than one
 
 	methodCall  = "tools/call"
 	executeTool = "execute_tool"

@@ -142,6 +142,9 @@ func (s *spans) work(ctx context.Context, name string) (context.Context, func())
 // end ends the span of a call. A failed tool is a successful response: only
 // the span says that it failed.
 func end(span oteltrace.Span, how mcpbridge.CallEnd) {
+	if how.Attempts > 1 {
+		span.SetAttributes(attribute.Int(attrAttempts, how.Attempts))
+	}
 	if !how.OK {
 		kind := how.Code
 		if how.IsError {

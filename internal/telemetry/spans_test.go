@@ -144,7 +144,7 @@ func TestSpansOfCalls(t *testing.T) {
 			t.Errorf("%s is at %q %q", what, place.Parent(), place.State())
 		}
 	}
-	for _, end := range []mcpbridge.CallEnd{{Code: "timeout", IsError: true}, {Code: "-32042"}, {Code: "unsupported_tool"}} {
+	for _, end := range []mcpbridge.CallEnd{{Code: "timeout", IsError: true}, {Code: "-32042", Attempts: 2}, {Code: "unsupported_tool"}} {
 		_, ended := tel.Observe(t.Context(), mcpbridge.CallStart{Tool: "b", Listed: end.Code != "unsupported_tool", Transport: mcpbridge.Stdio})
 		ended(end)
 	}
@@ -177,8 +177,8 @@ func TestSpansOfCalls(t *testing.T) {
 		t.Errorf("the work is %v", work)
 	}
 	for i, want := range []map[string]string{
-		{"error.type": "tool_error", "orla.code": "timeout", "network.transport": "pipe"},
-		{"error.type": "-32042", "rpc.response.status_code": "-32042"},
+		{"error.type": "tool_error", "orla.code": "timeout", "network.transport": "pipe", "orla.attempts": ""},
+		{"error.type": "-32042", "rpc.response.status_code": "-32042", "orla.attempts": "2"},
 	} {
 		s := c.named("tools/call b", tracepb.Span_SPAN_KIND_SERVER)[i]
 		for key, value := range want {

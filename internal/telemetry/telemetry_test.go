@@ -93,14 +93,16 @@ func grep(text, part string) string {
 func TestCallsAreCounted(t *testing.T) {
 	tel, _ := newTelemetry()
 	observe(tel, "a", true, mcpbridge.CallEnd{OK: true, ResponseBytes: 7, Took: 2 * time.Millisecond})
-	observe(tel, "a", true, mcpbridge.CallEnd{OK: true, ResponseBytes: 7, Took: 400 * time.Second})
-	observe(tel, "a", true, mcpbridge.CallEnd{Code: "timeout", Took: time.Millisecond})
+	observe(tel, "a", true, mcpbridge.CallEnd{OK: true, ResponseBytes: 7, Attempts: 3, Took: 400 * time.Second})
+	observe(tel, "a", true, mcpbridge.CallEnd{Code: "timeout", Attempts: 2, Took: time.Millisecond})
 	_, ended := tel.Observe(t.Context(), mcpbridge.CallStart{Tool: "b", Listed: true})
 	text := scrape(t, tel)
 	holds(t, text,
 		`orla_calls_total{code="ok",tool="a"} 2`,
 		`orla_calls_total{code="timeout",tool="a"} 1`,
 		`orla_calls_total{code="ok",tool="b"} 0`,
+		`orla_call_retries_total{tool="a"} 3`,
+		`orla_call_retries_total{tool="b"} 0`,
 		`orla_calls_in_flight 1`,
 		`orla_request_bytes_total{tool="a"} 30`,
 		`orla_response_bytes_total{tool="a"} 14`,

@@ -1,0 +1,36 @@
+package mcpbridge
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// metaTask is where a client says in _meta what its call is a part of.
+const metaTask = "orloj.dev/task"
+
+// taskOf is what a call is a part of: what its client says, else a name of the
+// session; "" without either (SPEC-TOOLS 2.1). Services get to see it, so that
+// the session's id must not: it would let them take the session over.
+func taskOf(meta json.RawMessage, session string) string {
+	const longest = 256
+	said := ""
+	if meta != nil {
+		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+			if key == metaTask && json.Unmarshal(value, &said) != nil {
+				said = "" // no string
+			}
+			return true
+		})
+	}
+	switch {
+	case said != "" && len(said) <= longest:
+		return said
+	case session == "":
+		return ""
+	}
+	digest := sha256.Sum256([]byte(session))
+	return "session-" + hex.EncodeToString(digest[:8])
+}
