@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/faultproxy"
+)
+
+// serveGRPC starts testdata/servers/grpc until the test is over, with more in its
+// environment, and returns where it serves. Without it the test is skipped with
+// the reason, unless ORLA_TEST_CLIENTS=require.
+func serveGRPC(t *testing.T, env ...string) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", "testdata", "servers", "grpc")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
+		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
+			t.Fatal("the gRPC service is not installed; run scripts/clients")
+		}
+		t.Skip("SKIPPED: the gRPC service is not installed; run scripts/clients")
+	}
+	cmd := exec.Command("node", "server.mjs")
+	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), env...), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait() // its end is not what is tested
+	})
+	port, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the service said no port: %v", err)
+	}
+	return "127.0.0.1:" + strings.TrimSpace(port)
+}
+
+// certify writes a certificate for this machine and its key, and returns their
+// paths. Whoever trusts the certificate trusts itself alone.
+func certify(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", signed), write("key.pem", "PRIVATE KEY", plain)
+}
+
+// grpcResource is a tool of type grpc. It takes an endpoint.
+const grpcResource = `apiVersion: orloj.dev/v1
+kind: Tool
+metadata: {name: weather}
+spec:
+  type: grpc
+  endpoint: %s
+  input_schema: {type: object}
+  auth: {secretRef: weather-token}
+  runtime: {timeout: 20s}
+---
+apiVersion: orloj.dev/v1
+kind: Secret
+metadata: {name: weather-token}
+stringData: {value: hunter2-token}
+`
+
+// SPEC-TOOLS 3.3: TLS, trusted as SSL_CERT_FILE says; one connection for all
+// calls, and through a reload of another tool.
+func TestGRPCToolOverTLS(t *testing.T) {
+	cert, key := certify(t)
+	proxy := faultproxy.New(t, serveGRPC(t, "TLS_CERT="+cert, "TLS_KEY="+key))
+	tools := t.TempDir()
+	resource := fmt.Sprintf(grpcResource, proxy.Addr()) // bare: TLS
+	if err := os.WriteFile(filepath.Join(tools, "weather.yaml"), []byte(resource), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{orlaBinary(t), "--tools-dir", tools, "--port", "0"}
+	trusting := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+cert) }
+	o := startPrepared(t, t.TempDir(), trusting, argv...)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+
+	a, err := o.call("weather", `{"do":"see"}`)
+	if err != nil || a.Result == nil || a.Result.IsError {
+		t.Fatalf("got %+v, %v", a, err)
+	}
+	if seen := string(a.Result.StructuredContent); !strings.Contains(seen, `"authorization":"Bearer hunter2-token"`) {
+		t.Errorf("the metadata has no credentials: %s", seen)
+	}
+	hundred := func() {
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if a, err := o.call("weather", `{"say":"hello"}`); err != nil || a.Result == nil || a.Result.IsError {
+					t.Errorf("got %+v, %v", a, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	hundred()
+	writeTool(t, tools, "another", "#!/bin/sh\necho hello\n")
+	eventually(t, "the new tool answers", func() bool {
+		a, err := o.call("another", `{}`)
+		return err == nil && a.Result != nil && !a.Result.IsError
+	})
+	hundred()
+	if n := proxy.Connections(); n != 1 {
+		t.Errorf("201 calls and a reload took %d connections", n)
+	}
+
+	o = startCommand(t, t.TempDir(), argv...)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	a, err = o.call("weather", `{}`)
+	if err != nil || a.Result == nil || !a.Result.IsError || !strings.Contains(fmt.Sprint(a.Result), "not trusted") {
+		t.Errorf("whom nobody vouches for: %+v, %v", a, err)
+	}
+}
