@@ -1,11 +1,13 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +24,7 @@ const (
 	early      = 30 * time.Second // before its end a token is used no more (SPEC-TOOLS 5.2)
 	undated    = time.Minute      // how long a token is used whose end is not told
 	longest    = 24 * time.Hour   // how long any is, whatever its end
+	patience   = 15 * time.Second // with a token endpoint, and no longer than the attempt lasts
 	maxTokens  = 256
 	maxAnswer  = 1 << 20 // bytes of a token endpoint's answer
 	maxMessage = 200     // bytes of its own words in a reason
@@ -165,31 +168,98 @@ func (t *Tokens) drop(token secret.Value) {
 	}
 }
 
-// exchange asks the token endpoint. style is how the endpoint wants to be told
-// who asks, if that is known.
+// exchange asks the token endpoint, and returns until when the token may be used
+// and how the endpoint wants to be told who asks. That is tried out, since
+// nothing announces it: in the header first, as RFC 6749 has it, then in the form.
 func (t *Tokens) exchange(ctx context.Context, g grant, style oauth2.AuthStyle) (secret.Value, time.Time, oauth2.AuthStyle, error) {
-	config := clientcredentials.Config{
-		ClientID: g.id.Reveal(), ClientSecret: g.secret.Reveal(), TokenURL: g.url, Scopes: g.scopes, AuthStyle: style,
-	}
+	patient, cancel := context.WithTimeoutCause(ctx, patience, g.failed(true, "gave no answer within %s", patience))
+	defer cancel()
 	began := time.Now()
-	token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, t.client))
+	styles := []oauth2.AuthStyle{style}
+	if style == oauth2.AuthStyleAutoDetect {
+		styles = []oauth2.AuthStyle{oauth2.AuthStyleInHeader, oauth2.AuthStyleInParams}
+	}
+	var token *oauth2.Token
+	var err error
+	for _, style = range styles {
+		config := clientcredentials.Config{
+			ClientID: g.id.Reveal(), ClientSecret: g.secret.Reveal(), TokenURL: g.url, Scopes: g.scopes, AuthStyle: style,
+		}
+		token, err = config.Token(context.WithValue(patient, oauth2.HTTPClient, t.client))
+		if !unknownClient(err) {
+			break
+		}
+	}
 	if err != nil {
-		return secret.Value{}, time.Time{}, style, t.failed(ctx, g, err)
+		return secret.Value{}, time.Time{}, style, g.why(patient, err)
+	}
+	if unfit(token.AccessToken) != "" {
+		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token that cannot be a header")
 	}
 	until := began.Add(undated)
 	if !token.Expiry.IsZero() {
 		until = token.Expiry.Add(-early)
 	}
+	if last := began.Add(longest); until.After(last) {
+		until = last
+	}
 	return secret.NewValue(token.AccessToken), until, style, nil
 }
 
-// failed is why there is no token.
-func (t *Tokens) failed(ctx context.Context, g grant, err error) *fault.Error {
+// unknownClient reports whether an endpoint did not understand who asks.
+func unknownClient(err error) bool {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return false
+	}
+	status := refused.Response.StatusCode
+	return status == http.StatusUnauthorized || status == http.StatusBadRequest &&
+		(refused.ErrorCode == "" || refused.ErrorCode == "invalid_client" || refused.ErrorCode == "invalid_request")
+}
+
+// why is why there is no token.
+func (g grant) why(ctx context.Context, err error) *fault.Error {
 	if ctx.Err() != nil {
 		return unsent(fault.From(context.Cause(ctx)))
 	}
-	_ = g
-	return unsent(fault.New(fault.SecretResolutionFailed, "the token endpoint gave no token"))
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		status := refused.Response.StatusCode
+		again := status >= 500 || status == http.StatusTooManyRequests
+		f := g.failed(again, "answered %d%s", status, g.words(refused))
+		f.RetryAfter = outbound.RetryAfter(refused.Response.Header)
+		return f
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		if f.Code != fault.ExecutionFailed { // a blocked address says better what to do
+			return unsent(f)
+		}
+		return g.failed(f.Retryable(), "could not be asked: %s", f.Reason)
+	}
+	// Anything else is what oauth2 says of an answer, and quotes it.
+	return g.failed(false, "gave an answer that holds no token")
+}
+
+// failed is a fault of the token endpoint.
+func (g grant) failed(again bool, format string, args ...any) *fault.Error {
+	place := "token endpoint"
+	if u, err := url.Parse(g.url); err == nil {
+		place += " " + outbound.Place(u)
+	}
+	f := fault.New(fault.SecretResolutionFailed, "%s "+format, append([]any{place}, args...)...)
+	f.Retry, f.Unsent = &again, true
+	return f
+}
+
+// words are what the endpoint says of a refusal, without what it may repeat of
+// the question.
+func (g grant) words(refused *oauth2.RetrieveError) string {
+	said := strings.TrimSpace(refused.ErrorCode + " " + refused.ErrorDescription)
+	if said == "" {
+		return ""
+	}
+	inHeader := url.QueryEscape(g.id.Reveal()) + ":" + url.QueryEscape(g.secret.Reveal())
+	said = secret.NewRedactor(g.secret, secret.NewValue(inHeader), g.id).Redact(said)
+	return ": " + outbound.Words(said, maxMessage)
 }
 
 // unsent says of a fault that the tool was not called.
@@ -212,11 +282,11 @@ func (w wholeAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
 	body, err := outbound.Body(resp.Body, maxAnswer)
-	err = errors.Join(err, resp.Body.Close())
 	if err != nil {
 		return nil, err
 	}
-	resp.Body = io.NopCloser(strings.NewReader(string(body)))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -24,11 +25,6 @@ const (
 	maxRetryAfter = 24 * time.Hour // more than any call waits
 )
 
-var (
-	yes = true
-	no  = false
-)
-
 // transportFault is why a request got no answer. connected says that there was a
 // connection, so that the service may have seen the request.
 func transportFault(req *http.Request, err error, connected bool) *fault.Error {
@@ -46,10 +42,7 @@ func transportFault(req *http.Request, err error, connected bool) *fault.Error {
 	}
 	reason, again := transportReason(err, connected)
 	f := fault.New(fault.ExecutionFailed, "%s: %s", place, reason)
-	f.Retry, f.Unsent = &no, !connected
-	if again {
-		f.Retry = &yes
-	}
+	f.Retry, f.Unsent = &again, !connected
 	return f
 }
 
@@ -66,8 +59,8 @@ func transportReason(err error, connected bool) (reason string, again bool) {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "it does not speak TLS", false
 	}
-	if alert, ok := errors.AsType[tls.AlertError](err); ok {
-		return "TLS: " + alert.Error(), false
+	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "remote error" || op.Op == "local error") { // of crypto/tls
+		return op.Err.Error(), false
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		if connected {
@@ -76,9 +69,12 @@ func transportReason(err error, connected bool) (reason string, again bool) {
 		return "cannot connect: " + errno.Error(), true
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if !connected {
+			return "the connection was closed at once", true
+		}
 		return "the connection was closed before the answer was complete", true
 	}
-	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !connected {
 		return "no connection in time", true
 	}
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
@@ -104,17 +100,14 @@ func unquoted(err error) string {
 // error that says so, never a part of it. The error is a *fault.Error.
 func Body(r io.Reader, max int64) ([]byte, error) {
 	var b bytes.Buffer
-	n, err := b.ReadFrom(io.LimitReader(r, max+1))
+	n, err := b.ReadFrom(io.LimitReader(r, min(max, math.MaxInt64-1)+1)) // one byte over, so that the excess shows
 	switch f, ok := errors.AsType[*fault.Error](err); {
 	case ok:
 		return nil, f
 	case err != nil:
 		reason, again := transportReason(err, true)
 		f := fault.New(fault.ExecutionFailed, "%s", reason)
-		f.Retry = &no
-		if again {
-			f.Retry = &yes
-		}
+		f.Retry = &again
 		return nil, f
 	case n > max:
 		return nil, fault.New(fault.ExecutionFailed, "the answer is over %d bytes, which is the limit (max_output)", max)
@@ -126,7 +119,7 @@ func Body(r io.Reader, max int64) ([]byte, error) {
 // §4). The beginning of body is in its reason, and so the caller must have taken
 // the secrets out of it: what is cut off in the middle is found no more.
 func StatusFault(tool string, resp *http.Response, body []byte) *fault.Error {
-	code, retry := fault.ExecutionFailed, &no
+	code, retry := fault.ExecutionFailed, new(false)
 	switch status := resp.StatusCode; {
 	case status == http.StatusUnauthorized:
 		code, retry = fault.AuthInvalid, nil
@@ -135,7 +128,7 @@ func StatusFault(tool string, resp *http.Response, body []byte) *fault.Error {
 	case status == http.StatusTooManyRequests:
 		code, retry = fault.RateLimited, nil
 	case status >= 500:
-		retry = &yes
+		retry = new(true)
 	}
 	status := strconv.Itoa(resp.StatusCode)
 	if text := http.StatusText(resp.StatusCode); text != "" {
@@ -152,22 +145,27 @@ func StatusFault(tool string, resp *http.Response, body []byte) *fault.Error {
 
 // words is the beginning of what a service says, if it is for people.
 func words(contentType string, body []byte) string {
-	if kind, _, _ := strings.Cut(contentType, ";"); strings.TrimSpace(strings.ToLower(kind)) == "text/html" {
+	head := body[:min(len(body), 4*maxQuoted)]
+	kind, _, _ := strings.Cut(contentType, ";")
+	if strings.EqualFold(strings.TrimSpace(kind), "text/html") || bytes.IndexByte(head, 0) >= 0 {
 		return ""
 	}
-	text := string(body)
-	if !utf8.ValidString(text) {
-		return ""
+	return Words(string(head), maxQuoted)
+}
+
+// Words is text as it may stand in a line for people: without line breaks and
+// control characters, and of about max bytes at most. What is secret in it must
+// be gone already.
+func Words(text string, max int) string {
+	text = strings.ToValidUTF8(text, "�")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
+	if len(text) <= max {
+		return text
 	}
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if len(text) > maxQuoted {
-		end := maxQuoted
-		for !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
+	for !utf8.RuneStart(text[max]) {
+		max--
 	}
-	return text
+	return text[:max] + "…"
 }
 
 // RetryAfter is how long a service asks to be left alone, in seconds or until a

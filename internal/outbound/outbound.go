@@ -11,6 +11,7 @@ package outbound
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -42,12 +43,16 @@ type Options struct {
 	// Private says which addresses that are not public may be reached. If
 	// empty, PrivateLoopback.
 	Private Private
+	// Roots are the authorities whose certificates are trusted. If nil, the system's.
+	Roots *x509.CertPool
 }
 
 // Client makes HTTP requests. Its methods may be called from any goroutine.
 type Client struct {
 	http, h2c http.Client
 	doer      http.Client
+
+	roots *x509.CertPool
 
 	mu      sync.Mutex // guards private, and the replacement of pool
 	private Private
@@ -56,11 +61,11 @@ type Client struct {
 
 // New returns a Client without connections.
 func New(opts Options) *Client {
-	c := &Client{private: opts.Private}
+	c := &Client{roots: opts.Roots, private: opts.Private}
 	if c.private == "" {
 		c.private = PrivateLoopback
 	}
-	c.pool.Store(newPool(c.private))
+	c.pool.Store(newPool(c.private, c.roots))
 	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
 	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })
 	c.doer = http.Client{Transport: web, CheckRedirect: redirect}
@@ -78,7 +83,7 @@ func (c *Client) Allow(private Private) {
 		return
 	}
 	c.private = private
-	c.pool.Swap(newPool(private)).closeIdle()
+	c.pool.Swap(newPool(private, c.roots)).closeIdle()
 }
 
 // Close closes the connections that nobody uses.
@@ -128,10 +133,11 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // pool holds the connections that were made under one policy.
 type pool struct{ web, h2c *http.Transport }
 
-func newPool(private Private) *pool {
+func newPool(private Private, roots *x509.CertPool) *pool {
 	guarded := guard(private)
 	dialer := &net.Dialer{
-		Timeout: dialTimeout, KeepAlive: 30 * time.Second,
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 		ControlContext: func(ctx context.Context, network, address string, raw syscall.RawConn) error {
 			if err := guarded(ctx, network, address, raw); err != nil {
 				return err
@@ -148,7 +154,7 @@ func newPool(private Private) *pool {
 		return &http.Transport{
 			Proxy:                  nil, // it would hide the address from the guard
 			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 			TLSHandshakeTimeout:    handshakeTimeout,
 			MaxIdleConns:           0, // bounded for each host
 			MaxIdleConnsPerHost:    idlePerHost,

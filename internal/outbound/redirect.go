@@ -21,6 +21,9 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 func redirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	req.Header.Del("Referer") // it has the query
+	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return fault.New(fault.ExecutionFailed, "%s redirects to what is not HTTP", Place(first.URL))
+	}
 	if len(via) > maxRedirects {
 		return fault.New(fault.ExecutionFailed, "%s redirects more than %d times", Place(first.URL), maxRedirects)
 	}

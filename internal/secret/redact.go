@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"net/url"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ func NewRedactor(values ...Value) *Redactor {
 	return &Redactor{sync.OnceValue(func() *strings.Replacer { // errors are rare, and the forms are many
 		forms := map[string]bool{}
 		for _, v := range values {
-			for _, form := range formsOf(v.text) {
+			for _, form := range formsOf(v.Reveal()) {
 				forms[form] = true
 			}
 		}
@@ -82,9 +83,12 @@ func formsOf(text string) []string {
 	return forms
 }
 
-// written is a text as it is, in an URL, in JSON and in Go's quotes.
+// written is a text as it is, in a URL, in JSON, in Go's quotes and in HTML.
 func written(text string) []string {
-	forms := []string{text, url.QueryEscape(text), url.PathEscape(text), inJSON(text, true), inJSON(text, false), unquoted(strconv.Quote(text))}
+	forms := []string{
+		text, url.QueryEscape(text), url.PathEscape(text),
+		inJSON(text, true), inJSON(text, false), unquoted(strconv.Quote(text)), html.EscapeString(text),
+	}
 	for _, escaped := range forms[1:3] {
 		forms = append(forms, lowerEscapes(escaped))
 	}
@@ -92,10 +96,10 @@ func written(text string) []string {
 }
 
 // inJSON is text as a JSON string has it, less the quotes.
-func inJSON(text string, html bool) string {
+func inJSON(text string, forHTML bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(html)
+	e.SetEscapeHTML(forHTML)
 	if e.Encode(text) != nil {
 		return "" // a string always encodes
 	}

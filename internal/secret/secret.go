@@ -7,6 +7,7 @@ package secret
 import (
 	"fmt"
 	"log/slog"
+	"unique"
 )
 
 // DefaultNamespace is where a secret without a namespace is looked for.
@@ -39,16 +40,29 @@ func (r Ref) String() string {
 func (r Ref) IsZero() bool { return r == Ref{} }
 
 // Value is a secret. Two Values of the same text are equal by ==.
-type Value struct{ text string }
+//
+// The text is behind a pointer, since fmt does not ask a Value that is in an
+// unexported field of another type how it wants to be shown: it shows what is in it.
+type Value struct{ text unique.Handle[string] }
 
-// NewValue returns a Value.
-func NewValue(text string) Value { return Value{text} }
+// NewValue returns a Value. That of "" is the zero Value.
+func NewValue(text string) Value {
+	if text == "" {
+		return Value{}
+	}
+	return Value{unique.Make(text)}
+}
 
 // Reveal returns the secret itself.
-func (v Value) Reveal() string { return v.text }
+func (v Value) Reveal() string {
+	if v.IsZero() {
+		return ""
+	}
+	return v.text.Value()
+}
 
 // IsZero reports whether there is nothing to hide.
-func (v Value) IsZero() bool { return v.text == "" }
+func (v Value) IsZero() bool { return v == Value{} }
 
 // String implements fmt.Stringer.
 func (Value) String() string { return redacted }

@@ -24,10 +24,15 @@ func TestValueIsNeverShown(t *testing.T) {
 		Many   []secret.Value
 		Keyed  map[string]secret.Value
 	}
+	type closed struct { // fmt does not ask what is in unexported fields
+		value secret.Value
+		inner struct{ many []secret.Value }
+	}
+	shut := closed{value: value, inner: struct{ many []secret.Value }{[]secret.Value{value}}}
 	held := holder{"n", value, &value, []secret.Value{value}, map[string]secret.Value{"k": value}}
 	resource := secret.Secret{Name: "api", Data: map[string]secret.Value{"value": value}}
 
-	for _, what := range []any{value, &value, held, &held, resource, []any{value}, map[secret.Value]int{value: 1}} {
+	for _, what := range []any{value, &value, held, &held, shut, &shut, resource, &resource, []any{value}, map[secret.Value]int{value: 1}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s"} {
 			hidden(t, fmt.Sprintf("Sprintf(%s, %T)", verb, what), fmt.Sprintf(verb, what))
 		}

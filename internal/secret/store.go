@@ -82,9 +82,9 @@ func (s *Store) Set(secrets []Secret) {
 // and holds no value.
 func (s *Store) Resolve(ref Ref) (Value, error) {
 	ref = ref.full()
-	for _, part := range []string{ref.Namespace, ref.Name, ref.Key} {
-		if !element(part) {
-			return Value{}, failed(ref, "%q cannot be a part of its name", part)
+	for _, word := range []string{ref.Namespace, ref.Name, ref.Key} {
+		if !ValidWord(word) { // it must not lead out of a folder
+			return Value{}, fault.New(fault.SecretResolutionFailed, "a secret cannot be called that")
 		}
 	}
 	s.mu.Lock()
@@ -146,12 +146,6 @@ func (r Ref) full() Ref {
 		r.Key = DefaultKey
 	}
 	return r
-}
-
-// element reports whether a part of a Ref can be the name of a file, and stays
-// where it is put.
-func element(part string) bool {
-	return part != "" && part != "." && part != ".." && !strings.ContainsAny(part, "/\\\x00")
 }
 
 // variableOf is the environment variable of a secret.

@@ -1,0 +1,110 @@
+package secret_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/secret"
+)
+
+// awkward is a secret that every encoding changes.
+const awkward = `p/a+s&s <w>"rd'\=ü%`
+
+// SPEC-TOOLS 5.3: secrets are taken out of what services say, in whatever way
+// they write them.
+func TestRedact(t *testing.T) {
+	inJSON, err := json.Marshal(awkward)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := secret.NewRedactor(secret.NewValue(awkward), secret.NewValue("other-secret"))
+	for name, form := range map[string]string{
+		"as it is":              awkward,
+		"another":               "other-secret",
+		"base64":                base64.StdEncoding.EncodeToString([]byte(awkward)),
+		"base64 without =":      base64.RawStdEncoding.EncodeToString([]byte(awkward)),
+		"base64 for URLs":       base64.URLEncoding.EncodeToString([]byte(awkward)),
+		"in a query":            url.QueryEscape(awkward),
+		"in a path":             url.PathEscape(awkward),
+		"with small hex digits": strings.ToLower(url.QueryEscape("other-secret")),
+		"in JSON":               strings.Trim(string(inJSON), `"`),
+		"in quotes":             strconv.Quote(awkward),
+		"in HTML":               html.EscapeString(awkward),
+	} {
+		got := r.Redact("before " + form + " after")
+		if strings.Contains(got, form) || !strings.Contains(got, "[redacted]") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+// A password is found in the Authorization header that it is a part of.
+func TestRedactInsideBase64(t *testing.T) {
+	const password = "a-longer-password"
+	r := secret.NewRedactor(secret.NewValue(password))
+	for _, user := range []string{"", "a", "ab", "abc", "abcd"} {
+		for _, after := range []string{"", "x", "xy", "xyz"} {
+			for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding} {
+				text := encoding.EncodeToString([]byte(user + ":" + password + after))
+				got := r.Redact(text)
+				raw, _, _ := strings.Cut(got, "[redacted]")
+				left, err := base64.RawStdEncoding.DecodeString(raw[:len(raw)/4*4])
+				if !strings.Contains(got, "[redacted]") || err != nil || strings.Contains(string(left), "longer") {
+					t.Errorf("%q becomes %q", text, got)
+				}
+			}
+		}
+	}
+}
+
+func TestRedactLines(t *testing.T) {
+	pem := "-----BEGIN KEY-----\nMC4CAQAwBQYDK2VwBCIEIH\nRk8tTzhQbnZ4c2VjcmV0MQ==\n-----END KEY-----"
+	r := secret.NewRedactor(secret.NewValue(pem))
+	got := r.Redact("line 3 is RXk8tTz, bad: MC4CAQAwBQYDK2VwBCIEIH and {\"key\":\"" + strings.ReplaceAll(pem, "\n", `\n`) + "\"}")
+	for _, line := range strings.Split(pem, "\n") {
+		if strings.Contains(got, line) {
+			t.Errorf("%q is still in %q", line, got)
+		}
+	}
+}
+
+// What is too short to be told from the text around it stays: blanking it would
+// show where it is.
+func TestRedactLeavesTheRest(t *testing.T) {
+	for _, values := range [][]secret.Value{nil, {{}}, {secret.NewValue("abc")}, {secret.NewValue("")}} {
+		const text = "abc and abcd"
+		if got := secret.NewRedactor(values...).Redact(text); got != text {
+			t.Errorf("%d values: got %q", len(values), got)
+		}
+	}
+	var none *secret.Redactor
+	if got := none.Redact("text"); got != "text" {
+		t.Errorf("a nil Redactor: got %q", got)
+	}
+	if got := secret.NewRedactor(secret.NewValue("1234"), secret.NewValue("12345678")).Redact("12345678"); got != "[redacted]" {
+		t.Errorf("the longer one does not win: got %q", got)
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	f.Add("secret-value", "user:", " tail")
+	f.Add(awkward, "", "")
+	f.Add("\x00\xff\xfe\xfd\n", "é", "%")
+	f.Fuzz(func(t *testing.T, text, before, after string) {
+		if len(text) < 4 || strings.Contains("[redacted]", text) || strings.Contains(text, "[redacted]") || strings.Contains(before+after, "redacted") {
+			return
+		}
+		r := secret.NewRedactor(secret.NewValue(text))
+		for _, form := range []string{text, url.QueryEscape(text), url.PathEscape(text), base64.StdEncoding.EncodeToString([]byte(text))} {
+			if got := r.Redact(fmt.Sprintf("%s%s%s", before, form, after)); !strings.Contains(got, "[redacted]") {
+				t.Errorf("%q stays in %q", form, got)
+			}
+		}
+	})
+}
