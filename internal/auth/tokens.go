@@ -40,10 +40,12 @@ type Tokens struct {
 }
 
 // NewTokens returns Tokens that are asked for through client.
-func NewTokens(client *outbound.Client) *Tokens {
+func NewTokens(client *outbound.Client) *Tokens { return newTokens(client.HTTPClient().Transport) }
+
+func newTokens(next http.RoundTripper) *Tokens {
 	return &Tokens{
 		client: &http.Client{
-			Transport:     wholeAnswers{client.HTTPClient().Transport},
+			Transport:     wholeAnswers{next},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		slots: map[key]*slot{},
