@@ -67,7 +67,7 @@ func TestRedactLines(t *testing.T) {
 	pem := "-----BEGIN KEY-----\nMC4CAQAwBQYDK2VwBCIEIH\nRk8tTzhQbnZ4c2VjcmV0MQ==\n-----END KEY-----"
 	r := secret.NewRedactor(secret.NewValue(pem))
 	got := r.Redact("line 3 is RXk8tTz, bad: MC4CAQAwBQYDK2VwBCIEIH and {\"key\":\"" + strings.ReplaceAll(pem, "\n", `\n`) + "\"}")
-	for _, line := range strings.SplitSeq(pem, "\n") {
+	for line := range strings.SplitSeq(pem, "\n") {
 		if strings.Contains(got, line) {
 			t.Errorf("%q is still in %q", line, got)
 		}

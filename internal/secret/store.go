@@ -83,7 +83,7 @@ func (s *Store) Set(secrets []Secret) {
 func (s *Store) Resolve(ref Ref) (Value, error) {
 	ref = ref.full()
 	for _, word := range []string{ref.Namespace, ref.Name, ref.Key} {
-		if !ValidWord(word) { // it must not lead out of a folder
+		if !validWord(word) { // it must not lead out of a folder
 			return Value{}, fault.New(fault.SecretResolutionFailed, "a secret cannot be called that")
 		}
 	}
