@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,12 +41,16 @@ func newImport(flags *configFlags, std stdio) *cobra.Command {
 			if len(args) == 0 {
 				return nameClientFiles(clientFiles(l.home), l.home, std)
 			}
-			i := importer{out: cfg.ToolsDir, secretsDir: cfg.SecretsDir, home: l.home, names: opts.names, write: opts.write, std: std, taken: map[string]string{}}
+			i := importer{out: cfg.ToolsDir, secretsDir: cfg.SecretsDir, home: l.home, names: opts.names, write: opts.write, std: std, taken: map[string]string{}, takenSecrets: map[string]string{}}
 			if opts.out != "" {
 				i.out = opts.out
 			}
-			for _, t := range discover(&loaded{Config: Config{ToolsDir: i.out}}, "").Tools {
-				i.taken[t.Name] = t.Path
+			found := discover(&loaded{Config: Config{ToolsDir: i.out}}, "")
+			for _, t := range found.Tools {
+				i.taken[t.Name] = cmp.Or(t.Path, t.Source)
+			}
+			for _, s := range found.Secrets {
+				i.takenSecrets[s.Name] = s.Source
 			}
 			for _, file := range args {
 				i.file(file)
@@ -112,13 +117,14 @@ type importer struct {
 	write      bool
 	std        stdio
 
-	taken   map[string]string // names of tools and servers, with where they are
-	met     []string          // names of the servers that were asked for and are there
-	files   int               // made, or to be made
-	secrets []string          // the private ones among them
-	faulty  int               // files and servers that cannot be converted
-	failed  int               // those that cannot be read or written
-	err     error             // of stdout
+	taken        map[string]string // names of tools and servers, with where they are
+	takenSecrets map[string]string // names of Secret resources, the same
+	met          []string          // names of the servers that were asked for and are there
+	files        int               // made, or to be made
+	secrets      []string          // the private ones among them
+	faulty       int               // files and servers that cannot be converted
+	failed       int               // those that cannot be read or written
+	err          error             // of stdout
 }
 
 // file imports the servers of one file.
@@ -178,16 +184,20 @@ func (i *importer) server(s clientconf.Server) {
 		i.faulty++
 		return
 	}
-	if at, taken := i.taken[s.Name]; taken {
-		i.fail(fmt.Errorf("%s: there is a tool or server %q already: %s", s.Key, s.Name, at))
-		return
-	}
 	files := i.plan(s)
 	for _, f := range files {
 		if _, err := os.Lstat(f.path); err == nil {
 			i.fail(takenOr(f.path, fs.ErrExist))
 			return
 		}
+	}
+	if at, taken := i.taken[s.Name]; taken {
+		i.fail(fmt.Errorf("%s: there is a tool or server %q already: %s", s.Key, s.Name, at))
+		return
+	}
+	if at, taken := i.takenSecrets[s.Name]; taken && len(s.Secrets()) > 0 {
+		i.fail(fmt.Errorf("%s: there is a Secret %q already: %s", s.Key, s.Name, at))
+		return
 	}
 	i.taken[s.Name] = files[len(files)-1].path
 	if i.write {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/clientconf"
 	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
 )
 
 var update = flag.Bool("update", false, "write what is wanted anew")
@@ -92,6 +93,53 @@ func describe(t *testing.T, in txtar.File, dir string) string {
 		}
 	}
 	return out.String()
+}
+
+// What is made of every file is what Orla reads, but for programs that are not here.
+func TestResourcesAreInOrder(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers, err := clientconf.Parse("f.json", archive.Files[0].Data, clientconf.Options{Dir: "/nowhere", Home: "/home/ada"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range servers {
+			if s.Err != nil {
+				continue
+			}
+			count++
+			dir := t.TempDir()
+			docs := map[string]clientconf.Document{"server.yaml": s.McpServer()}
+			if doc, ok := s.Secret(); ok {
+				docs["secret.yaml"] = doc
+			}
+			for name, doc := range docs {
+				if err := os.WriteFile(filepath.Join(dir, name), doc.Text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := manifest.Validate(dir)
+			for _, p := range found.Problems {
+				if !strings.Contains(p.Err.Error(), "is not in PATH; install it") {
+					t.Errorf("%s: %s: %v", path, s.Key, p.Err)
+				}
+			}
+			if len(found.Secrets) != len(docs)-1 {
+				t.Errorf("%s: %s: %d secrets of %d are read", path, s.Key, len(found.Secrets), len(docs)-1)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("only %d servers were made", count)
+	}
 }
 
 // The secrets arrive whole, and where they are looked for.

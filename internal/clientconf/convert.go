@@ -50,27 +50,44 @@ func (c *conversion) stdio(entry, command node) {
 		c.fault(command.at, ".command", "is Orla itself, which would call itself without end")
 		return
 	}
-	dir := c.group.opts.Dir
-	if cwd, ok := entry.member("cwd"); ok && cwd.kind != null {
-		text, ok := c.plainText(cwd, ".cwd", cwd.text, nil)
-		if !ok {
-			return
-		}
-		dir = absolute(dir, text)
-		c.note(cwd.at, ".cwd", "is kept by a shell that changes to %s and becomes the command", dir)
-	} else if dir != "" {
-		at, why := relative(dir, line)
-		if why == "" {
-			dir = ""
-		} else {
-			c.note(command.at, at, "%s is a path in %s: a shell changes to that folder and becomes the command", why, dir)
-		}
+	dir, ok := c.folder(entry, command, line)
+	if !ok {
+		return
 	}
 	if dir != "" {
 		line = append([]string{"sh", "-c", `cd "$0" && exec "$@"`, dir}, line...)
 	}
 	c.spec.command, c.spec.args = line[0], line[1:]
 	c.environment(entry)
+}
+
+// folder returns the folder that the client starts the command in, "" if that
+// does not matter.
+func (c *conversion) folder(entry, command node, line []string) (dir string, ok bool) {
+	dir = c.group.opts.Dir
+	if cwd, given := entry.member("cwd"); given && cwd.kind != null {
+		path, ok := c.plainText(cwd, ".cwd", cwd.text, nil)
+		dir = absolute(dir, path)
+		switch {
+		case !ok:
+			return "", false
+		case cwd.kind != text || !filepath.IsAbs(dir):
+			c.fault(cwd.at, ".cwd", "wants an absolute path")
+			return "", false
+		}
+		c.note(cwd.at, ".cwd", "is kept by a shell that changes to %s and becomes the command", dir)
+		return dir, true
+	}
+	at, why := relative(dir, line)
+	switch {
+	case why == "":
+		return "", true
+	case dir == "":
+		c.fault(command.at, at, "counts from a folder that only the client knows: write the absolute path")
+		return "", false
+	}
+	c.note(command.at, at, "%s is a path in %s: a shell changes to that folder and becomes the command", why, dir)
+	return dir, true
 }
 
 // line returns command and args, with what their variables stand for.
@@ -110,19 +127,22 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// relative finds the first word of a command line that is a path in dir.
+// relative finds the first word of a command line that is a path in dir. Of a
+// folder that is not known, only the command can be told to be in it.
 func relative(dir string, line []string) (key, word string) {
-	for i, word := range line {
-		if word == "" || filepath.IsAbs(word) || strings.HasPrefix(word, "-") || i == 0 && !strings.ContainsRune(word, filepath.Separator) {
+	if strings.ContainsRune(line[0], filepath.Separator) && !filepath.IsAbs(line[0]) {
+		return ".command", line[0]
+	}
+	if dir == "" {
+		return "", ""
+	}
+	for i, word := range line[1:] {
+		if word == "" || filepath.IsAbs(word) || strings.HasPrefix(word, "-") {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(dir, word)); err != nil {
-			continue
+		if _, err := os.Stat(filepath.Join(dir, word)); err == nil {
+			return fmt.Sprintf(".args[%d]", i), word
 		}
-		if i == 0 {
-			return ".command", word
-		}
-		return fmt.Sprintf(".args[%d]", i-1), word
 	}
 	return "", ""
 }
