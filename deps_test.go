@@ -49,7 +49,7 @@ var imports = map[string][]string{
 
 	// Providers: what answers a call.
 	"simple":  {"internal/peer", "manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
-	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson"},
+	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach

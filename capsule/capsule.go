@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
@@ -55,6 +56,9 @@ type Options struct {
 	Start func(context.Context, launch.Spec) (Process, error)
 	// Environ is what processes may inherit, as environ.Clean returns it.
 	Environ []string
+	// Secrets resolves what the manifest's SecretEnv names, at each start. Required
+	// with such a manifest.
+	Secrets func(secret.Ref) (secret.Value, error)
 	// Version is told to the capsule as Orla's own.
 	Version string
 	// Hub watches files for all capsules. If nil, the capsule has one of its own.

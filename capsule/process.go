@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -86,10 +87,14 @@ func signalName(sig syscall.Signal) string {
 // spec is how the next process is started.
 func (c *Capsule) spec() (launch.Spec, error) {
 	t := c.tool
+	environ, err := c.withSecrets()
+	if err != nil {
+		return launch.Spec{}, err
+	}
 	spec := launch.Spec{
 		Path:  t.Path,
 		Argv:  slices.Concat([]string{t.Path}, t.Run.Args),
-		Env:   slices.Clip(c.environ),
+		Env:   environ,
 		Dir:   t.Dir,
 		Grace: t.Runtime.StopGrace,
 		Whole: true,
@@ -108,6 +113,25 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	spec.Path = interpreter
 	spec.Argv = slices.Concat([]string{interpreter}, t.Interpreter.Args, []string{t.Path}, t.Run.Args)
 	return spec, nil
+}
+
+// withSecrets returns the environment of the next process. Secrets are resolved
+// at each start and kept by nobody, so that the next process has a rotated one.
+func (c *Capsule) withSecrets() ([]string, error) {
+	environ := slices.Clip(c.environ)
+	for _, wanted := range c.tool.Run.SecretEnv {
+		value, err := c.opts.Secrets(wanted.Secret)
+		if err != nil {
+			return nil, fault.New(fault.StartFailed, "%s: the variable %s: %s", c.tool.Name, wanted.Name, fault.From(err).Reason)
+		}
+		if strings.ContainsRune(value.Reveal(), 0) {
+			return nil, fault.New(fault.StartFailed, "%s: the variable %s: secret %q has a NUL in it", c.tool.Name, wanted.Name, wanted.Secret)
+		}
+		prefix := wanted.Name + "="
+		environ = slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, prefix) })
+		environ = append(environ, prefix+value.Reveal())
+	}
+	return environ, nil
 }
 
 // closeStreams closes Orla's ends of a process that is gone.

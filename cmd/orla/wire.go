@@ -71,7 +71,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			},
 			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
 				return capsule.New(t, capsule.Options{
-					Launcher: p.launcher, Environ: clean, Version: version.Version(),
+					Launcher: p.launcher, Environ: clean, Secrets: p.services.secrets.Resolve, Version: version.Version(),
 					Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: log,
 				})
 			},
