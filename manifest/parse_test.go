@@ -3,6 +3,7 @@ package manifest
 import (
 	"encoding/json"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -145,6 +146,51 @@ func FuzzParseManifest(f *testing.F) {
 			t.Fatalf("name %q", tool.Name)
 		}
 	})
+}
+
+func FuzzResource(f *testing.F) {
+	addTestdata(f, "testdata/resources/good/*.yaml")
+	addTestdata(f, "testdata/resources/bad/*.txtar")
+	f.Add([]byte("{apiVersion: orloj.dev/v1, kind: Tool, metadata: {name: a}, spec: {input_schema: {a: string}, endpoint: 'http://[::1%25a]:1'}}"))
+	f.Add([]byte("apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: *b}\n--- &a [*a]\n...\n"))
+	here := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, name := range []string{"a.yaml", "a.json"} {
+			list, err := readDeclarations(file{display: name, dir: here}, data)
+			sound(t, Tool{InputSchema: json.RawMessage(anyObject)}, err)
+			for _, d := range list {
+				tool := d.tool
+				if tool.Name == "" {
+					tool.InputSchema = json.RawMessage(anyObject)
+				}
+				sound(t, tool, d.doc.Err())
+				if err := d.doc.Err(); err == nil {
+					soundDeclaration(t, d)
+				}
+			}
+		}
+	})
+}
+
+// soundDeclaration checks what holds of every resource that is in order.
+func soundDeclaration(t *testing.T, d *declaration) {
+	t.Helper()
+	switch r := d.tool.Resource; {
+	case d.name == "" || d.secret.Data != nil:
+	case !validName(d.tool.Name), d.tool.Run.Timeout <= 0, d.tool.Retry.MaxAttempts < 1:
+		t.Fatalf("%+v", d.tool)
+	case r == nil && (d.tool.Kind != Capsule || (d.tool.Path == "") == (d.tool.Runtime.Remote == nil)):
+		t.Fatalf("an McpServer that is none: %+v", d.tool)
+	case r == nil:
+	case r.Isolation != IsolationNone, (d.tool.Kind == MCP) == (r.Server == ""), (d.tool.Kind == MCP) != (r.Endpoint == ""),
+		r.Auth.IsZero() != r.Auth.Secret.IsZero(), len(r.OperationClasses) == 0:
+		t.Fatalf("%+v", r)
+	case d.tool.Kind == MCP:
+	default:
+		if u, err := url.Parse(r.Endpoint); err != nil || u.Hostname() == "" || u.User != nil {
+			t.Fatalf("endpoint %q: %v", r.Endpoint, err)
+		}
+	}
 }
 
 func FuzzCapsuleJSON(f *testing.F) {

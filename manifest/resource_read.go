@@ -98,7 +98,8 @@ func readJSON(f file, data []byte) ([]*declaration, error) {
 func declare(f file, doc *yamldoc.Doc, data []byte) (*declaration, bool) {
 	version, _ := doc.Text("apiVersion")
 	kind, _ := doc.Text("kind")
-	if doc.Err() != nil {
+	parsed := doc.Err() == nil
+	if !parsed {
 		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
 	}
 	ours := strings.HasPrefix(version, "orloj.dev/")
@@ -120,6 +121,7 @@ func declare(f file, doc *yamldoc.Doc, data []byte) (*declaration, bool) {
 		d.readServer()
 	case kind == kindSecret:
 		d.readSecret()
+	case !parsed: // which is its fault already
 	case slices.Contains(rules, kind):
 		d.checkVersion(version)
 		doc.Faultf("kind", "%s is not enforced by this release, and so would forbid nothing; take it out", kind)

@@ -126,7 +126,7 @@ func (d *declaration) isolation(spec toolSpec) Isolation {
 		case !risky:
 			return IsolationNone
 		case !d.doc.Has(key): // or it has a fault already
-			d.doc.Faultf("spec.risk_level", "%s makes runtime.isolation_mode sandboxed, which has no network, and a tool of type %s runs nothing on this machine that a sandbox could hold; "+
+			d.doc.Faultf("spec.risk_level", "%s makes runtime.isolation_mode sandboxed, which has no network, and a tool of type %s runs nothing of its own on this machine that a sandbox could hold; "+
 				"to call it without one, add runtime.isolation_mode: none", spec.RiskLevel, spec.Type)
 		}
 		return IsolationSandboxed
@@ -138,7 +138,7 @@ func (d *declaration) isolation(spec toolSpec) Isolation {
 	case mode == IsolationWASM:
 		d.doc.Faultf(key, "wasm is for type wasm, and this tool is of type %s", spec.Type)
 	default:
-		d.doc.Faultf(key, "%s does not go with type %s, which runs nothing on this machine that could be isolated; only none does", mode, spec.Type)
+		d.doc.Faultf(key, "%s does not go with type %s, which runs nothing of its own on this machine that could be isolated; only none does", mode, spec.Type)
 	}
 	return mode
 }

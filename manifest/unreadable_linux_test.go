@@ -41,6 +41,7 @@ func TestA2WhatCannotBeReadIsSkippedAndTheRestServed(t *testing.T) {
 	write(t, "tools", "pack/tool.yaml", "x", 0o000)
 	write(t, "tools", "side", script, 0o755)
 	write(t, "tools", "side.tool.yaml", "", 0o000)
+	write(t, "tools", "res.yaml", "", 0o000)
 	if err := os.Chmod("tools/closed", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +55,7 @@ func TestA2WhatCannotBeReadIsSkippedAndTheRestServed(t *testing.T) {
 	expect(t, r, []string{"good"}, []string{
 		"warning tools/closed: cannot be read: permission denied",
 		"error tools/pack/tool.yaml: cannot be read: permission denied",
+		"warning tools/res.yaml: cannot be read: permission denied",
 		"warning tools/secret.sh: cannot be read: permission denied",
 		"error tools/side: tools/side.tool.yaml: cannot be read: permission denied",
 	})

@@ -1,0 +1,276 @@
+package manifest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// realPath is a path without links.
+func realPath(t *testing.T, dir string) string {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
+
+// beside makes what files of resources refer to: programs and a module.
+func beside(t *testing.T, dir string) {
+	t.Helper()
+	write(t, dir, "server.sh", script, 0o755)
+	write(t, dir, "plain.sh", script, 0o644)
+	write(t, dir, "echo.wasm", "\x00asm", 0o644)
+	write(t, dir, "bin/npx", script, 0o755)
+	t.Setenv("PATH", filepath.Join(dir, "bin"))
+}
+
+// SPEC-TOOLS 1.1, 1.2, 3.5: every field, and what holds where it is left out.
+func TestT12GoodResources(t *testing.T) {
+	files, err := filepath.Glob("testdata/resources/good/*.[yj]*ml")
+	more, _ := filepath.Glob("testdata/resources/good/*.res.json")
+	if err != nil || len(files) == 0 || len(more) == 0 {
+		t.Fatalf("no testdata: %v", err)
+	}
+	for _, file := range append(files, more...) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			dir := realPath(t, t.TempDir())
+			beside(t, dir)
+			write(t, dir, filepath.Base(file), string(read(t, file)), 0o600)
+			r := manifest.Validate(filepath.Join(dir, filepath.Base(file)))
+			if len(r.Problems) > 0 || len(r.Tools)+len(r.Secrets) == 0 {
+				t.Fatalf("got %d tools and the problems %v", len(r.Tools), texts(r))
+			}
+			got, err := json.MarshalIndent(map[string]any{"Tools": r.Tools, "Secrets": r.Secrets}, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(bytes.ReplaceAll(got, []byte(dir), []byte("FOLDER")), '\n')
+			golden := strings.TrimSuffix(strings.TrimSuffix(file, ".yaml"), ".res.json") + ".golden"
+			if *update {
+				write(t, ".", golden, string(got), 0o644)
+			}
+			if want := read(t, golden); !bytes.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// SPEC-TOOLS 1.1: every fault of a file with its line and column, and what is allowed.
+func TestT11BadResources(t *testing.T) {
+	files, err := filepath.Glob("testdata/resources/bad/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no testdata: %v", err)
+	}
+	home, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := realPath(t, t.TempDir())
+			t.Chdir(dir)
+			beside(t, dir)
+			want, at := "", -1
+			for i, f := range archive.Files {
+				if f.Name == "problems" {
+					want, at = string(f.Data), i
+					continue
+				}
+				write(t, dir, f.Name, string(f.Data), 0o600)
+			}
+			r := manifest.Validate(".")
+			got := strings.ReplaceAll(strings.Join(append(texts(r), "served: "+strings.Join(names(r), " ")), "\n"), dir, "FOLDER") + "\n"
+			if strings.Contains(got, "hunter2") {
+				t.Errorf("a secret is told:\n%s", got)
+			}
+			if *update && at >= 0 {
+				archive.Files[at].Data = []byte(got)
+				write(t, home, file, string(txtar.Format(archive)), 0o644)
+			}
+			if got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			for _, p := range r.Problems {
+				_, placed := errors.AsType[yamldoc.Fault](p.Err)
+				if p.Severity == manifest.Fault && !placed {
+					t.Errorf("a fault that is not at a place: %v", p.Err)
+				}
+			}
+		})
+	}
+}
+
+// secretValues tells what is in the secrets of a result.
+func secretValues(r manifest.Result) map[string]string {
+	values := map[string]string{}
+	for _, s := range r.Secrets {
+		for key, value := range s.Data {
+			values[s.Namespace+"/"+s.Name+":"+key] = value.Reveal()
+		}
+	}
+	return values
+}
+
+// SPEC-TOOLS 5.1: data is base64, stringData is as it is written and wins.
+func TestT51SecretsAreRead(t *testing.T) {
+	r := manifest.Validate("testdata/resources/good/secrets.yaml")
+	want := map[string]string{
+		"default/as-in-kubernetes:value": "yes",
+		"team/both:value":                "wins",
+		"team/both:blob":                 "\x00\xff",
+		"team/both:tls.crt":              "a",
+		"team/both:number":               "0123",
+		"team/both:lines":                "a\nb",
+	}
+	if got := secretValues(r); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+const secretFile = "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: %s}\nspec: {stringData: {value: %s}}\n"
+
+// SPEC-TOOLS 5.1: a file of secrets is its owner's alone.
+func TestT51ASecretThatOthersCanReadIsWarnedOf(t *testing.T) {
+	r := discover(t, func() {
+		for mode, name := range map[os.FileMode]string{0o600: "a", 0o400: "b", 0o640: "c", 0o604: "d"} {
+			write(t, "tools", name+".yaml", fmt.Sprintf(secretFile, name, "hunter2"), mode)
+		}
+		write(t, "tools", "tool.res.yaml", fmt.Sprintf(resource, "open"), 0o644)
+	})
+	expect(t, r, []string{"open"}, []string{
+		"warning tools/c.yaml: holds secrets, and others than its owner have rights to it (mode 0640): chmod 600",
+		"warning tools/d.yaml: holds secrets, and others than its owner have rights to it (mode 0604): chmod 600",
+	})
+	if len(r.Secrets) != 4 {
+		t.Errorf("got %d secrets", len(r.Secrets))
+	}
+}
+
+// SPEC-TOOLS 1.1: a file of any name, anywhere in the folder but in packages.
+// What it stands among stays data.
+func TestT11ResourcesAreFoundAmongData(t *testing.T) {
+	r := discover(t, func() {
+		write(t, "tools", "a.yml", fmt.Sprintf(resource, "a"), 0o644)
+		write(t, "tools", "deep/er/b.json", `{"kind":"Tool","metadata":{"name":"b"},"spec":{"endpoint":"https://b"},"apiVersion":"orloj.dev/v1"}`, 0o644)
+		write(t, "tools", "run.yaml", fmt.Sprintf(resource, "run"), 0o755)
+		write(t, "tools", "side.tool.yaml", fmt.Sprintf(resource, "side"), 0o644)
+		write(t, "tools", "late.yaml", strings.Repeat("# long\n", 9000)+fmt.Sprintf(resource, "late"), 0o644)
+		link(t, "deep/er/b.json", "tools/again.json")
+		writePackage(t, "tools/pack", "pack", "1.0.0")
+		for name, text := range map[string]string{
+			"pack/res.yaml": fmt.Sprintf(resource, "x"), ".hidden.yaml": fmt.Sprintf(resource, "x"), "node_modules/x.yaml": fmt.Sprintf(resource, "x"),
+			"old.yaml~": fmt.Sprintf(resource, "x"), "res.txt": fmt.Sprintf(resource, "x"),
+			"too-late.yaml":  strings.Repeat("# too long\n", 9000) + fmt.Sprintf(resource, "x"),
+			"openapi.yaml":   "components:\n  kind: Tool\n  x: {kind: Secret}\n",
+			"template.yaml":  "{{- if .x }}\nfoo: [\n  kind: Tool\n",
+			"k8s.yaml":       "apiVersion: v1\nkind: ConfigMap\n---\napiVersion: apps/v1\nkind: Deployment\nspec: {x: {kind: Secret}}\n",
+			"list.json":      `[{"apiVersion":"orloj.dev/v1","kind":"Tool"}]`,
+			"nested.json":    `{"items":[{"apiVersion":"orloj.dev/v1","kind":"Tool"}]}`,
+			"text.yaml":      "apiVersion orloj.dev/v1 is what resources say",
+			"doc.yaml":       "about: orloj.dev/v1\n",
+			"large.json":     `{"kind": "Tool", "x": "` + strings.Repeat("x", 1<<20) + `"}`,
+			"toolbox.yaml":   "kind: Toolbox\n",
+			"other/mcp.json": `{"mcpServers": {}}`,
+		} {
+			write(t, "tools", name, text, 0o644)
+		}
+		write(t, "tools", "huge.yaml", fmt.Sprintf(resource, "huge")+strings.Repeat("# x\n", 1<<18), 0o644)
+	})
+	expect(t, r, []string{"a", "b", "late", "pack", "run", "side"}, []string{
+		"error tools/huge.yaml: tools/huge.yaml:1:1: the file has 1048577 bytes, more than the 1048576 allowed",
+	})
+}
+
+// SPEC-TOOLS 1.1: how many documents a file may have is bounded, and the first ones are served.
+func TestT11DocumentsAreBounded(t *testing.T) {
+	r := discover(t, func() {
+		var text strings.Builder
+		text.WriteString(fmt.Sprintf(resource, "first"))
+		for range 999 {
+			text.WriteString("---\n")
+		}
+		text.WriteString("---\n" + fmt.Sprintf(resource, "last"))
+		write(t, "tools", "many.yaml", text.String(), 0o644)
+	})
+	expect(t, r, []string{"first"}, []string{
+		"error tools/many.yaml: tools/many.yaml:1004:1: a file may hold 1000 documents; this one and those below it are not read",
+	})
+}
+
+// SPEC A4: one name is one tool of any kind; the project's hide the user's, secrets too.
+func TestT11ConflictsOfAllKinds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "tools", "a.yaml", fmt.Sprintf(resource, "same")+"---\n"+fmt.Sprintf(secretFile, "same", "project"), 0o600)
+	write(t, "tools", "b/same.sh", script, 0o755)
+	write(t, "tools", "c.yaml", fmt.Sprintf(secretFile, "same", "another"), 0o600)
+	write(t, "home", "z.yaml", fmt.Sprintf(resource, "same")+"---\n"+fmt.Sprintf(secretFile, "same", "user")+"---\n"+fmt.Sprintf(secretFile, "mine", "user"), 0o600)
+	r := manifest.Discover(manifest.Options{ToolsDir: "tools", UserDir: "home"})
+	expect(t, r, []string{"same"}, []string{
+		`error tools/b/same.sh: conflict: the tool "same" is served from tools/a.yaml:3; rename one of the two`,
+		`error tools/c.yaml: tools/c.yaml:3:18: metadata.name: conflict: the secret "same" of namespace default is that of tools/a.yaml:8; rename one of the two`,
+	})
+	want := map[string]string{"default/same:value": "project", "default/mine:value": "user"}
+	if got := secretValues(r); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// SPEC-TOOLS 3.5: the server of a tool is looked for among all that is found.
+func TestT35ToolsOfServersThatAreNotThereAreWarnedOf(t *testing.T) {
+	const server, tool = "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: files}\nspec: {transport: http, endpoint: https://a}\n",
+		"apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: reader}\nspec: {type: mcp, mcp_server_ref: files, mcp_tool_name: read}\n"
+	for name, c := range map[string]struct{ project, user string }{
+		"in the same folder": {server + "---\n" + tool, ""},
+		"in the user's":      {tool, server},
+		"nowhere":            {tool, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			write(t, "tools", "a.yaml", c.project, 0o644)
+			write(t, "home", "b.yaml", c.user, 0o644)
+			r := manifest.Discover(manifest.Options{ToolsDir: "tools", UserDir: "home"})
+			if warned := len(r.Problems) == 1; warned != (name == "nowhere") || len(r.Tools) == 0 {
+				t.Errorf("got %q and %q", names(r), texts(r))
+			}
+			if r := manifest.Validate("tools/a.yaml"); len(r.Problems) > 0 {
+				t.Errorf("the file alone: %q", texts(r))
+			}
+		})
+	}
+}
+
+// A reload keeps what has not changed, so the same files are the same manifests.
+func TestT11TheSameFilesAreTheSameTools(t *testing.T) {
+	dir := t.TempDir()
+	beside(t, dir)
+	for _, name := range []string{"every_key.yaml", "kinds.yaml", "servers.yaml", "secrets.yaml"} {
+		write(t, dir, name, string(read(t, "testdata/resources/good/"+name)), 0o600)
+	}
+	first := manifest.Validate(dir)
+	if len(first.Tools) < 10 {
+		t.Fatalf("got %q", names(first))
+	}
+	for range 3 {
+		if again := manifest.Validate(dir); !reflect.DeepEqual(again, first) {
+			t.Fatalf("at first\n%+v\nand then\n%+v", first, again)
+		}
+	}
+}
