@@ -229,7 +229,7 @@ func TestAnswersACancelledCallLate(t *testing.T) {
 		_, err := l.result(ctx, l.tool.Name, capsuletest.Args{Hold: "it", Late: true}.JSON())
 		done <- err
 	}()
-	l.inFlight(1)
+	l.inFlight()
 	cancel()
 	wantFault(t, within(t, "the cancelled call", done), fault.Canceled)
 	eventually(t, "the capsule knows, and has answered", func() bool {
@@ -330,7 +330,7 @@ func TestTalksWhileItAnswers(t *testing.T) {
 	c, other := &client{wants: true}, &client{wants: true}
 	done := make(chan capsuletest.Answer, 1)
 	go func() { done <- l.askFor(other, capsuletest.Args{Hold: "other"}) }()
-	l.inFlight(1)
+	l.inFlight()
 	l.askFor(c, capsuletest.Args{Progress: 3, Release: "other"})
 	<-done
 	if len(c.notes) != 3 {

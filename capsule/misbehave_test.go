@@ -205,10 +205,10 @@ func (l *living) asking(args capsuletest.Args) <-chan error {
 	return done
 }
 
-// inFlight returns when so many calls are in flight.
-func (l *living) inFlight(n int) {
+// inFlight returns when one call is in flight.
+func (l *living) inFlight() {
 	l.t.Helper()
-	eventually(l.t, fmt.Sprintf("%d calls are in flight", n), func() bool { return l.Life().InFlight == n })
+	eventually(l.t, "a call is in flight", func() bool { return l.Life().InFlight == 1 })
 }
 
 func textOf(t *testing.T, res *mcp.CallToolResult) string {
@@ -395,7 +395,7 @@ func TestDecoratesItsLines(t *testing.T) {
 func TestSendsA20MiBLine(t *testing.T) {
 	l := live(t, "echo")
 	other := l.asking(capsuletest.Args{Hold: "other"})
-	l.inFlight(1)
+	l.inFlight()
 	_, err := l.ask(capsuletest.Args{Size: 20 << 20})
 	wantFault(t, err, fault.ExecutionFailed, "16777216")
 	l.call(capsuletest.Args{Release: "other"})

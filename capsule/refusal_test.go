@@ -83,7 +83,7 @@ func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 		l := live(t, "echo")
 		l.await("READY")
 		asked := l.asking(capsuletest.Args{Hold: "it"})
-		l.inFlight(1)
+		l.inFlight()
 		if err := l.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 		l := live(t, "echo", func(t *manifest.Tool) { t.Run.MaxConcurrency = 1 })
 		l.await("READY")
 		asked := l.asking(capsuletest.Args{Hold: "it"})
-		l.inFlight(1)
+		l.inFlight()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, fault.New(fault.Timeout, "late"))
 		defer cancel()
 		_, err := l.Call(ctx, peer.Call{Tool: l.tool.Name})
