@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,8 @@ type HTTPSettings struct {
 	MaxSessions int
 }
 
-// HTTP is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz and /metrics. It may
+// HTTP is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz, /metrics, and
+// what Handle adds. It may
 // serve any number of requests at once, and Configure may be called meanwhile.
 type HTTP struct {
 	bridge   *Bridge
@@ -96,6 +98,12 @@ func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))
 	return h
 }
+
+// Handle serves what is not MCP at a pattern of its own (http.ServeMux). Who may
+// reach it is for next to say: no Host, Origin or token is asked for. A part of
+// its path that the pattern leaves open is kept out of the log. Handle must be
+// called before the first request.
+func (h *HTTP) Handle(pattern string, next http.Handler) { h.mux.Handle(pattern, next) }
 
 // Configure makes settings those of every request from now on.
 func (h *HTTP) Configure(settings HTTPSettings) {
@@ -170,10 +178,19 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.mu.Lock()
 		status := out.status
 		out.mu.Unlock()
-		h.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", cmp.Or(status, http.StatusOK),
+		h.log.Debug("request", "method", r.Method, "path", loggedPath(r), "status", cmp.Or(status, http.StatusOK),
 			"duration_ms", float64(time.Since(began).Microseconds())/1000,
 			"session", shortened(r.Header.Get(sessionHeader)), "remote", r.RemoteAddr)
 	}
+}
+
+// loggedPath is a request's path, without what may be a secret: a part that has
+// no name of its own.
+func loggedPath(r *http.Request) string {
+	if strings.Contains(r.Pattern, "{") {
+		return r.Pattern
+	}
+	return r.URL.Path
 }
 
 // Sessions returns how many sessions and streams are open.

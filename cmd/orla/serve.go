@@ -17,6 +17,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
@@ -131,6 +132,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) err
 		return &failure{code: exitInvalid, err: err}
 	}
 	s.http = s.bridge.HTTP(settings)
+	s.http.Handle(webhook.CallbackPattern, s.services.callbacks)
 	s.web = newWeb(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/kind/post"
+	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/version"
@@ -18,6 +19,8 @@ type services struct {
 	secrets *secret.Store
 	client  *outbound.Client
 	tokens  *auth.Tokens
+	// callbacks are what services push their answers to. On stdio nobody can.
+	callbacks *webhook.Callbacks
 }
 
 func newServices(cfg *loaded) *services {
@@ -26,8 +29,9 @@ func newServices(cfg *loaded) *services {
 		secrets: secret.New(secret.Options{
 			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv,
 		}),
-		client: client,
-		tokens: auth.NewTokens(client),
+		client:    client,
+		tokens:    auth.NewTokens(client),
+		callbacks: webhook.NewCallbacks(),
 	}
 }
 
@@ -48,4 +52,9 @@ func (s *services) posting() post.Options {
 // post makes the provider of a tool of type http or external.
 func (s *services) post(t manifest.Tool) (supervisor.Provider, error) {
 	return post.New(t, s.posting())
+}
+
+// webhook makes the provider of a tool of type webhook-callback.
+func (s *services) webhook(t manifest.Tool) (supervisor.Provider, error) {
+	return webhook.New(t, webhook.Options{Options: s.posting(), Callbacks: s.callbacks})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/post"
+	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/retry"
 	"github.com/orla-project/orla/internal/version"
@@ -26,6 +27,8 @@ var (
 	_ supervisor.Operator = (*capsule.Capsule)(nil)
 	_ supervisor.Provider = (*grpc.Tool)(nil)
 	_ supervisor.Provider = (*post.Tool)(nil)
+	_ supervisor.Provider = (*webhook.Tool)(nil)
+	_ supervisor.Talker   = (*webhook.Tool)(nil)
 )
 
 // parts are the pieces that answer calls, joined. The caller closes them.
@@ -77,6 +80,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			},
 			manifest.HTTP:     p.services.post,
 			manifest.External: p.services.post,
+			manifest.Webhook:  p.services.webhook,
 			manifest.GRPC: func(t manifest.Tool) (supervisor.Provider, error) {
 				return grpc.New(t, grpc.Options{Client: p.services.client, Auth: p.services.auth()})
 			},

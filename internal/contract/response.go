@@ -38,6 +38,9 @@ func (r Response) Terminal() bool {
 	return false
 }
 
+// Failed is the response of a service that has failed in another way.
+func Failed(f *fault.Error) Response { return Response{Status: statusError, Err: f} }
+
 // Decode reads an envelope strictly. The error says in what body violates the
 // contract: it is execution_failed, and trying again does not help.
 func (x *Exchange) Decode(body []byte) (Response, error) {
@@ -153,6 +156,9 @@ func (x *Exchange) failure(raw json.RawMessage, otherwise fault.Code) (*fault.Er
 	f.Logged = x.tool.name + " gave this tool_code"
 	return f, nil
 }
+
+// Shown is a text of a service without secrets, and not long.
+func (x *Exchange) Shown(text string) string { return x.shown(text, maxQuote) }
 
 const (
 	maxReason = 4 << 10 // bytes of a service's reason

@@ -80,7 +80,9 @@ type Request struct {
 	Accept      string
 	// Contract says that Body is an envelope, or that one is asked for.
 	Contract bool
-	Body     []byte // JSON; nil for none
+	// Later says that 202 promises an answer, and that its body is none.
+	Later bool
+	Body  []byte // JSON; nil for none
 }
 
 // Reply is what a service answered to a request.
@@ -109,12 +111,12 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	}
 	defer func() { _ = resp.Body.Close() }() // all that matters has been read
 	reply := &Reply{Response: resp, attempt: a}
-	if reply.Succeeded() && resp.StatusCode != http.StatusAccepted {
-		reply.Said, err = outbound.Body(resp.Body, a.sender.max)
-	} else if resp.StatusCode != http.StatusNoContent {
+	if promised := r.Later && resp.StatusCode == http.StatusAccepted; promised || !reply.Succeeded() {
 		// The status says enough, even where what follows it breaks off.
 		reply.Said, _ = io.ReadAll(io.LimitReader(resp.Body, min(a.sender.max, maxWords)))
+		return reply, nil
 	}
+	reply.Said, err = outbound.Body(resp.Body, a.sender.max)
 	return reply, err
 }
 

@@ -1,0 +1,133 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// CallbackPattern is where a Callbacks has to be served, as http.ServeMux has it.
+const CallbackPattern = "/callbacks/{request_id}"
+
+// Callbacks takes the answers that services push, and gives each to the call
+// that waits for it. The id of the request is the secret that a service shows: it
+// is random, known to the service alone, and good for one answer. A nil
+// *Callbacks takes none.
+type Callbacks struct {
+	mu    sync.Mutex       // guards what follows, and of each wait what it says
+	waits map[string]*wait // by the id of the request
+}
+
+// NewCallbacks returns a Callbacks that nobody waits for.
+func NewCallbacks() *Callbacks { return &Callbacks{waits: map[string]*wait{}} }
+
+// expect lets w have what is pushed for its request, read by x.
+func (c *Callbacks) expect(w *wait, x *contract.Exchange) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.reader = x
+	c.waits[x.RequestID()] = w
+}
+
+// forget ends that, and returns what was pushed, if anything was.
+func (c *Callbacks) forget(w *wait) (contract.Response, bool) {
+	if c == nil {
+		return contract.Response{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.reader != nil && c.waits[w.reader.RequestID()] == w {
+		delete(c.waits, w.reader.RequestID())
+	}
+	if w.pushed == nil {
+		return contract.Response{}, false
+	}
+	return *w.pushed, true
+}
+
+// found is the wait for a request and what reads its answer; nil for none.
+func (c *Callbacks) found(id string) (w *wait, x *contract.Exchange, taken bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w = c.waits[id]; w == nil {
+		return nil, nil, false
+	}
+	return w, w.reader, w.pushed != nil
+}
+
+// take gives w its answer. It reports false for a second one, and for one that
+// nobody waits for any more.
+func (c *Callbacks) take(id string, w *wait, r contract.Response) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waits[id] != w || w.pushed != nil {
+		return false
+	}
+	w.pushed = &r
+	return true
+}
+
+// ServeHTTP takes what a service pushes. A page in a browser, which says its
+// Origin, is no service.
+func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Origin") != "" {
+		refuse(rw, http.StatusForbidden, "callbacks are for services, not for web pages")
+		return
+	}
+	if r.Method != http.MethodPost {
+		rw.Header().Set("Allow", http.MethodPost)
+		refuse(rw, http.StatusMethodNotAllowed, "an answer is POSTed")
+		return
+	}
+	id := r.PathValue("request_id")
+	w, x, taken := c.found(id)
+	switch {
+	case w == nil:
+		refuse(rw, http.StatusNotFound, "no call waits for this")
+		return
+	case taken:
+		refuse(rw, http.StatusConflict, "this call has its answer")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, w.tool.sender.Max()))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		refuse(rw, http.StatusRequestEntityTooLarge, "the answer is over the tool's max_output")
+		return
+	case err != nil:
+		refuse(rw, http.StatusBadRequest, "the answer did not arrive")
+		return
+	}
+	answer, err := x.Decode(body)
+	switch {
+	case err != nil:
+		refuse(rw, http.StatusBadRequest, fault.From(err).Reason)
+		return
+	case !answer.Terminal():
+		refuse(rw, http.StatusBadRequest, "this status does not end the call; the call still waits")
+		return
+	case !c.take(id, w, answer):
+		refuse(rw, http.StatusConflict, "this call has its answer")
+		return
+	}
+	w.arrived()
+	rw.WriteHeader(http.StatusNoContent)
+}
+
+func refuse(rw http.ResponseWriter, status int, why string) {
+	body, err := json.Marshal(map[string]string{"error": why})
+	if err != nil { // it is a text
+		panic(err)
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(status)
+	_, _ = rw.Write(append(body, '\n')) // the service's leaving is its own business
+}

@@ -1,0 +1,15 @@
+package webhook
+
+import "time"
+
+// Hurry makes the pauses between polls short.
+func (t *Tool) Hurry(first, most, patience time.Duration) {
+	t.pace = pace{first: first, most: most, patience: patience}
+}
+
+// Waiting returns how many calls wait for a callback.
+func (c *Callbacks) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waits)
+}

@@ -1,0 +1,86 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+)
+
+// before is the pause before the next poll: what the service asks for, else
+// ours, with a little more so that waits that began together drift apart.
+func before(asked, ours time.Duration) time.Duration {
+	if asked > 0 {
+		return asked
+	}
+	return ours + rand.N(ours/10+1)
+}
+
+// pause waits. The error is why ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fault.From(context.Cause(ctx))
+	}
+}
+
+// teller tells a client how a wait goes, without the wait having to wait for the
+// client. A nil teller tells nobody.
+type teller struct {
+	texts chan string // holds the one to be told next
+	end   context.CancelFunc
+	told  sync.WaitGroup
+}
+
+// tellProgress begins to tell the client, if it wants to know.
+func (w *wait) tellProgress(ctx context.Context) *teller {
+	client := w.call.Client
+	if client == nil || !client.WantsProgress() {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	t := &teller{texts: make(chan string, 1), end: cancel}
+	t.told.Go(func() { t.tell(ctx, client) })
+	return t
+}
+
+// say has the client told, unless it is still being told something else.
+func (t *teller) say(text string) {
+	if t == nil {
+		return
+	}
+	select {
+	case t.texts <- text:
+	default:
+	}
+}
+
+func (t *teller) tell(ctx context.Context, client peer.Client) {
+	for n := 1; ; n++ {
+		select {
+		case text := <-t.texts:
+			params, err := json.Marshal(map[string]any{"progress": n, "message": text})
+			if err != nil { // it is a number and a text
+				panic(err)
+			}
+			client.Notify(ctx, "notifications/progress", params)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *teller) close() {
+	if t != nil {
+		t.end()
+		t.told.Wait()
+	}
+}

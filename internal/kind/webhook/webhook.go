@@ -1,0 +1,252 @@
+// Package webhook answers calls by services that take their time (SPEC-TOOLS
+// 3.4): an envelope is POSTed, and the answer comes at once, or is asked for
+// until it is there, or is pushed to Orla.
+//
+//	POST ─┬─ 200, an envelope ───────────────► answer
+//	      └─ 202 ─► GET …/{id}, again and again ─► answer
+//	  POST /callbacks/{id}, at any time meanwhile ─► answer
+//
+// A wait is one goroutine with one timer. It ends with its context, and nothing
+// is asked of the service any more.
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/kind/post"
+	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Options is what a Tool needs beside its description.
+type Options struct {
+	post.Options
+	// Callbacks takes what services push. If nil, services are only asked.
+	Callbacks *Callbacks
+}
+
+// pace is how often a service is asked.
+type pace struct {
+	first, most time.Duration // the pause before the first poll, and the longest
+	patience    time.Duration // with one poll, which says no more than the next will
+}
+
+var usualPace = pace{first: 2 * time.Second, most: 15 * time.Second, patience: 30 * time.Second}
+
+// Tool answers the calls of one tool of type webhook-callback.
+type Tool struct {
+	name      string
+	sender    *post.Sender
+	endpoint  *url.URL
+	callbacks *Callbacks
+	pace      pace
+	listed    []*mcp.Tool
+}
+
+// New returns the Tool that t describes.
+func New(t manifest.Tool, opts Options) (*Tool, error) {
+	sender, err := post.NewSender(t, opts.Options)
+	if err != nil {
+		return nil, err
+	}
+	endpoint, err := url.Parse(t.Resource.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("%s: endpoint: not an address", t.Source)
+	}
+	return &Tool{
+		name: t.Name, sender: sender, endpoint: endpoint, callbacks: opts.Callbacks, pace: usualPace,
+		listed: []*mcp.Tool{t.Listed()},
+	}, nil
+}
+
+// Tools implements supervisor.Provider.
+func (t *Tool) Tools() []*mcp.Tool { return t.listed }
+
+// Talks implements supervisor.Talker: clients are told how the wait goes.
+func (t *Tool) Talks() bool { return true }
+
+// Call makes one attempt. The error is a *fault.Error.
+func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
+	ctx, over := trace.Begin(ctx)
+	defer over()
+	waiting, arrived := context.WithCancelCause(ctx)
+	defer arrived(nil)
+	w := &wait{tool: t, call: call, began: time.Now(), arrived: func() { arrived(errArrived) }}
+	r, err := w.serve(waiting)
+	if pushed, ok := t.callbacks.forget(w); ok {
+		r, err = pushed, nil
+	}
+	if err != nil {
+		return peer.Answer{}, w.explained(err)
+	}
+	return w.exchange.Result(r)
+}
+
+// errArrived is why a wait ends whose answer was pushed.
+var errArrived = errors.New("the answer was pushed")
+
+// wait is one attempt of a call.
+type wait struct {
+	tool    *Tool
+	call    peer.Call
+	began   time.Time
+	arrived func() // ends the wait for an answer that was pushed
+
+	exchange *contract.Exchange // the last one
+	said     string             // by the service when it was last asked, for people; "" before
+	pause    time.Duration      // that it asks for; 0 if it does not
+
+	// Guarded by Callbacks.mu.
+	reader *contract.Exchange // reads what is pushed
+	pushed *contract.Response // nil before
+}
+
+// serve begins the work and waits for its end.
+func (w *wait) serve(ctx context.Context) (contract.Response, error) {
+	r, err := w.begin(ctx)
+	if err != nil || r.Terminal() {
+		return r, err
+	}
+	told := w.tellProgress(ctx)
+	defer told.close()
+	interval := w.tool.pace.first
+	for polls := 1; ; polls++ {
+		told.say(w.summary())
+		if err := pause(ctx, before(w.pause, interval)); err != nil {
+			return contract.Response{}, err
+		}
+		interval = min(interval*3/2, w.tool.pace.most)
+		r, err := w.poll(ctx)
+		switch f := fault.From(err); {
+		case err == nil && r.Terminal():
+			return r, nil
+		case err == nil:
+		case ctx.Err() != nil:
+			return contract.Response{}, fault.From(context.Cause(ctx))
+		case f.Retryable(): // no answer is one that may still come
+			w.said, w.pause = f.Reason, f.RetryAfter
+		default:
+			return contract.Response{}, err
+		}
+	}
+}
+
+// begin hands the call to the service. A response that is not terminal says
+// that the service is at work.
+func (w *wait) begin(ctx context.Context) (r contract.Response, err error) {
+	err = w.tool.sender.Do(ctx, w.call, func(a *post.Attempt) error {
+		w.exchange = a.Exchange
+		w.tool.callbacks.expect(w, a.Exchange)
+		envelope := post.Envelope(a, w.tool.endpoint.String())
+		envelope.Later = true
+		reply, err := a.Send(ctx, envelope)
+		switch {
+		case err != nil:
+			return err
+		case reply.StatusCode == http.StatusAccepted:
+			w.notYet(reply)
+			return nil
+		case !reply.Succeeded():
+			return reply.Fault(true)
+		}
+		r, err = w.read(reply)
+		return err
+	})
+	return r, err
+}
+
+// poll asks whether the work is done. An error that may be tried again says
+// nothing about it.
+func (w *wait) poll(ctx context.Context) (r contract.Response, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.tool.pace.patience, errPatience)
+	defer cancel()
+	err = w.tool.sender.Do(ctx, w.call, func(a *post.Attempt) error {
+		w.exchange = a.Exchange
+		reply, err := a.Send(ctx, post.Request{
+			Method: http.MethodGet, URL: w.tool.at(a.RequestID()), Accept: "application/json", Contract: true, Later: true,
+		})
+		switch {
+		case err != nil:
+			return err
+		case pending(reply.StatusCode):
+			w.notYet(reply)
+			return nil
+		case reply.StatusCode == http.StatusUnauthorized:
+			return reply.Fault(true) // there may be a newer token
+		case !reply.Succeeded():
+			r = contract.Failed(reply.Fault(true))
+			return nil
+		}
+		r, err = w.read(reply)
+		return err
+	})
+	return r, err
+}
+
+// errPatience is why a poll ends that takes too long.
+var errPatience = fault.New(fault.Timeout, "it does not answer when it is asked")
+
+// pending reports whether a status says that the answer is not there yet.
+func pending(status int) bool {
+	switch status {
+	case http.StatusAccepted, http.StatusNoContent, http.StatusNotFound, http.StatusTooManyRequests:
+		return true
+	}
+	return status/100 == 5
+}
+
+// at is where the answer of a request is asked for.
+func (t *Tool) at(id string) string {
+	u := *t.endpoint
+	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + url.PathEscape(id)
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + id
+	return u.String()
+}
+
+// read reads an envelope that a service answered with.
+func (w *wait) read(reply *post.Reply) (contract.Response, error) {
+	r, err := w.exchange.Decode(reply.Said)
+	if err != nil {
+		return r, err
+	}
+	if r.Err != nil {
+		r.Err = fault.From(reply.RetryAfter(r.Err))
+	}
+	w.said, w.pause = fmt.Sprintf("status %q", w.exchange.Shown(r.Status)), outbound.RetryAfter(reply.Header)
+	return r, nil
+}
+
+// notYet notes an answer that says no more than its status.
+func (w *wait) notYet(reply *post.Reply) {
+	w.said = strings.TrimSpace(fmt.Sprintf("%d %s", reply.StatusCode, http.StatusText(reply.StatusCode)))
+	w.pause = outbound.RetryAfter(reply.Header)
+}
+
+// summary tells how long the wait has been, and what the service last said.
+func (w *wait) summary() string {
+	return fmt.Sprintf("%s is at work for %s; it said: %s", w.tool.name, time.Since(w.began).Round(time.Second), w.said)
+}
+
+// explained adds to a timeout what the service last said.
+func (w *wait) explained(err error) error {
+	f := fault.From(err)
+	if f.Code != fault.Timeout || w.said == "" {
+		return f
+	}
+	late := *f
+	late.Logged, _ = f.Log()
+	late.Reason += "; asked for it, it said: " + w.said
+	return &late
+}
