@@ -3,10 +3,12 @@ package contract_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -485,5 +487,27 @@ func TestABadOutputSchemaIsRefused(t *testing.T) {
 	_, err := contract.For(manifest.Tool{Name: "x", Source: "x.yaml", OutputSchema: json.RawMessage(`{"type":5}`)})
 	if err == nil || !strings.HasPrefix(err.Error(), "x.yaml: output_schema: ") {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// What an answer holds in memory is bounded by max_output, not by how many
+// members its author thinks of.
+func TestManyMembersTakeNoMemory(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"request_id":"` + id + `","status":"success","result":"done"`)
+	for i := 0; b.Len() < 4<<20; i++ {
+		fmt.Fprintf(&b, `,"%x":1`, i)
+	}
+	b.WriteString("}")
+	body := []byte(b.String())
+	x := exchange(t, "")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := x.Answer(body); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 2*uint64(len(body)) {
+		t.Errorf("an answer of %d bytes takes %d bytes more", len(body), allocated)
 	}
 }

@@ -26,8 +26,22 @@ const (
 	errNotObject = errText("it is not a JSON object")
 )
 
-// object is a JSON object by its members' names.
+// object is a JSON object by its members' names: those that say something here,
+// and maxCompared others.
 type object map[string]json.RawMessage
+
+// maxCompared bounds what an object of a million members takes: of those behind
+// the first, only the ones that say something are compared with the rest.
+const maxCompared = 1024
+
+// says reports whether a member of an envelope or of its error is read.
+func says(key string) bool {
+	switch key {
+	case "request_id", "status", "result", "output", "error", "tool_code", "code", "tool_reason", "reason", "retryable":
+		return true
+	}
+	return false
+}
 
 // members reads one JSON object and nothing behind it. An object that says a
 // thing twice is refused: its readers would disagree on what it says.
@@ -49,6 +63,9 @@ func members(raw []byte) (object, error) {
 	twice := false
 	add := func(key string, value json.RawMessage) bool {
 		_, has := m[key]
+		if !has && len(m) >= maxCompared && !says(key) {
+			return true
+		}
 		twice = twice || has
 		m[key] = value
 		return !twice
