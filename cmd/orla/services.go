@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/outbound"
@@ -57,4 +58,9 @@ func (s *services) post(t manifest.Tool) (supervisor.Provider, error) {
 // webhook makes the provider of a tool of type webhook-callback.
 func (s *services) webhook(t manifest.Tool) (supervisor.Provider, error) {
 	return webhook.New(t, webhook.Options{Options: s.posting(), Callbacks: s.callbacks})
+}
+
+// grpc makes the provider of a tool of type grpc.
+func (s *services) grpc(t manifest.Tool) (supervisor.Provider, error) {
+	return grpc.New(t, grpc.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()})
 }

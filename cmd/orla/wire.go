@@ -81,9 +81,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			manifest.HTTP:     p.services.post,
 			manifest.External: p.services.post,
 			manifest.Webhook:  p.services.webhook,
-			manifest.GRPC: func(t manifest.Tool) (supervisor.Provider, error) {
-				return grpc.New(t, grpc.Options{Client: p.services.client, Auth: p.services.auth()})
-			},
+			manifest.GRPC:     p.services.grpc,
 		},
 		Wrap: retry.Wrap(retry.Options{
 			Stopping: func() <-chan struct{} { return p.supervisor.Stopping() },

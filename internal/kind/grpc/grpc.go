@@ -9,6 +9,7 @@
 package grpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -28,16 +29,24 @@ import (
 // method is what every service has, as the path of a URL.
 const method = "/orloj.tool.v1.ToolService/Execute"
 
-// Options are what a Tool needs. All are required.
+// DefaultMaxOutput bounds an answer where nothing else is said.
+const DefaultMaxOutput = 8 << 20
+
+// Options is what speaking to services needs.
 type Options struct {
+	// Client makes the requests. Required.
 	Client *outbound.Client
-	Auth   auth.Options
+	// Auth is what credentials are made of. Required for tools with auth.
+	Auth auth.Options
+	// UserAgent is Orla's name for itself. If empty, that of connect.
+	UserAgent string
 }
 
 // Tool answers the calls of one tool. Call may be used from any number of
 // goroutines, which share a connection.
 type Tool struct {
 	name     string
+	agent    string
 	contract *contract.Tool
 	auth     *auth.Source
 	client   *connect.Client[message, message]
@@ -59,9 +68,10 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 	if at.Scheme == "grpc" {
 		client, scheme = opts.Client.H2C(), "http"
 	}
-	wire := &wire{tool: t.Name, client: client, most: t.Run.MaxOutput}
+	wire := &wire{tool: t.Name, client: client, most: cmp.Or(t.Run.MaxOutput, DefaultMaxOutput)}
 	return &Tool{
 		name:     t.Name,
+		agent:    opts.UserAgent,
 		contract: spoken,
 		auth:     auth.New(t.Resource.Auth, opts.Auth),
 		client: connect.NewClient[message, message](wire, scheme+"://"+at.Host+method,
@@ -93,7 +103,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 func (t *Tool) execute(ctx context.Context, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
 	envelope := message(x.Request().JSON())
 	req := connect.NewRequest(&envelope)
-	describe(ctx, req.Header(), c)
+	t.describe(ctx, req.Header(), c)
 	resp, err := t.client.CallUnary(ctx, req)
 	if err != nil {
 		return peer.Answer{}, t.failure(ctx, err, c)
@@ -102,7 +112,10 @@ func (t *Tool) execute(ctx context.Context, x *contract.Exchange, c auth.Credent
 }
 
 // describe sets the metadata of a call.
-func describe(ctx context.Context, metadata http.Header, c auth.Credentials) {
+func (t *Tool) describe(ctx context.Context, metadata http.Header, c auth.Credentials) {
+	if t.agent != "" {
+		metadata.Set("User-Agent", t.agent)
+	}
 	if at := trace.From(ctx); !at.IsZero() {
 		metadata.Set(trace.ParentKey, at.Parent())
 		if at.State() != "" {

@@ -47,7 +47,7 @@ func tool(t *testing.T, addr string, a manifest.Auth) *grpc.Tool {
 		InputSchema: json.RawMessage(`{"type":"object"}`),
 		Run:         manifest.Run{MaxOutput: maxOutput},
 		Resource:    &manifest.Resource{Namespace: "default", Endpoint: "grpc://" + addr, Auth: a},
-	}, grpc.Options{Client: client, Auth: auth.Options{Secrets: secrets(), Tokens: auth.NewTokens(client)}})
+	}, grpc.Options{Client: client, Auth: auth.Options{Secrets: secrets(), Tokens: auth.NewTokens(client)}, UserAgent: "orla/1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +130,7 @@ func TestCallCarriesEnvelopeAndMetadata(t *testing.T) {
 		"authorization": "Bearer hunter2-token",
 		"traceparent":   at.Parent(),
 		"tracestate":    "vendor=1",
+		"user-agent":    "orla/1",
 	} {
 		if seen.Metadata[key] != want {
 			t.Errorf("metadata %s: got %q, want %q", key, seen.Metadata[key], want)
