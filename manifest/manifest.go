@@ -1,6 +1,7 @@
 // Package manifest reads, checks and finds descriptions of tools: simple
 // executables with or without a metadata block, packages with a tool.yaml or an
-// orla-tool.json, and nothing else. It is pure: it reads files and starts no process.
+// orla-tool.json, and files of tool resources, secrets among them. It is pure: it
+// reads files and starts no process.
 //
 // Its invariant: a Tool that leaves this package can be run. What cannot be is
 // reported as a Problem that says where the fault is and what to do about it,
@@ -9,6 +10,7 @@ package manifest
 
 import (
 	"encoding/json"
+	"net/url"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,13 +37,14 @@ type Tool struct {
 	Name string // as clients call it: [A-Za-z0-9_.-]{1,64}, unique in a Result
 	Kind Kind
 
-	// Path is the file to run, absolute, with links resolved.
+	// Path is the file to run, absolute; with links resolved, unless it is an
+	// McpServer's. "" where nothing is run.
 	Path string
 	// Dir is the working directory of its processes, absolute (SPEC C2, D3).
 	Dir string
 	// Source is the file that describes the tool, for messages: the
-	// executable itself, its NAME.tool.yaml, or the package's tool.yaml or
-	// orla-tool.json.
+	// executable itself, its NAME.tool.yaml, the package's tool.yaml or
+	// orla-tool.json, or a file of resources.
 	Source string
 
 	Interpreter Interpreter
@@ -77,6 +80,26 @@ func (t Tool) Listed() *mcp.Tool {
 		listed.OutputSchema = t.OutputSchema
 	}
 	return listed
+}
+
+// Service is what answers the tool's calls, where nothing is run for them: the
+// address of a service without its path, which may tell more than should be
+// shown, or the name of an McpServer. It is "" for all other tools.
+func (t Tool) Service() string {
+	endpoint := ""
+	switch r := t.Resource; {
+	case r != nil && r.Server != "":
+		return r.Server
+	case r != nil:
+		endpoint = r.Endpoint
+	case t.Runtime.Remote != nil:
+		endpoint = t.Runtime.Remote.Endpoint
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // Interpreter is what a shebang line asks for (SPEC A5). The zero value means

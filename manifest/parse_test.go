@@ -93,6 +93,45 @@ func TestB6TheSchemasHaveTheParsersKeys(t *testing.T) {
 	}
 }
 
+// The schema of resources has a part for each kind, with the keys of its type.
+func TestT11TheResourceSchemaHasTheParsersKeys(t *testing.T) {
+	var whole struct {
+		OneOf []map[string]any `json:"oneOf"`
+	}
+	if err := json.Unmarshal(ResourceSchemaJSON(), &whole); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		keys   reflect.Type
+		sample []string // of SPEC-TOOLS 1.2, 3.5 and 5.1, so that both cannot be wrong together
+	}{
+		{reflect.TypeFor[toolResource](), []string{
+			"metadata.namespace", "spec.type", "spec.endpoint", "spec.capabilities", "spec.operation_classes", "spec.risk_level", "spec.runtime.timeout",
+			"spec.runtime.isolation_mode", "spec.runtime.retry.max_attempts", "spec.runtime.retry.jitter", "spec.auth.profile", "spec.auth.secretRef",
+			"spec.auth.headerName", "spec.auth.tokenURL", "spec.auth.scopes", "spec.mcp_server_ref", "spec.mcp_tool_name", "spec.cli.command",
+			"spec.cli.env_from", "spec.cli.stdin_from_input", "spec.cli.resources.pids_limit", "spec.wasm.module", "spec.wasm.max_memory_bytes",
+			"spec.wasm.enable_wasi", "spec.input_schema", "spec.output_schema", "spec.description",
+		}},
+		{reflect.TypeFor[serverResource](), []string{
+			"spec.transport", "spec.command", "spec.args", "spec.env", "spec.endpoint", "spec.auth.secretRef", "spec.tool_filter.include",
+			"spec.reconnect.max_attempts", "spec.reconnect.backoff", "spec.idle_timeout", "spec.default_tool_runtime.retry.backoff",
+		}},
+		{reflect.TypeFor[secretResource](), []string{"spec.data", "spec.stringData", "stringData"}},
+	} {
+		parser, schema := keysOf(c.keys, ""), keysIn(whole.OneOf[i], "")
+		slices.Sort(parser)
+		slices.Sort(schema)
+		if !slices.Equal(parser, schema) {
+			t.Errorf("%s: parser %q\nschema %q", c.keys, parser, schema)
+		}
+		for _, key := range c.sample {
+			if !slices.Contains(parser, key) {
+				t.Errorf("the parser of %s does not know %s", c.keys, key)
+			}
+		}
+	}
+}
+
 // sound checks what holds of every file, whatever is in it.
 func sound(t *testing.T, tool Tool, err error) {
 	t.Helper()

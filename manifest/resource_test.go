@@ -203,7 +203,7 @@ func TestT11ResourcesAreFoundAmongData(t *testing.T) {
 func TestT11DocumentsAreBounded(t *testing.T) {
 	r := discover(t, func() {
 		var text strings.Builder
-		text.WriteString(fmt.Sprintf(resource, "first"))
+		fmt.Fprintf(&text, resource, "first")
 		for range 999 {
 			text.WriteString("---\n")
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/contract"
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
@@ -62,6 +64,7 @@ type listedTool struct {
 	Path         string          `json:"path"`
 	Source       string          `json:"source"`
 	Interpreter  string          `json:"interpreter,omitempty"`
+	Service      string          `json:"service,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 	Timeout      string          `json:"timeout"`
@@ -72,7 +75,7 @@ func listTools(tools []manifest.Tool) []listedTool {
 	for _, t := range tools {
 		list = append(list, listedTool{
 			Name: t.Name, Kind: t.Kind, Version: t.Version, Title: t.Title, Description: t.Description,
-			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter.Name,
+			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter.Name, Service: t.Service(),
 			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(),
 		})
 	}
@@ -94,7 +97,7 @@ func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std 
 	for _, t := range tools {
 		list = append(list, listedTool{
 			Name: t.Name, Kind: manifest.Kind(t.Kind), Version: t.Version, Title: t.Title, Description: t.Description,
-			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter,
+			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter, Service: t.Service,
 			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Timeout,
 		})
 	}
@@ -108,10 +111,7 @@ func printTools(w io.Writer, tools []listedTool) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tKIND\tRUNS WITH\tDESCRIPTION")
 	for _, t := range tools {
-		with := t.Interpreter
-		if with == "" {
-			with = "itself"
-		}
+		with := cmp.Or(t.Interpreter, t.Service, "itself")
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, printable(with), firstLine(t.Description))
 	}
 	return table.Flush()
@@ -157,9 +157,9 @@ func newValidate(flags *configFlags, std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [PATH]",
 		Short: "Check tools and the configuration, and say what is wrong",
-		Long: "Check a folder of tools, a package, a tool.yaml or a single executable; without a\n" +
-			"path, the configuration and everything that would be served. The exit code is 4\n" +
-			"when something is at fault; warnings alone leave it 0.",
+		Long: "Check a folder of tools, a package, a tool.yaml, a file of resources or a single\n" +
+			"executable; without a path, the configuration and everything that would be served. The\n" +
+			"exit code is 4 when something is at fault; warnings alone leave it 0.",
 		Example: "  orla validate\n  orla validate tools/report.py\n  orla validate --json my-package/",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -239,7 +239,11 @@ func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
 		}
 	} else {
 		printProblems(std.err, found.Problems)
-		if _, err := fmt.Fprintf(std.out, "%s in order, %s\n", count(len(found.Tools), "tool"), count(faults, "fault")); err != nil {
+		inOrder := count(len(found.Tools), "tool")
+		if n := len(found.Secrets); n > 0 {
+			inOrder += " and " + count(n, "secret")
+		}
+		if _, err := fmt.Fprintf(std.out, "%s in order, %s\n", inOrder, count(faults, "fault")); err != nil {
 			return err
 		}
 	}
@@ -319,10 +323,13 @@ func shown(v reflect.Value) string {
 // newSchema prints the JSON Schemas that editors check files with.
 func newSchema(std stdio) *cobra.Command {
 	return &cobra.Command{
-		Use:       "schema [tool.yaml|orla.yaml|orla-tool.json]",
-		Short:     "Print the JSON Schema of tool.yaml, orla.yaml and orla-tool.json",
-		Example:   "  orla schema tool.yaml > tool.schema.json",
-		ValidArgs: []string{"tool.yaml", "orla.yaml", "orla-tool.json"},
+		Use:   "schema [tool.yaml|resource|contract|orla.yaml|orla-tool.json]",
+		Short: "Print the JSON Schemas of files, and of what services are told",
+		Long: "Print a JSON Schema for your editor: of tool.yaml, of a resource (Tool, McpServer and\n" +
+			"Secret; one document of its file), of orla.yaml and of orla-tool.json; and the two of the\n" +
+			"tool contract v1, which services and Orla speak. Without a name, all of them.",
+		Example:   "  orla schema tool.yaml > tool.schema.json\n  orla schema resource > resource.schema.json",
+		ValidArgs: []string{"tool.yaml", "resource", "contract", "orla.yaml", "orla-tool.json"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(_ *cobra.Command, args []string) error {
 			configSchema, err := yamldoc.Schema[Config](yamldoc.SchemaOptions{
@@ -335,6 +342,8 @@ func newSchema(std stdio) *cobra.Command {
 				"tool.yaml":      manifest.SchemaJSON(),
 				"orla.yaml":      configSchema,
 				"orla-tool.json": manifest.CapsuleSchemaJSON(),
+				"resource":       manifest.ResourceSchemaJSON(),
+				"contract":       fmt.Appendf(nil, `{"request":%s,"response":%s}`, contract.RequestSchema(), contract.ResponseSchema()),
 			}
 			if len(args) == 1 {
 				return writeIndented(std.out, schemas[args[0]])

@@ -28,7 +28,7 @@ type Status struct {
 // ToolStatus tells of one tool. What only a capsule has is absent for a simple tool.
 type ToolStatus struct {
 	Name      string    `json:"name" jsonschema:"The name of the tool's manifest."`
-	Kind      string    `json:"kind" jsonschema:"simple: a process for each call. capsule: one process for many calls."`
+	Kind      string    `json:"kind" jsonschema:"simple: a process for each call. capsule: one process, or one session with a server, for many calls. http, external, grpc, webhook-callback or mcp: a call of a service."`
 	Version   string    `json:"version,omitempty" jsonschema:"The version in its manifest; absent for a plain executable."`
 	Source    string    `json:"source" jsonschema:"The file that describes the tool."`
 	State     string    `json:"state,omitempty" jsonschema:"Of a capsule: CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED."`
@@ -72,13 +72,14 @@ type ListedTools struct {
 type ListedTool struct {
 	Name         string          `json:"name" jsonschema:"As clients call it."`
 	Of           string          `json:"of" jsonschema:"The name of the manifest that it comes from, as in the status: a capsule may offer many tools."`
-	Kind         string          `json:"kind" jsonschema:"simple or capsule."`
+	Kind         string          `json:"kind" jsonschema:"simple, capsule, http, external, grpc, webhook-callback or mcp."`
 	Version      string          `json:"version,omitempty" jsonschema:"The version in the manifest; absent for a plain executable."`
 	Title        string          `json:"title,omitempty" jsonschema:"Its name for people."`
 	Description  string          `json:"description,omitempty" jsonschema:"What it does."`
-	Path         string          `json:"path" jsonschema:"The file that is run."`
+	Path         string          `json:"path" jsonschema:"The file that is run; empty for what is a service."`
 	Source       string          `json:"source" jsonschema:"The file that describes the tool."`
 	Interpreter  string          `json:"interpreter,omitempty" jsonschema:"What runs it; absent if it runs by itself."`
+	Service      string          `json:"service,omitempty" jsonschema:"What answers its calls, where nothing is run for them: the address of a service, or the name of an McpServer."`
 	InputSchema  json.RawMessage `json:"input_schema" jsonschema:"The JSON Schema of its arguments."`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty" jsonschema:"The JSON Schema of its structured answers; absent if there is none."`
 	Timeout      string          `json:"timeout" jsonschema:"The longest time of one call, such as 30s."`

@@ -27,15 +27,42 @@ type selfDescribed interface {
 // Schema returns the JSON Schema (2020-12), indented, of the files that Decode
 // takes into a T. Descriptions are those of the fields' jsonschema tags.
 func Schema[T any](opts SchemaOptions) (json.RawMessage, error) {
-	types := map[reflect.Type]*jsonschema.Schema{}
-	if err := collect(reflect.TypeFor[T](), types); err != nil {
+	s, err := schemaOf(reflect.TypeFor[T]())
+	if err != nil {
 		return nil, err
 	}
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: types})
+	return describeAs(s, opts)
+}
+
+// SchemaOneOf is Schema for files that are one of several types of structs.
+func SchemaOneOf(opts SchemaOptions, of ...reflect.Type) (json.RawMessage, error) {
+	whole := &jsonschema.Schema{Type: "object"}
+	for _, t := range of {
+		s, err := schemaOf(t)
+		if err != nil {
+			return nil, err
+		}
+		whole.OneOf = append(whole.OneOf, s)
+	}
+	return describeAs(whole, opts)
+}
+
+// schemaOf returns the schema of what is decoded into a t.
+func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
+	types := map[reflect.Type]*jsonschema.Schema{}
+	if err := collect(t, types); err != nil {
+		return nil, err
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		return nil, err
 	}
 	refuseNull(s)
+	return s, nil
+}
+
+// describeAs gives the whole schema of a file as JSON.
+func describeAs(s *jsonschema.Schema, opts SchemaOptions) (json.RawMessage, error) {
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.ID, s.Title, s.Description = opts.ID, opts.Title, opts.Description
 	compact, err := json.Marshal(s)
@@ -54,6 +81,9 @@ func Schema[T any](opts SchemaOptions) (json.RawMessage, error) {
 func collect(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) error {
 	if _, ok := types[t]; ok {
 		return nil
+	}
+	if t.Kind() == reflect.Pointer {
+		return collect(t.Elem(), types)
 	}
 	var text []byte
 	switch zero := reflect.New(t).Elem().Interface().(type) {
@@ -75,7 +105,7 @@ func collect(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) error {
 		return nil
 	}
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map:
+	case reflect.Slice, reflect.Map:
 		return collect(t.Elem(), types)
 	case reflect.Struct:
 		for _, f := range fieldsOf(t) {
