@@ -85,9 +85,10 @@ type Capsule struct {
 	places  chan struct{}  // bounds the calls at once; nil without max_concurrency
 	stderr  tail.Buffer    // the last lines of every process
 
-	status atomic.Pointer[status]
-	offers offering
-	orders orders
+	status   atomic.Pointer[status]
+	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
+	offers   offering
+	orders   orders
 
 	kick     chan trigger  // holds one wish to reload
 	wake     chan struct{} // holds a token when a call wants the capsule started

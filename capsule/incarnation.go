@@ -291,7 +291,7 @@ func (in *incarnation) Noise(line []byte, why string) {
 		return
 	}
 	in.c.log.Warn("a capsule printed what is no message; logs belong on stderr", "tool", in.c.tool.Name,
-		"why", why, "text", strings.ToValidUTF8(string(line), "\uFFFD"), "not_shown", left)
+		"why", why, "text", in.c.redact(strings.ToValidUTF8(string(line), "\uFFFD")), "not_shown", left)
 }
 
 // close ends the process for good: its calls get why, its stdin the end, and

@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/secret"
 )
 
 // Process is one life of what a capsule speaks with, as this package sees it:
@@ -119,6 +120,10 @@ func (c *Capsule) spec() (launch.Spec, error) {
 // at each start and kept by nobody, so that the next process has a rotated one.
 func (c *Capsule) withSecrets() ([]string, error) {
 	environ := slices.Clip(c.environ)
+	if len(c.tool.Run.SecretEnv) == 0 {
+		return environ, nil
+	}
+	var secrets []secret.Value
 	for _, wanted := range c.tool.Run.SecretEnv {
 		value, err := c.opts.Secrets(wanted.Secret)
 		if err != nil {
@@ -130,9 +135,14 @@ func (c *Capsule) withSecrets() ([]string, error) {
 		prefix := wanted.Name + "="
 		environ = slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, prefix) })
 		environ = append(environ, prefix+value.Reveal())
+		secrets = append(secrets, value)
 	}
+	c.redactor.Store(secret.NewRedactor(secrets...))
 	return environ, nil
 }
+
+// redact takes the secrets that the last process was given out of what it says.
+func (c *Capsule) redact(text string) string { return c.redactor.Load().Redact(text) }
 
 // closeStreams closes Orla's ends of a process that is gone.
 func closeStreams(streams ...linerpc.Stream) {

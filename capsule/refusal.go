@@ -23,7 +23,7 @@ func (c *Capsule) callError(err error) error {
 		return err
 	}
 	if f, ok := coded(wire); ok {
-		f.Reason = c.tool.Name + ": " + f.Reason
+		f.Reason = c.tool.Name + ": " + c.redact(f.Reason)
 		return f
 	}
 	if c.tool.Runtime.Handshake == manifest.HandshakeMCP {
@@ -33,7 +33,7 @@ func (c *Capsule) callError(err error) error {
 	if wire.Code == jsonrpc.CodeInvalidParams {
 		code = fault.InvalidInput
 	}
-	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
+	return fault.New(code, "%s: %s", c.tool.Name, c.redact(wire.Message))
 }
 
 const (

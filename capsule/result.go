@@ -62,12 +62,16 @@ func (c *Capsule) lastStderr() string {
 // maxStderrLine bounds a line of stderr in bytes. What is over is dropped, and said.
 const maxStderrLine = 64 << 10
 
-// logStderr logs one line of stderr as it is, and keeps it (SPEC D5).
+// logStderr logs one line of stderr as it is, but for secrets, and keeps it (SPEC D5).
 func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if dropped > 0 {
 		line = append(bytes.Clone(line), tail.CutMark(dropped)...)
 	}
+	text := string(line)
+	if clean := c.redact(text); clean != text {
+		text, line = clean, []byte(clean)
+	}
 	c.stderr.Append(line)
-	c.log.Info("stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", string(line))
+	c.log.Info("stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", text)
 }

@@ -109,7 +109,7 @@ func (t *Tokens) get(ctx context.Context, g grant) (secret.Value, error) {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return secret.Value{}, unsent(fault.From(context.Cause(ctx)))
+			return secret.Value{}, fault.Unsent(context.Cause(ctx))
 		}
 		if !f.abandoned {
 			return f.token, f.err
@@ -220,9 +220,9 @@ func unknownClient(err error) bool {
 }
 
 // why is why there is no token.
-func (g grant) why(ctx context.Context, err error) *fault.Error {
+func (g grant) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return unsent(fault.From(context.Cause(ctx)))
+		return fault.Unsent(context.Cause(ctx))
 	}
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		status := refused.Response.StatusCode
@@ -233,7 +233,7 @@ func (g grant) why(ctx context.Context, err error) *fault.Error {
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		if f.Code != fault.ExecutionFailed { // a blocked address says better what to do
-			return unsent(f)
+			return fault.Unsent(f)
 		}
 		return g.failed(f.Retryable(), "could not be asked: %s", f.Reason)
 	}
@@ -262,16 +262,6 @@ func (g grant) words(refused *oauth2.RetrieveError) string {
 	inHeader := url.QueryEscape(g.id.Reveal()) + ":" + url.QueryEscape(g.secret.Reveal())
 	said = secret.NewRedactor(g.secret, secret.NewValue(inHeader), g.id).Redact(said)
 	return ": " + outbound.Words(said, maxMessage)
-}
-
-// unsent says of a fault that the tool was not called.
-func unsent(f *fault.Error) *fault.Error {
-	if f.Unsent {
-		return f
-	}
-	own := *f // a cause of a context is everybody's
-	own.Unsent = true
-	return &own
 }
 
 // wholeAnswers reads an answer before it is given to oauth2, which would forget

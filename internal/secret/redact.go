@@ -68,9 +68,13 @@ func (r *Redactor) Redact(text string) string {
 func formsOf(text string) []string {
 	var forms []string
 	for _, whole := range []string{text, strings.TrimSpace(text)} {
-		if len(whole) >= minRedacted {
-			forms = append(forms, written(whole)...)
-			forms = append(forms, encoded(whole)...)
+		if len(whole) < minRedacted {
+			continue
+		}
+		// Twice: what repeats a request may write JSON into a URL, or into JSON.
+		for _, once := range written(whole) {
+			forms = append(forms, written(once)...)
+			forms = append(forms, encoded(once)...)
 		}
 	}
 	if lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }); len(lines) > 1 {
@@ -92,7 +96,8 @@ func written(text string) []string {
 	for _, escaped := range forms[1:3] {
 		forms = append(forms, lowerEscapes(escaped))
 	}
-	return forms
+	slices.Sort(forms)
+	return slices.Compact(forms)
 }
 
 // inJSON is text as a JSON string has it, less the quotes.

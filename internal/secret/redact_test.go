@@ -36,6 +36,9 @@ func TestRedact(t *testing.T) {
 		"in JSON":               strings.Trim(string(inJSON), `"`),
 		"in quotes":             strconv.Quote(awkward),
 		"in HTML":               html.EscapeString(awkward),
+		"JSON in a query":       url.QueryEscape(strings.Trim(string(inJSON), `"`)),
+		"JSON in JSON":          strings.Trim(strconv.Quote(strings.Trim(string(inJSON), `"`)), `"`),
+		"a query in base64":     base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(awkward))),
 	} {
 		got := r.Redact("before " + form + " after")
 		if strings.Contains(got, form) || !strings.Contains(got, "[redacted]") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
