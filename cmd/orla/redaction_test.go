@@ -385,9 +385,19 @@ spec:
 	})
 
 	for _, args := range [][]string{
-		{"status"}, {"status", "--json"}, {"status", "leaks"}, {"status", "dies", "--json"}, {"status", "http-oauth-500"},
-		{"logs", "-n", "100000"}, {"logs", "-n", "100000", "--json"}, {"tools"}, {"tools", "--json"}, {"config"}, {"validate"},
-		{"call", "http-bearer-envelope", "--result"}, {"doctor"},
+		{"status"},
+		{"status", "--json"},
+		{"status", "leaks"},
+		{"status", "dies", "--json"},
+		{"status", "http-oauth-500"},
+		{"logs", "-n", "100000"},
+		{"logs", "-n", "100000", "--json"},
+		{"tools"},
+		{"tools", "--json"},
+		{"config"},
+		{"validate"},
+		{"call", "http-bearer-envelope", "--result"},
+		{"doctor"},
 	} {
 		s := o.orla(args...)
 		b.search(t, "orla "+strings.Join(args, " "), []byte(s.out+s.err))
