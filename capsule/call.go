@@ -156,9 +156,9 @@ func (c *Capsule) send(ctx context.Context, method string, client peer.Client, p
 		switch {
 		case err == nil:
 			return result, nil
-		case errors.Is(err, linerpc.ErrNotSent) && ctx.Err() != nil:
+		case missed(err) && ctx.Err() != nil:
 			return nil, fault.Unsent(context.Cause(ctx))
-		case errors.Is(err, linerpc.ErrNotSent):
+		case missed(err):
 			last = conn // it is on its way out; the next one will do
 		default:
 			return nil, c.sendError(err)

@@ -36,6 +36,7 @@ type incarnation struct {
 	caps      *mcp.ServerCapabilities // what it answered to initialize; nil if it did not
 	silent    bool                    // it has not answered a question for its lists; owned by followLists
 	insisted  bool                    // it was asked once more for that, with more patience; the same
+	unheard   bool                    // an MCP server left a list unanswered that it may have; the same
 	asks      asks                    // what it asks its clients
 
 	readers sync.WaitGroup

@@ -40,6 +40,17 @@ type Process interface {
 	Kill()
 }
 
+// JSON-RPC codes of errors with which a Process answers in the place of a server
+// that is far away.
+const (
+	// CodeTransport: something is wrong between here and there. The error's data
+	// has a tool_code.
+	CodeTransport = -32097
+	// CodeNotServed: the request did not reach the server, and the Process is
+	// about to end for that. It is made of the next Process.
+	CodeNotServed = -32098
+)
+
 // Local starts processes by a launcher of this machine, as Options.Start.
 func Local(l *launch.Local) func(context.Context, launch.Spec) (Process, error) {
 	return func(ctx context.Context, spec launch.Spec) (Process, error) {

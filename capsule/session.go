@@ -33,6 +33,9 @@ const (
 	// relistPause is the time between two times that a capsule is asked for its
 	// lists, however often it says that they have changed.
 	relistPause = time.Second
+	// unheardPause is the time before a server that is far away is asked again
+	// which could not be heard.
+	unheardPause = 10 * time.Second
 )
 
 // negotiate makes the MCP handshake by the SDK's client, over the connection
@@ -137,15 +140,29 @@ func (in *incarnation) followLists(ctx context.Context) {
 			in.insisted = true // it is one tool for now; on a busy machine the answer may come yet
 			continue
 		}
-		if !wait(ctx, relistPause) {
-			return
-		}
-		select {
-		case <-in.relist:
-		case <-ctx.Done():
+		if !wait(ctx, relistPause) || !in.awaitRelist(ctx) {
 			return
 		}
 	}
+}
+
+// awaitRelist waits until the capsule is to be asked again: when it says that its
+// lists have changed, and one that is far away also after a while when it could
+// not be heard. It reports false when ctx ends before.
+func (in *incarnation) awaitRelist(ctx context.Context) bool {
+	var again <-chan time.Time
+	if in.unheard && in.c.tool.Runtime.Remote != nil {
+		timer := time.NewTimer(unheardPause)
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case <-in.relist:
+	case <-again:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // wait waits, and reports false when ctx ends before.
@@ -188,7 +205,7 @@ func (in *incarnation) tellsNothing() bool {
 // does not answer in time the last list of the kind stands.
 func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
 	before := in.c.offers.last()
-	ok = true
+	ok, in.unheard = true, false
 	caps, patience := in.caps, listPatience
 	if caps == nil { // all that is known is its hello
 		caps = in.hello.capabilities()
@@ -205,6 +222,7 @@ func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
 			ok = false
 		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP && !refused(err):
 			items = before
+			in.unheard = true
 		default:
 			in.silent = in.silent || !refused(err)
 		}
@@ -232,8 +250,18 @@ var errListLost = errors.New("the process is over")
 
 // refused reports whether a capsule said that it has no such list.
 func refused(err error) bool {
-	_, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && wire.Code != CodeTransport && wire.Code != CodeNotServed
+}
+
+// missed reports whether a request met the end of a process, and no server.
+func missed(err error) bool { return errors.Is(err, linerpc.ErrNotSent) || notServed(err) }
+
+// notServed reports whether a request did not reach a server that is far away,
+// whose session is about to end.
+func notServed(err error) bool {
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && wire.Code == CodeNotServed
 }
 
 // capabilities are what a hello says, in the protocol's words.
@@ -258,7 +286,7 @@ func (in *incarnation) list(ctx context.Context, method, key string, patience ti
 	for range maxPages {
 		page, next, err := in.page(ctx, method, key, cursor, patience)
 		switch {
-		case ctx.Err() != nil, errors.Is(err, linerpc.ErrNotSent), err != nil && in.conn.Err() != nil:
+		case ctx.Err() != nil, missed(err), err != nil && in.conn.Err() != nil:
 			return items, fmt.Errorf("%w: %w", errListLost, cmp.Or(err, ctx.Err()))
 		case err != nil:
 			return items, err

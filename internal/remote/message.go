@@ -1,0 +1,157 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/trace"
+)
+
+// message is a line that the capsule wrote.
+type message struct {
+	line   []byte
+	method string          // "" of an answer
+	id     json.RawMessage // nil of a notification
+	params json.RawMessage // may be nil
+}
+
+// parse reads a line. What the capsule writes is well-formed.
+func parse(line []byte) message {
+	m := message{line: line}
+	rawjson.Members(line, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "method":
+			m.method = rawjson.String(value)
+		case "id":
+			m.id = value
+		case "params":
+			m.params = value
+		}
+		return true
+	})
+	return m
+}
+
+func (m message) isRequest() bool { return m.method != "" && m.id != nil }
+
+// name is what a message is called in the log.
+func (m message) name() string {
+	if m.method == "" {
+		return "an answer"
+	}
+	return m.method
+}
+
+// cancels is the id of the request that a notifications/cancelled is about.
+func (m message) cancels() string {
+	var id string
+	if rawjson.IsObject(m.params) {
+		rawjson.Members(m.params, func(key string, value json.RawMessage) bool {
+			if key == "requestId" {
+				id = string(value)
+			}
+			return true
+		})
+	}
+	return id
+}
+
+// traced is the trace context that a request carries; the zero one if it has none.
+func (m message) traced() trace.Context {
+	var parent, state string
+	if !rawjson.IsObject(m.params) {
+		return trace.Context{}
+	}
+	rawjson.Members(m.params, func(key string, meta json.RawMessage) bool {
+		if key != "_meta" || !rawjson.IsObject(meta) {
+			return true
+		}
+		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+			switch key {
+			case trace.ParentKey:
+				parent = rawjson.String(value)
+			case trace.StateKey:
+				state = rawjson.String(value)
+			}
+			return true
+		})
+		return true
+	})
+	at, _ := trace.Parse(parent, state)
+	return at
+}
+
+// answers reports whether a message of the server's is, or holds, the answer to
+// the request of an id, and returns its result; nil for an error. raw is valid.
+func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
+	if !rawjson.IsObject(raw) {
+		rawjson.Elements(raw, func(one json.RawMessage) bool { // a batch
+			if rawjson.IsObject(one) && !ok {
+				result, ok = answers(one, id)
+			}
+			return true
+		})
+		return result, ok
+	}
+	var its, failure json.RawMessage
+	request := false
+	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "id":
+			its = value
+		case "method":
+			request = true
+		case "result":
+			result = value
+		case "error":
+			failure = value
+		}
+		return true
+	})
+	return result, !request && bytes.Equal(its, id) && (result != nil || failure != nil)
+}
+
+// line makes one line of a message of the server's; nil if it is no JSON.
+func oneLine(raw []byte) []byte {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' || !rawjson.Valid(raw) {
+		return nil
+	}
+	return rawjson.Compact(raw)
+}
+
+// refusal is the answer to the request of an id that an error is.
+func refusal(id json.RawMessage, err error) []byte {
+	if errors.Is(err, errOver) {
+		return answerLine(id, &jsonrpc.Error{Code: capsule.CodeNotServed, Message: errOver.Error()})
+	}
+	f := fault.From(err)
+	retryable := f.Retryable()
+	data, err := json.Marshal(struct {
+		Code         fault.Code `json:"tool_code"`
+		Reason       string     `json:"tool_reason"`
+		Retryable    bool       `json:"retryable"`
+		RetryAfterMS int64      `json:"retry_after_ms,omitempty"`
+		Unsent       bool       `json:"unsent,omitempty"`
+	}{f.Code, f.Reason, retryable, int64(math.Ceil(f.RetryAfter.Seconds() * 1000)), f.Unsent})
+	if err != nil { // it is made of strings and numbers
+		panic(err)
+	}
+	return answerLine(id, &jsonrpc.Error{Code: capsule.CodeTransport, Message: f.Reason, Data: data})
+}
+
+func answerLine(id json.RawMessage, failure *jsonrpc.Error) []byte {
+	raw, err := json.Marshal(failure)
+	if err != nil { // as above
+		panic(err)
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, id, raw)
+}

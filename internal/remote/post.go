@@ -1,0 +1,395 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/trace"
+)
+
+// The headers of the transport.
+const (
+	headerSession = "Mcp-Session-Id"
+	headerVersion = "Mcp-Protocol-Version"
+	headerLastID  = "Last-Event-Id"
+)
+
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream"
+)
+
+// request is one that was written and has no answer yet.
+type request struct {
+	message
+	cancel context.CancelFunc
+	sent   atomic.Bool // it is on its way, or there
+}
+
+// read takes the lines that the capsule writes, until there is no more to come.
+// It waits for nobody, so that one server that is slow does not keep a
+// cancellation from it.
+func (s *session) read(ctx context.Context) {
+	lines := bufio.NewReader(s.in)
+	opened := make(chan struct{}) // closed when the server has been told that the handshake is over
+	greeted := false
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		m := parse(bytes.TrimSuffix(line, []byte("\n")))
+		var after <-chan struct{} // what has to come first
+		if greeted {
+			after = opened
+		}
+		switch {
+		case m.method == "notifications/initialized" && !greeted:
+			greeted = true
+			s.work.Go(func() {
+				defer s.contain()
+				defer close(opened)
+				s.tell(ctx, m)
+				s.work.Go(func() {
+					defer s.contain()
+					s.listen(ctx)
+				})
+			})
+		case m.isRequest():
+			s.begin(ctx, m, after)
+		case m.method == "notifications/cancelled":
+			s.cancel(ctx, m)
+		default:
+			s.work.Go(func() {
+				defer s.contain()
+				if reached(ctx, after) {
+					s.tell(ctx, m)
+				}
+			})
+		}
+	}
+}
+
+// reached waits until a channel is closed, and reports false when ctx ends before.
+func reached(ctx context.Context, c <-chan struct{}) bool {
+	if c == nil {
+		return true
+	}
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin sends a request, after what has to come first.
+func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &request{message: m, cancel: cancel}
+	s.mu.Lock()
+	full := len(s.open) >= maxOpen
+	if !full {
+		s.open[string(m.id)] = r
+	}
+	s.mu.Unlock()
+	if full {
+		cancel()
+		s.work.Go(func() {
+			f := fault.New(fault.NotReady, "%d requests are open already; try again later", maxOpen)
+			f.Unsent = true
+			_ = s.pass(refusal(m.id, f)) // the session is over then
+		})
+		return
+	}
+	s.work.Go(func() {
+		defer s.contain()
+		defer cancel()
+		err := s.serve(ctx, r, after)
+		s.close(r, err)
+	})
+}
+
+// serve sends a request when its turn has come, and passes on what the server
+// answers. An error says that there was no answer.
+func (s *session) serve(ctx context.Context, r *request, after <-chan struct{}) error {
+	if !reached(ctx, after) {
+		return context.Cause(ctx)
+	}
+	select {
+	case s.posts <- struct{}{}:
+		defer func() { <-s.posts }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	r.sent.Store(true)
+	return s.opts.Auth.Do(ctx, func(c auth.Credentials) error { return s.post(ctx, r.message, c) })
+}
+
+// close answers a request that the server did not, and sees what that says of
+// the session.
+func (s *session) close(r *request, err error) {
+	s.mu.Lock()
+	delete(s.open, string(r.id))
+	others := len(s.open)
+	f, isFault := errors.AsType[*fault.Error](err)
+	unsent := isFault && unreachable(f)
+	switch {
+	case err == nil:
+		s.lost = ""
+	case unsent:
+		s.lost = f.Reason
+	}
+	// What others wait for may come yet, over connections that are still there.
+	lost := s.lost != "" && others == 0
+	why := s.lost
+	s.mu.Unlock()
+	if lost && unsent {
+		err = errOver
+	}
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+	case lost && r.method == "initialize": // the capsule is told by the end
+	default:
+		_ = s.pass(refusal(r.id, err)) // if it cannot be passed on, the session is over
+	}
+	switch {
+	case lost:
+		s.exit("lost its server (%s)", why)
+	case errors.Is(err, errOver):
+		s.exit(lostSession)
+	}
+}
+
+// lostSession is how a session ended that its server has ended.
+const lostSession = "lost its session: the server does not know it any more"
+
+// unreachable reports whether a fault says that there was no connection, and
+// that there may be one the next time.
+func unreachable(f *fault.Error) bool {
+	return f.Unsent && f.Code == fault.ExecutionFailed && f.Retryable()
+}
+
+// cancel tells the server that a request is not waited for any more, and lets go
+// of it.
+func (s *session) cancel(ctx context.Context, m message) {
+	s.mu.Lock()
+	r := s.open[m.cancels()]
+	s.mu.Unlock()
+	switch {
+	case r == nil:
+		return // it has its answer
+	case !r.sent.Load(), r.method == "initialize": // which must not be cancelled (lifecycle)
+		r.cancel()
+		return
+	}
+	s.work.Go(func() {
+		defer s.contain()
+		defer r.cancel()
+		s.tell(ctx, m)
+	})
+}
+
+// tell sends a message that has no answer.
+func (s *session) tell(ctx context.Context, m message) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tellTimeout, fault.New(fault.Timeout, "the server did not take it within %s", tellTimeout))
+	defer cancel()
+	err := s.opts.Auth.Do(ctx, func(c auth.Credentials) error { return s.post(ctx, m, c) })
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return
+	case errors.Is(err, errOver):
+		s.exit(lostSession)
+		return
+	}
+	f := fault.From(err)
+	s.say("the server was not told %s: %s", m.name(), f.Reason)
+	if unreachable(f) {
+		s.lose(f)
+	}
+}
+
+// request makes a request of the transport.
+func (s *session) request(ctx context.Context, method string, body []byte, c auth.Credentials) (*http.Request, error) {
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.endpoint, content)
+	if err != nil { // the manifest's URL was parsed
+		return nil, fault.Wrap(fault.RuntimePolicyInvalid, err, "the endpoint is no URL")
+	}
+	s.mu.Lock()
+	id, speaks := s.id, s.speaks
+	s.mu.Unlock()
+	if id != "" {
+		req.Header.Set(headerSession, id)
+	}
+	if speaks != "" {
+		req.Header.Set(headerVersion, speaks)
+	}
+	c.Apply(req.Header)
+	return req, nil
+}
+
+// post sends one message, and takes what the server answers.
+func (s *session) post(ctx context.Context, m message, c auth.Credentials) error {
+	req, err := s.request(ctx, http.MethodPost, m.line, c)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", typeJSON)
+	req.Header.Set("Accept", typeJSON+", "+typeSSE)
+	if at := m.traced(); !at.IsZero() {
+		req.Header.Set(trace.ParentKey, at.Parent())
+		if at.State() != "" {
+			req.Header.Set(trace.StateKey, at.State())
+		}
+	}
+	resp, err := s.opts.Client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read as far as it matters
+	if resp.Request != nil && resp.Request.Method != http.MethodPost {
+		return final("the server redirects to %s%s, where a POST cannot follow; name that as the endpoint",
+			outbound.Place(resp.Request.URL), resp.Request.URL.Path)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return s.refused(ctx, resp, m, c)
+	}
+	if !m.isRequest() {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // so that the connection can be used again
+		return nil
+	}
+	return s.take(ctx, resp, m)
+}
+
+// take passes on what a server answers to a request.
+func (s *session) take(ctx context.Context, resp *http.Response, m message) error {
+	if m.method == "initialize" {
+		if err := s.attach(resp.Header.Get(headerSession)); err != nil {
+			return err
+		}
+	}
+	kind := contentType(resp.Header)
+	switch {
+	case kind == typeSSE:
+		return s.follow(ctx, resp, m)
+	case resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent:
+		return final("the server took %s without an answer (%s)", m.method, resp.Status)
+	case kind != typeJSON:
+		return final("the server answered with %q, which MCP does not know; is there an MCP server at this endpoint?", kind)
+	}
+	release := func() {}
+	defer func() { release() }()
+	body, err := s.body(resp, func() (err error) {
+		release, err = s.room(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	line := oneLine(body)
+	if line == nil {
+		return final("the server answered %s with what is no JSON", m.method)
+	}
+	answered, err := s.hand(line, m)
+	if err == nil && !answered {
+		err = final("the server answered %s with something that is no answer to it", m.method)
+	}
+	return err
+}
+
+// final is a fault of a server that would make it again.
+func final(format string, args ...any) *fault.Error {
+	f := fault.New(fault.ExecutionFailed, format, args...)
+	never := false
+	f.Retry = &never
+	return f
+}
+
+// broken is a fault that may not happen again.
+func broken(format string, args ...any) *fault.Error {
+	f := fault.New(fault.ExecutionFailed, format, args...)
+	again := true
+	f.Retry = &again
+	return f
+}
+
+// contentType is the type of an answer without its parameters, for a message.
+func contentType(h http.Header) string {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil {
+		kind, _, _ = strings.Cut(h.Get("Content-Type"), ";")
+	}
+	const enough = 100
+	return kind[:min(len(kind), enough)]
+}
+
+// maxLarge bounds the messages that are read at once and are larger than small.
+const maxLarge = 4
+
+// room waits until a large message may be read. The function that it returns
+// gives the room back.
+func (s *session) room(ctx context.Context) (release func(), err error) {
+	select {
+	case s.large <- struct{}{}:
+		return func() { <-s.large }, nil
+	case <-ctx.Done():
+		return func() {}, context.Cause(ctx)
+	}
+}
+
+// body reads a whole answer. grow is called before one is read that is large.
+func (s *session) body(resp *http.Response, grow func() error) ([]byte, error) {
+	read := func(n int) ([]byte, error) {
+		return outbound.Body(io.LimitReader(resp.Body, int64(n)), int64(n))
+	}
+	first := min(small, s.max+1)
+	body, err := read(first)
+	if err != nil || len(body) < first {
+		return body, err
+	}
+	if err := grow(); err != nil {
+		return nil, err
+	}
+	rest, err := read(s.max + 1 - first)
+	if err != nil {
+		return nil, err
+	}
+	if len(body)+len(rest) > s.max {
+		return nil, s.tooLarge()
+	}
+	return append(body, rest...), nil
+}
+
+func (s *session) tooLarge() *fault.Error {
+	return final("the server gave an answer of over max_message (%d bytes)", s.max)
+}
+
+// hand passes a message of the server's on, and reports whether it was the answer
+// to m.
+func (s *session) hand(line []byte, m message) (answered bool, err error) {
+	if m.isRequest() {
+		var result []byte
+		if result, answered = answers(line, m.id); answered && m.method == "initialize" {
+			s.agree(result)
+		}
+	}
+	if err := s.pass(line); err != nil {
+		return answered, fmt.Errorf("%w: %w", context.Canceled, err) // the session is over
+	}
+	return answered, nil
+}

@@ -1,0 +1,292 @@
+package remote_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+)
+
+// sdkServer is a server made with the SDK, over Streamable HTTP with sessions.
+func sdkServer(t *testing.T, opts *mcp.StreamableHTTPOptions) (*mcp.Server, *httptest.Server) {
+	t.Helper()
+	server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
+	add := func(name string, handler mcp.ToolHandler) {
+		server.AddTool(&mcp.Tool{Name: name, Description: name + "s", InputSchema: json.RawMessage(`{"type":"object"}`)}, handler)
+	}
+	say := func(text string) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+	}
+	add("echo", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return say(string(req.Params.Arguments))
+	})
+	add("count_up", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for i := range 5 {
+			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(i)})
+			if err != nil {
+				return nil, err
+			}
+		}
+		return say("counted")
+	})
+	add("ask", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "who?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)})
+		if err != nil {
+			return nil, err
+		}
+		return say(fmt.Sprint(res.Content["name"]))
+	})
+	add("wait", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	h := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts))
+	t.Cleanup(func() {
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return server, h
+}
+
+// SPEC-TOOLS 3.5: a server over Streamable HTTP is a capsule: it lists, answers,
+// tells of progress in order and before the answer, and asks the client. By SSE
+// and by JSON.
+func TestSession(t *testing.T) {
+	for name, opts := range map[string]*mcp.StreamableHTTPOptions{
+		"sse":                     nil,
+		"sse that can be resumed": {EventStore: mcp.NewMemoryEventStore(nil)},
+		"json":                    {JSONResponse: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, h := sdkServer(t, opts)
+			l := connect(t, h.URL)
+			l.becomes("READY")
+			var names []string
+			for _, tool := range l.offers(4) {
+				names = append(names, tool.Name)
+			}
+			if want := []string{"far--ask", "far--count-up", "far--echo", "far--wait"}; !slices.Equal(names, want) {
+				t.Errorf("the tools are %q, want %q", names, want)
+			}
+			if got := l.text("far--echo", `{"n":12345678901234567890}`); got != `{"n":12345678901234567890}` {
+				t.Errorf("echo answers %s", got)
+			}
+			if opts == nil || !opts.JSONResponse {
+				client := &teller{}
+				if got, err := l.call("far--count-up", `{}`, client); got != "counted" || err != nil {
+					t.Errorf("count_up answers %s, %v", got, err)
+				}
+				if len(client.told) != 5 {
+					t.Errorf("the client was told %q", client.told)
+				}
+				for i, told := range client.told {
+					if !strings.Contains(told, fmt.Sprintf(`"progress":%d`, i)) {
+						t.Errorf("the client was told %q", client.told)
+						break
+					}
+				}
+				if got, err := l.call("far--ask", `{}`, client); got != "Ada" || err != nil {
+					t.Errorf("ask answers %s, %v", got, err)
+				}
+			}
+			server.AddTool(&mcp.Tool{Name: "new", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+			l.offers(5)
+			l.stop()
+			eventually(t, "the server's session is over", func() bool {
+				for range server.Sessions() {
+					return false
+				}
+				return true
+			})
+		})
+	}
+}
+
+// A call that its client does not wait for is cancelled at the server.
+func TestCancelledCall(t *testing.T) {
+	_, h := sdkServer(t, nil)
+	l := connect(t, h.URL)
+	l.offers(4)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := l.Call(ctx, peer.Call{Tool: "far--wait"})
+	if fault.CodeOf(err) != fault.Timeout {
+		t.Errorf("the error is %v", err)
+	}
+	eventually(t, "nothing is in flight", func() bool { return l.Life().InFlight == 0 })
+	if got := l.text("far--echo", `{}`); got != `{}` {
+		t.Errorf("afterwards echo answers %s", got)
+	}
+}
+
+// Many calls at once do not wait for each other, nor for one that lasts.
+func TestManyCallsAtOnce(t *testing.T) {
+	_, h := sdkServer(t, nil)
+	l := connect(t, h.URL)
+	l.offers(4)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() { _, _ = l.Call(ctx, peer.Call{Tool: "far--wait"}) }) // it is cancelled
+	}
+	var quick sync.WaitGroup
+	for i := range 100 {
+		quick.Go(func() {
+			args := fmt.Sprintf(`{"i":%d}`, i)
+			if got := l.text("far--echo", args); got != args {
+				t.Errorf("echo answers %s, want %s", got, args)
+			}
+		})
+	}
+	quick.Wait()
+	cancel()
+	calls.Wait()
+}
+
+// SPEC-TOOLS 3.5: a session that the server does not know any more is made again
+// at once, and the call that met it is made in the new one.
+func TestSessionThatIsOver(t *testing.T) {
+	for name, status := range map[string]int{"by 404, as MCP has it": http.StatusNotFound, "by 400, as others have it": http.StatusBadRequest} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			known, sessions := "", 0
+			s := script(t, func(w http.ResponseWriter, r *http.Request, m asked) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				if m.Method == "initialize" {
+					sessions++
+					known = fmt.Sprint("session-", sessions)
+					w.Header().Set("Mcp-Session-Id", known)
+					return false
+				}
+				if got := r.Header.Get("Mcp-Session-Id"); got != known {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(status)
+					_, _ = fmt.Fprint(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no valid session"},"id":null}`)
+					return true
+				}
+				if got := r.Header.Get("Mcp-Protocol-Version"); got != "2025-06-18" {
+					t.Errorf("%s %s has the protocol version %q", r.Method, m.Method, got)
+				}
+				return false
+			})
+			l := connect(t, s.URL)
+			l.becomes("READY")
+			l.offers(1)
+			for range 3 {
+				mu.Lock()
+				known = "none"
+				mu.Unlock()
+				if got := l.text("far--t", `{}`); got != "called" {
+					t.Errorf("the call in a session that is over gives %s", got)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if sessions != 4 || len(l.Tools()) != 1 {
+				t.Errorf("there were %d sessions, and %d tools are listed", sessions, len(l.Tools()))
+			}
+		})
+	}
+}
+
+// A 400 that is about one request does not end the session.
+func TestRefusedRequest(t *testing.T) {
+	s := script(t, func(w http.ResponseWriter, _ *http.Request, m asked) bool {
+		switch m.Method {
+		case "initialize":
+			w.Header().Set("Mcp-Session-Id", "s")
+		case "tools/call":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprint(w, "no such thing")
+			return true
+		}
+		return false
+	})
+	l := connect(t, s.URL)
+	l.becomes("READY")
+	l.offers(1)
+	if got := l.text("far--t", `{}`); !strings.Contains(got, "400 Bad Request: no such thing") {
+		t.Errorf("the call gives %s", got)
+	}
+	if life := l.Life(); life.Restarts != 0 || life.State != "READY" {
+		t.Errorf("the capsule is %+v", life)
+	}
+}
+
+// SPEC-TOOLS 3.5: the tools stay listed while the server is away, calls fail with
+// errors that may be tried again or wait, and work when it is back.
+func TestServerGoesAndComesBack(t *testing.T) {
+	_, h := sdkServer(t, nil)
+	address := h.Listener.Addr().String()
+	handler := h.Config.Handler
+	l := connect(t, h.URL)
+	l.becomes("READY")
+	l.offers(4)
+	h.CloseClientConnections()
+	h.Close()
+	l.becomes("CRASHED")
+	if !strings.Contains(l.Life().Reason, "lost its server") {
+		t.Errorf("the reason is %q", l.Life().Reason)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	_, err := l.Call(ctx, peer.Call{Tool: "far--echo"})
+	cancel()
+	if f := fault.From(err); f == nil || !f.Retryable() {
+		t.Errorf("meanwhile the error of a call is %v", err)
+	}
+	if len(l.Tools()) != 4 {
+		t.Errorf("meanwhile there are %d tools", len(l.Tools()))
+	}
+	config := http.Server{Handler: handler}
+	listener := listen(t, address)
+	go func() { _ = config.Serve(listener) }()
+	t.Cleanup(func() { _ = config.Close() })
+	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
+}
+
+// SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason.
+func TestServerThatIsNotThere(t *testing.T) {
+	listener := listen(t, "127.0.0.1:0")
+	url := "http://" + listener.Addr().String()
+	_ = listener.Close() // nobody has it now
+	l := connect(t, url, func(o *options) {
+		o.tool.Runtime.Restart = manifest.Restart{Initial: time.Millisecond, Max: time.Millisecond, MaxFailures: 3}
+	})
+	l.becomes("STOPPED")
+	if reason := l.Life().Reason; !strings.Contains(reason, "3 failures in a row") || !strings.Contains(reason, "connection refused") {
+		t.Errorf("the reason is %q", reason)
+	}
+	_, err := l.call("far--t", `{}`, nil)
+	if f := fault.From(err); f == nil || f.Code != fault.StartFailed || f.Retryable() {
+		t.Errorf("a call gives %v", err)
+	}
+}
+
+// A server that is idle for long enough is let go of, and a call brings it back.
+func TestIdleTimeout(t *testing.T) {
+	server, h := sdkServer(t, nil)
+	l := connect(t, h.URL, func(o *options) { o.tool.Runtime.IdleTimeout = 50 * time.Millisecond })
+	l.becomes("STOPPED")
+	eventually(t, "the server's session is over", func() bool {
+		for range server.Sessions() {
+			return false
+		}
+		return true
+	})
+	if got := l.text("far--echo", `{}`); got != `{}` {
+		t.Errorf("echo answers %s", got)
+	}
+}
