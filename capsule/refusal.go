@@ -49,6 +49,7 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		Reason     string  `json:"tool_reason"`
 		Retryable  *bool   `json:"retryable"`
 		RetryAfter float64 `json:"retry_after_ms"`
+		Unsent     bool    `json:"unsent"`
 	}
 	if json.Unmarshal(wire.Data, &said) != nil {
 		return nil, false //nolint:nilerr // it says something else
@@ -62,6 +63,7 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		f.Reason = strings.ToValidUTF8(f.Reason[:maxReason], "") + "…"
 	}
 	f.Retry = said.Retryable
+	f.Unsent = said.Unsent && wire.Code == CodeTransport // others cannot know
 	f.RetryAfter = time.Duration(max(0, min(said.RetryAfter, maxRetryAfter.Seconds()*1000)) * float64(time.Millisecond))
 	return f, true
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/kind/grpc"
+	"github.com/orla-project/orla/internal/kind/mcptool"
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/retry"
-	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
@@ -25,6 +25,7 @@ var (
 	_ supervisor.Provider = (*simple.Command)(nil)
 	_ supervisor.Peer     = (*capsule.Capsule)(nil)
 	_ supervisor.Operator = (*capsule.Capsule)(nil)
+	_ supervisor.Follower = (*mcptool.Tool)(nil)
 	_ supervisor.Provider = (*grpc.Tool)(nil)
 	_ supervisor.Provider = (*post.Tool)(nil)
 	_ supervisor.Provider = (*webhook.Tool)(nil)
@@ -72,12 +73,8 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			manifest.Simple: func(t manifest.Tool) (supervisor.Provider, error) {
 				return simple.New(t, simple.Options{Launcher: p.launcher, Slots: p.slots, Environ: clean})
 			},
-			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
-				return capsule.New(t, capsule.Options{
-					Launcher: p.launcher, Environ: clean, Secrets: p.services.secrets.Resolve, Version: version.Version(),
-					Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: log,
-				})
-			},
+			manifest.Capsule:  func(t manifest.Tool) (supervisor.Provider, error) { return p.capsule(t, clean) },
+			manifest.MCP:      p.mcpTool,
 			manifest.HTTP:     p.services.post,
 			manifest.External: p.services.post,
 			manifest.Webhook:  p.services.webhook,

@@ -239,6 +239,9 @@ func (s *session) request(ctx context.Context, method string, body []byte, c aut
 	if speaks != "" {
 		req.Header.Set(headerVersion, speaks)
 	}
+	if s.opts.UserAgent != "" {
+		req.Header.Set("User-Agent", s.opts.UserAgent)
+	}
 	c.Apply(req.Header)
 	return req, nil
 }

@@ -55,6 +55,8 @@ type Options struct {
 	Client *outbound.Client
 	// Auth gives the credentials, for each request afresh. nil for none.
 	Auth *auth.Source
+	// UserAgent is what the requests say of who makes them.
+	UserAgent string
 }
 
 // Start returns what starts the sessions of a capsule whose manifest has a

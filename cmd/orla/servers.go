@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/kind/mcptool"
+	"github.com/orla-project/orla/internal/remote"
+	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// capsule makes the provider of a capsule: of a package, or of an McpServer on
+// this machine or far away.
+func (p *parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+	opts := capsule.Options{
+		Launcher: p.launcher, Environ: environ, Secrets: p.services.secrets.Resolve, Version: version.Version(),
+		Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: p.log,
+	}
+	if far := t.Runtime.Remote; far != nil {
+		opts.Start = remote.Start(t, remote.Options{
+			Client: p.services.client, Auth: auth.New(far.Auth, p.services.auth()), UserAgent: "orla/" + version.Version(),
+		})
+	}
+	return capsule.New(t, opts)
+}
+
+// mcpTool makes the provider of a tool of type mcp.
+func (p *parts) mcpTool(t manifest.Tool) (supervisor.Provider, error) {
+	find := func(name string) (supervisor.Peer, bool) { return p.supervisor.Catalog().Peer(name) }
+	return mcptool.New(t, mcptool.Options{Find: find, Log: p.log})
+}
