@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,225 +66,35 @@ func (b betrayal) search(t *testing.T, where string, text []byte) {
 	}
 }
 
-// gossip is a service that says whatever it hears in its errors.
-type gossip struct {
-	*httptest.Server
-	elsewhere *httptest.Server
+// plot is an Orla with secrets of every source, and services that betray them.
+type plot struct {
+	*gossip
+	*running
+	t                    *testing.T
+	betrayal             betrayal
+	tools, state         string
+	secrets, credentials string
+	names                []string // of the tools that are services
 
-	mu    sync.Mutex // guards heard
-	heard map[string][]string
+	mu     sync.Mutex // guards traced
+	traced bytes.Buffer
 }
 
-func newGossip(t *testing.T) *gossip {
-	g := &gossip{heard: map[string][]string{}}
-	g.elsewhere = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.note("elsewhere", r, nil)
-		http.Error(w, "you should not be here", http.StatusTeapot)
-	}))
-	g.Server = httptest.NewServer(g)
-	t.Cleanup(g.Close)
-	t.Cleanup(g.elsewhere.Close)
-	return g
-}
-
-// note keeps what was said to the service, and returns it in every form.
-func (g *gossip) note(at string, r *http.Request, body []byte) string {
-	var all strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		fmt.Fprintf(&all, "%s: %s; ", name, r.Header[name])
-	}
-	all.Write(body)
-	said := all.String()
-	g.mu.Lock()
-	g.heard[at] = append(g.heard[at], said)
-	g.mu.Unlock()
-	secret := r.Header.Get("Authorization") + r.Header.Get("X-Api-Key")
-	_, secret, _ = strings.Cut(secret, " ")
-	quoted, _ := json.Marshal(said)
-	return strings.Join([]string{
-		said, url.QueryEscape(said), base64.StdEncoding.EncodeToString([]byte(secret)), fmt.Sprintf("%q", secret), string(quoted), secret,
-	}, " | ")
-}
-
-// listened returns what was said under a path.
-func (g *gossip) listened(at string) []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.heard[at])
-}
-
-// behaviours are the paths of the service.
-var behaviours = []string{
-	"500", "400", "401", "403", "429", "html", "envelope", "denied", "garbage", "number", "wrong-id", "half", "huge",
-	"redirect-same", "redirect-away", "redirect-host", "redirect-metadata", "raw", "raw-header", "headers", "reset",
-}
-
-func (g *gossip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	what := strings.Trim(r.URL.Path, "/")
-	what = what[strings.LastIndex(what, "/")+1:]
-	if what == "token" {
-		g.mu.Lock()
-		n := len(g.heard["token"])
-		g.mu.Unlock()
-		g.note("token", r, body)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"access_token":"%s%d","token_type":"Bearer","expires_in":3600}`, planted["access token"], n)
-		return
-	}
-	said := g.note(r.URL.Path, r, body)
-	quoted, _ := json.Marshal(said)
-	var request struct {
-		ID string `json:"request_id"`
-	}
-	_ = json.Unmarshal(body, &request)
-	status := map[string]int{"500": 500, "400": 400, "401": 401, "403": 403, "429": 429}[what]
-	switch what {
-	case "500", "400", "401", "403", "429":
-		w.Header().Set("WWW-Authenticate", "Bearer error=\""+url.QueryEscape(said)+"\"")
-		http.Error(w, said, status)
-	case "html":
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(http.StatusBadGateway)
-		_, _ = io.WriteString(w, "<html>"+said)
-	case "envelope":
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"request_id":%q,"status":"error","error":{"tool_code":"execution_failed","tool_reason":%s,"retryable":false}}`, request.ID, quoted)
-	case "denied":
-		_, _ = fmt.Fprintf(w, `{"request_id":%q,"status":"denied","error":{"code":"no","reason":%s,"message":%[2]s}}`, request.ID, quoted)
-	case "garbage":
-		_, _ = io.WriteString(w, `{"status":"error","error":{"tool_reason":`+string(quoted))
-	case "number":
-		_, _ = fmt.Fprintf(w, `{"request_id":%s,"status":%[1]s}`, quoted)
-	case "wrong-id":
-		_, _ = fmt.Fprintf(w, `{"request_id":%s,"status":"error","error":{"tool_code":%[1]s,"tool_reason":%[1]s}}`, quoted)
-	case "half":
-		w.Header().Set("Content-Length", "1000000")
-		_, _ = io.WriteString(w, said)
-	case "huge":
-		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, strings.Repeat("x", 500)+strings.Repeat(said, 1000))
-	case "redirect-same":
-		http.Redirect(w, r, "/500?key="+url.QueryEscape(said), http.StatusTemporaryRedirect)
-	case "redirect-away":
-		http.Redirect(w, r, g.elsewhere.URL+"/?key="+url.QueryEscape(said), http.StatusTemporaryRedirect)
-	case "redirect-host":
-		_, secret, _ := strings.Cut(r.Header.Get("Authorization")+" "+r.Header.Get("X-Api-Key"), " ")
-		w.Header().Set("Location", "http://"+url.PathEscape(strings.TrimSpace(secret))+".invalid/")
-		w.WriteHeader(http.StatusPermanentRedirect)
-	case "redirect-metadata":
-		http.Redirect(w, r, "http://169.254.169.254/?"+url.QueryEscape(said), http.StatusSeeOther)
-	case "headers":
-		w.Header().Set("Content-Type", url.QueryEscape(said))
-		w.Header().Set("Retry-After", url.QueryEscape(said))
-		w.WriteHeader(http.StatusServiceUnavailable)
-	case "raw", "raw-header", "reset":
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err)
-		}
-		defer func() { _ = conn.Close() }()
-		line := strings.NewReplacer("\r", " ", "\n", " ").Replace(said)
-		switch what {
-		case "raw":
-			_, _ = fmt.Fprintf(conn, "%s\r\n\r\n", line)
-		case "raw-header":
-			_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", strings.ReplaceAll(line, ":", " "))
-		case "reset":
-			_ = conn.(*net.TCPConn).SetLinger(0)
-		}
-	}
-}
-
-// leakingServer is an MCP server that says what it was given wherever it can.
-const leakingServer = `import base64, json, os, sys
-token = os.environ["LEAK"]
-print("starting with", token, flush=True)
-print("stderr has", token, base64.b64encode(token.encode()).decode(), json.dumps(token), file=sys.stderr, flush=True)
-if os.environ.get("DIES"):
-    sys.exit(token + " was not accepted")
-for line in sys.stdin:
-    m = json.loads(line)
-    if "id" not in m:
-        continue
-    answer = {"jsonrpc": "2.0", "id": m["id"]}
-    if m["method"] == "initialize":
-        answer["result"] = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "leak", "version": "1"}}
-    elif m["method"] == "tools/list":
-        answer["result"] = {"tools": [{"name": "fail", "inputSchema": {"type": "object"}}]}
-    elif m["method"] == "tools/call":
-        answer["error"] = {"code": -32000, "message": token, "data": {"tool_code": "auth_invalid", "tool_reason": "the token " + token}}
-    else:
-        answer["error"] = {"code": -32601, "message": "no " + token}
-    print(json.dumps(answer), flush=True)
-`
-
-// profiles are the ways in which secrets are shown, by name: what stands below
-// auth, and what the service then hears.
-func (g *gossip) profiles() map[string][2]string {
-	return map[string][2]string{
-		"bearer": {"{secretRef: from-resource}", planted["resource"]},
-		"key":    {"{profile: api_key_header, headerName: X-Api-Key, secretRef: 'from-file:key'}", planted["file"]},
-		"basic":  {"{profile: basic, secretRef: from-credential}", base64.StdEncoding.EncodeToString([]byte(planted["user"] + ":" + planted["credential"]))},
-		"oauth":  {"{profile: oauth2_client_credentials, secretRef: from-environment, tokenURL: '" + g.URL + "/token?k=1'}", planted["access token"]},
-	}
-}
-
-// secretTools writes a tool for each kind, profile and behaviour, and returns
-// their names.
-func (g *gossip) secretTools(t *testing.T, dir string, kinds ...string) []string {
-	var names []string
-	var text strings.Builder
-	for _, kind := range kinds {
-		for profile, auth := range g.profiles() {
-			for _, what := range behaviours {
-				name := strings.Join([]string{kind, profile, what}, "-")
-				fmt.Fprintf(&text, `---
-apiVersion: orloj.dev/v1
-kind: Tool
-metadata: {name: %s}
-spec:
-  type: %s
-  endpoint: %s/%s/%s?in=query
-  auth: %s
-  runtime: {timeout: 2s, retry: {max_attempts: 2, backoff: 1ms}}
-`, name, kind, g.URL, name, what, auth[0])
-				names = append(names, name)
-			}
-		}
-	}
-	writeTool(t, dir, "tools.yaml", text.String())
-	return names
-}
-
-func writeSecret(t *testing.T, dir, value string) {
-	t.Helper()
-	quoted, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := json.Marshal(planted["server"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeTool(t, dir, "secrets.yaml", fmt.Sprintf("apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: from-resource}\nstringData: {value: %s, server: %s}\n", quoted, server))
-}
-
-// SPEC-TOOLS 5.3: secrets of every source and profile, shown to services and a
-// server that repeat them wherever they can, are nowhere in what Orla says: its
-// log at its most talkative, its errors, status, events, metrics, traces, and
-// what it keeps.
-func TestNoSecretIsShown(t *testing.T) {
-	g := newGossip(t)
+// hatch lays everything out and starts Orla.
+func hatch(t *testing.T) *plot {
 	dir := t.TempDir()
-	tools, secrets, credentials, state := filepath.Join(dir, "tools"), filepath.Join(dir, "secrets"), filepath.Join(dir, "credentials"), filepath.Join(dir, "state")
-	names := g.secretTools(t, tools, "http", "external")
-	writeSecret(t, tools, planted["resource"])
-	writeTool(t, secrets, "from-file/key", planted["file"]+"\n")
-	writeTool(t, credentials, "from-credential", planted["user"]+":"+planted["credential"])
+	p := &plot{
+		gossip: newGossip(t), t: t, betrayal: newBetrayal(),
+		tools: filepath.Join(dir, "tools"), state: filepath.Join(dir, "state"),
+		secrets: filepath.Join(dir, "secrets"), credentials: filepath.Join(dir, "credentials"),
+	}
+	p.writeServices()
+	p.writeSecret(planted["resource"])
+	writeTool(t, p.secrets, "from-file/key", planted["file"]+"\n")
+	writeTool(t, p.credentials, "from-credential", planted["user"]+":"+planted["credential"])
 	writeTool(t, dir, "server.py", leakingServer)
 	for name, more := range map[string]string{"leaks": "", "dies": "\n    - {name: DIES, value: 'yes'}"} {
-		writeTool(t, tools, name+".yaml", `apiVersion: orloj.dev/v1
+		writeTool(t, p.tools, name+".yaml", `apiVersion: orloj.dev/v1
 kind: McpServer
 metadata: {name: `+name+`}
 spec:
@@ -298,92 +104,167 @@ spec:
   env:
     - {name: LEAK, secretRef: 'from-resource:server'}`+more+"\n")
 	}
-	writeTool(t, tools, "environ.sh", "#!/bin/sh\nenv\n")
+	writeTool(t, p.tools, "environ.sh", "#!/bin/sh\nenv\n")
 
-	var traced bytes.Buffer
-	var tracedMu sync.Mutex
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		tracedMu.Lock()
-		defer tracedMu.Unlock()
-		traced.Write(body)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.traced.Write(body)
 	}))
 	t.Cleanup(collector.Close)
-
-	config := writeTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: tools\nsecrets_dir: secrets\nstate_dir: %s\nlog_level: debug\ntracing: {endpoint: %q}\n", state, collector.URL))
-	o := startPrepared(t, dir, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "OTEL_BSP_SCHEDULE_DELAY=50", "CREDENTIALS_DIRECTORY="+credentials,
+	config := writeTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: tools\nsecrets_dir: secrets\nstate_dir: state\nlog_level: debug\ntracing: {endpoint: %q}\n", collector.URL))
+	p.running = startPrepared(t, dir, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "OTEL_BSP_SCHEDULE_DELAY=50", "CREDENTIALS_DIRECTORY="+p.credentials,
 			"ORLOJ_SECRET_FROM_ENVIRONMENT_CLIENT_ID="+planted["client id"], "ORLOJ_SECRET_FROM_ENVIRONMENT_CLIENT_SECRET="+planted["environment"])
 	}, orlaBinary(t), "--config", config)
-	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	p.url, _ = p.waitLog("serving", nil)["url"].(string)
+	return p
+}
 
-	b := newBetrayal()
-	events := o.command("events", "--json")
-	var said bytes.Buffer
-	events.Stdout = &said
+// writeServices writes a tool for each type, profile and behaviour.
+func (p *plot) writeServices() {
+	var text strings.Builder
+	for kind, runtime := range map[string]string{
+		"http":             "timeout: 2s, retry: {max_attempts: 2, backoff: 1ms}",
+		"external":         "timeout: 2s, retry: {max_attempts: 2, backoff: 1ms}",
+		"webhook-callback": "timeout: 3s",
+		"grpc":             "timeout: 2s, retry: {max_attempts: 2, backoff: 1ms}",
+	} {
+		all := behaviours
+		if kind == "grpc" {
+			all = overGRPC
+		}
+		for profile, auth := range p.profiles() {
+			for _, what := range all {
+				first, _, _ := strings.Cut(kind, "-")
+				name := strings.Join([]string{first, profile, what}, "-")
+				endpoint := p.URL + "/" + name + "/" + what + "?in=query"
+				if kind == "grpc" {
+					endpoint = strings.Replace(p.grpc.URL, "http", "grpc", 1)
+				}
+				fmt.Fprintf(&text, `---
+apiVersion: orloj.dev/v1
+kind: Tool
+metadata: {name: %s}
+spec: {type: %s, endpoint: '%s', auth: %s, runtime: {%s}}
+`, name, kind, endpoint, auth[0], runtime)
+				p.names = append(p.names, name)
+			}
+		}
+	}
+	writeTool(p.t, p.tools, "tools.yaml", text.String())
+}
+
+func (p *plot) writeSecret(value string) {
+	p.t.Helper()
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "orloj.dev/v1", "kind": "Secret", "metadata": map[string]string{"name": "from-resource"},
+		"stringData": map[string]string{"value": value, "server": planted["server"]},
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	writeTool(p.t, p.tools, "secrets.yaml", string(text))
+}
+
+// call calls a tool, and looks at what it says if it fails: what a service gives
+// the client as a result is between the two.
+func (p *plot) call(name string) {
+	a, err := p.running.call(name, fmt.Sprintf(`{"text":%q}`, planted["argument"]))
+	if err != nil {
+		p.t.Errorf("%s: %v", name, err)
+		return
+	}
+	answer, err := json.Marshal(a)
+	switch {
+	case err != nil:
+		p.t.Error(err)
+	case a.Error != nil || a.Result.IsError:
+		// What the client itself has sent it may see again.
+		p.betrayal.search(p.t, "the answer of "+name, bytes.ReplaceAll(answer, []byte(planted["argument"]), nil))
+	case !strings.HasPrefix(name, "http-"): // what is no envelope is a result as it is
+		p.t.Errorf("%s succeeds: %.100s", name, answer)
+	}
+}
+
+// SPEC-TOOLS 5.3: secrets of every source and profile, shown to services and a
+// server that repeat them wherever they can, are nowhere in what Orla says: its
+// log at its most talkative, its errors, status, events, metrics, traces, and
+// what it keeps.
+func TestNoSecretIsShown(t *testing.T) {
+	p := hatch(t)
+	events := p.command("events", "--json")
+	var happened bytes.Buffer
+	events.Stdout = &happened
 	if err := events.Start(); err != nil {
 		t.Fatal(err)
 	}
-
-	call := func(name string) {
-		a, err := o.call(name, fmt.Sprintf(`{"text":%q}`, planted["argument"]))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			return
-		}
-		answer, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a.Error == nil && !a.Result.IsError {
-			if !strings.HasPrefix(name, "http-") { // what is no envelope is a result as it is
-				t.Errorf("%s succeeds: %.100s", name, answer)
-			}
-			return
-		}
-		// What the client itself has sent it may see again.
-		b.search(t, "the answer of "+name, bytes.ReplaceAll(answer, []byte(planted["argument"]), nil))
-	}
 	var wg sync.WaitGroup
-	places := make(chan struct{}, 16)
-	for _, name := range names {
+	places := make(chan struct{}, 64) // calls at once
+	for _, name := range append(p.names, "leaks--fail", "dies") {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			call(name)
+			p.call(name)
 		})
 	}
 	wg.Wait()
-	for _, name := range []string{"leaks--fail", "leaks__fail", "dies", "environ"} {
-		if a, err := o.call(name, "{}"); err == nil && a.Error == nil {
-			answer, _ := json.Marshal(a)
-			b.search(t, "the answer of "+name, answer)
-		}
-	}
-
-	// They have all been shown to whom they are for, and to nobody else.
-	for _, name := range names {
-		profile, what := split(name)
-		heard := strings.Join(g.listened("/"+name+"/"+what), "\n")
-		if !strings.Contains(heard, g.profiles()[profile][1]) {
-			t.Errorf("the service of %s was not shown the secret; it heard %q", name, heard)
-		}
-	}
-	if n := len(g.listened("token")); n == 0 {
-		t.Error("the token endpoint was not asked")
-	}
-	for _, heard := range g.listened("elsewhere") {
-		t.Errorf("another host heard %s", heard)
-	}
+	p.betrayal.search(t, "the environment of a tool", []byte(p.mustCall("environ")))
+	p.check()
 
 	// A rotated secret holds from the next call on, without a restart.
-	writeSecret(t, tools, planted["rotated"])
+	p.writeSecret(planted["rotated"])
 	eventually(t, "the rotated secret is shown", func() bool {
-		call("http-bearer-500")
-		heard := g.listened("/http-bearer-500/500")
+		p.call("http-bearer-500")
+		heard := p.listened("http-bearer-500")
 		return strings.Contains(heard[len(heard)-1], planted["rotated"])
 	})
+	p.waitLog("stderr", func(l map[string]any) bool {
+		return l["tool"] == "leaks" && strings.HasPrefix(fmt.Sprint(l["text"]), "stderr has [redacted] [redacted] ")
+	})
 
+	p.ask()
+	p.signal(syscall.SIGUSR1)
+	p.signal(syscall.SIGHUP)
+	p.waitLog("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
+	_ = events.Process.Kill()
+	_ = events.Wait() // it was killed
+	p.betrayal.search(t, "orla events", happened.Bytes())
+	if !bytes.Contains(happened.Bytes(), []byte("http-bearer-500")) {
+		t.Errorf("orla events has no call: %.300s", happened.Bytes())
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p.searchWhatIsLeft()
+}
+
+// check asserts that the secrets were shown to whom they are for, and to nobody else.
+func (p *plot) check() {
+	p.t.Helper()
+	for _, name := range p.names {
+		profile, _ := split(name)
+		for i, heard := range p.listened(name) {
+			if !strings.Contains(heard, p.profiles()[profile][1]) {
+				p.t.Errorf("%s: request %d came without the secret: %q", name, i, heard)
+			}
+		}
+		if len(p.listened(name)) == 0 {
+			p.t.Errorf("%s: the service was not asked", name)
+		}
+	}
+	if len(p.listened("token")) == 0 {
+		p.t.Error("the token endpoint was not asked")
+	}
+	for _, heard := range p.listened("elsewhere") { // polls may be sent there, but without anything
+		p.betrayal.search(p.t, "another host", []byte(heard))
+	}
+}
+
+// ask asks Orla in every way there is.
+func (p *plot) ask() {
 	for _, args := range [][]string{
 		{"status"},
 		{"status", "--json"},
@@ -396,74 +277,70 @@ spec:
 		{"tools", "--json"},
 		{"config"},
 		{"validate"},
-		{"call", "http-bearer-envelope", "--result"},
 		{"doctor"},
+		{"call", "http-bearer-envelope", "--result"},
+		{"restart", "dies"},
 	} {
-		s := o.orla(args...)
-		b.search(t, "orla "+strings.Join(args, " "), []byte(s.out+s.err))
+		s := p.orla(args...)
+		p.betrayal.search(p.t, "orla "+strings.Join(args, " "), []byte(s.out+s.err))
 	}
-	list, err := o.post("tools/list", "{}")
+	list, err := p.post("tools/list", "{}")
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	listed, _ := json.Marshal(list)
-	b.search(t, "tools/list", listed)
-	resp, err := http.Get(strings.TrimSuffix(o.url, "/mcp") + "/metrics")
+	listed, err := json.Marshal(list)
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
+	p.betrayal.search(p.t, "tools/list", listed)
+	resp, err := http.Get(strings.TrimSuffix(p.url, "/mcp") + "/metrics")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
 	metrics, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil || !bytes.Contains(metrics, []byte("orla_")) {
-		t.Fatalf("metrics: %v: %.200s", err, metrics)
+	if err != nil || !bytes.Contains(metrics, []byte("http-bearer-500")) {
+		p.t.Errorf("metrics: %v: %.200s", err, metrics)
 	}
-	b.search(t, "/metrics", metrics)
+	p.betrayal.search(p.t, "/metrics", metrics)
+}
 
-	o.signal(syscall.SIGUSR1)
-	o.signal(syscall.SIGHUP)
-	o.waitLog("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
-	_ = events.Process.Kill()
-	_ = events.Wait()
-	b.search(t, "orla events", said.Bytes())
-	if !bytes.Contains(said.Bytes(), []byte("http-bearer-500")) {
-		t.Errorf("orla events has no call: %.300s", said.Bytes())
+// searchWhatIsLeft looks at the log, the traces and the state folder.
+func (p *plot) searchWhatIsLeft() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.betrayal.search(p.t, "a trace", p.traced.Bytes())
+	if !bytes.Contains(p.traced.Bytes(), []byte("http-bearer-500")) {
+		p.t.Error("no call was traced")
 	}
-	o.signal(syscall.SIGTERM)
-	if code := o.wait(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-
-	tracedMu.Lock()
-	b.search(t, "a trace", traced.Bytes())
-	if !bytes.Contains(traced.Bytes(), []byte("http-bearer-500")) {
-		t.Error("no call was traced")
-	}
-	tracedMu.Unlock()
-	o.mu.Lock()
-	for _, line := range o.lines {
+	p.running.mu.Lock()
+	defer p.running.mu.Unlock()
+	for _, line := range p.lines {
 		var text bytes.Buffer
 		e := json.NewEncoder(&text)
 		e.SetEscapeHTML(false)
 		if err := e.Encode(line); err != nil {
-			t.Fatal(err)
+			p.t.Fatal(err)
 		}
-		b.search(t, "the log", text.Bytes())
+		p.betrayal.search(p.t, "the log", text.Bytes())
 	}
-	o.mu.Unlock()
-	if err := filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !d.Type().IsRegular() {
+	if err := filepath.WalkDir(p.state, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		b.search(t, path, text)
+		p.betrayal.search(p.t, path, text)
 		return err
 	}); err != nil {
-		t.Error(err)
+		p.t.Error(err)
 	}
 }
 
 // split returns the profile and the behaviour that the name of a tool tells.
 func split(name string) (profile, what string) {
 	fields := strings.SplitN(name, "-", 3)
+	if len(fields) < 3 {
+		return "", ""
+	}
 	return fields[1], fields[2]
 }
