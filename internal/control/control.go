@@ -73,6 +73,6 @@ func Events() []string {
 		"reload", "reload: the configuration has faults; the old one stays", "reload: the old configuration stays",
 		"a tool is not served", "listening elsewhere",
 		"created", "asked by hand", "state", "started", "ended", "offers", "replacing", "replaced",
-		"call",
+		"attempt", "call",
 	}
 }

@@ -24,8 +24,9 @@ import (
 
 // The events of the lines that are kept apart from the others.
 const (
-	CallEvent   = "call"
-	StderrEvent = "stderr"
+	CallEvent    = "call"
+	AttemptEvent = "attempt"
+	StderrEvent  = "stderr"
 )
 
 // kind is which lines push out one another.
@@ -161,7 +162,7 @@ func (h *History) forget(element *list.Element) {
 // kindOf is the kind of the lines of an event.
 func kindOf(event string) kind {
 	switch event {
-	case CallEvent:
+	case CallEvent, AttemptEvent:
 		return calls
 	case StderrEvent:
 		return stderr

@@ -82,14 +82,15 @@ func TestLastAnswersQueries(t *testing.T) {
 	}
 }
 
-// SPEC I3: a busy tool's calls push out neither why it crashed nor another's lines.
+// SPEC I3: a busy tool's calls, and their attempts, push out neither why it
+// crashed nor another's lines.
 func TestCallsPushOutCallsAlone(t *testing.T) {
 	h := history.New()
 	h.Add(line("busy", "state", 1))
 	h.Add(line("quiet", "state", 2))
 	h.Add(line("quiet", "call", 3))
 	for i := range 10_000 {
-		h.Add(line("busy", "call", 4+i))
+		h.Add(line("busy", []string{"call", "attempt"}[i%2], 4+i))
 	}
 	if got := numbers(t, h.Last(history.Query{Events: []string{"state"}})); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("states %v are left; want both", got)

@@ -206,6 +206,7 @@ func TestResultThatSaysSoIsTriedAgain(t *testing.T) {
 		{peer.Answer{Raw: json.RawMessage(`{"content":[],"isError":true,"_meta":{"retryable":false}}`)}, 1},
 		{peer.Answer{Raw: json.RawMessage(`{"content":[],"isError":true}`)}, 1},
 		{peer.Answer{Raw: json.RawMessage(`{"content":[],"_meta":{"retryable":true}}`)}, 1},
+		{peer.Answer{Raw: json.RawMessage(`{"content":[],"isError":false,"_meta":{"retryable":true}}`)}, 1},
 		{peer.Answer{Raw: json.RawMessage(`{"content":[],"isError":true,"_meta":"retryable"}`)}, 1},
 		{peer.Answer{Result: &mcp.CallToolResult{IsError: true, Meta: mcp.Meta{"retryable": true}}}, 2},
 		{peer.Answer{Result: &mcp.CallToolResult{IsError: true, Meta: mcp.Meta{"retryable": "true"}}}, 1},
