@@ -318,3 +318,40 @@ func TestTheSameFileHasTheSameFaults(t *testing.T) {
 		}
 	}
 }
+
+// What is passed by unread is data for certain, and most data is.
+func TestT11WhatMayHoldResources(t *testing.T) {
+	for head, want := range map[string]bool{
+		"apiVersion: orloj.dev/v1":    true,
+		"# hello\nkind: Tool\n":       true,
+		"kind: \"Secret\" # it is":    true,
+		"'kind' : McpServer":          true,
+		"\ufeffkind: AgentRole":       true,
+		"---\nkind: Tool":             true,
+		"a: b\r\nkind: Tool\r\n":      true,
+		"# a\n--- {a: b, kind: Tool}": true,
+		`{"a": {"kind": "Tool"}}`:     true, // mayDeclare knows better
+		"kind: Toolbox":               false,
+		"kind: Tools":                 false,
+		"items:\n  kind: Tool":        false,
+		"items:\n- kind: Tool":        false,
+		"mankind: Tool":               false,
+		"kind Tool":                   false,
+		"":                            false,
+		"kind":                        false,
+		"kind:":                       false,
+		"a kind: Tool is what this text is all about": false,
+	} {
+		if got := mayHold([]byte(head)); got != want {
+			t.Errorf("%q: got %v", head, got)
+		}
+	}
+	for text, want := range map[string]bool{
+		`{"kind": 1}`: true, `{"apiVersion": "a"}`: true, `{`: true, "\ufeff{\"kind\": 1}": true,
+		`{"a": {"kind": "Tool"}}`: false, `[{"kind": "Tool"}]`: false, `1`: false,
+	} {
+		if got := mayDeclare([]byte(text)); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+}

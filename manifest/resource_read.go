@@ -1,11 +1,7 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,13 +13,6 @@ import (
 
 // maxDocuments is how many documents of a file are read.
 const maxDocuments = 1000
-
-// resourceExtensions are those of files that may hold resources.
-var resourceExtensions = []string{".yaml", ".yml", ".json"}
-
-// mayHold finds what a file says near its front if it holds resources. It finds
-// more than that, but passes by most data: what it finds is looked at closely.
-var mayHold = regexp.MustCompile(`orloj\.dev/|kind["']?[ \t]*:[ \t]*["']?(?:Tool|McpServer|Secret|ToolPermission|AgentRole|AgentPolicy)\b`)
 
 // versionLine and kindLine find what a document says of itself where it cannot
 // be parsed. Only what begins a line is certain not to be about something else.
@@ -82,6 +71,9 @@ func readDeclarations(f file, data []byte) (list []*declaration, err error) {
 
 // readJSON reads a file that is to be JSON, and so holds one document.
 func readJSON(f file, data []byte) ([]*declaration, error) {
+	if !mayDeclare(data) {
+		return nil, nil
+	}
 	doc := yamldoc.Parse(f.display, data, yamldoc.Options{Hide: true})
 	d, declares := declare(f, doc, data)
 	if !declares {
@@ -213,82 +205,5 @@ func (d *declaration) checkVariable(key, name string) {
 func (d *declaration) checkNUL(key, text string) {
 	if strings.ContainsRune(text, 0) {
 		d.doc.Faultf(key, "must not hold a NUL byte")
-	}
-}
-
-// headOf returns the front of a file that may hold resources.
-func headOf(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, readError(err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	head, err := io.ReadAll(io.LimitReader(f, headSize))
-	if err != nil {
-		return nil, readError(err)
-	}
-	return head, nil
-}
-
-// resources reads the resources that a regular file declares, path being where
-// it is without links. It reports whether the file is one of resources, or
-// cannot be read, rather than of somebody's data.
-func (w *walker) resources(at, path string) bool {
-	head, err := headOf(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true // it was removed since the folder was read
-	case err != nil:
-		w.problem(at, "", Warning, err)
-		return true
-	case !mayHold.Match(head):
-		return false
-	}
-	data, err := readRegular(path)
-	switch {
-	case err != nil:
-		w.problem(at, "", Warning, err)
-		return true
-	case len(data) >= maxManifest && !versionLine.Match(head):
-		return false // larger than any file of resources may be
-	case len(data) >= maxManifest:
-		w.problem(at, "", Fault, yamldoc.Parse(at, data, yamldoc.Options{}).Err())
-		return true
-	}
-	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, data)
-	for i, d := range list {
-		w.declared(d, fmt.Sprintf("%s#%d", path, i))
-	}
-	if err != nil {
-		w.problem(at, "", Fault, err)
-	}
-	if slices.ContainsFunc(list, func(d *declaration) bool { return d.secret.Data != nil }) {
-		w.checkMode(at, path)
-	}
-	return len(list) > 0 || err != nil
-}
-
-// declared keeps what a document declares, or says why it is not served. id is
-// the document's own, however often its file is found.
-func (w *walker) declared(d *declaration, id string) {
-	for _, warning := range d.warnings {
-		w.problem(d.file.display, d.name, Warning, warning)
-	}
-	at := place{entry: d.file.display, id: id, named: d.doc.At("metadata.name", "")}
-	switch err := d.doc.Err(); {
-	case err != nil:
-		w.problem(d.file.display, d.name, Fault, err)
-	case d.secret.Data != nil:
-		w.secrets = append(w.secrets, foundSecret{at, d.secret})
-	case d.name != "":
-		w.found = append(w.found, found{place: at, tool: d.tool, server: d.server})
-	}
-}
-
-// checkMode warns of a file of secrets that others can read.
-func (w *walker) checkMode(at, path string) {
-	info, err := os.Stat(path)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		w.warn(at, "holds secrets, and others than its owner have rights to it (mode %04o): chmod 600", info.Mode().Perm())
 	}
 }

@@ -274,3 +274,24 @@ func TestT11TheSameFilesAreTheSameTools(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 1.1: a folder of large data costs the first bytes of each file: of
+// a terabyte nobody would see the end.
+func TestT11LargeDataCostsItsFirstBytes(t *testing.T) {
+	r := discover(t, func() {
+		for i := range 100 {
+			name := fmt.Sprintf("tools/data%d%s", i, []string{".json", ".yaml", ".yml"}[i%3])
+			text := []string{"{", `{"x": {"kind": "Tool"}`, "kind: Tool\n", "just: data\n"}[i%4]
+			write(t, ".", name, text, 0o644)
+			if err := os.Truncate(name, 1<<40); err != nil {
+				t.Skipf("no sparse files here: %v", err)
+			}
+		}
+		write(t, "tools", "res.yaml", fmt.Sprintf(resource, "res"), 0o644)
+		write(t, "tools", "ours.yaml", fmt.Sprintf(resource, "ours"), 0o644)
+		if err := os.Truncate("tools/ours.yaml", 1<<40); err != nil {
+			t.Fatal(err)
+		}
+	})
+	expect(t, r, []string{"res"}, []string{"error tools/ours.yaml: tools/ours.yaml:1:1: the file has 1048577 bytes, more than the 1048576 allowed"})
+}
