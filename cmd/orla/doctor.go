@@ -150,6 +150,9 @@ func examineFolders(cfg *loaded, l *loader) []doctor.Finding {
 	} else {
 		findings = append(findings, doctor.Writable("state_dir", absolute(cfg.StateDir)))
 	}
+	if cfg.SecretsDir != "" {
+		findings = append(findings, doctor.Secrets("secrets_dir", absolute(cfg.SecretsDir)))
+	}
 	if socket := cfg.place(l).Socket; socket != "" {
 		findings = append(findings, doctor.Writable("socket", filepath.Dir(socket)))
 	}

@@ -105,6 +105,46 @@ func Writable(check, dir string) Finding {
 	}
 }
 
+// Secrets looks at a folder that holds secrets, each a file or a folder of files.
+func Secrets(check, dir string) Finding {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return warn(check, "install -d -m 700 "+Quote(dir), "%s is not there, and no secret is found in it", dir)
+	case err != nil:
+		return fail(check, "", "%v", err)
+	case !info.IsDir():
+		return fail(check, "", "%s is no folder", dir)
+	case unix.Access(dir, unix.X_OK) != nil:
+		return fail(check, fmt.Sprintf("sudo chown -R %d %s", os.Geteuid(), Quote(dir)), "%s may not be read by this user", dir)
+	}
+	if open := openToAll(dir); open != "" {
+		return warn(check, "chmod -R o= "+Quote(dir), "every user may read %s", open)
+	}
+	return ok(check, "%s can be read, and not by every user", dir)
+}
+
+// openToAll returns a file in dir that every user may read; "" if there is none.
+func openToAll(dir string) (found string) {
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir // what this user cannot read others will see to
+		}
+		info, err := os.Stat(path) // a link is as open as what it leads to
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // it leads nowhere
+		case info.IsDir() && info.Mode().Perm()&0o001 == 0:
+			return fs.SkipDir // nobody gets in
+		case info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0:
+			found = path
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
+}
+
 // File looks at a file that Orla appends to.
 func File(check, file string) Finding {
 	info, err := os.Stat(file)

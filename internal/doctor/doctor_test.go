@@ -243,6 +243,34 @@ func TestFolders(t *testing.T) {
 	check(t, doctor.File("x", dir), doctor.Fail, "is a folder", "")
 }
 
+// SPEC-TOOLS 5.1: secrets are for Orla's user alone.
+func TestSecrets(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, mode := range map[string]os.FileMode{"open/api/key": 0o644, "shut/api/key": 0o640, "inside/api/key": 0o644} {
+		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at(name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(at(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(at("inside/api"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/no/such/file", at("shut/dead")); err != nil {
+		t.Fatal(err)
+	}
+	check(t, doctor.Secrets("x", at("gone")), doctor.Warn, "is not there", "install -d -m 700 .*gone")
+	check(t, doctor.Secrets("x", at("open")), doctor.Warn, "every user may read .*open/api/key", "chmod -R o= .*open")
+	check(t, doctor.Secrets("x", at("shut")), doctor.OK, "not by every user", "")
+	check(t, doctor.Secrets("x", at("inside")), doctor.OK, "not by every user", "")
+	check(t, doctor.Secrets("x", at("open/api/key")), doctor.Fail, "is no folder", "")
+}
+
 // Permissions are those of whoever asks: here of nobody, unless the tests run as
 // an ordinary user already.
 func TestFoldersOfOthers(t *testing.T) {
@@ -296,6 +324,7 @@ func asAnother(t *testing.T, dir string) {
 	t.Helper()
 	closed := filepath.Join(dir, "closed")
 	check(t, doctor.Readable("x", closed), doctor.Fail, "may not be read by this user", "sudo chmod a.rx "+closed)
+	check(t, doctor.Secrets("x", closed), doctor.Fail, "may not be read by this user", "sudo chown -R [0-9]+ "+closed)
 	check(t, doctor.Writable("x", closed), doctor.Fail, "may not be written by this user", fmt.Sprintf("sudo install -d -o %d -g %d %s", os.Geteuid(), os.Getegid(), closed))
 	check(t, doctor.File("x", filepath.Join(dir, "log")), doctor.Fail, "may not be written by this user", "sudo chown .*")
 	if got := doctor.Writable("x", filepath.Join(closed, "below")); got.Level != doctor.Fail || strings.Contains(got.Text, "will be made") {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// SPEC-TOOLS 5.1, 5.4: SIGHUP changes the folder of secrets and the addresses
+// that may be reached while Orla serves; a value that is none changes nothing.
+func TestSIGHUPChangesSecretsAndAddresses(t *testing.T) {
+	var shown atomic.Value
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown.Store(r.Header.Get("Authorization"))
+		_, _ = fmt.Fprint(w, "done")
+	}))
+	t.Cleanup(service.Close)
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	writeTool(t, tools, "api.yaml", `apiVersion: orloj.dev/v1
+kind: Tool
+metadata: {name: api}
+spec: {endpoint: '`+service.URL+`', auth: {secretRef: api}}
+`)
+	writeTool(t, dir, "one/api", "token-one\n")
+	writeTool(t, dir, "two/api/value", "token-two")
+	configure := func(more string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "orla.yaml"), []byte("tools_dir: tools\nport: 0\n"+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("secrets_dir: one\n")
+	o := startOrla(t, dir)
+	log := o.follow()
+	o.url, _ = log.next("serving", nil)["url"].(string)
+	reload := func(more string) {
+		t.Helper()
+		configure(more)
+		o.signal(syscall.SIGHUP)
+		log.next("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
+	}
+	works := func(want string) {
+		t.Helper()
+		if got := o.mustCall("api"); got != "done" || shown.Load() != "Bearer "+want {
+			t.Errorf("got %q, the service was shown %q, want %q", got, shown.Load(), want)
+		}
+	}
+	refused := func(code, want string) {
+		t.Helper()
+		a, err := o.call("api", "{}")
+		if err != nil || a.Result == nil || !a.Result.IsError {
+			t.Fatalf("got %+v, %v, want %s", a, err, code)
+		}
+		log.next("call", func(l map[string]any) bool { return l["code"] == code })
+		if text := a.Result.Content[0].Text; !strings.Contains(text, want) {
+			t.Errorf("got %q, want it to say %q", text, want)
+		}
+	}
+	works("token-one")
+	reload("secrets_dir: two\n")
+	works("token-two")
+	reload("")
+	refused("secret_resolution_failed", "ORLOJ_SECRET_API")
+	reload("secrets_dir: one\nallow_private_endpoints: none\n")
+	refused("runtime_policy_invalid", "allow_private_endpoints")
+	reload("secrets_dir: one\nallow_private_endpoints: all\n")
+	works("token-one")
+	if got := o.mustOrla("config"); !strings.Contains(got, "allow_private_endpoints") {
+		t.Errorf("orla config says %s", got)
+	}
+
+	configure("secrets_dir: two\nallow_private_endpoints: some\n")
+	o.signal(syscall.SIGHUP)
+	log.next("reload: the configuration has faults; the old one stays", func(l map[string]any) bool {
+		return strings.Contains(fmt.Sprint(l["err"]), `must be none, loopback or all, got "some"`)
+	})
+	works("token-one")
+}
