@@ -93,7 +93,7 @@ var owners = map[string][]string{
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
 	"code.dny.dev/ssrf":                        {"internal/outbound"},
-	"connectrpc.com/connect":                   {"internal/kind/grpc"},
+	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/bench"},
 	"golang.org/x/oauth2":                      {"internal/auth"},
 	"github.com/coreos/go-systemd/v22":         {"internal/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},

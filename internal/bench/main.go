@@ -48,6 +48,7 @@ func sections() []section {
 	return []section{
 		{"calls", measureCalls},
 		{"capsule", measureCapsuleCalls},
+		{"kinds", measureKinds},
 		{"live", measureLive},
 		{"hundred", measureHundred},
 		{"tools", measureTools},

@@ -12,6 +12,10 @@ type scale struct {
 	payloads        []payload
 	capsuleInFlight []int
 	capsuleCell     time.Duration // spent on one payload at one concurrency
+	kindInFlight    []int
+	kindCell        time.Duration // spent on one type of tool at one concurrency
+	waiting         int           // calls that wait for a callback at once
+	waits           time.Duration // until they are looked at
 	starts          int           // of a server with one tool
 	manyStarts      int           // of one with the most tools
 	calls           int           // between two looks at the memory
@@ -33,6 +37,10 @@ var full = scale{
 	payloads:        []payload{{64, false}, {16 << 10, false}, {1 << 20, false}, {16 << 10, true}, {1 << 20, true}},
 	capsuleInFlight: []int{1, 16, 64},
 	capsuleCell:     1500 * time.Millisecond,
+	kindInFlight:    []int{1, 64},
+	kindCell:        3 * time.Second,
+	waiting:         1000,
+	waits:           10 * time.Second,
 	starts:          30,
 	manyStarts:      5,
 	calls:           10_000,
@@ -56,6 +64,10 @@ var smoke = scale{
 	payloads:        []payload{{64, false}, {64 << 10, true}},
 	capsuleInFlight: []int{1, 4},
 	capsuleCell:     20 * time.Millisecond,
+	kindInFlight:    []int{1, 4},
+	kindCell:        20 * time.Millisecond,
+	waiting:         8,
+	waits:           100 * time.Millisecond,
 	starts:          1,
 	manyStarts:      1,
 	calls:           40,
