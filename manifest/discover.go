@@ -121,6 +121,7 @@ func (w *walker) single(file string) {
 	}
 	before := len(w.found) + len(w.secrets) + len(w.problems)
 	w.entries(root, folder, entries, 0)
+	w.settle()
 	if len(w.found)+len(w.secrets)+len(w.problems) == before {
 		why := "is not executable: chmod +x " + file
 		if slices.Contains(resourceExtensions, filepath.Ext(base)) {

@@ -134,6 +134,9 @@ func (w *walker) declared(d *declaration, id string) {
 		w.problem(d.file.display, d.name, Warning, warning)
 	}
 	at := place{entry: d.file.display, id: id, named: d.doc.At("metadata.name", "")}
+	if d.tool.Runtime.Generated {
+		w.servers = append(w.servers, d.tool)
+	}
 	switch err := d.doc.Err(); {
 	case err != nil:
 		w.problem(d.file.display, d.name, Fault, err)

@@ -176,3 +176,34 @@ func (d *declaration) command(name string) (string, error) {
 	}
 	return path, nil
 }
+
+// settle leaves to the McpServers that were found what they run: a program of
+// theirs is no tool beside it, executable or not, and does not become one while
+// their description is at fault.
+func (w *walker) settle() {
+	theirs := map[string]bool{}
+	for _, server := range w.servers {
+		for _, file := range append([]string{server.Path}, server.Run.Args...) {
+			theirs[resolved(server.Dir, file)] = true
+		}
+	}
+	w.found = slices.DeleteFunc(w.found, func(f found) bool { return f.tool.Kind == Simple && theirs[f.tool.Path] })
+	for _, file := range w.plain {
+		if !theirs[file.path] {
+			w.warn(file.at, "is not executable: chmod +x %s", file.at)
+		}
+	}
+	w.plain, w.servers = nil, nil
+}
+
+// resolved is the path without links of a file that may count from dir, or "".
+func resolved(dir, file string) string {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	path, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return ""
+	}
+	return path
+}

@@ -257,6 +257,27 @@ func TestT35ToolsOfServersThatAreNotThereAreWarnedOf(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 3.5: what an McpServer runs stands beside its file, and is no tool itself.
+func TestT35TheProgramOfAServerIsNoTool(t *testing.T) {
+	const server = "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: %s}\nspec: {transport: stdio, command: %s, args: [-u, %s]}\n"
+	r := discover(t, func() {
+		write(t, "tools", "a/server.sh", script, 0o755)
+		write(t, "tools", "a/res.yaml", fmt.Sprintf(server, "one", "./server.sh", "x"), 0o644)
+		write(t, "tools", "d/faulty.sh", script, 0o755)
+		write(t, "tools", "d/res.yaml", fmt.Sprintf(server, "four", "./faulty.sh", "x")+"status: x\n", 0o644)
+		write(t, "tools", "b/res.yaml", fmt.Sprintf(server, "two", "sh", "main.py")+"---\n"+fmt.Sprintf(server, "three", "sh", "lib/linked.py"), 0o644)
+		write(t, "tools", "b/main.py", "print()", 0o644)
+		write(t, "tools", "b/lib/real.py", script, 0o755)
+		link(t, "real.py", "tools/b/lib/linked.py")
+		write(t, "tools", "b/other.py", "print()", 0o644)
+		write(t, "tools", "c/main.sh", script, 0o755)
+	})
+	expect(t, r, []string{"main", "one", "three", "two"}, []string{
+		"warning tools/b/other.py: is not executable: chmod +x tools/b/other.py",
+		"error tools/d/res.yaml: tools/d/res.yaml:5:1: status: unknown key",
+	})
+}
+
 // A reload keeps what has not changed, so the same files are the same manifests.
 func TestT11TheSameFilesAreTheSameTools(t *testing.T) {
 	dir := t.TempDir()

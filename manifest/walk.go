@@ -23,6 +23,8 @@ type walker struct {
 	found    []found
 	secrets  []foundSecret
 	problems []Problem
+	plain    []plainFile
+	servers  []Tool // McpServers, faulty ones too; see settle
 
 	root string // the folder that is searched: absolute, links resolved
 	// rootHasVersions: the root may itself be the NAME of NAME/VERSION/tool.yaml.
@@ -33,6 +35,12 @@ type walker struct {
 	visited     map[string]bool // folders that have been searched, absolute
 	folderLinks []folderLink    // met below root
 	interpreter map[string]error
+}
+
+// plainFile is a file that looks as if it were to be run, and is not executable.
+type plainFile struct {
+	at   string // for messages
+	path string // absolute, links resolved
 }
 
 // folderLink is a link to a folder. It is not followed, as what it points to is
@@ -96,6 +104,7 @@ func (w *walker) tree(dir string) {
 	}
 	w.root = root
 	w.folder(root, dir, 0)
+	w.settle()
 	for _, link := range w.folderLinks {
 		if !w.visited[link.target] {
 			w.warn(link.at, "is skipped: it is a link to %s, a folder that is not searched where it stands", link.target)
@@ -239,7 +248,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	sidecars := sidecarsOf(name, in.has)
 	if mode&0o111 == 0 {
 		if len(sidecars) == 0 && looksLikeTool(file) {
-			w.warn(at, "is not executable: chmod +x %s", at)
+			w.plain = append(w.plain, plainFile{at, file})
 		}
 		return
 	}
