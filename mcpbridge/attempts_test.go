@@ -22,7 +22,7 @@ func TestAttemptsAreTold(t *testing.T) {
 	w, s := watched(t)
 	limited := fault.New(fault.RateLimited, "slow down (after 3 attempts)")
 	limited.RetryAfter = 2500 * time.Millisecond
-	w.set(tool("fails"), tool("peer"), tool("refused"), tool("echo"))
+	w.set(tool("fails"), tool("peer"), tool("peer_fails"), tool("says_so"), tool("refused"), tool("echo"))
 	w.mu.Lock()
 	w.attempts = 3
 	w.mu.Unlock()
@@ -32,13 +32,21 @@ func TestAttemptsAreTold(t *testing.T) {
 	})
 	const peers = `{"content":[],"_meta":{"mine":1}}`
 	w.raw("peer", func(context.Context, supervisor.Call) (json.RawMessage, error) { return json.RawMessage(peers), nil })
+	w.raw("peer_fails", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+		return json.RawMessage(`{"content":[],"isError":true,"_meta":{"attempts":"mine","x":1.0}}`), nil
+	})
+	w.answer("says_so", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{IsError: true, Meta: mcp.Meta{"tool_code": "busy"}}, nil
+	})
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	session := f.initialize(t)
 	for tool, want := range map[string]string{
-		"fails":   `"_meta":{"attempts":3,"retry_after_ms":2500,"retryable":true,"tool_code":"rate_limited","tool_reason":"slow down (after 3 attempts)"}`,
-		"peer":    `"result":` + peers,
-		"refused": `"error":{"code":-32603,"message":"no"}`,
-		"echo":    `"result":{"content":[{"type":"text","text":"{\"x\":1}"}]}`,
+		"fails":      `"_meta":{"attempts":3,"retry_after_ms":2500,"retryable":true,"tool_code":"rate_limited","tool_reason":"slow down (after 3 attempts)"}`,
+		"peer":       `"result":` + peers,
+		"peer_fails": `"_meta":{"attempts":3,"tool_code":"execution_failed","retryable":false,"x":1.0}`,
+		"says_so":    `"_meta":{"attempts":3,"retryable":false,"tool_code":"busy"}`,
+		"refused":    `"error":{"code":-32603,"message":"no"}`,
+		"echo":       `"result":{"content":[{"type":"text","text":"{\"x\":1}"}]}`,
 	} {
 		r := f.post(t, strings.Replace(call(1, tool), "{}", `{"x":1}`, 1), "Mcp-Session-Id", session)
 		if !strings.Contains(r.raw, want) {

@@ -87,6 +87,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c call) (answer, out
 	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
 		p, ok := look(rawjson.Compact(got.Raw), true)
+		p.tell(got.Attempts)
 		switch {
 		case !ok:
 			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", c.tool)
@@ -145,6 +146,7 @@ func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Err
 	}
 	if got.Raw != nil && err == nil {
 		p, ok := look(got.Raw, true)
+		p.tell(got.Attempts)
 		if !ok {
 			return Answer(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
 		}
@@ -161,23 +163,21 @@ func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Err
 	// Copies: the SDK adds to the map, and the slice may have room that is the provider's.
 	answer.Content = append(make([]mcp.Content, 0, len(answer.Content)+1), answer.Content...)
 	answer.Meta = ownMeta(answer.Meta)
-	f := fault.From(err)
-	if f == nil {
-		if answer.IsError { // the tool's own word; it may have given a code too
-			setDefault(answer, MetaToolCode, string(fault.ExecutionFailed))
-			setDefault(answer, MetaRetryable, false)
+	switch f := fault.From(err); {
+	case f != nil:
+		answer.IsError = true
+		answer.Content = append(answer.Content, &mcp.TextContent{Text: f.Reason})
+		setDefault(answer, MetaToolCode, string(f.Code))
+		setDefault(answer, MetaToolReason, f.Reason)
+		setDefault(answer, MetaRetryable, f.Retryable())
+		if f.RetryAfter > 0 {
+			setDefault(answer, MetaRetryAfter, f.RetryAfter.Milliseconds())
 		}
-		return answer, nil
+	case answer.IsError: // the tool's own word; it may have given a code too
+		setDefault(answer, MetaToolCode, string(fault.ExecutionFailed))
+		setDefault(answer, MetaRetryable, false)
 	}
-	answer.IsError = true
-	answer.Content = append(answer.Content, &mcp.TextContent{Text: f.Reason})
-	setDefault(answer, MetaToolCode, string(f.Code))
-	setDefault(answer, MetaToolReason, f.Reason)
-	setDefault(answer, MetaRetryable, f.Retryable())
-	if f.RetryAfter > 0 {
-		setDefault(answer, MetaRetryAfter, f.RetryAfter.Milliseconds())
-	}
-	if got.Attempts > 1 {
+	if answer.IsError && got.Attempts > 1 {
 		answer.Meta[MetaAttempts] = got.Attempts
 	}
 	return answer, nil

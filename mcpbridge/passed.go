@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -88,6 +89,17 @@ func (p *passedAnswer) lookAtMeta() {
 	if p.meta = edited.join(0); string(p.meta) == "{}" {
 		p.meta = nil
 	}
+}
+
+// tell adds to a failure how many attempts were made, if there was more than one.
+func (p *passedAnswer) tell(attempts int) {
+	if !p.failed || attempts <= 1 {
+		return
+	}
+	if p.meta == nil {
+		p.meta = json.RawMessage("{}")
+	}
+	p.meta, p.newMeta = replaced(p.meta, member{MetaAttempts, strconv.AppendInt(nil, int64(attempts), 10)}), true
 }
 
 // plainObject returns raw if it is an object whose keys have no escapes, or

@@ -92,12 +92,16 @@ func (t *tries) answer(ctx context.Context, call peer.Call) (supervisor.Answer, 
 		if most := max(longestWait, t.policy.MaxBackoff); pause > most {
 			return answer, told(err, call.Attempt, fmt.Sprintf("it asks to be left alone for %s, and a call waits %s at most", pause, most))
 		}
+		if t.stopping() {
+			return answer, told(err, call.Attempt, "Orla is stopping")
+		}
 		t.record(ctx, call, failure, pause)
-		switch t.wait(ctx, pause) {
-		case waited:
-		case left:
+		t.wait(ctx, pause)
+		switch {
+		case ctx.Err() != nil:
+			answer.Raw = nil // there is an error now
 			return answer, told(context.Cause(ctx), call.Attempt, "")
-		case stopping:
+		case t.stopping():
 			return answer, told(err, call.Attempt, "Orla is stopping")
 		}
 	}
@@ -135,31 +139,23 @@ func brief(text string) string {
 	return strings.ToValidUTF8(text[:enough], "") + "…"
 }
 
-// outcome is how a pause ended.
-type outcome int
-
-const (
-	waited   outcome = iota
-	left             // the call's context ended
-	stopping         // Orla is about to
-)
-
-// wait pauses.
-func (t *tries) wait(ctx context.Context, pause time.Duration) outcome {
-	stop := t.opts.Stopping()
-	select {
-	case <-stop:
-		return stopping
-	default: // a pause of nothing must not win
-	}
+// wait pauses, until the call's context ends or Orla is about to.
+func (t *tries) wait(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return waited
-	case <-stop:
-		return stopping
+	case <-t.opts.Stopping():
 	case <-ctx.Done():
-		return left
+	}
+}
+
+// stopping reports whether nothing more is to be begun.
+func (t *tries) stopping() bool {
+	select {
+	case <-t.opts.Stopping():
+		return true
+	default:
+		return false
 	}
 }

@@ -298,9 +298,13 @@ func TestNothingIsBegunForNobody(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
 	s := &script{answers: []func(context.Context, peer.Call) (peer.Answer, error){fails(crash())}}
-	_, _ = wrapped(tried(policy), s, func(o *retry.Options, _ *mcp.Tool) { o.Stopping = func() <-chan struct{} { return stop } })(t.Context(), peer.Call{})
-	if len(s.calls) != 1 {
-		t.Errorf("%d attempts while Orla stops", len(s.calls))
+	var log bytes.Buffer
+	_, err := wrapped(tried(policy), s, func(o *retry.Options, _ *mcp.Tool) {
+		o.Stopping = func() <-chan struct{} { return stop }
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})(t.Context(), peer.Call{})
+	if len(s.calls) != 1 || fault.From(err).Reason != "it fell over (not tried again: Orla is stopping)" || log.Len() > 0 {
+		t.Errorf("%d attempts while Orla stops, %v, and the log tells of another to come: %s", len(s.calls), err, &log)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s = &script{answers: []func(context.Context, peer.Call) (peer.Answer, error){func(context.Context, peer.Call) (peer.Answer, error) {
