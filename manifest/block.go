@@ -139,7 +139,8 @@ var notInBlock = map[string]string{
 
 // applyBlock reads the body of a block, or a whole sidecar, into t.
 func applyBlock(t *Tool, file string, data []byte, position func(int, int) (int, int)) (warnings []error, err error) {
-	keys := blockYAML{Runtime: runtimeDefaults()}
+	defaults := runtimeDefaults()
+	keys := blockYAML{Runtime: defaults, simpleKeys: defaults.simpleKeys}
 	doc, err := yamldoc.Decode(file, data, &keys, yamldoc.Options{Position: position, Refuse: notInBlock})
 	if err != nil {
 		return nil, err

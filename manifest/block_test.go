@@ -119,6 +119,10 @@ func TestA6ABrokenBlockIsAnErrorWithFileAndLine(t *testing.T) {
 			"a.sh:3:12: timeout: must be above 0; leave it out for the configured timeout\n" +
 				"a.sh:4:21: input_schema.a: wants string, number, integer, boolean, object, array, null (with ? if it may be left out) or the schema of one argument, got \"strng\"; did you mean \"string\"?",
 		},
+		"a bad value of retry": {
+			"#!/bin/sh\n# /// tool\n# retry: {max_attempts: -1}\n# ///\n",
+			"a.sh:3:25: retry.max_attempts: must be at least 1, which is the first attempt, got -1",
+		},
 		"a capsule": {
 			"#!/bin/sh\n# /// tool\n# runtime: {mode: capsule}\n# ///\n",
 			"a.sh:3:19: runtime.mode: must be simple: a capsule is a folder with tool.yaml",
@@ -228,5 +232,16 @@ func TestA6SidecarsDescribeTheExecutableBesideThem(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+// SPEC-TOOLS 6.3: retry of a block, whose other keys have their defaults.
+func TestT63RetryInABlock(t *testing.T) {
+	for _, retry := range []string{"retry: {max_attempts: 3}", "runtime: {retry: {max_attempts: 3}}"} {
+		tool, faults := one(t, "#!/bin/sh\n# /// tool\n# annotations: {idempotentHint: true}\n# "+retry+"\n# ///\n")
+		want := manifest.Retry{MaxAttempts: 3, MaxBackoff: 30 * time.Second, Jitter: manifest.JitterNone}
+		if tool.Retry != want || faults != "" {
+			t.Errorf("%s: got %+v, %s", retry, tool.Retry, faults)
+		}
 	}
 }

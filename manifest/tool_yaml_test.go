@@ -187,16 +187,23 @@ func TestB3ShortFormOrJSONSchema(t *testing.T) {
 	}
 }
 
+const idleRetry = "has no effect on a call that was sent, as the tool is annotated neither readOnlyHint nor idempotentHint: a second attempt could do its work twice"
+
 func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 	for runtime, want := range map[string]string{
 		"{hot_load: {}}":               "tool.yaml:5:11: runtime.hot_load: has no effect without runtime.mode: capsule",
 		"{drain_ms: 1}":                "tool.yaml:5:21: runtime.drain_ms: has no effect without runtime.mode: capsule",
 		"{mode: capsule, output: mcp}": "tool.yaml:5:34: runtime.output: has no effect on a capsule",
-		"{mode: capsule, timeout: 1, env: {}, tool_prefix: a}": "",
-		"{mode: capsule, hot_load: {debounce_ms: 2000}}":       "",
-		"{mode: capsule, hot_load: {debounce_ms: 2001}}":       "tool.yaml:5:50: runtime.hot_load.debounce_ms: has the effect of 2000: no change waits longer for its reload",
-		"{mode: capsule, tool_prefix: a}\nmcp: {}":             "tool.yaml:5:39: runtime.tool_prefix: has no effect beside mcp, which makes the capsule one tool called as it is",
-		"{mode: capsule, hot_load: {watch: [run.sh, src]}}":    `tool.yaml:5:53: runtime.hot_load.watch[1]: "src" does not exist in the package; nothing is watched there until it does`,
+		"{mode: capsule, timeout: 1, env: {}, tool_prefix: a}":                 "",
+		"{mode: capsule, hot_load: {debounce_ms: 2000}}":                       "",
+		"{retry: {max_attempts: 1}}":                                           "",
+		"{mode: capsule, retry: {max_attempts: 2}}":                            "", // its tools are annotated one by one
+		"{retry: {max_attempts: 2}}\nmcp: {annotations: {readOnlyHint: true}}": "",
+		"{retry: {max_attempts: 2}}":                                           "tool.yaml:5:11: runtime.retry: " + idleRetry,
+		"{mode: capsule, retry: {max_attempts: 2}}\nmcp: {}":                   "tool.yaml:5:26: runtime.retry: " + idleRetry,
+		"{mode: capsule, hot_load: {debounce_ms: 2001}}":                       "tool.yaml:5:50: runtime.hot_load.debounce_ms: has the effect of 2000: no change waits longer for its reload",
+		"{mode: capsule, tool_prefix: a}\nmcp: {}":                             "tool.yaml:5:39: runtime.tool_prefix: has no effect beside mcp, which makes the capsule one tool called as it is",
+		"{mode: capsule, hot_load: {watch: [run.sh, src]}}":                    `tool.yaml:5:53: runtime.hot_load.watch[1]: "src" does not exist in the package; nothing is watched there until it does`,
 	} {
 		dir := pack(t, "name: a\nversion: 1.0.0\ndescription: x\nentrypoint: run.sh\nruntime: "+runtime+"\n")
 		t.Chdir(dir)
