@@ -109,7 +109,11 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	if rpcErr != nil {
 		return &failure{code: exitFailed, err: rpcErr}
 	}
-	return f.finish(answer, answer, std)
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", name, err)}
+	}
+	return f.finish(name, raw, std)
 }
 
 // callRunning has a running Orla make the call. That has timeouts of its own;
@@ -141,11 +145,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name 
 	case err != nil:
 		return talk(err)
 	}
-	answer := new(mcp.CallToolResult)
-	if err := json.Unmarshal(raw, answer); err != nil {
-		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", name, err)}
-	}
-	return f.finish(answer, raw, std)
+	return f.finish(name, raw, std)
 }
 
 // noSuchToolRunning says why there is no tool of that name, if the running Orla
@@ -172,12 +172,16 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 	return noSuchTool(name, found, listed)
 }
 
-// finish prints an answer, and ends as it says. exact is the answer with every
-// digit of its numbers.
-func (f *callFlags) finish(answer *mcp.CallToolResult, exact any, std stdio) (err error) {
-	if f.result {
-		err = writeIndented(std.out, exact)
-	} else {
+// finish prints the answer of a tool, and ends as it says.
+func (f *callFlags) finish(tool string, raw json.RawMessage, std stdio) error {
+	answer := new(mcp.CallToolResult)
+	err := json.Unmarshal(raw, answer)
+	switch {
+	case err != nil:
+		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", tool, err)}
+	case f.result:
+		err = writeIndented(std.out, raw) // with every digit of its numbers
+	default:
 		err = printAnswer(answer, std)
 	}
 	if err != nil {
