@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -242,5 +246,59 @@ func TestStopEndsThePause(t *testing.T) {
 	r := <-done
 	if r.err != nil || r.Result == nil || r.Result.Meta["tool_code"] != "timeout" || !strings.HasSuffix(fmt.Sprint(r.Result.Meta["tool_reason"]), "(not tried again: Orla is stopping)") {
 		t.Errorf("the call ended with %+v, %v", r.answer, r.err)
+	}
+}
+
+// SPEC-TOOLS 2.1, 6.2, 6.3: a service is asked again by the policy alone, with
+// the same request_id and the next attempt, and never before its Retry-After.
+func TestServiceIsAskedAgain(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string][]string{} // what each path was asked
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			ID      string `json:"request_id"`
+			Context struct {
+				Attempt int `json:"attempt"`
+			} `json:"context"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		path := strings.Trim(r.URL.Path, "/")
+		asked[path] = append(asked[path], fmt.Sprint(req.ID, " ", req.Context.Attempt))
+		switch n := len(asked[path]); {
+		case path == "always" || n == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case n == 2:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		default:
+			_ = json.NewEncoder(w).Encode(map[string]any{"request_id": req.ID, "status": "success", "result": "done"})
+		}
+	}))
+	defer service.Close()
+	tools := t.TempDir()
+	const policy = "\n  runtime: {retry: {max_attempts: 3, backoff: 20ms, max_backoff: 1s, jitter: none}}"
+	writeTool(t, tools, "services.yaml", resource("soon", "external", service.URL+"/soon", policy)+resource("always", "external", service.URL+"/always", policy))
+	o := serveOrla(t, tools)
+
+	if got := o.mustCall("soon"); got != "done" {
+		t.Errorf("the answer is %q", got)
+	}
+	call := o.waitLog("call", func(l map[string]any) bool { return l["tool"] == "soon" })
+	if got, want := o.attemptsOf("soon"), []string{"1 execution_failed 20", "2 rate_limited 1000"}; !slices.Equal(got, want) || fmt.Sprint(call["attempts"]) != "3" {
+		t.Errorf("the log tells of the attempts %q, and of the call %v; want %q", got, call, want)
+	}
+	a, err := o.call("always", "{}")
+	if err != nil || a.Result.Meta["tool_code"] != "execution_failed" || fmt.Sprint(a.Result.Meta["attempts"]) != "3" || !strings.HasSuffix(fmt.Sprint(a.Result.Meta["tool_reason"]), "(after 3 attempts)") {
+		t.Errorf("got %+v, %v", a.Result, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	id := fmt.Sprint(call["call_id"])
+	if want := []string{id + " 1", id + " 2", id + " 3"}; !slices.Equal(asked["soon"], want) || len(asked["always"]) != 3 {
+		t.Errorf("the service was asked %q and %q; want %q", asked["soon"], asked["always"], want)
 	}
 }
