@@ -39,8 +39,8 @@ type request struct {
 
 // read takes the lines that the capsule writes, until there is no more to come.
 // It waits for nobody, so that one server that is slow does not keep a
-// cancellation from it.
-func (s *session) read(ctx context.Context) {
+// cancellation from it. last is the context of what has no answer.
+func (s *session) read(ctx, last context.Context) {
 	lines := bufio.NewReader(s.in)
 	opened := make(chan struct{}) // closed when the server has been told that the handshake is over
 	greeted := false
@@ -60,7 +60,7 @@ func (s *session) read(ctx context.Context) {
 			s.work.Go(func() {
 				defer s.contain()
 				defer close(opened)
-				s.tell(ctx, m)
+				s.tell(last, m)
 				s.work.Go(func() {
 					defer s.contain()
 					s.listen(ctx)
@@ -69,12 +69,12 @@ func (s *session) read(ctx context.Context) {
 		case m.isRequest():
 			s.begin(ctx, m, after)
 		case m.method == "notifications/cancelled":
-			s.cancel(ctx, m)
+			s.cancel(last, m)
 		default:
 			s.work.Go(func() {
 				defer s.contain()
 				if reached(ctx, after) {
-					s.tell(ctx, m)
+					s.tell(last, m)
 				}
 			})
 		}
@@ -199,6 +199,27 @@ func (s *session) cancel(ctx context.Context, m message) {
 		defer r.cancel()
 		s.tell(ctx, m)
 	})
+}
+
+// abandon tells the server which requests are not waited for any more: the end of
+// a session does not end them everywhere.
+func (s *session) abandon(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.lost != "" {
+		return
+	}
+	for id, r := range s.open {
+		if r.sent.Load() && r.method != "initialize" {
+			s.work.Go(func() {
+				defer s.contain()
+				s.tell(ctx, message{
+					line:   fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"the session ends"}}`, id),
+					method: "notifications/cancelled",
+				})
+			})
+		}
+	}
 }
 
 // tell sends a message that has no answer.

@@ -143,11 +143,15 @@ func (s *session) Kill() { s.killing.Do(func() { close(s.kill) }) }
 
 // live owns the session's goroutines, from its beginning to its end.
 func (s *session) live(ctx context.Context) {
+	// What the server is told, last of all that the session is over, has a moment
+	// when all else has ended.
+	last, endLast := context.WithCancel(ctx)
+	defer endLast()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.work.Go(func() {
 		defer s.contain()
-		s.read(ctx)
+		s.read(ctx, last)
 	})
 	killed := false
 	select {
@@ -157,20 +161,35 @@ func (s *session) live(ctx context.Context) {
 	case <-s.kill:
 		s.text, killed = "was closed at once", true
 	}
-	cancel()
-	soon := time.Now() // who writes is heard, or there is nobody to hear
 	if !killed {
-		soon = soon.Add(goodbye)
+		s.abandon(last)
 	}
-	_ = s.out.SetWriteDeadline(soon)
+	cancel()
+	_ = s.in.Close() // it has no error, as the others below
+	soon := time.Now().Add(goodbye)
+	_ = s.out.SetWriteDeadline(soon) // who writes is heard, or there is nobody to hear
 	_ = s.err.SetWriteDeadline(soon)
-	_ = s.in.Close()
+
+	done := make(chan struct{})
+	var bound sync.WaitGroup
+	bound.Go(func() {
+		timer := time.NewTimer(goodbye)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.kill:
+		case <-done:
+		}
+		endLast()
+	})
 	s.work.Wait()
 	if !killed {
-		s.leave(context.WithoutCancel(ctx))
+		s.leave(last)
 	}
+	close(done)
+	bound.Wait()
 	close(s.exited)
-	_, _ = s.out.Close(), s.err.Close() // they have no errors
+	_, _ = s.out.Close(), s.err.Close()
 	close(s.gone)
 }
 
@@ -182,8 +201,6 @@ func (s *session) leave(ctx context.Context) {
 	if needless {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, goodbye)
-	defer cancel()
 	// 405 says that the server does not let clients end sessions; whatever else
 	// it says, there is nothing more to be done.
 	_ = s.opts.Auth.Do(ctx, func(c auth.Credentials) error {
