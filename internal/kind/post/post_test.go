@@ -2,6 +2,7 @@ package post_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -263,26 +264,45 @@ func TestWhatMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-// A gigabyte is an error and no gigabyte of memory.
+// A gigabyte is an error and no gigabyte of memory, however it is packed.
 func TestAnEndlessAnswerTakesNoMemory(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		block := bytes.Repeat([]byte("x"), 1<<20)
+	block := bytes.Repeat([]byte("x"), 1<<20)
+	flood := func(w io.Writer) {
 		for range 1 << 10 {
 			if _, err := w.Write(block); err != nil {
 				return
 			}
 		}
-	})
-	tool := build(t, described(manifest.HTTP, s.URL))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := call(t, tool, "{}")
-	runtime.ReadMemStats(&after)
-	if f := fault.From(err); f == nil || f.Code != fault.ExecutionFailed || f.Retryable() || !strings.Contains(f.Reason, "8388608 bytes") {
-		t.Errorf("error = %v", err)
 	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 128<<20 {
-		t.Errorf("the call took %d MiB", took>>20)
+	for name, answer := range map[string]http.HandlerFunc{
+		"plain": func(w http.ResponseWriter, _ *http.Request) { flood(w) },
+		"packed": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			packed := gzip.NewWriter(w)
+			flood(packed)
+			_ = packed.Close()
+		},
+		"as an error": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			flood(w)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool := build(t, described(manifest.HTTP, serve(t, answer).URL))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := call(t, tool, "{}")
+			runtime.ReadMemStats(&after)
+			if f := fault.From(err); f == nil || f.Code != fault.ExecutionFailed || f.Retryable() || len(f.Reason) > 1000 {
+				t.Errorf("error = %v", err)
+			}
+			if name != "as an error" && !strings.Contains(fmt.Sprint(err), "8388608 bytes") {
+				t.Errorf("error = %v; want it to tell the limit", err)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 128<<20 {
+				t.Errorf("the call took %d MiB", took>>20)
+			}
+		})
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *Callbacks) found(id string) (w *wait, x *contract.Exchange, taken bool)
 	return w, w.reader, w.pushed != nil
 }
 
-// take gives w its answer. It reports false for a second one, and for one that
+// take gives w its answer, and so ends it. It reports false for a second one, and for one that
 // nobody waits for any more.
 func (c *Callbacks) take(id string, w *wait, r contract.Response) bool {
 	c.mu.Lock()
@@ -72,6 +72,7 @@ func (c *Callbacks) take(id string, w *wait, r contract.Response) bool {
 		return false
 	}
 	w.pushed = &r
+	close(w.arrived)
 	return true
 }
 
@@ -118,7 +119,6 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refuse(rw, http.StatusConflict, "this call has its answer")
 		return
 	}
-	w.arrived()
 	rw.WriteHeader(http.StatusNoContent)
 }
 

@@ -20,15 +20,49 @@ func before(asked, ours time.Duration) time.Duration {
 	return ours + rand.N(ours/10+1)
 }
 
-// pause waits. The error is why ctx has ended.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits. The error is why the wait is over.
+func (w *wait) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
+	case <-w.arrived:
+		return errArrived
 	case <-ctx.Done():
 		return fault.From(context.Cause(ctx))
+	}
+}
+
+// grace is for how long a request goes on when the answer is there: a service
+// that pushes it while it is being asked is about to be done, and what is given
+// up takes its connection with it.
+const grace = time.Second
+
+// unlessArrived returns the context of a request, which ends a grace after an
+// answer was pushed. The function must be called when the request is over.
+func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-w.arrived:
+		case <-over:
+			return
+		}
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			giveUp(errArrived)
+		case <-over:
+		}
+	})
+	return ctx, func() {
+		close(over)
+		watching.Wait()
+		giveUp(nil)
 	}
 }
 

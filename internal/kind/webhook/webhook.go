@@ -12,7 +12,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -81,10 +80,8 @@ func (t *Tool) Talks() bool { return true }
 func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
-	waiting, arrived := context.WithCancelCause(ctx)
-	defer arrived(nil)
-	w := &wait{tool: t, call: call, began: time.Now(), arrived: func() { arrived(errArrived) }}
-	r, err := w.serve(waiting)
+	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{})}
+	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
 		r, err = pushed, nil
 	}
@@ -95,14 +92,14 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 }
 
 // errArrived is why a wait ends whose answer was pushed.
-var errArrived = errors.New("the answer was pushed")
+var errArrived = fault.New(fault.Canceled, "the answer was pushed")
 
 // wait is one attempt of a call.
 type wait struct {
 	tool    *Tool
 	call    peer.Call
 	began   time.Time
-	arrived func() // ends the wait for an answer that was pushed
+	arrived chan struct{} // closed when an answer was pushed
 
 	exchange *contract.Exchange // the last one
 	said     string             // by the service when it was last asked, for people; "" before
@@ -124,7 +121,7 @@ func (w *wait) serve(ctx context.Context) (contract.Response, error) {
 	interval := w.tool.pace.first
 	for polls := 1; ; polls++ {
 		told.say(w.summary())
-		if err := pause(ctx, before(w.pause, interval)); err != nil {
+		if err := w.sleep(ctx, before(w.pause, interval)); err != nil {
 			return contract.Response{}, err
 		}
 		interval = min(interval*3/2, w.tool.pace.most)
@@ -146,6 +143,8 @@ func (w *wait) serve(ctx context.Context) (contract.Response, error) {
 // begin hands the call to the service. A response that is not terminal says
 // that the service is at work.
 func (w *wait) begin(ctx context.Context) (r contract.Response, err error) {
+	ctx, over := w.unlessArrived(ctx)
+	defer over()
 	err = w.tool.sender.Do(ctx, w.call, func(a *post.Attempt) error {
 		w.exchange = a.Exchange
 		w.tool.callbacks.expect(w, a.Exchange)
@@ -170,6 +169,8 @@ func (w *wait) begin(ctx context.Context) (r contract.Response, err error) {
 // poll asks whether the work is done. An error that may be tried again says
 // nothing about it.
 func (w *wait) poll(ctx context.Context) (r contract.Response, err error) {
+	ctx, over := w.unlessArrived(ctx)
+	defer over()
 	ctx, cancel := context.WithTimeoutCause(ctx, w.tool.pace.patience, errPatience)
 	defer cancel()
 	err = w.tool.sender.Do(ctx, w.call, func(a *post.Attempt) error {
