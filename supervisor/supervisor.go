@@ -202,8 +202,8 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 
 // Call answers one call: it finds the tool, admits the call, checks its
 // arguments, and makes the attempts that Wrap makes of it, each within the
-// tool's timeout. Every error has a fault code; that of an unknown tool matches
-// ErrUnknownTool.
+// tool's timeout. An error has a fault code, that of an unknown tool matches
+// ErrUnknownTool, or it is the *jsonrpc.Error with which a tool refuses.
 func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	e, ok := s.catalog.Load().entries[call.Tool]
 	if !ok {

@@ -34,43 +34,55 @@ func faultOf(err error) *fault.Error {
 // saidSo is the failure that a result with isError is, if its _meta says that
 // it is retryable (SPEC-TOOLS 4.1).
 func saidSo(answer supervisor.Answer) *fault.Error {
-	failed, code, retryable := false, "", false
-	if res := answer.Result; res != nil {
-		failed = res.IsError
-		code, _ = res.Meta["tool_code"].(string)
-		retryable, _ = res.Meta["retryable"].(bool)
+	failed, meta := answer.Result != nil && answer.Result.IsError, said{}
+	if failed {
+		meta.code, _ = answer.Result.Meta["tool_code"].(string)
+		meta.retryable, _ = answer.Result.Meta["retryable"].(bool)
 	} else if rawjson.IsObject(answer.Raw) {
-		var meta json.RawMessage
-		rawjson.Members(answer.Raw, func(key string, value json.RawMessage) bool {
-			switch key {
-			case "isError":
-				failed = string(value) == "true"
-			case "_meta":
-				meta = value
-			}
-			return true
-		})
-		if failed && rawjson.IsObject(meta) {
-			rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-				switch key {
-				case "tool_code":
-					code = rawjson.String(value)
-				case "retryable":
-					retryable = string(value) == "true"
-				}
-				return true
-			})
-		}
+		failed, meta = inRaw(answer.Raw)
 	}
-	if !failed || !retryable {
+	if !failed || !meta.retryable {
 		return nil
 	}
 	f := fault.New(fault.ExecutionFailed, "the tool says that it failed, and that to try again can help")
-	if own, ok := fault.Parse(code); ok {
+	if own, ok := fault.Parse(meta.code); ok {
 		f.Code = own
 	}
-	f.Retry = &retryable
+	f.Retry = &meta.retryable
 	return f
+}
+
+// said is what the _meta of a result says of its failure.
+type said struct {
+	code      string
+	retryable bool
+}
+
+// inRaw looks for a failure in a result as it came.
+func inRaw(raw json.RawMessage) (failed bool, of said) {
+	var meta json.RawMessage
+	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "isError":
+			failed = string(value) == "true"
+		case "_meta":
+			meta = value
+		}
+		return true
+	})
+	if !failed || !rawjson.IsObject(meta) {
+		return failed, said{}
+	}
+	rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "tool_code":
+			of.code = rawjson.String(value)
+		case "retryable":
+			of.retryable = string(value) == "true"
+		}
+		return true
+	})
+	return true, of
 }
 
 // told is the error that ends a call, with word of its attempts if there was

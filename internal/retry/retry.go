@@ -54,8 +54,9 @@ func Wrap(opts Options) func(manifest.Tool, *mcp.Tool, supervisor.Attempt) super
 }
 
 // harmless reports whether a tool's call may be made twice, whatever became of
-// it the first time. Whoever gave a tool resource a policy has said so; of what
-// runs here the tool's annotations do (SPEC-TOOLS 6.3).
+// it the first time. Whoever gave a tool resource a policy has said so; of a
+// simple tool, and of what a capsule or an MCP server offers, its annotations do
+// (SPEC-TOOLS 6.3).
 func harmless(of manifest.Tool, listed *mcp.Tool) bool {
 	if of.Resource != nil {
 		return true
