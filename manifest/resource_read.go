@@ -48,21 +48,22 @@ func readDeclarations(f file, data []byte) (list []*declaration, err error) {
 		return readJSON(f, data)
 	}
 	documents, more := yamldoc.Documents(data, maxDocuments)
-	var strays []error
+	resources := 0
 	for _, document := range documents {
 		doc := yamldoc.Parse(f.display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
 		d, declares := declare(f, doc, document.Data)
 		switch {
 		case declares:
+			resources++
 			list = append(list, d)
 		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
-			strays = append(strays, doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", apiVersion))
+			stray := doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", apiVersion)
+			list = append(list, &declaration{description: description{doc: doc, warnings: []error{stray}}, file: f})
 		}
 	}
-	if len(list) == 0 {
+	if resources == 0 {
 		return nil, nil
 	}
-	list[0].warnings = append(strays, list[0].warnings...)
 	if more > 0 {
 		err = yamldoc.Faults{{File: f.display, Line: more, Column: 1, Msg: fmt.Sprintf("a file may hold %d documents; this one and those below it are not read", maxDocuments)}}
 	}
