@@ -84,7 +84,8 @@ func TestRetryTableFromTheLog(t *testing.T) {
 // SPEC-TOOLS 6.3: a simple tool is tried again if it is annotated so. Each
 // attempt has the timeout anew, and one process at a time works on a call.
 func TestSimpleToolIsTriedAgain(t *testing.T) {
-	const policy = "timeout: 1s, retry: {max_attempts: 5, backoff: 20ms, jitter: none}"
+	t.Parallel() // deadlines take their time
+	const policy = "timeout: 3s, retry: {max_attempts: 5, backoff: 20ms, jitter: none}"
 	tools := t.TempDir()
 	script, safe := counting(t)
 	writeRetried(t, tools, "safe", idempotent, policy, script+`test "$runs" -ge 3 || exec sleep 100; echo "run $runs"`)
