@@ -25,7 +25,11 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, text, *args):
-        print(f"{type(self).__name__.lower()}: {text % args}", file=sys.stderr, flush=True)
+        say(f"{type(self).__name__.lower()}: {text % args}")
+
+
+def say(line):
+    sys.stderr.write(line + "\n")  # in one piece, as others write there too
 
 
 def serve(handler):
@@ -37,5 +41,5 @@ def serve(handler):
         server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     except OSError as err:
         sys.exit(f"{name}: port {port}: {err.strerror}")
-    print(f"{name}: listens on http://127.0.0.1:{port}", file=sys.stderr, flush=True)
+    say(f"{name}: listens on http://127.0.0.1:{port}")
     server.serve_forever()
