@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/retry"
@@ -136,5 +137,36 @@ func BenchmarkCall(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// SPEC-TOOLS 2.1: the attempts of a call have its one id, also of a call that
+// came without one.
+func TestTheAttemptsOfACallShareItsID(t *testing.T) {
+	w := newWorld(func(o *supervisor.Options) {
+		o.Wrap = func(_ manifest.Tool, _ *mcp.Tool, next supervisor.Attempt) supervisor.Attempt {
+			return func(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+				if _, err := next(ctx, call); err != nil {
+					return supervisor.Answer{}, err
+				}
+				return next(ctx, call)
+			}
+		}
+	})
+	var ids []string
+	w.with = func(f *fake) {
+		f.call = func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
+			ids = append(ids, callid.From(ctx))
+			return &mcp.CallToolResult{}, nil
+		}
+	}
+	w.Apply([]manifest.Tool{tool("a")})
+	for _, ctx := range []context.Context{t.Context(), callid.With(t.Context(), "given")} {
+		if _, err := w.Call(ctx, supervisor.Call{Tool: "a", Args: json.RawMessage(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(ids) != 4 || ids[0] != ids[1] || ids[2] != "given" || ids[3] != "given" || ids[0] == "given" {
+		t.Errorf("the ids of two attempts of two calls are %q", ids)
 	}
 }

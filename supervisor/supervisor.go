@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
@@ -215,6 +216,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	defer s.leave()
 	ctx, end := s.untilHalt(ctx)
 	defer end()
+	ctx = callid.With(ctx, callid.From(ctx)) // one id for all attempts, also where nobody gave one
 	if s.opts.Admit != nil {
 		if err := s.opts.Admit(ctx, call); err != nil {
 			return Answer{}, err

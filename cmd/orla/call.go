@@ -88,7 +88,8 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	}
 	defer p.close()
 	p.services.secrets.Set(found.Secrets)
-	diff := p.supervisor.Apply(candidates(found.Tools, name))
+	tried := candidates(found.Tools, name)
+	diff := p.supervisor.Apply(tried)
 	if err := diff.Failed[name]; err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
@@ -98,6 +99,11 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	listed := p.supervisor.Catalog().Tools
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
 	if i < 0 {
+		if len(tried) == 1 && len(listed) == 0 { // what is down has not said what it offers
+			if life := p.supervisor.Lives()[tried[0].Name]; life.State != "" {
+				return &failure{code: exitFailed, err: fmt.Errorf("%s is %s: %s", tried[0].Name, life.State, life.Reason)}
+			}
+		}
 		return noSuchTool(name, found, listed)
 	}
 	args, err := f.arguments(listed[i].InputSchema, std.in)
@@ -162,10 +168,9 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 	for _, p := range status.Problems {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Err: errors.New(strings.Join(p.Messages, "\n"))})
 	}
-	of, _, _ := strings.Cut(name, "__")
 	var listed []*mcp.Tool
 	for _, t := range tools {
-		if t.Of == of {
+		if t.Of != "" && isOf(name, t.Of) {
 			listed = append(listed, &mcp.Tool{Name: t.Name})
 		}
 	}
@@ -193,23 +198,36 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std stdio) error {
 	return nil
 }
 
-// candidates are the tools that may serve a name: the one of that name, else
-// the capsules, which say what they offer when they run. The capsule that the
-// name begins with is enough.
+// candidates are the tools that may serve a name: the one of that name, with the
+// McpServer that it is a tool of, else the capsules, which say what they offer
+// when they run. The capsule that the name begins with is enough.
 func candidates(tools []manifest.Tool, name string) []manifest.Tool {
+	if i := slices.IndexFunc(tools, func(t manifest.Tool) bool { return t.Name == name }); i >= 0 {
+		list := []manifest.Tool{tools[i]}
+		if tools[i].Kind == manifest.MCP {
+			server := tools[i].Resource.Server
+			list = append(list, slices.DeleteFunc(slices.Clone(tools), func(t manifest.Tool) bool { return t.Name != server })...)
+		}
+		return list
+	}
 	var capsules []manifest.Tool
 	for _, t := range tools {
 		switch {
-		case t.Name == name:
-			return []manifest.Tool{t}
 		case t.Kind != manifest.Capsule || t.Runtime.Declared:
-		case strings.HasPrefix(name, t.Name+"__"):
+		case isOf(name, t.Name):
 			return []manifest.Tool{t}
 		default:
 			capsules = append(capsules, t)
 		}
 	}
 	return capsules
+}
+
+// isOf reports whether a name is that of a capsule, or begins as the names of
+// its tools do: as CAPSULE__ or, of an McpServer, as SERVER--.
+func isOf(name, capsule string) bool {
+	dashed := strings.NewReplacer("_", "-", ".", "-").Replace(capsule)
+	return name == capsule || strings.HasPrefix(name, capsule+"__") || strings.HasPrefix(name, dashed+"--")
 }
 
 // keepAlive runs the services of the tools that live until the function that it
@@ -236,16 +254,20 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 		}
 	}
 	f := &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
-	capsule, _, _ := strings.Cut(name, "__")
+	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && isOf(name, t.Name) })
+	if i < 0 {
+		return f
+	}
+	capsule := found.Tools[i].Name
 	var names []string
 	for _, t := range listed {
-		if t.Name == capsule || strings.HasPrefix(t.Name, capsule+"__") {
+		if isOf(t.Name, capsule) {
 			names = append(names, t.Name)
 		}
 	}
 	const most = 20
 	switch {
-	case len(names) == 0 || !slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && t.Name == capsule }):
+	case len(names) == 0:
 	case len(names) == 1 && names[0] == capsule: // it stands for those that nobody knows yet, unless it is one
 		f.hint = fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
 	default:
