@@ -79,9 +79,9 @@ func sdks(t *testing.T) []sdk {
 }
 
 // connect starts the driver. tools is for stdio, o for the rest.
-func (s sdk) connect(t *testing.T, o *running, tools string, more ...string) *client {
+func (s sdk) connect(t *testing.T, o *running, tools string) *client {
 	t.Helper()
-	argv := append(append([]string{}, s.argv...), more...)
+	argv := slices.Clone(s.argv)
 	switch s.via {
 	case "http":
 		argv = append(argv, "--http", o.url)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -212,5 +214,151 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 	}
 	if got := fmt.Sprint(resources, parts, files); got != "8 6 6" {
 		t.Errorf("it has %s resources, parts and files", got)
+	}
+}
+
+// One folder has a tool of every kind, and clients of every SDK list and call
+// them all alike. A secret is rotated between two calls, and a server that is
+// killed comes back while its tools stay listed (SPEC-TOOLS 3, 5.3).
+func TestAFolderWithToolsOfEveryKind(t *testing.T) {
+	dir := serveExamples(t)
+	examples := filepath.Join(dir, "examples", "resources")
+	tools := filepath.Join(examples, "tools")
+	writeTool(t, tools, "hello.sh", readFile(t, filepath.Join("..", "..", "examples", "tools", "hello.sh")))
+	if out, err := orla(t, dir, "new", "loud", "--lang", "python", "--capsule", "--dir", tools); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o := serveOrla(t, tools)
+	var c *client
+	for _, s := range sdks(t) {
+		if s.via == "http" {
+			c = s.connect(t, o, tools)
+			t.Run(s.name+" "+s.era, func(t *testing.T) { c.callsEveryKind(t) })
+		}
+	}
+	if c == nil {
+		t.Skip("SKIPPED: no client is installed")
+	}
+	c.seesARotation(t, examples)
+	c.seesAServerComeBack(t, o)
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, line := range o.lines {
+		for _, secret := range []string{"demo-weather", "demo-stock", "demo-report", "demo-tickets", "demo-rates"} {
+			if strings.Contains(fmt.Sprint(line), secret) {
+				t.Errorf("the log has a secret: %v", line)
+			}
+		}
+	}
+}
+
+// says calls a tool and returns what it says, and its code if it failed.
+func (c *client) says(t *testing.T, tool string, args map[string]any) (text, code string) {
+	t.Helper()
+	a := c.do("call", map[string]any{"name": tool, "arguments": args})
+	var res result
+	if !a.OK || json.Unmarshal(a.Result, &res) != nil || len(res.Content) == 0 {
+		t.Fatalf("%s: %+v %s", tool, a.Error, a.Result)
+	}
+	code, _ = res.Meta["tool_code"].(string)
+	if res.IsError != (code != "") {
+		t.Errorf("%s: isError %v and tool_code %q", tool, res.IsError, code)
+	}
+	return strings.TrimSpace(res.Content[0].Text), code
+}
+
+// lists returns the names of all tools.
+func (c *client) lists(t *testing.T) string {
+	t.Helper()
+	a := c.do("list", nil)
+	var list struct {
+		Tools []struct {
+			Name string `json:"name"`
+		} `json:"tools"`
+	}
+	if !a.OK || json.Unmarshal(a.Result, &list) != nil {
+		t.Fatalf("list: %+v %s", a.Error, a.Result)
+	}
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+const everyKind = "complain factors hello loud__count loud__greet notes--read notes--write rates report stock tickets--close tickets--list tickets--open weather"
+
+func (c *client) callsEveryKind(t *testing.T) {
+	if got := c.lists(t); got != everyKind {
+		t.Errorf("the tools are %s\nwant %s", got, everyKind)
+	}
+	for _, call := range []struct {
+		tool       string
+		args       map[string]any
+		text, code string // of text a part
+	}{
+		{"hello", map[string]any{"name": "Ada"}, "Hello, Ada!", ""},
+		{"loud__greet", map[string]any{"name": "Ada"}, "Hello, Ada!", ""},
+		{"weather", map[string]any{"city": "Oslo"}, `"sky": "rain"`, ""},
+		{"weather", map[string]any{"city": "Rome"}, "404 Not Found", "execution_failed"},
+		{"weather", map[string]any{}, "city: is required", "invalid_input"},
+		{"rates", map[string]any{"currency": "USD"}, "1.08", ""},
+		{"stock", map[string]any{"item": "tea"}, `"attempt": 2`, ""},
+		{"stock", map[string]any{"item": "coal"}, "there is no coal", "invalid_input"},
+		{"factors", map[string]any{"number": 360}, "[2,2,2,3,3,5]", ""},
+		{"report", map[string]any{"subject": "tea"}, "All is well with tea.", ""},
+		{"notes--read", map[string]any{"name": "tea"}, "three minutes", ""},
+		{"notes--write", map[string]any{"name": "milk", "text": "none"}, "signed by Ada", ""},
+		{"complain", map[string]any{"title": "Too hot"}, "is open", ""},
+		{"tickets--list", map[string]any{}, "Too hot", ""},
+	} {
+		if text, code := c.says(t, call.tool, call.args); !strings.Contains(text, call.text) || code != call.code {
+			t.Errorf("%s %v: %q %q, want %q %q", call.tool, call.args, text, code, call.text, call.code)
+		}
+	}
+}
+
+// seesARotation gives the weather service another token, and then Orla.
+func (c *client) seesARotation(t *testing.T, examples string) {
+	t.Helper()
+	oslo := map[string]any{"city": "Oslo"}
+	if err := os.WriteFile(filepath.Join(examples, "services", "weather.tokens"), []byte("demo-weather-2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, code := c.says(t, "weather", oslo); code != "auth_invalid" {
+		t.Errorf("with the old token: %q %q", text, code)
+	}
+	secrets := filepath.Join(examples, "tools", "secrets.yaml")
+	text := strings.Replace(readFile(t, secrets), "demo-weather-1", "demo-weather-2", 1)
+	if err := os.WriteFile(secrets, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new token is taken", func() bool {
+		_, code := c.says(t, "weather", oslo)
+		return code == ""
+	})
+}
+
+// seesAServerComeBack kills the process of notes.
+func (c *client) seesAServerComeBack(t *testing.T, o *running) {
+	t.Helper()
+	log := o.follow()
+	started := func(l map[string]any) bool { return l["tool"] == "notes" }
+	pid, _ := log.next("started", started)["pid"].(float64)
+	if err := syscall.Kill(int(pid), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	log.next("state", is("notes", "CRASHED"))
+	if got := c.lists(t); got != everyKind {
+		t.Errorf("while notes is down, the tools are %s", got)
+	}
+	log.next("state", is("notes", "READY"))
+	if text, code := c.says(t, "notes--read", map[string]any{"name": "tea"}); text != "three minutes" || code != "" {
+		t.Errorf("from the new process: %q %q", text, code)
+	}
+	if n := o.count("started", started); n != 2 {
+		t.Errorf("notes was started %d times", n)
 	}
 }
