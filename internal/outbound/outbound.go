@@ -118,6 +118,9 @@ func (c *Client) send(t *http.Transport, req *http.Request) (*http.Response, err
 	})
 	resp, err := t.RoundTrip(req.WithContext(ctx))
 	if err != nil {
+		if connected.Load() {
+			err = own(req, err)
+		}
 		return nil, transportFault(req, err, connected.Load())
 	}
 	resp.Body = &body{ReadCloser: resp.Body, req: req}
@@ -182,9 +185,24 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is another
-		err = transportFault(b.req, err, true)
+		err = transportFault(b.req, own(b.req, err), true)
 	}
 	return n, err
+}
+
+// own is err, unless it is of another request on the same connection. net/http hands a connection on to
+// the next request before it has told the one that it belonged to of an answer
+// without a body; when that one ends in between, it closes the connection, and
+// the next one's error is why the other has ended.
+func own(req *http.Request, err error) error {
+	if req.Context().Err() != nil {
+		return err
+	}
+	_, reasoned := errors.AsType[*fault.Error](err)
+	if reasoned || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // cause is why ctx has ended.

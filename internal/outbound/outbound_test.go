@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -343,6 +344,41 @@ func TestContextEnds(t *testing.T) {
 }
 
 // A policy that changes takes the idle connections along that it would refuse.
+// A call that ends takes no other with it that has its connection next: what
+// fails is tried again, and does not say that it was cancelled or is too late.
+func TestAnotherRequestsEndIsNone(t *testing.T) {
+	late := fault.New(fault.Timeout, "another call was too late")
+	var ends sync.Map // by the name of a request: what ends it
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusAccepted)
+		_ = http.NewResponseController(w).Flush() // the answer is there before the end
+		if end, ok := ends.Load(r.URL.Path); ok {
+			<-time.After(rand.N(300 * time.Microsecond))
+			end.(context.CancelCauseFunc)(late)
+		}
+	})
+	c := newClient(t, outbound.Options{})
+	var calls sync.WaitGroup
+	for i := range 64 {
+		calls.Go(func() {
+			for j := range 50 {
+				ctx, end := context.WithCancelCause(t.Context())
+				path := fmt.Sprintf("/%d/%d", i, j)
+				if i%2 == 0 {
+					ends.Store(path, end)
+				}
+				_, err := do(t, c, request(t, http.MethodPost, s.URL+path, "{}").WithContext(ctx))
+				if code := fault.CodeOf(err); i%2 == 1 && code != "" && (code != fault.ExecutionFailed || !fault.From(err).Retryable()) {
+					t.Errorf("a call that nobody ended: %v", err)
+				}
+				end(nil)
+			}
+		})
+	}
+	calls.Wait()
+}
+
 func TestAllowWhileServing(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	c := newClient(t, outbound.Options{})
