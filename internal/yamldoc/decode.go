@@ -58,7 +58,7 @@ func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()
 	}
 	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains(coreTags, n.Tag) {
 		tag := n.Tag
-		if d.doc.hide {
+		if d.doc.hides(key) {
 			tag = "of its value"
 		}
 		d.doc.fault(n, key, "the tag %s is not supported", tag)
@@ -104,7 +104,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, depth int) {
 		}
 	default:
 		if err := setScalar(n, v); err != nil {
-			if d.doc.hide && n.Kind == yaml.ScalarNode && !isNull(n) {
+			if d.doc.hides(key) && n.Kind == yaml.ScalarNode && !isNull(n) {
 				err = errors.New("is no such value; which it is, is not shown")
 			}
 			d.doc.fault(n, key, "%v", err)
@@ -117,7 +117,7 @@ func (d *decoder) wants(n *yaml.Node, key string, kind yaml.Kind, name string) b
 	if n.Kind == kind {
 		return true
 	}
-	d.doc.fault(n, key, "wants %s, got %s", name, d.doc.describe(n))
+	d.doc.fault(n, key, "wants %s, got %s", name, d.doc.describe(n, key))
 	return false
 }
 

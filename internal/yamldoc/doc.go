@@ -24,6 +24,7 @@ type Doc struct {
 	position func(line, column int) (int, int)
 	refuse   map[string]string
 	hide     bool       // no fault tells a value
+	secret   []string   // keys whose values none tells either
 	root     *yaml.Node // nil when the file could not be parsed
 	empty    bool
 	faults   Faults
@@ -37,8 +38,12 @@ func (d *Doc) Has(key string) bool {
 	return found
 }
 
-// Reveal ends Options.Hide: faults from now on tell values again.
-func (d *Doc) Reveal() { d.hide = false }
+// Reveal ends Options.Hide: faults from now on tell values again, except those
+// that stand where a key of secret has a section.
+func (d *Doc) Reveal(secret ...string) { d.hide, d.secret = false, secret }
+
+// hides reports whether the value of a key is told to nobody.
+func (d *Doc) hides(key string) bool { return d.hide || slices.Contains(d.secret, key) }
 
 // Text returns what the file gives for the key, if that is a scalar.
 func (d *Doc) Text(key string) (string, bool) {
@@ -158,9 +163,9 @@ func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
 	return nil, nil, ""
 }
 
-// describe says what a node is, for messages.
-func (d *Doc) describe(n *yaml.Node) string {
-	if d.hide && n.Kind == yaml.ScalarNode && !isNull(n) {
+// describe says what the node of a key is, for messages.
+func (d *Doc) describe(n *yaml.Node, key string) string {
+	if d.hides(key) && n.Kind == yaml.ScalarNode && !isNull(n) {
 		return "a value"
 	}
 	return describe(n)

@@ -105,6 +105,16 @@ func TestT53HiddenValues(t *testing.T) {
 	}
 }
 
+func TestRevealTellsAllButSecrets(t *testing.T) {
+	doc := yamldoc.Parse("f", []byte("runtime: hunter2\ncount: told\n"), yamldoc.Options{Hide: true})
+	doc.Reveal("runtime")
+	var v file
+	text := fmt.Sprint(doc.Decode(&v))
+	if strings.Contains(text, "hunter2") || !strings.Contains(text, "told") {
+		t.Error(text)
+	}
+}
+
 func FuzzDocuments(f *testing.F) {
 	f.Add([]byte("a: 1\n---\nb: 2\n...\n%YAML 1.1\n---\nc"), 2)
 	f.Add([]byte("\ufeff---\r\n... x\n--- |\n  ---"), 9)

@@ -83,7 +83,7 @@ func (d *Doc) Decode(v any) error {
 	switch {
 	case d.root == nil: // it has its faults
 	case d.root.Kind != yaml.MappingNode:
-		d.fault(d.root, "", "the top level wants a mapping (key: value), got %s", d.describe(d.root))
+		d.fault(d.root, "", "the top level wants a mapping (key: value), got %s", d.describe(d.root, ""))
 	default:
 		walk := decoder{doc: d, refuse: d.refuse}
 		walk.structure(d.root, target.Elem(), "", 0)
