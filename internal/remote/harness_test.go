@@ -258,17 +258,6 @@ func script(t *testing.T, play func(w http.ResponseWriter, r *http.Request, m as
 	return s
 }
 
-func (s *scripted) count(method string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.methods {
-		if m == method {
-			n++
-		}
-	}
-	return n
-}
-
 func result(text string) string {
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text)
 }

@@ -62,14 +62,14 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
 		return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
 	}
+	if status == http.StatusBadRequest && inSession && m.method != "ping" && !s.known(ctx, c) {
+		return s.end()
+	}
 	if line := oneLine(body); line != nil && m.isRequest() {
 		if _, ok := answers(line, m.id); ok {
 			_, err := s.hand(line, m)
 			return err
 		}
-	}
-	if status == http.StatusBadRequest && inSession && m.method != "ping" && !s.known(ctx, c) {
-		return s.end()
 	}
 	if m.method == "initialize" && s.speaksOldSSE(ctx, c) {
 		return final("the server speaks HTTP+SSE, the transport of 2024-11-05, which Orla does not; name its endpoint of Streamable HTTP, which is often /mcp")
