@@ -200,6 +200,9 @@ func (c *Capsule) Life() peer.Life {
 	if exit := c.exits.Load(); exit != nil {
 		life.LastExit = *exit
 	}
+	if s.state == Crashed || s.state == Stopped {
+		life.Stderr = c.lastStderr()
+	}
 	if limits := c.limits.Load(); limits != nil {
 		life.Limits = *limits
 	}

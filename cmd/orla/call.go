@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/simple"
@@ -100,9 +101,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
 	if i < 0 {
 		if len(tried) == 1 && len(listed) == 0 { // what is down has not said what it offers
-			if life := p.supervisor.Lives()[tried[0].Name]; life.State != "" {
-				return &failure{code: exitFailed, err: fmt.Errorf("%s is %s: %s", tried[0].Name, life.State, life.Reason)}
-			}
+			return down(tried[0].Name, p.supervisor.Lives()[tried[0].Name])
 		}
 		return noSuchTool(name, found, listed)
 	}
@@ -120,6 +119,15 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", name, err)}
 	}
 	return f.finish(name, raw, std)
+}
+
+// down says why a capsule is not READY.
+func down(name string, life peer.Life) error {
+	text := fmt.Sprintf("%s is %s: %s", name, life.State, life.Reason)
+	if life.Stderr != "" {
+		text += "; its last lines on stderr:\n" + life.Stderr
+	}
+	return &failure{code: exitFailed, err: errors.New(text)}
 }
 
 // callRunning has a running Orla make the call. That has timeouts of its own;

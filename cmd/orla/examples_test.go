@@ -140,6 +140,32 @@ func TestTheExampleResourcesAnswer(t *testing.T) {
 	}
 }
 
+// Servers that `orla import` took over from a client's file answer, by a path in
+// the project and with their secrets (SPEC-TOOLS 3.5).
+func TestImportedServersAnswer(t *testing.T) {
+	dir := serveExamples(t)
+	example := readFile(t, filepath.Join(dir, "examples", "resources", "tools", "tickets.yaml"))
+	endpoint := regexp.MustCompile(`http://.*/mcp`).FindString(example)
+	writeTool(t, dir, ".mcp.json", `{"mcpServers": {
+		"diary": {"command": "python3", "args": ["-B", "examples/resources/services/notes.py"], "env": {"NOTES_AUTHOR": "sk-planted-author"}},
+		"desk": {"type": "http", "url": "`+endpoint+`", "headers": {"Authorization": "Bearer demo-tickets"}},
+	}}`)
+	if got := shell(t, dir, "orla import .mcp.json --write"); strings.Contains(got, "planted") {
+		t.Errorf("it shows a secret: %s", got)
+	}
+	if got := shell(t, dir, "orla validate"); got != "2 tools and 2 secrets in order, 0 faults\n" {
+		t.Errorf("orla validate: %s", got)
+	}
+	for command, want := range map[string]string{
+		"orla call diary--write --arg name=a --arg text=b": "a is written, signed by sk-planted-author",
+		"orla call desk--open --arg title=Tea":             "ticket 1 is open",
+	} {
+		if got := shell(t, dir, command); strings.TrimSpace(got) != want {
+			t.Errorf("$ %s\nprints %s\nwant %s", command, got, want)
+		}
+	}
+}
+
 // The service of docs/TOOLS.md answers, and what is shown is what is printed.
 func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 	needs(t, "python3")

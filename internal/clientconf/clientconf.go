@@ -31,18 +31,15 @@ type Options struct {
 // user and of no project. file is absolute.
 func DirOf(file, home string) string {
 	dir := filepath.Dir(file)
-	switch filepath.Base(dir) {
-	case ".cursor", ".vscode":
-		dir = filepath.Dir(dir)
-	default:
-		if filepath.Base(file) != ".mcp.json" {
-			return ""
-		}
+	switch base := filepath.Base(dir); {
+	case filepath.Base(file) == ".mcp.json":
+		return dir
+	case base != ".cursor" && base != ".vscode":
+		return ""
+	case base == ".cursor" && filepath.Dir(dir) == filepath.Clean(home):
+		return "" // which is for all projects
 	}
-	if home != "" && filepath.Clean(home) == dir {
-		return "" // ~/.cursor/mcp.json is for all projects
-	}
-	return dir
+	return filepath.Dir(dir)
 }
 
 // Server is one entry of a file.

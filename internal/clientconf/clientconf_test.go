@@ -219,7 +219,7 @@ func TestFilesOfWindows(t *testing.T) {
 func TestDirOf(t *testing.T) {
 	for file, want := range map[string]string{
 		"/w/.mcp.json": "/w", "/w/.cursor/mcp.json": "/w", "/w/.vscode/mcp.json": "/w", "/w/.vscode/settings.json": "/w",
-		"/home/ada/.cursor/mcp.json": "", "/home/ada/.claude.json": "", "/w/mcp.json": "", "/home/ada/.config/Claude/claude_desktop_config.json": "",
+		"/home/ada/.cursor/mcp.json": "", "/home/ada/.mcp.json": "/home/ada", "/home/ada/.vscode/mcp.json": "/home/ada", "/home/ada/.claude.json": "", "/w/mcp.json": "", "/home/ada/.config/Claude/claude_desktop_config.json": "",
 	} {
 		if got := clientconf.DirOf(file, "/home/ada/"); got != want {
 			t.Errorf("%s belongs to %q, want %q", file, got, want)

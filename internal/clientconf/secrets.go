@@ -9,7 +9,7 @@ import (
 // Whether a text is secret is a guess, and errs on the side of secrecy: what is
 // no secret works as well as one.
 var (
-	secretName = regexp.MustCompile(`(?i)token|secret|passw|passphrase|credential|api_?-?key|auth|cookie|private|dsn|bearer|` +
+	secretName = regexp.MustCompile(`(?i)token|secret|passw|passphrase|credential|api_?-?key|auth([^o]|ori[sz]|$)|cookie|private|dsn|bearer|` +
 		`(^|[_-])(key|keys|pass|pwd|pat|pin|session|sig|signature)([_-]|$)|[a-z]Key$|_KEY`)
 	// What services begin their tokens with, a JSON Web Token, and a private key.
 	secretValue = regexp.MustCompile(`^(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[a-z]|xapp|npm|pypi|hf|AKIA|ASIA|AIza|ya29|dop_v1|shpat|lin_api|secret|ntn|figd|tvly|fc)[-_.A-Za-z0-9]{8,}` +

@@ -115,6 +115,7 @@ type Life struct {
 	Restarts int       // starts of a process after the first one
 	Next     time.Time // when it is started again; zero if no start is due
 	LastExit string    // how its last process ended; "" if none has
+	Stderr   string    // what it said last there, while it is CRASHED or STOPPED
 	InFlight int       // calls that a process is working on
 	Waiting  int       // calls that wait for READY
 	Calls    int64     // that have ended
