@@ -71,12 +71,7 @@ func (s *session) read(ctx, last context.Context) {
 		case m.method == "notifications/cancelled":
 			s.cancel(last, m)
 		default:
-			s.work.Go(func() {
-				defer s.contain()
-				if reached(ctx, after) {
-					s.tell(last, m)
-				}
-			})
+			s.later(ctx, last, m, after)
 		}
 	}
 }

@@ -72,6 +72,7 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 			over: make(chan string, 1), finish: make(chan struct{}), kill: make(chan struct{}),
 			exited: make(chan struct{}), gone: make(chan struct{}),
 			posts: make(chan struct{}, maxPosts), large: make(chan struct{}, maxLarge),
+			tells: make(chan struct{}, maxTells), untold: make(chan struct{}, maxUntold),
 			open: map[string]*request{},
 		}
 		s.stdin, s.in = net.Pipe()
@@ -101,6 +102,8 @@ type session struct {
 	work  sync.WaitGroup // all goroutines but live's
 	posts chan struct{}  // holds a token for each request that the server works on
 	large chan struct{}  // holds a token for each message that is being read and large
+
+	tells, untold chan struct{} // hold a token for each message that is told, and for each that is to be
 
 	writing sync.Mutex // one line to out at a time
 	saying  sync.Mutex // the same of err; guards said
