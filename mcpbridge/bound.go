@@ -266,7 +266,8 @@ func runeStart(text string, i int) int {
 	return i
 }
 
-// payload is how many bytes of text and data are in an answer.
+// payload is how many bytes of text and data are in an answer. What a tool wrote
+// itself (output: mcp) counts as the JSON that it is.
 func payload(res *mcp.CallToolResult) int {
 	if res == nil {
 		return 0
@@ -274,8 +275,15 @@ func payload(res *mcp.CallToolResult) int {
 	raw, _ := res.StructuredContent.(json.RawMessage)
 	size := len(raw)
 	for _, block := range res.Content {
-		_, text, data := split(block)
-		size += len(text) + len(data)
+		switch block.(type) {
+		case *mcp.TextContent, *mcp.ImageContent, *mcp.AudioContent, *mcp.EmbeddedResource:
+			_, text, data := split(block)
+			size += len(text) + len(data)
+		default:
+			if raw, err := block.MarshalJSON(); err == nil {
+				size += len(raw)
+			}
+		}
 	}
 	return size
 }
