@@ -562,8 +562,9 @@ func TestTheClientIsToldOfTheWait(t *testing.T) {
 		if len(c.told) == 0 || !strings.HasPrefix(c.told[0], `notifications/progress {"message":"build is at work for 0s; it said: 202 Accepted","progress":1}`) {
 			t.Errorf("told %q", c.told)
 		}
-		if want := 4; !block && len(c.told) != want {
-			t.Errorf("told %d times: %q; want %d", len(c.told), c.told, want)
+		// On a machine that stands still, one thing to tell may take another's place.
+		if n := len(c.told); n > 4 || block && n != 1 || !block && n < 2 {
+			t.Errorf("told %d times: %q", n, c.told)
 		}
 	}
 	s := serve(t, answer{status: 202}, answer{status: 200, body: success})
