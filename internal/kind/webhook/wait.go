@@ -101,6 +101,9 @@ func (t *teller) tell(ctx context.Context, client peer.Client) {
 	for n := 1; ; n++ {
 		select {
 		case text := <-t.texts:
+			if ctx.Err() != nil {
+				return // it is about what is over
+			}
 			params, err := json.Marshal(map[string]any{"progress": n, "message": text})
 			if err != nil { // it is a number and a text
 				panic(err)
