@@ -115,8 +115,17 @@ func (w *walker) resources(at, path string) bool {
 		return true
 	}
 	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, data)
+	faulty := 0
 	for i, d := range list {
-		w.declared(d, fmt.Sprintf("%s#%d", path, i))
+		if d.doc.Err() != nil {
+			faulty++
+		}
+		if faulty <= maxFaulty || d.doc.Err() == nil {
+			w.declared(d, fmt.Sprintf("%s#%d", path, i))
+		}
+	}
+	if faulty > maxFaulty {
+		w.problem(at, "", Fault, yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("%d more documents of this file are at fault", faulty-maxFaulty)}})
 	}
 	if err != nil {
 		w.problem(at, "", Fault, err)

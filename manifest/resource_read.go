@@ -11,8 +11,10 @@ import (
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// maxDocuments is how many documents of a file are read.
-const maxDocuments = 1000
+const (
+	maxDocuments = 1000 // how many documents of a file are read
+	maxFaulty    = 100  // and of how many the faults are listed
+)
 
 // versionLine and kindLine find what a document says of itself where it cannot
 // be parsed. Only what begins a line is certain not to be about something else.

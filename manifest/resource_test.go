@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -213,6 +214,20 @@ func TestT11DocumentsAreBounded(t *testing.T) {
 	expect(t, r, []string{"first"}, []string{
 		"error tools/many.yaml: tools/many.yaml:1004:1: a file may hold 1000 documents; this one and those below it are not read",
 	})
+}
+
+// A file whose documents are all at fault does not fill the log.
+func TestT11FaultyDocumentsAreListedUpToANumber(t *testing.T) {
+	r := discover(t, func() {
+		bad := strings.Repeat("kind: Tool\nx: [\n---\n", 150)
+		write(t, "tools", "bad.yaml", bad+fmt.Sprintf(resource, "last"), 0o644)
+	})
+	if n := len(r.Problems); n != 101 || !slices.Equal(names(r), []string{"last"}) {
+		t.Fatalf("%d problems, tools %q", n, names(r))
+	}
+	if got, want := r.Problems[100].Err.Error(), "tools/bad.yaml:1:1: 50 more documents of this file are at fault"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 // SPEC A4: one name is one tool of any kind; the project's hide the user's, secrets too.

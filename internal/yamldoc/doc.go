@@ -38,8 +38,8 @@ func (d *Doc) Has(key string) bool {
 	return found
 }
 
-// Reveal ends Options.Hide: faults from now on tell values again, except those
-// that stand where a key of secret has a section.
+// Reveal ends Options.Hide: faults from now on tell values again, but for those
+// of the keys of secret. What is below such a key is told.
 func (d *Doc) Reveal(secret ...string) { d.hide, d.secret = false, secret }
 
 // hides reports whether the value of a key is told to nobody.
