@@ -202,12 +202,12 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 // keepLiving keeps a capsule whose manifest has become faulty as it was: it
 // serves on until the manifest is mended, or gone. A file that is half saved
 // must not take a running capsule away. It returns where the faulty ones are.
-func (s *server) keepLiving(found *manifest.Result) (kept map[string]bool) {
-	faulty := map[string]bool{}
+func (s *server) keepLiving(found *manifest.Result) (kept map[spot]bool) {
+	faulty := map[spot]bool{}
 	var unread []string // folders that could not be read: what is in them may be there still
 	for _, p := range found.Problems {
 		if p.Severity == manifest.Fault {
-			faulty[p.Path] = true
+			faulty[spot{p.Path, p.Tool}], faulty[spot{p.Path, anyTool}] = true, true
 		}
 		if e, ok := errors.AsType[*fs.PathError](p.Err); ok && !errors.Is(e, fs.ErrNotExist) {
 			unread = append(unread, p.Path)
@@ -219,20 +219,37 @@ func (s *server) keepLiving(found *manifest.Result) (kept map[string]bool) {
 	within := func(path string) bool {
 		return slices.ContainsFunc(unread, func(dir string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) })
 	}
-	kept = map[string]bool{}
+	isFaulty := func(t manifest.Tool) bool {
+		if t.Runtime.Generated { // its file has others, each with its own faults, or with one that nobody knows the tool of
+			return faulty[spot{t.Source, t.Name}] || faulty[spot{t.Source, ""}]
+		}
+		return faulty[spot{t.Source, anyTool}] || faulty[spot{t.Dir, anyTool}]
+	}
+	kept = map[spot]bool{}
 	taken := map[string]bool{}
 	for _, t := range found.Tools {
 		taken[t.Name] = true
 	}
 	for _, served := range s.supervisor.Manifests() {
 		t := served.Tool
-		if served.Lives && !taken[t.Name] && (faulty[t.Source] || faulty[t.Dir] || within(t.Source)) {
+		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) {
 			found.Tools = append(found.Tools, t)
-			kept[t.Source], kept[t.Dir] = true, true
+			if t.Runtime.Generated {
+				kept[spot{t.Source, t.Name}], kept[spot{t.Source, ""}] = true, true
+			} else {
+				kept[spot{t.Source, anyTool}], kept[spot{t.Dir, anyTool}] = true, true
+			}
 		}
 	}
 	return kept
 }
+
+// spot is where a tool is described: a path, and the tool's name, or "" where
+// that is not known.
+type spot struct{ path, tool string }
+
+// anyTool stands for every tool of a path. No tool can be called that.
+const anyTool = "*"
 
 // names lists what a reload touched, up to a number that a line has room for.
 func names(lists ...[]string) []string {
@@ -246,7 +263,7 @@ func names(lists ...[]string) []string {
 
 // tell logs the problems that were not there the last time. kept are the paths
 // of what serves on all the same.
-func (s *server) tell(problems []manifest.Problem, kept map[string]bool) {
+func (s *server) tell(problems []manifest.Problem, kept map[spot]bool) {
 	told := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		key := p.Path + "\x00" + p.Err.Error()
@@ -255,7 +272,7 @@ func (s *server) tell(problems []manifest.Problem, kept map[string]bool) {
 			continue
 		}
 		switch {
-		case p.Severity == manifest.Fault && kept[p.Path]:
+		case p.Severity == manifest.Fault && (kept[spot{p.Path, p.Tool}] || kept[spot{p.Path, anyTool}]):
 			s.log.Error("a capsule's manifest is at fault; the capsule serves on as it was", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		case p.Severity == manifest.Fault:
 			s.log.Error("a tool is not served", "path", p.Path, "tool", p.Tool, "err", p.Err)

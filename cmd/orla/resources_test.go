@@ -89,9 +89,20 @@ func TestT11AReloadOfResourcesIsByDifference(t *testing.T) {
 		t.Errorf("first = %q", got)
 	}
 
-	save("just: data\n", kept)
+	// A server whose description is at fault serves on; the tool beside it is another matter.
+	save(strings.Replace(tool("first", "/2"), "endpoint", "endpiont", 1), strings.Replace(kept, "command", "comand", 1))
+	if l := log.next("a tool is not served", nil); l["tool"] != "first" {
+		t.Errorf("got %v", l)
+	}
+	if l := log.next("a capsule's manifest is at fault; the capsule serves on as it was", nil); l["tool"] != "py" {
+		t.Errorf("got %v", l)
+	}
 	reloaded(0, 0, 1, 1, "first")
 	if got := o.mustCall("py--tell-pid"); got != pid {
 		t.Errorf("the server's process was %s and is %s", pid, got)
 	}
+
+	// One that is gone ends, whatever is wrong with another.
+	save(strings.Replace(tool("first", "/2"), "endpoint", "endpiont", 1))
+	reloaded(0, 0, 1, 0, "py")
 }
