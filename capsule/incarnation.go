@@ -291,8 +291,12 @@ func (in *incarnation) Noise(line []byte, why string) {
 	if !shown {
 		return
 	}
+	text := in.c.redact(strings.ToValidUTF8(string(line), "\uFFFD"))
+	if in.c.tool.Runtime.Remote != nil {
+		text = "" // it is an answer, which may repeat arguments (SPEC I2)
+	}
 	in.c.log.Warn("a capsule printed what is no message; logs belong on stderr", "tool", in.c.tool.Name,
-		"why", why, "text", in.c.redact(strings.ToValidUTF8(string(line), "\uFFFD")), "not_shown", left)
+		"why", why, "text", text, "not_shown", left)
 }
 
 // close ends the process for good: its calls get why, its stdin the end, and

@@ -44,7 +44,7 @@ type Process interface {
 // that is far away.
 const (
 	// CodeTransport: something is wrong between here and there. The error's data
-	// has a tool_code.
+	// has a tool_code, and logged where the log is to have another reason.
 	CodeTransport = -32097
 	// CodeNotServed: the request did not reach the server, and the Process is
 	// about to end for that. It is made of the next Process.

@@ -24,6 +24,9 @@ func (c *Capsule) callError(err error) error {
 	}
 	if f, ok := coded(wire); ok {
 		f.Reason = c.tool.Name + ": " + c.redact(f.Reason)
+		if f.Logged != "" {
+			f.Logged = c.tool.Name + ": " + c.redact(f.Logged)
+		}
 		return f
 	}
 	if c.tool.Runtime.Handshake == manifest.HandshakeMCP {
@@ -50,6 +53,7 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		Retryable  *bool   `json:"retryable"`
 		RetryAfter float64 `json:"retry_after_ms"`
 		Unsent     bool    `json:"unsent"`
+		Logged     string  `json:"logged"`
 	}
 	if json.Unmarshal(wire.Data, &said) != nil {
 		return nil, false //nolint:nilerr // it says something else
@@ -63,7 +67,10 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		f.Reason = strings.ToValidUTF8(f.Reason[:maxReason], "") + "…"
 	}
 	f.Retry = said.Retryable
-	f.Unsent = said.Unsent && wire.Code == CodeTransport // others cannot know
+	f.Logged = "it gave this tool_code" // its reason may quote arguments (SPEC I2)
+	if wire.Code == CodeTransport {     // others cannot know
+		f.Unsent, f.Logged = said.Unsent, said.Logged
+	}
 	f.RetryAfter = time.Duration(max(0, min(said.RetryAfter, maxRetryAfter.Seconds()*1000)) * float64(time.Millisecond))
 	return f, true
 }

@@ -122,6 +122,11 @@ func (g *gossip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	tool, what := at[0], at[min(1, len(at)-1)]
 	said := g.note(tool, r, body)
+	if strings.HasPrefix(tool, "near") {
+		if what = answerMCP(w, body, said); what == "" {
+			return
+		}
+	}
 	if strings.HasPrefix(tool, "webhook") && r.Method == http.MethodPost {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusAccepted)
@@ -143,6 +148,64 @@ func (g *gossip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		answerAs(w, what, request.ID, said, string(quoted))
 	}
+}
+
+// overMCP are what an MCP server does with a call beside the behaviours.
+var overMCP = []string{"rpc-error", "coded", "stream", "tool-error"}
+
+// answerMCP is an MCP server with a tool for each behaviour. It returns the one
+// that is to follow, of a call.
+func answerMCP(w http.ResponseWriter, body []byte, said string) (what string) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params struct {
+			Version string `json:"protocolVersion"`
+			Name    string `json:"name"`
+		} `json:"params"`
+	}
+	_ = json.Unmarshal(body, &m)
+	if m.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return ""
+	}
+	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
+	reason := map[string]any{"code": -32000, "message": said}
+	switch m.Method {
+	case "initialize":
+		answer["result"] = map[string]any{
+			"protocolVersion": m.Params.Version, "capabilities": map[string]any{"tools": map[string]any{}},
+			"serverInfo": map[string]any{"name": "near", "version": "1"},
+		}
+	case "tools/list":
+		var tools []any
+		for _, name := range append(overMCP, behaviours...) {
+			tools = append(tools, map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}})
+		}
+		answer["result"] = map[string]any{"tools": tools}
+	default:
+		switch what = m.Params.Name; what {
+		case "rpc-error", "stream":
+		case "coded":
+			reason["data"] = map[string]any{"tool_code": "auth_forbidden", "tool_reason": said}
+		case "tool-error":
+			answer["result"] = map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": said}}}
+		default:
+			return what
+		}
+		if answer["result"] == nil {
+			answer["error"] = reason
+		}
+	}
+	text, _ := json.Marshal(answer)
+	if what == "stream" {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, ": %s\nevent: %[1]s\ndata: %s\n\n", url.QueryEscape(said), text)
+		return ""
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+	return ""
 }
 
 // answerAs answers as HTTP has it.

@@ -153,6 +153,24 @@ spec: {type: %s, endpoint: '%s', auth: %s, runtime: {%s}}
 			}
 		}
 	}
+	for profile, auth := range p.profiles() {
+		server := func(name, what string) {
+			fmt.Fprintf(&text, `---
+apiVersion: orloj.dev/v1
+kind: McpServer
+metadata: {name: %[1]s}
+spec: {transport: http, endpoint: '%[2]s/%[1]s/%[3]s?in=query', auth: %[4]s, default_tool_runtime: {timeout: 2s}}
+`, name, p.URL, what, auth[0])
+		}
+		for _, what := range behaviours {
+			server("far-"+profile+"-"+what, what)
+			p.names = append(p.names, "far-"+profile+"-"+what)
+		}
+		server("near-"+profile, "mcp")
+		for _, what := range append(overMCP, behaviours...) {
+			p.names = append(p.names, "near-"+profile+"--"+what)
+		}
+	}
 	writeTool(p.t, p.tools, "tools.yaml", text.String())
 }
 
@@ -246,12 +264,13 @@ func (p *plot) check() {
 	p.t.Helper()
 	for _, name := range p.names {
 		profile, _ := split(name)
-		for i, heard := range p.listened(name) {
+		service, _, _ := strings.Cut(name, "--")
+		for i, heard := range p.listened(service) {
 			if !strings.Contains(heard, p.profiles()[profile][1]) {
 				p.t.Errorf("%s: request %d came without the secret: %q", name, i, heard)
 			}
 		}
-		if len(p.listened(name)) == 0 {
+		if len(p.listened(service)) == 0 {
 			p.t.Errorf("%s: the service was not asked", name)
 		}
 	}

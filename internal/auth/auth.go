@@ -179,6 +179,12 @@ func (c Credentials) Apply(h http.Header) {
 // without credentials.
 func (c Credentials) Contract() (typ, token string) { return c.kind, c.token.Reveal() }
 
+// Same reports whether both show the same.
+func (c Credentials) Same(as Credentials) bool { return c.name == as.name && c.value == as.value }
+
+// RedactBytes is Redact for what is large; see secret.Redactor.
+func (c Credentials) RedactBytes(text []byte) []byte { return c.redactor.RedactBytes(text) }
+
 // Redact takes the secrets behind c out of a text. It must be applied to whatever
 // a service says before it is shown or cut.
 func (c Credentials) Redact(text string) string { return c.redactor.Redact(text) }

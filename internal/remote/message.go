@@ -141,7 +141,8 @@ func refusal(id json.RawMessage, err error) []byte {
 		Retryable    bool       `json:"retryable"`
 		RetryAfterMS int64      `json:"retry_after_ms,omitempty"`
 		Unsent       bool       `json:"unsent,omitempty"`
-	}{f.Code, f.Reason, retryable, int64(math.Ceil(f.RetryAfter.Seconds() * 1000)), f.Unsent})
+		Logged       string     `json:"logged,omitempty"`
+	}{f.Code, f.Reason, retryable, int64(math.Ceil(f.RetryAfter.Seconds() * 1000)), f.Unsent, f.Logged})
 	if err != nil { // it is made of strings and numbers
 		panic(err)
 	}

@@ -248,6 +248,7 @@ func (s *session) request(ctx context.Context, method string, body []byte, c aut
 	}
 	s.mu.Lock()
 	id, speaks := s.id, s.speaks
+	s.show(c)
 	s.mu.Unlock()
 	if id != "" {
 		req.Header.Set(headerSession, id)

@@ -23,6 +23,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -109,11 +110,12 @@ type session struct {
 	saying  sync.Mutex // the same of err; guards said
 	said    limit
 
-	mu     sync.Mutex // guards the fields that follow
-	id     string     // Mcp-Session-Id; "" if the server gave none
-	speaks string     // MCP-Protocol-Version; "" before initialize
-	ended  bool       // the server knows nothing of the session any more
-	lost   string     // why the server cannot be reached; "" while it can
+	mu     sync.Mutex         // guards the fields that follow
+	shown  []auth.Credentials // to the server, the last few
+	id     string             // Mcp-Session-Id; "" if the server gave none
+	speaks string             // MCP-Protocol-Version; "" before initialize
+	ended  bool               // the server knows nothing of the session any more
+	lost   string             // why the server cannot be reached; "" while it can
 	open   map[string]*request
 }
 
@@ -222,7 +224,7 @@ func (s *session) leave(ctx context.Context) {
 // exit ends the session, for a reason that goes on after "it".
 func (s *session) exit(format string, args ...any) {
 	select {
-	case s.over <- fmt.Sprintf(format, args...):
+	case s.over <- string(s.clean(fmt.Appendf(nil, format, args...))):
 	default: // it is over already
 	}
 }
@@ -236,8 +238,30 @@ func (s *session) contain() {
 	}
 }
 
+// clean takes out of what the server says what it was shown (SPEC-TOOLS 5.3).
+func (s *session) clean(text []byte) []byte {
+	s.mu.Lock()
+	shown := s.shown
+	s.mu.Unlock()
+	for _, c := range shown {
+		text = c.RedactBytes(text)
+	}
+	return text
+}
+
+// show notes what the server is shown: answers to what it was shown before may
+// still come. The caller holds s.mu.
+func (s *session) show(c auth.Credentials) {
+	const few = 4
+	if slices.ContainsFunc(s.shown, c.Same) { // which knows already what to look for
+		return
+	}
+	s.shown = append([]auth.Credentials{c}, s.shown[:min(len(s.shown), few-1)]...)
+}
+
 // pass hands a message to the capsule. line is the caller's no more.
 func (s *session) pass(line []byte) error {
+	line = s.clean(line)
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	_, err := s.out.Write(append(line, '\n'))
@@ -252,7 +276,7 @@ func (s *session) say(format string, args ...any) {
 		return
 	}
 	text := strings.TrimRight(fmt.Sprintf(format, args...), "\n")
-	_, _ = s.err.Write([]byte(text + "\n")) // who does not listen does not want to know
+	_, _ = s.err.Write(append(s.clean([]byte(text)), '\n')) // who does not listen does not want to know
 }
 
 // limit lets a few things pass in each minute.

@@ -2,9 +2,11 @@ package secret
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"html"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,37 +24,40 @@ const (
 // Redactor takes secrets out of texts that strangers wrote. A nil Redactor
 // takes out nothing. It may be used from any goroutine.
 type Redactor struct {
-	replacer func() *strings.Replacer
+	forms func() forms
+}
+
+// forms are the texts by which values are known, the longest first, and what
+// replaces them.
+type forms struct {
+	texts    [][]byte
+	replacer *strings.Replacer
 }
 
 // NewRedactor returns a Redactor for values: each as it is, as base64, as a part
 // of an URL, and as a part of JSON. Values under 4 bytes stay.
 func NewRedactor(values ...Value) *Redactor {
 	values = slices.Clone(values)
-	return &Redactor{sync.OnceValue(func() *strings.Replacer { // errors are rare, and the forms are many
-		forms := map[string]bool{}
+	return &Redactor{sync.OnceValue(func() forms { // errors are rare, and the forms are many
+		known := map[string]bool{}
 		for _, v := range values {
 			for _, form := range formsOf(v.Reveal()) {
-				forms[form] = true
+				known[form] = true
 			}
 		}
-		delete(forms, "")
-		sorted := make([]string, 0, len(forms))
-		for form := range forms {
-			sorted = append(sorted, form)
-		}
+		delete(known, "")
 		// The longest first: what is a part of another must not leave the rest of it.
-		slices.SortFunc(sorted, func(a, b string) int {
-			if len(a) != len(b) {
-				return len(b) - len(a)
-			}
-			return strings.Compare(a, b)
+		texts := slices.SortedFunc(maps.Keys(known), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 		})
-		pairs := make([]string, 0, 2*len(sorted))
-		for _, form := range sorted {
-			pairs = append(pairs, form, redacted)
+		var all forms
+		pairs := make([]string, 0, 2*len(texts))
+		for _, text := range texts {
+			all.texts = append(all.texts, []byte(text))
+			pairs = append(pairs, text, redacted)
 		}
-		return strings.NewReplacer(pairs...)
+		all.replacer = strings.NewReplacer(pairs...)
+		return all
 	})}
 }
 
@@ -61,7 +66,22 @@ func (r *Redactor) Redact(text string) string {
 	if r == nil || text == "" {
 		return text
 	}
-	return r.replacer().Replace(text)
+	return r.forms().replacer.Replace(text)
+}
+
+// RedactBytes is Redact for large texts, of which few have a secret in them. It
+// returns text itself if there is none.
+func (r *Redactor) RedactBytes(text []byte) []byte {
+	if r == nil {
+		return text
+	}
+	known := r.forms()
+	for _, form := range known.texts {
+		if bytes.Contains(text, form) {
+			return []byte(known.replacer.Replace(string(text)))
+		}
+	}
+	return text
 }
 
 // formsOf are the texts by which a value would be known.

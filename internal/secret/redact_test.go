@@ -41,6 +41,9 @@ func TestRedact(t *testing.T) {
 		"a query in base64":     base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(awkward))),
 	} {
 		got := r.Redact("before " + form + " after")
+		if again := string(r.RedactBytes([]byte("before " + form + " after"))); again != got {
+			t.Errorf("%s: as bytes it becomes %q", name, again)
+		}
 		if strings.Contains(got, form) || !strings.Contains(got, "[redacted]") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
 			t.Errorf("%s: got %q", name, got)
 		}
