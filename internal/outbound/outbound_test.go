@@ -343,7 +343,6 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A policy that changes takes the idle connections along that it would refuse.
 // A call that ends takes no other with it that has its connection next: what
 // fails is tried again, and does not say that it was cancelled or is too late.
 func TestAnotherRequestsEndIsNone(t *testing.T) {
@@ -379,6 +378,7 @@ func TestAnotherRequestsEndIsNone(t *testing.T) {
 	calls.Wait()
 }
 
+// A policy that changes takes the idle connections along that it would refuse.
 func TestAllowWhileServing(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	c := newClient(t, outbound.Options{})
