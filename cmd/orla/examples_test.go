@@ -202,6 +202,15 @@ func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 	}
 }
 
+// What docs/TOOLS.md shows of `orla import` is what it prints.
+func TestTheDocumentShowsWhatImportPrints(t *testing.T) {
+	dir := t.TempDir()
+	writeTool(t, filepath.Join(dir, ".vscode"), "mcp.json", "{}")
+	if printed := try(t, dir, section(t, "docs/TOOLS.md", "From another client")); printed != 1 {
+		t.Errorf("%d commands print something", printed)
+	}
+}
+
 // What docs/TOOLS.md shows in YAML is in order: whole resources as they stand,
 // parts of a spec in a tool that has nothing else. What has the name of a file
 // is that file.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"text/tabwriter"
@@ -75,11 +76,19 @@ func listTools(tools []manifest.Tool) []listedTool {
 	for _, t := range tools {
 		list = append(list, listedTool{
 			Name: t.Name, Kind: t.Kind, Version: t.Version, Title: t.Title, Description: t.Description,
-			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter.Name, Service: t.Service(),
+			Path: t.Path, Source: t.Source, Interpreter: runsWith(t), Service: t.Service(),
 			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(),
 		})
 	}
 	return list
+}
+
+// runsWith is the program that runs a tool, where the tool is none itself.
+func runsWith(t manifest.Tool) string {
+	if t.Runtime.Generated && t.Path != "" {
+		return filepath.Base(t.Path)
+	}
+	return t.Interpreter.Name
 }
 
 // toolsRunning lists what the clients of a running Orla can call.

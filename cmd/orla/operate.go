@@ -171,7 +171,7 @@ func (o operations) Tools(ctx context.Context) []control.ListedTool {
 		for _, offered := range one.Listed {
 			list = append(list, control.ListedTool{
 				Name: offered.Name, Of: t.Name, Kind: string(t.Kind), Version: t.Version, Title: offered.Title, Description: offered.Description,
-				Path: t.Path, Source: t.Source, Interpreter: t.Interpreter.Name, Service: t.Service(),
+				Path: t.Path, Source: t.Source, Interpreter: runsWith(t), Service: t.Service(),
 				InputSchema: asJSON(offered.InputSchema), OutputSchema: asJSON(offered.OutputSchema), Timeout: t.Run.Timeout.String(),
 			})
 		}

@@ -98,7 +98,7 @@ func (s *Store) Resolve(ref Ref) (Value, error) {
 
 	var looked []string
 	if isDeclared {
-		looked = append(looked, "its Secret resource, which has no such key")
+		looked = append(looked, "its Secret resource (which has no such key)")
 	} else {
 		looked = append(looked, "the Secret resources")
 	}

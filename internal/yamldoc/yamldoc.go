@@ -177,10 +177,20 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	}
 	lines := bytes.Split(data, []byte("\n"))
 	line = min(max(line, 1), len(lines))
-	text := lines[line-1]
-	indent := len(text) - len(bytes.TrimLeft(text, " \t"))
-	if bytes.ContainsRune(text[:indent], '\t') {
+	if strings.HasPrefix(msg, "found a tab character") { // its line is that of what stands before
+		for i := line - 1; i < len(lines); i++ {
+			if bytes.ContainsRune(indentOf(lines[i]), '\t') {
+				line = i + 1
+				break
+			}
+		}
+	}
+	indent := indentOf(lines[line-1])
+	if bytes.ContainsRune(indent, '\t') {
 		msg += "; YAML is indented with spaces, and this line begins with a tab"
 	}
-	d.faultAt(line, indent+1, "", "%s", msg)
+	d.faultAt(line, len(indent)+1, "", "%s", msg)
 }
+
+// indentOf is what a line begins with.
+func indentOf(line []byte) []byte { return line[:len(line)-len(bytes.TrimLeft(line, " \t"))] }

@@ -152,6 +152,7 @@ func TestB5FaultsPoint(t *testing.T) {
 		"text that is not UTF-8":                 {"name: \xff", "1:7: byte 0xff is not UTF-8; save the file as UTF-8"},
 		"a control character":                    {"name: x\n# \x07", "2:3: control character U+0007 is not allowed"},
 		"a tab for indentation":                  {"name: x\nruntime:\n\targs: []", "3:2: found character that cannot start any token; YAML is indented with spaces, and this line begins with a tab"},
+		"a tab after a key":                      {"name: x\nany: y\n\truntime: {}", "3:2: found a tab character that violates indentation; YAML is indented with spaces, and this line begins with a tab"},
 		"a bracket that stays open":              {"name: x\nruntime: {", "2:1: did not find expected node content; look at the indentation, quotes and brackets around here"},
 		"an anchor that is not there":            {"name: x\nany: *b", "2:1: unknown anchor 'b' referenced"},
 		"values nested too deep":                 {"name: x\nany: " + deep, "2:106: any" + strings.Repeat("[0]", 100) + ": is nested more than 100 deep"},
