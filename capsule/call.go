@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -253,6 +254,7 @@ func (c *Capsule) notReady(s *status) error {
 		if !c.wasReady.Load() {
 			code = fault.StartFailed
 		}
+		code = cmp.Or(refusedBy(s.cause), code)
 		fmt.Fprintf(&text, ": %s", s.reason)
 	case Created, Starting, Ready, Reloading, Stopping:
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)

@@ -39,6 +39,24 @@ func (c *Capsule) callError(err error) error {
 	return fault.New(code, "%s: %s", c.tool.Name, c.redact(wire.Message))
 }
 
+// refusedBy is the code of why a capsule does not start, where that says more than
+// that it does not: who runs Orla has to mend something. "" for anything else.
+func refusedBy(cause error) fault.Code {
+	f, ok := errors.AsType[*fault.Error](cause)
+	if wire, is := errors.AsType[*jsonrpc.Error](cause); is && !ok {
+		f, ok = coded(wire)
+	}
+	if !ok {
+		return ""
+	}
+	switch f.Code {
+	case fault.AuthInvalid, fault.AuthForbidden, fault.SecretResolutionFailed, fault.RuntimePolicyInvalid:
+		return f.Code
+	default:
+		return ""
+	}
+}
+
 const (
 	maxReason     = 4 << 10             // bytes
 	maxRetryAfter = 30 * 24 * time.Hour // what is longer is for ever

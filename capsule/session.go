@@ -105,7 +105,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	}
 	t.senders.Go(func() {
 		result, err := t.call(linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
-		if err != nil && !refused(err) {
+		if _, said := errors.AsType[*jsonrpc.Error](err); err != nil && !said {
 			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 		}
 		select {

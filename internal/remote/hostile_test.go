@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,11 +226,12 @@ func TestHandshakesThatFail(t *testing.T) {
 		name string
 		play func(w http.ResponseWriter, r *http.Request, m asked) bool
 		says string
+		code fault.Code // of a call
 	}{
 		{"a page of HTML", func(w http.ResponseWriter, _ *http.Request, _ asked) bool {
 			raw(w, 200, "text/html", "<html>")
 			return true
-		}, `the server answered with "text/html"`},
+		}, `the server answered with "text/html"`, fault.StartFailed},
 		{"the transport of 2024-11-05", func(w http.ResponseWriter, r *http.Request, _ asked) bool {
 			if r.Method == http.MethodGet {
 				sse(w)("event: endpoint\ndata: /messages?id=1")
@@ -238,24 +240,34 @@ func TestHandshakesThatFail(t *testing.T) {
 				w.WriteHeader(404)
 			}
 			return true
-		}, "HTTP+SSE, the transport of 2024-11-05"},
+		}, "HTTP+SSE, the transport of 2024-11-05", fault.StartFailed},
 		{"a session id that is none", func(w http.ResponseWriter, _ *http.Request, m asked) bool {
 			if m.Method == "initialize" {
 				w.Header().Set("Mcp-Session-Id", "a b\tc")
 			}
 			return false
-		}, "a session id that is none"},
+		}, "a session id that is none", fault.StartFailed},
 		{"no access", func(w http.ResponseWriter, _ *http.Request, _ asked) bool {
 			w.WriteHeader(401)
 			return true
-		}, "401 Unauthorized"},
+		}, "401 Unauthorized", fault.AuthInvalid},
+		{"a redirect to the metadata of a cloud", func(w http.ResponseWriter, r *http.Request, _ asked) bool {
+			w.Header().Set("Location", "http://169.254.169.254/latest")
+			w.WriteHeader(307)
+			return true
+		}, "redirects to another host", fault.StartFailed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := script(t, test.play)
-			l := connect(t, s.URL)
+			l := connect(t, s.URL, func(o *options) { o.tool.Runtime.Restart.Initial = time.Minute })
 			l.becomes("CRASHED")
 			if reason := l.Life().Reason; !strings.Contains(reason, test.says) {
 				t.Errorf("the reason is %q, want one that says %q", reason, test.says)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if _, err := l.Call(ctx, peer.Call{Tool: "far--t"}); fault.CodeOf(err) != test.code {
+				t.Errorf("a call gives %v, want %s", err, test.code)
 			}
 		})
 	}
@@ -378,4 +390,13 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	eventually(t, fmt.Sprintf("there are %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before+2 })
+}
+
+// SPEC-TOOLS 5.4: no session is made with an address that no tool may reach.
+func TestAddressThatIsRefused(t *testing.T) {
+	l := connect(t, "http://169.254.169.254/mcp", func(o *options) { o.tool.Runtime.Restart.MaxFailures = 1 })
+	l.becomes("STOPPED")
+	if _, err := l.call("far--t", `{}`, nil); fault.CodeOf(err) != fault.RuntimePolicyInvalid || !strings.Contains(err.Error(), "link-local") {
+		t.Errorf("a call gives %v", err)
+	}
 }

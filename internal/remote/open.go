@@ -65,6 +65,9 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	if status == http.StatusBadRequest && inSession && m.method != "ping" && !s.known(ctx, c) {
 		return s.end()
 	}
+	if ctx.Err() != nil { // the session ended meanwhile
+		return context.Cause(ctx)
+	}
 	if line := oneLine(body); line != nil && m.isRequest() {
 		if _, ok := answers(line, m.id); ok {
 			_, err := s.hand(line, m)

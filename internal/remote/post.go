@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/fault"
@@ -128,6 +129,12 @@ func (s *session) serve(ctx context.Context, r *request, after <-chan struct{}) 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+	if ended {
+		return errOver
+	}
 	r.sent.Store(true)
 	return s.opts.Auth.Do(ctx, func(c auth.Credentials) error { return s.post(ctx, r.message, c) })
 }
@@ -148,9 +155,9 @@ func (s *session) close(r *request, err error) {
 	}
 	// What others wait for may come yet, over connections that are still there.
 	lost := s.lost != "" && others == 0
-	why := s.lost
+	why, ended := s.lost, s.ended
 	s.mu.Unlock()
-	if lost && unsent {
+	if lost && unsent || errors.Is(err, context.Canceled) && ended && !r.sent.Load() {
 		err = errOver
 	}
 	switch {
@@ -160,10 +167,35 @@ func (s *session) close(r *request, err error) {
 		_ = s.pass(refusal(r.id, err)) // if it cannot be passed on, the session is over
 	}
 	switch {
+	case ended:
+		s.expire()
 	case lost:
 		s.exit("lost its server (%s)", why)
-	case errors.Is(err, errOver):
+	}
+}
+
+// expire ends a session that its server has ended: when the requests that are
+// under way know that as well, so that they are made of the next one.
+func (s *session) expire() {
+	s.mu.Lock()
+	s.ended = true
+	others := len(s.open) > 0
+	first := !s.expiring
+	s.expiring = true
+	s.mu.Unlock()
+	switch {
+	case !others:
 		s.exit(lostSession)
+	case first:
+		s.work.Go(func() {
+			timer := time.NewTimer(linger)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				s.exit(lostSession)
+			case <-s.ending:
+			}
+		})
 	}
 }
 
@@ -226,7 +258,7 @@ func (s *session) tell(ctx context.Context, m message) {
 	case err == nil, errors.Is(err, context.Canceled):
 		return
 	case errors.Is(err, errOver):
-		s.exit(lostSession)
+		s.expire()
 		return
 	}
 	f := fault.From(err)

@@ -46,6 +46,9 @@ const (
 	goodbye = 2 * time.Second
 	// linger is how long a stream may stay open behind the answer that it is for.
 	linger = time.Second
+	// lastLook is how long a session that is over looks for requests that were
+	// written before anybody could know.
+	lastLook = 30 * time.Millisecond
 	// maxRefusal bounds what is read of an answer that is no success.
 	maxRefusal = 64 << 10
 )
@@ -71,7 +74,7 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 		s := &session{
 			endpoint: t.Runtime.Remote.Endpoint, opts: opts, max: int(limit),
 			over: make(chan string, 1), finish: make(chan struct{}), kill: make(chan struct{}),
-			exited: make(chan struct{}), gone: make(chan struct{}),
+			ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
 			posts: make(chan struct{}, maxPosts), large: make(chan struct{}, maxLarge),
 			tells: make(chan struct{}, maxTells), untold: make(chan struct{}, maxUntold),
 			open: map[string]*request{},
@@ -97,6 +100,8 @@ type session struct {
 	finish, kill chan struct{}
 	finishing    sync.Once
 	killing      sync.Once
+	exiting      sync.Once
+	ending       chan struct{} // closed when it is being ended
 	exited, gone chan struct{}
 	text         string // set before exited is closed
 
@@ -110,13 +115,14 @@ type session struct {
 	saying  sync.Mutex // the same of err; guards said
 	said    limit
 
-	mu     sync.Mutex         // guards the fields that follow
-	shown  []auth.Credentials // to the server, the last few
-	id     string             // Mcp-Session-Id; "" if the server gave none
-	speaks string             // MCP-Protocol-Version; "" before initialize
-	ended  bool               // the server knows nothing of the session any more
-	lost   string             // why the server cannot be reached; "" while it can
-	open   map[string]*request
+	mu       sync.Mutex         // guards the fields that follow
+	shown    []auth.Credentials // to the server, the last few
+	id       string             // Mcp-Session-Id; "" if the server gave none
+	speaks   string             // MCP-Protocol-Version; "" before initialize
+	ended    bool               // nothing can be asked of the server any more
+	expiring bool               // the session ends for that, soon
+	lost     string             // why the server cannot be reached; "" while it can
+	open     map[string]*request
 }
 
 // Pid implements capsule.Process: there is none.
@@ -161,11 +167,13 @@ func (s *session) live(ctx context.Context) {
 	killed := false
 	select {
 	case s.text = <-s.over:
+		s.turnAway()
 	case <-s.finish:
 		s.text = "was closed"
 	case <-s.kill:
 		s.text, killed = "was closed at once", true
 	}
+	close(s.ending)
 	if !killed {
 		s.abandon(last)
 	}
@@ -193,9 +201,25 @@ func (s *session) live(ctx context.Context) {
 	}
 	close(done)
 	bound.Wait()
-	close(s.exited)
+	s.exiting.Do(func() { close(s.exited) })
 	_, _ = s.out.Close(), s.err.Close()
 	close(s.gone)
+}
+
+// turnAway says that the session is over, and for a moment answers those who
+// could not know: what they asked for is asked of the next one.
+func (s *session) turnAway() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.exiting.Do(func() { close(s.exited) })
+	timer := time.NewTimer(lastLook)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.finish:
+	case <-s.kill:
+	}
 }
 
 // leave tells the server that the session is over, if there is one.

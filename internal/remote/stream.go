@@ -157,8 +157,7 @@ func (s *session) knownAfter(ctx context.Context) bool {
 	if known || !inSession {
 		return true
 	}
-	_ = s.end() // it is what follows
-	s.exit(lostSession)
+	s.expire()
 	return false
 }
 
