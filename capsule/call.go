@@ -185,6 +185,10 @@ func (c *Capsule) sendError(err error) error {
 	return fault.Wrap(fault.Crashed, err, "%s crashed during the call: %v; it is started again, try once more", name, err)
 }
 
+// betweenTries is the least time between two calls that try whether a far server
+// is there again.
+const betweenTries = time.Second
+
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
 // until then at most (SPEC D10). Its error says that nothing was sent.
@@ -213,6 +217,8 @@ func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Ti
 		case s.state == Ready && s.conn != failed:
 			return s.conn, nil
 		case s.state == Stopped && !s.wakes, s.state == Crashed && (s.next.IsZero() || s.next.After(horizon)):
+			return nil, c.notReady(s)
+		case s.wakes && s.cause != nil && time.Since(s.since) < betweenTries:
 			return nil, c.notReady(s)
 		case s.wakes:
 			select {
@@ -262,6 +268,8 @@ func (c *Capsule) notReady(s *status) error {
 	switch {
 	case !s.next.IsZero():
 		fmt.Fprintf(&text, "; the next start is due in %s", max(0, time.Until(s.next)).Round(100*time.Millisecond))
+	case s.state == Stopped && s.wakes && s.cause != nil:
+		text.WriteString("; the next call tries again")
 	case s.state == Stopped && !s.wakes:
 		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}
@@ -270,7 +278,7 @@ func (c *Capsule) notReady(s *status) error {
 	}
 	f := fault.New(code, "%s", text.String())
 	f.Unsent = true
-	if s.state == Stopped && !s.wakes || s.state == Crashed && s.next.IsZero() {
+	if !c.far() && (s.state == Stopped && !s.wakes || s.state == Crashed && s.next.IsZero()) {
 		never := false
 		f.Retry = &never // to try again cannot help
 	}

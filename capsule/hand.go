@@ -137,7 +137,7 @@ func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 			return false, nil // Serve's goroutine has yet to follow it
 		case s.state == Crashed && s.next.IsZero():
 			return false, nil // it is about to be STOPPED
-		case s.wakes:
+		case s.wakes && s.cause == nil:
 			return true, nil // it was READY, and waits to be called again
 		}
 		return true, c.notReady(s)

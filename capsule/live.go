@@ -264,10 +264,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	s := c.status.Load()
 	switch {
 	case s.state == Stopping && !s.final:
-		select {
-		case <-c.wake: // whoever waits now asks again
-		default:
-		}
+		c.deafen()
 		c.become(status{state: Stopped, reason: s.reason, wakes: s.wakes, held: s.held})
 		return // awaitStart waits
 	case s.state != Crashed:
@@ -279,7 +276,13 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		if restarts.failures > 1 {
 			why = fmt.Errorf("%d failures in a row, the last: %w", restarts.failures, s.cause)
 		}
-		c.become(status{state: Stopped, reason: why.Error(), cause: why})
+		stopped := status{state: Stopped, reason: why.Error(), cause: why, wakes: c.far()}
+		if stopped.wakes {
+			c.deafen()
+			c.become(stopped)
+			return // awaitStart waits: whether a server is there again, a call finds out
+		}
+		c.become(stopped)
 	} else {
 		timer := time.NewTimer(time.Until(s.next))
 		defer timer.Stop()
@@ -302,6 +305,19 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		case <-ctx.Done():
 		}
 		return
+	}
+}
+
+// far reports whether the capsule is a session with a server elsewhere, of which
+// nobody tells when it is back.
+func (c *Capsule) far() bool { return c.tool.Runtime.Remote != nil }
+
+// deafen forgets a call that wanted the capsule started. Whoever waits still asks
+// again.
+func (c *Capsule) deafen() {
+	select {
+	case <-c.wake:
+	default:
 	}
 }
 

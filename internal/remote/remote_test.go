@@ -257,7 +257,8 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
 }
 
-// SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason.
+// SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason; a call
+// finds out whether the server is there again.
 func TestServerThatIsNotThere(t *testing.T) {
 	listener := listen(t, "127.0.0.1:0")
 	url := "http://" + listener.Addr().String()
@@ -270,9 +271,15 @@ func TestServerThatIsNotThere(t *testing.T) {
 		t.Errorf("the reason is %q", reason)
 	}
 	_, err := l.call("far--t", `{}`, nil)
-	if f := fault.From(err); f == nil || f.Code != fault.StartFailed || f.Retryable() {
+	if f := fault.From(err); f == nil || f.Code != fault.StartFailed || !f.Retryable() || !strings.Contains(f.Reason, "the next call tries again") {
 		t.Errorf("a call gives %v", err)
 	}
+	_, h := sdkServer(t, nil)
+	config := http.Server{Handler: h.Config.Handler}
+	again := listen(t, strings.TrimPrefix(url, "http://"))
+	go func() { _ = config.Serve(again) }()
+	t.Cleanup(func() { _ = config.Close() })
+	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
 }
 
 // A server that is idle for long enough is let go of, and a call brings it back.
