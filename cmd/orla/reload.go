@@ -178,7 +178,7 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 	began := time.Now()
 	found := discover(cfg, s.from.home)
 	kept := s.keepLiving(&found)
-	s.services.secrets.Set(found.Secrets) // before the tools that may use them
+	s.services.declare(found) // before the tools that may use them
 	diff := s.supervisor.Apply(found.Tools)
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})

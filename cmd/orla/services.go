@@ -1,7 +1,12 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/kind/grpc"
@@ -20,6 +25,8 @@ type services struct {
 	secrets *secret.Store
 	client  *outbound.Client
 	tokens  *auth.Tokens
+
+	declared []secret.Secret // owned by declare
 	// callbacks are what services push their answers to. On stdio nobody can.
 	callbacks *webhook.Callbacks
 }
@@ -34,6 +41,28 @@ func newServices(cfg *loaded) *services {
 		tokens:    auth.NewTokens(client),
 		callbacks: webhook.NewCallbacks(),
 	}
+}
+
+// declare makes the Secret resources those that were found. One whose file is at
+// fault, or cannot be read, stays as it was until that is mended: half a file
+// must not take it away, nor put one of the environment in its place.
+func (s *services) declare(found manifest.Result) {
+	var broken []string
+	for _, p := range found.Problems {
+		if _, unread := errors.AsType[*fs.PathError](p.Err); unread || p.Severity == manifest.Fault {
+			broken = append(broken, p.Path)
+		}
+	}
+	declared := slices.Clone(found.Secrets)
+	for _, old := range s.declared {
+		if slices.ContainsFunc(broken, func(path string) bool {
+			return old.Source == path || strings.HasPrefix(old.Source, path+string(filepath.Separator))
+		}) {
+			declared = append(declared, old) // of two with one name the first counts
+		}
+	}
+	s.declared = declared
+	s.secrets.Set(declared)
 }
 
 // point makes the services what cfg says.

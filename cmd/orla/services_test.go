@@ -83,3 +83,42 @@ spec: {endpoint: '`+service.URL+`', auth: {secretRef: api}}
 	})
 	works("token-one")
 }
+
+// SPEC H2: a file of secrets that is half saved changes no secret, and puts none
+// of another place in the place of one; when it is gone, its secrets are.
+func TestSecretsOfAFaultyFileStay(t *testing.T) {
+	var shown atomic.Value
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown.Store(r.Header.Get("Authorization"))
+		_, _ = fmt.Fprint(w, "done")
+	}))
+	t.Cleanup(service.Close)
+	t.Setenv("ORLOJ_SECRET_API", "of-the-environment")
+	tools := t.TempDir()
+	writeTool(t, tools, "api.yaml", "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: api}\nspec: {endpoint: '"+service.URL+"', auth: {secretRef: api}}\n")
+	const declared = "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: api}\nstringData: {value: %s}\n"
+	writeTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "one"))
+	o := serveOrla(t, tools)
+	shows := func(want string) {
+		t.Helper()
+		eventually(t, "the service is shown "+want, func() bool {
+			return o.mustCall("api") == "done" && shown.Load() == "Bearer "+want
+		})
+	}
+	shows("one")
+	log := o.follow()
+	writeTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "{"))
+	log.next("a tool is not served", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["path"]), "secrets.yaml") })
+	shows("one")
+	o.signal(syscall.SIGHUP)
+	log.next("reload", nil)
+	if o.mustCall("api"); shown.Load() != "Bearer one" {
+		t.Errorf("after one more reload the service is shown %q", shown.Load())
+	}
+	writeTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "two"))
+	shows("two")
+	if err := os.Remove(filepath.Join(tools, "secrets.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	shows("of-the-environment")
+}

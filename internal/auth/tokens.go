@@ -119,16 +119,20 @@ func (t *Tokens) get(ctx context.Context, g grant) (secret.Value, error) {
 
 // ask fetches a token and hands it to all who wait for it.
 func (t *Tokens) ask(ctx context.Context, g grant, s *slot, f *fetch, style oauth2.AuthStyle) {
+	f.err = g.failed(true, "was not asked to the end") // unless what follows returns
 	var until time.Time
+	defer func() {
+		f.abandoned = f.err != nil && ctx.Err() != nil
+		t.mu.Lock()
+		s.fetch = nil
+		s.style = oauth2.AuthStyleAutoDetect // a refusal says that it is not this one any more
+		if f.err == nil {
+			s.token, s.until, s.style = f.token, until, style
+		}
+		t.mu.Unlock()
+		close(f.done)
+	}()
 	f.token, until, style, f.err = t.exchange(ctx, g, style)
-	f.abandoned = f.err != nil && ctx.Err() != nil
-	t.mu.Lock()
-	s.fetch = nil
-	if f.err == nil {
-		s.token, s.until, s.style = f.token, until, style
-	}
-	t.mu.Unlock()
-	close(f.done)
 }
 
 // slot returns the slot of k, and makes room for it. The caller holds t.mu.

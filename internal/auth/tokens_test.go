@@ -481,6 +481,57 @@ func TestStyleIsRemembered(t *testing.T) {
 	}
 }
 
+// An endpoint that wants to be told otherwise from some day on.
+func TestStyleIsFoundOutAgain(t *testing.T) {
+	var inForm atomic.Bool
+	inForm.Store(true)
+	e := &endpoint{}
+	e.answer = func(w http.ResponseWriter, r *http.Request, n int64) {
+		if _, _, inHeader := r.BasicAuth(); inHeader == inForm.Load() {
+			refuse(w, http.StatusUnauthorized, `{"error":"invalid_client"}`)
+			return
+		}
+		grant(w, n, 10)
+	}
+	s := source(auth.NewTokensOver(e), anyURL, store(pair(id, hidden)))
+	tokenOf(t, s)
+	inForm.Store(false)
+	_, err := s.Credentials(t.Context())
+	failing(t, err, false, hidden)
+	tokenOf(t, s)
+}
+
+// A panic under way leaves nobody waiting.
+func TestPanicReleasesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{}
+		s := source(auth.NewTokensOver(roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			if e.asked.Load() == 0 {
+				e.asked.Add(1)
+				panic("planned")
+			}
+			return e.RoundTrip(r)
+		})), anyURL, store(pair(id, hidden)))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_, _ = s.Credentials(t.Context())
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			_, err := s.Credentials(t.Context())
+			failing(t, err, true, hidden)
+		})
+		wg.Wait()
+		tokenOf(t, s)
+	})
+}
+
 // SPEC-TOOLS 5.3: a client secret that is rotated counts from the next attempt on.
 func TestClientSecretIsRotated(t *testing.T) {
 	var accepted atomic.Value
