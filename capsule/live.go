@@ -118,7 +118,11 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 				s.in.kill()
 			}
 		}
-		return ending{err: err, ready: time.Since(in.ready), run: in.run()}, in
+		end := ending{err: err, ready: time.Since(in.ready), run: in.run()}
+		if err != nil && end.ready >= healthy && in.expired() { // sooner, it is a failure: the next one might end as soon
+			end.err, end.reload, end.reason = nil, true, err.Error()
+		}
+		return end, in
 	}
 	for {
 		var wish *trigger // for another process
@@ -176,6 +180,17 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 		default:
 			coming = c.replace(ctx, *wish, look.n)
 		}
+	}
+}
+
+// expired reports whether the process ended in order.
+func (in *incarnation) expired() bool {
+	select {
+	case <-in.p.Exited():
+		e, ok := in.p.(Expirer)
+		return ok && e.Expired()
+	default:
+		return false
 	}
 }
 

@@ -40,6 +40,13 @@ type Process interface {
 	Kill()
 }
 
+// An Expirer is a Process that may also end in order, without having failed: a
+// session that its server has ended. The next one follows at once.
+type Expirer interface {
+	// Expired reports whether it ended so. It may be called only after Exited.
+	Expired() bool
+}
+
 // JSON-RPC codes of errors with which a Process answers in the place of a server
 // that is far away.
 const (

@@ -32,6 +32,7 @@ type scripted struct {
 	exited                      chan struct{}
 	once                        sync.Once
 	text                        string
+	over                        bool // see Expired
 }
 
 // asked is what a scripted process is sent.
@@ -49,6 +50,7 @@ func (p *scripted) Streams() (stdin, stdout, stderr linerpc.Stream) {
 func (p *scripted) Exited() <-chan struct{} { return p.exited }
 func (p *scripted) Gone() <-chan struct{}   { return p.exited }
 func (p *scripted) ExitText() string        { return p.text }
+func (p *scripted) Expired() bool           { return p.over }
 func (p *scripted) Held() launch.Held       { return launch.Held{} }
 func (p *scripted) Finish(time.Duration)    { p.exit("exited with code 0") }
 func (p *scripted) Kill()                   { p.exit("killed by SIGKILL") }

@@ -145,6 +145,9 @@ func (s *session) Held() launch.Held { return launch.Held{} }
 // ExitText implements capsule.Process.
 func (s *session) ExitText() string { return s.text }
 
+// Expired implements capsule.Expirer.
+func (s *session) Expired() bool { return s.text == lostSession }
+
 // Finish implements capsule.Process. What is to be answered was answered, or is
 // wanted no more.
 func (s *session) Finish(time.Duration) { s.finishing.Do(func() { close(s.finish) }) }
