@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/clientconf"
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/manifest"
 )
 
 // newImport makes McpServers of what other MCP clients are configured with.
@@ -208,6 +209,9 @@ func (i *importer) server(s clientconf.Server) {
 	}
 	for _, f := range files {
 		i.show(f)
+	}
+	if i.write { // a program that is not here, above all
+		printProblems(i.std.err, manifest.Validate(files[len(files)-1].path).Problems)
 	}
 }
 
