@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/secret"
 )
 
 // planted are the secrets of TestNoSecretIsShown by where they are found. Each
@@ -362,4 +366,31 @@ func split(name string) (profile, what string) {
 		return "", ""
 	}
 	return fields[1], fields[2]
+}
+
+// SPEC-TOOLS 5.3: a secret that is logged is [redacted] in every format, however
+// deep it is in what is logged.
+func TestSecretsInTheLogAreRedacted(t *testing.T) {
+	value := secret.NewValue(planted["resource"])
+	deep := struct {
+		inner []struct{ value secret.Value }
+	}{[]struct{ value secret.Value }{{value}}}
+	b := newBetrayal()
+	for _, format := range []string{formatJSON, formatPretty} {
+		var out bytes.Buffer
+		l := newLogging(&out, "")
+		cfg := defaults()
+		cfg.LogFormat, cfg.LogLevel = format, "debug"
+		l.configure(&cfg, nil)
+		for _, what := range []any{value, &value, deep, &deep, map[string]secret.Value{"key": value}, fmt.Errorf("using %v", value)} {
+			l.With("with", what).Debug("x", "what", what, slog.Group("group", "what", what))
+		}
+		if !strings.Contains(out.String(), "[redacted]") {
+			t.Errorf("%s: the log is %s", format, &out)
+		}
+		b.search(t, "the log as "+format, out.Bytes())
+		for _, line := range l.history().Last(history.Query{}) {
+			b.search(t, "the history", line.JSON)
+		}
+	}
 }
