@@ -297,3 +297,20 @@ func TestIdleTimeout(t *testing.T) {
 		t.Errorf("echo answers %s", got)
 	}
 }
+
+// A server without sessions, and without a stream of its own, serves as well.
+func TestServerWithoutSessions(t *testing.T) {
+	_, h := sdkServer(t, &mcp.StreamableHTTPOptions{Stateless: true})
+	l := connect(t, h.URL)
+	l.offers(4)
+	client := &teller{}
+	if got, err := l.call("far--count-up", `{}`, client); got != "counted" || err != nil || len(client.told) != 5 {
+		t.Errorf("count_up answers %s, %v, and the client was told %q", got, err, client.told)
+	}
+	if got := l.text("far--ask", `{}`); !strings.Contains(got, "elicitation") {
+		t.Errorf("ask answers %s", got)
+	}
+	if l.Life().State != "READY" {
+		t.Errorf("the capsule is %+v", l.Life())
+	}
+}
