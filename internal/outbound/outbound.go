@@ -123,6 +123,11 @@ func (c *Client) send(t *http.Transport, req *http.Request) (*http.Response, err
 		}
 		return nil, transportFault(req, err, connected.Load())
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// What follows is a connection, which would outlast the request's context.
+		_ = resp.Body.Close()
+		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Place(req.URL))
+	}
 	resp.Body = &body{ReadCloser: resp.Body, req: req}
 	return resp, nil
 }

@@ -233,6 +233,37 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+// A connection that is no HTTP any more does not end with the request's context:
+// who answers 101 could hold a call for ever.
+func TestAnotherProtocolIsNoAnswer(t *testing.T) {
+	closed := make(chan error, 1)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			closed <- err
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\nmore")
+		_ = rw.Flush()
+		_, err = rw.ReadByte()
+		closed <- err
+	})
+	c := newClient(t, outbound.Options{})
+	for name, send := range map[string]func(*http.Request) (*http.Response, error){"Do": c.Do, "HTTPClient": c.HTTPClient().Do} {
+		resp, err := send(request(t, http.MethodPost, server.URL, "{}"))
+		if err == nil {
+			_ = resp.Body.Close()
+			t.Fatalf("%s: answered %s, want an error", name, resp.Status)
+		}
+		failing(t, fault.From(err), fault.ExecutionFailed, false, false)
+		if err := <-closed; !errors.Is(err, io.EOF) {
+			t.Errorf("%s: the service saw %v, want the end of the connection", name, err)
+		}
+	}
+}
+
 // The errors of SPEC-TOOLS §4 for what networks do.
 func TestTransportFaults(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 10_000)) })
