@@ -86,6 +86,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		MaxMessage: int(c.tool.Runtime.MaxMessage),
 		Stall:      c.tool.Run.Timeout,
 		Handler:    in,
+		Clean:      c.clean,
 	})
 	in.readers.Go(func() {
 		defer close(in.read)
@@ -291,7 +292,7 @@ func (in *incarnation) Noise(line []byte, why string) {
 	if !shown {
 		return
 	}
-	text := in.c.redact(strings.ToValidUTF8(string(line), "\uFFFD"))
+	text := strings.ToValidUTF8(string(line), "\uFFFD")
 	if in.c.tool.Runtime.Remote != nil {
 		text = "" // it is an answer, which may repeat arguments (SPEC I2)
 	}

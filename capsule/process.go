@@ -159,8 +159,9 @@ func (c *Capsule) withSecrets() ([]string, error) {
 	return environ, nil
 }
 
-// redact takes the secrets that the last process was given out of what it says.
-func (c *Capsule) redact(text string) string { return c.redactor.Load().Redact(text) }
+// clean takes the secrets that the last process was given out of a line that it
+// wrote, so that they are in no answer, no error and no log (SPEC-TOOLS 5.3).
+func (c *Capsule) clean(line []byte) []byte { return c.redactor.Load().RedactBytes(line) }
 
 // closeStreams closes Orla's ends of a process that is gone.
 func closeStreams(streams ...linerpc.Stream) {

@@ -23,9 +23,9 @@ func (c *Capsule) callError(err error) error {
 		return err
 	}
 	if f, ok := coded(wire); ok {
-		f.Reason = c.tool.Name + ": " + c.redact(f.Reason)
+		f.Reason = c.tool.Name + ": " + f.Reason
 		if f.Logged != "" {
-			f.Logged = c.tool.Name + ": " + c.redact(f.Logged)
+			f.Logged = c.tool.Name + ": " + f.Logged
 		}
 		return f
 	}
@@ -36,7 +36,7 @@ func (c *Capsule) callError(err error) error {
 	if wire.Code == jsonrpc.CodeInvalidParams {
 		code = fault.InvalidInput
 	}
-	return fault.New(code, "%s: %s", c.tool.Name, c.redact(wire.Message))
+	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
 }
 
 // refusedBy is the code of why a capsule does not start, where that says more than

@@ -68,10 +68,7 @@ func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
 	if dropped > 0 {
 		line = append(bytes.Clone(line), tail.CutMark(dropped)...)
 	}
-	text := string(line)
-	if clean := c.redact(text); clean != text {
-		text, line = clean, []byte(clean)
-	}
+	line = c.clean(line)
 	c.stderr.Append(line)
-	c.log.Info("stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", text)
+	c.log.Info("stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", string(line))
 }

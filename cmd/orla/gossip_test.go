@@ -289,12 +289,16 @@ for line in sys.stdin:
     if "id" not in m:
         continue
     answer = {"jsonrpc": "2.0", "id": m["id"]}
-    if m["method"] == "initialize":
+    if "REFUSES" in os.environ:
+        answer["error"] = {"code": -32000, "message": token + " is not accepted", "data": token}
+    elif m["method"] == "initialize":
         answer["result"] = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "leak", "version": "1"}}
     elif m["method"] == "tools/list":
-        answer["result"] = {"tools": [{"name": "fail", "inputSchema": {"type": "object"}}]}
+        answer["result"] = {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in ("fail", "plain")]}
     elif m["method"] == "tools/call":
-        answer["error"] = {"code": -32000, "message": token, "data": {"tool_code": "auth_invalid", "tool_reason": "the token " + token}}
+        answer["error"] = {"code": -32000, "message": token, "data": [token]}
+        if m["params"]["name"] == "fail":
+            answer["error"]["data"] = {"tool_code": "auth_invalid", "tool_reason": "the token " + token}
     else:
         answer["error"] = {"code": -32601, "message": "no " + token}
     print(json.dumps(answer), flush=True)

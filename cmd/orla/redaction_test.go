@@ -97,7 +97,7 @@ func hatch(t *testing.T) *plot {
 	writeTool(t, p.secrets, "from-file/key", planted["file"]+"\n")
 	writeTool(t, p.credentials, "from-credential", planted["user"]+":"+planted["credential"])
 	writeTool(t, dir, "server.py", leakingServer)
-	for name, more := range map[string]string{"leaks": "", "dies": "\n    - {name: DIES, value: 'yes'}"} {
+	for name, more := range map[string]string{"leaks": "", "dies": "\n    - {name: DIES, value: 'yes'}", "refuses": "\n    - {name: REFUSES, value: 'yes'}"} {
 		writeTool(t, p.tools, name+".yaml", `apiVersion: orloj.dev/v1
 kind: McpServer
 metadata: {name: `+name+`}
@@ -224,7 +224,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	places := make(chan struct{}, 64) // calls at once
-	for _, name := range append(p.names, "leaks--fail", "dies") {
+	for _, name := range append(p.names, "leaks--fail", "leaks--plain", "dies", "refuses") {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
@@ -293,6 +293,7 @@ func (p *plot) ask() {
 		{"status", "--json"},
 		{"status", "leaks"},
 		{"status", "dies", "--json"},
+		{"status", "refuses"},
 		{"status", "http-oauth-500"},
 		{"logs", "-n", "100000"},
 		{"logs", "-n", "100000", "--json"},
@@ -303,6 +304,7 @@ func (p *plot) ask() {
 		{"doctor"},
 		{"call", "http-bearer-envelope", "--result"},
 		{"restart", "dies"},
+		{"restart", "refuses"},
 	} {
 		s := p.orla(args...)
 		p.betrayal.search(p.t, "orla "+strings.Join(args, " "), []byte(s.out+s.err))

@@ -58,6 +58,9 @@ type Options struct {
 	Stall time.Duration
 	// Handler is required.
 	Handler Handler
+	// Clean may change a line of the process's before it is read. If nil, lines are
+	// read as they are.
+	Clean func(line []byte) []byte
 }
 
 // Errors of a Call that tell what became of it.

@@ -17,6 +17,7 @@ import (
 
 // take hands one line to whom it concerns.
 func (c *Conn) take(line []byte) {
+	line = c.clean(line)
 	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")))
 	if len(line) == 0 {
 		return
@@ -40,6 +41,13 @@ func (c *Conn) take(line []byte) {
 			return true
 		})
 	}
+}
+
+func (c *Conn) clean(line []byte) []byte {
+	if c.opts.Clean == nil {
+		return line
+	}
+	return c.opts.Clean(line)
 }
 
 // maxID bounds the id of a request in bytes: the answer repeats it.
@@ -123,7 +131,7 @@ var (
 
 // tooLong fails the call that an over-long line answered.
 func (c *Conn) tooLong(head, tail []byte) {
-	c.opts.Handler.Noise(shortened(head), fmt.Sprintf("a line of over %d bytes", c.opts.MaxMessage))
+	c.opts.Handler.Noise(shortened(c.clean(head)), fmt.Sprintf("a line of over %d bytes", c.opts.MaxMessage))
 	if !bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) {
 		return // no answer, however it goes on
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"html"
 	"maps"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // What is too short to be told from the text around it is left as it is: to
@@ -111,7 +114,7 @@ func formsOf(text string) []string {
 func written(text string) []string {
 	forms := []string{
 		text, url.QueryEscape(text), url.PathEscape(text),
-		inJSON(text, true), inJSON(text, false), unquoted(strconv.Quote(text)), html.EscapeString(text),
+		inJSON(text, true), inJSON(text, false), inASCII(text), unquoted(strconv.Quote(text)), html.EscapeString(text),
 	}
 	for _, escaped := range forms[1:3] {
 		forms = append(forms, lowerEscapes(escaped))
@@ -129,6 +132,22 @@ func inJSON(text string, forHTML bool) string {
 		return "" // a string always encodes
 	}
 	return unquoted(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// inASCII is text as a JSON string has it in which nothing but ASCII is, as some
+// libraries write it by default.
+func inASCII(text string) string {
+	var b strings.Builder
+	for _, r := range inJSON(text, false) {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 func unquoted(text string) string { return strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`) }

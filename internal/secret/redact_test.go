@@ -14,7 +14,7 @@ import (
 )
 
 // awkward is a secret that every encoding changes.
-const awkward = `p/a+s&s <w>"rd'\=ü%`
+const awkward = `p/a+s&s <w>"rd'\=ü%🔑`
 
 // SPEC-TOOLS 5.3: secrets are taken out of what services say, in whatever way
 // they write them.
@@ -34,6 +34,7 @@ func TestRedact(t *testing.T) {
 		"in a path":             url.PathEscape(awkward),
 		"with small hex digits": strings.ToLower(url.QueryEscape("other-secret")),
 		"in JSON":               strings.Trim(string(inJSON), `"`),
+		"in JSON as ASCII":      `p/a+s&s <w>\"rd'\\=\u00fc%\ud83d\udd11`,
 		"in quotes":             strconv.Quote(awkward),
 		"in HTML":               html.EscapeString(awkward),
 		"JSON in a query":       url.QueryEscape(strings.Trim(string(inJSON), `"`)),
