@@ -123,20 +123,13 @@ func writeTool(t *testing.T, dir, name, body string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Written aside and renamed, as editors do: nobody sees half of it.
+	// Written aside and renamed, as editors do: nobody sees half of it. Aside is
+	// elsewhere, since a watcher would tell of a second file on a busy machine.
 	aside := filepath.Join(t.TempDir(), "tool")
 	if err := os.WriteFile(aside, []byte(body), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(aside)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmp := filepath.Join(dir, "."+filepath.Base(name)+".part")
-	if err := os.WriteFile(tmp, data, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := os.Rename(aside, path); err != nil {
 		t.Fatal(err)
 	}
 	return path
