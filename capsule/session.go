@@ -33,6 +33,9 @@ const (
 	// relistPause is the time between two times that a capsule is asked for its
 	// lists, however often it says that they have changed.
 	relistPause = time.Second
+	// relistEach is added to that for each thing that an McpServer has listed:
+	// one with thousands must not keep Orla busy with what they are now.
+	relistEach = 2 * time.Millisecond
 	// unheardPause is the time before a server that is far away is asked again
 	// which could not be heard.
 	unheardPause = 10 * time.Second
@@ -140,10 +143,20 @@ func (in *incarnation) followLists(ctx context.Context) {
 			in.insisted = true // it is one tool for now; on a busy machine the answer may come yet
 			continue
 		}
-		if !wait(ctx, relistPause) || !in.awaitRelist(ctx) {
+		if !wait(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
 			return
 		}
 	}
+}
+
+// betweenLists is the time between two times that the capsule is asked for its lists.
+func (in *incarnation) betweenLists() time.Duration {
+	if !in.c.tool.Runtime.Generated {
+		return relistPause
+	}
+	said := in.c.offers.last()
+	listed := len(said.Tools) + len(said.Resources) + len(said.Templates) + len(said.Prompts)
+	return relistPause + time.Duration(listed)*relistEach
 }
 
 // awaitRelist waits until the capsule is to be asked again: when it says that its

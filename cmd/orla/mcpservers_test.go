@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -371,5 +373,77 @@ func TestMcpServerThatIsAway(t *testing.T) {
 		if got := o.mustCall("idle--a-tool"); got != "here" {
 			t.Errorf("a call gives %s", got)
 		}
+	}
+}
+
+// A hostile upstream that lists thousands of tools, names twice and schemas that
+// are none, says without an end that they have changed, and changes them, harms
+// neither Orla nor what else it serves.
+func TestHostileMcpServer(t *testing.T) {
+	var lists atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // what cannot be read is none of the below
+		text, result := string(body), ""
+		switch {
+		case r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "text/event-stream")
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
+			}
+			return
+		case strings.Contains(text, `"initialize"`):
+			w.Header().Set("Mcp-Session-Id", "one")
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}`
+		case strings.Contains(text, `"tools/list"`):
+			n := lists.Add(1)
+			var b strings.Builder
+			for i := range 3_000 {
+				_, _ = fmt.Fprintf(&b, `{"name":"t_%d","description":"list %d","inputSchema":{"type":"object"}},`, i, n)
+			}
+			for i, schema := range []string{`"no"`, `5`, `null`, `[]`, `{"type":"string"}`, `{"type":"object","properties":5}`, `{"$ref":"file:///etc/passwd"}`, `{"type":"object","pattern":"("}`} {
+				_, _ = fmt.Fprintf(&b, `{"name":"bad_%d","inputSchema":%s},`, i, schema)
+			}
+			result = `{"tools":[{"name":"last"},` + b.String() + `{"name":"t_1"},{"name":"t.1"},{"name":""},7,null]}`
+		case strings.Contains(text, `"tools/call"`):
+			result = `{"content":[{"type":"text","text":"here"}]}`
+		default:
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		_, id, _ := strings.Cut(text, `"id":`)
+		id, _, _ = strings.Cut(id, ",")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	tools := t.TempDir()
+	text := fmt.Sprintf("apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: hostile}\nspec:\n  transport: http\n  endpoint: %s/mcp\n", server.URL)
+	if err := os.WriteFile(filepath.Join(tools, "hostile.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, tools, "decent.sh", "#!/bin/sh\necho decent\n")
+	o := serveOrla(t, tools)
+	eventually(t, "a tool of the server is called", func() bool {
+		a, err := o.call("hostile--t-7", "{}")
+		return err == nil && a.Result != nil && !a.Result.IsError && a.Result.Content[0].Text == "here"
+	})
+	eventually(t, "the lists were asked for again", func() bool { return lists.Load() > 1 })
+	for range 5 {
+		if got := o.mustCall("decent"); got != "decent\n" {
+			t.Errorf("decent answers %q", got)
+		}
+		if names := o.names(); having(names, "hostile--") == 0 { // of the first page
+			t.Errorf("the tools are %.200s", names)
+		}
+	}
+	if s := o.toolStatus("hostile"); s.State != "READY" || s.Restarts != 0 {
+		t.Errorf("the server is %+v", s)
+	}
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 0 {
+		t.Errorf("it ends with %d", code)
 	}
 }
