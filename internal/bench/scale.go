@@ -38,7 +38,7 @@ var full = scale{
 	capsuleInFlight: []int{1, 16, 64},
 	capsuleCell:     1500 * time.Millisecond,
 	kindInFlight:    []int{1, 64},
-	kindCell:        3 * time.Second,
+	kindCell:        5 * time.Second,
 	waiting:         1000,
 	waits:           10 * time.Second,
 	starts:          30,

@@ -44,8 +44,7 @@ const grace = time.Second
 func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	w.watching.Go(func() { // Call waits for it
 		select {
 		case <-w.arrived:
 		case <-over:
@@ -61,7 +60,6 @@ func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	})
 	return ctx, func() {
 		close(over)
-		watching.Wait()
 		giveUp(nil)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -49,6 +50,7 @@ type Tool struct {
 	name      string
 	sender    *post.Sender
 	endpoint  *url.URL
+	address   string // the same
 	callbacks *Callbacks
 	pace      pace
 	listed    []*mcp.Tool
@@ -65,7 +67,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 		return nil, fmt.Errorf("%s: endpoint: not an address", t.Source)
 	}
 	return &Tool{
-		name: t.Name, sender: sender, endpoint: endpoint, callbacks: opts.Callbacks, pace: usualPace,
+		name: t.Name, sender: sender, endpoint: endpoint, address: endpoint.String(), callbacks: opts.Callbacks, pace: usualPace,
 		listed: []*mcp.Tool{t.Listed()},
 	}, nil
 }
@@ -81,6 +83,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
 	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{})}
+	defer w.watching.Wait()
 	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
 		r, err = pushed, nil
@@ -100,6 +103,8 @@ type wait struct {
 	call    peer.Call
 	began   time.Time
 	arrived chan struct{} // closed when an answer was pushed
+
+	watching sync.WaitGroup // who watches arrived while a request is made
 
 	exchange *contract.Exchange // the last one
 	said     string             // by the service when it was last asked, for people; "" before
@@ -148,7 +153,7 @@ func (w *wait) begin(ctx context.Context) (r contract.Response, err error) {
 	err = w.tool.sender.Do(ctx, w.call, func(a *post.Attempt) error {
 		w.exchange = a.Exchange
 		w.tool.callbacks.expect(w, a.Exchange)
-		envelope := post.Envelope(a, w.tool.endpoint.String())
+		envelope := post.Envelope(a, w.tool.address)
 		envelope.Later = true
 		reply, err := a.Send(ctx, envelope)
 		switch {
