@@ -383,7 +383,8 @@ func TestHostileMcpServer(t *testing.T) {
 	var lists atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // what cannot be read is none of the below
-		text, result := string(body), ""
+		text := string(body)
+		var result string
 		switch {
 		case r.Method == http.MethodGet:
 			w.Header().Set("Content-Type", "text/event-stream")
