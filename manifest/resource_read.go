@@ -16,11 +16,12 @@ const (
 	maxFaulty    = 100  // and of how many the faults are listed
 )
 
-// versionLine and kindLine find what a document says of itself where it cannot
-// be parsed. Only what begins a line is certain not to be about something else.
+// versionLine, kindLine and headLine, which is anybody's, find what a document
+// says of itself where it cannot be parsed. Only what begins a line is certain not to be about something else.
 var (
 	versionLine = regexp.MustCompile(`(?m)^(?:[ \t]*\{)?[ \t]*["']?apiVersion["']?[ \t]*:[ \t]*["']?(orloj\.dev/[^\s"',}]*)`)
 	kindLine    = regexp.MustCompile(`(?m)^["']?kind["']?[ \t]*:[ \t]*["']?([A-Za-z]+)`)
+	headLine    = regexp.MustCompile(`(?m)^["']?(?:apiVersion|kind)["']?[ \t]*:`)
 )
 
 // declaration is one document of a file of resources, on its way to being what
@@ -61,6 +62,8 @@ func readDeclarations(f file, data []byte) (list []*declaration, err error) {
 		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
 			stray := doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", apiVersion)
 			list = append(list, &declaration{description: description{doc: doc, warnings: []error{stray}}, file: f})
+		case doc.Err() != nil && !headLine.Match(document.Data): // it may be the rest of a resource
+			list = append(list, &declaration{description: description{doc: doc}, file: f})
 		}
 	}
 	if resources == 0 {

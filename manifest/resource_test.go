@@ -200,6 +200,23 @@ func TestT11ResourcesAreFoundAmongData(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 1.1: of resources, a document that cannot be parsed is at fault
+// even where it does not say what it is; that of somebody else is not ours.
+func TestT11ABrokenDocumentAmongResourcesIsAtFault(t *testing.T) {
+	const tool = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: t}\nspec: {endpoint: 'http://127.0.0.1:1/x'}\n---\n"
+	for broken, want := range map[string]string{
+		"spec: [}\n a\n": "t.yaml:6:", // the tool that it was is not served
+		"apiVersion: v1\nkind: ConfigMap\ndata: [}\n a\n": "",
+	} {
+		dir := t.TempDir()
+		write(t, dir, "t.yaml", tool+broken, 0o644)
+		r := manifest.Validate(dir)
+		if got := strings.Join(texts(r), "\n"); len(r.Tools) != 1 || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %d tools and %q; want one and %q", broken, len(r.Tools), got, want)
+		}
+	}
+}
+
 // SPEC-TOOLS 1.1: how many documents a file may have is bounded, and the first ones are served.
 func TestT11DocumentsAreBounded(t *testing.T) {
 	r := discover(t, func() {
