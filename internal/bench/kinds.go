@@ -76,7 +76,7 @@ func measureKinds(ctx context.Context, b *bench) ([]table, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	resources := fmt.Appendf(nil, kindResources, services.host, b.sdk)
+	resources := fmt.Appendf(nil, kindResources, services.host, b.services)
 	if err := os.WriteFile(filepath.Join(dir, "kinds.yaml"), resources, 0o600); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func measureKinds(ctx context.Context, b *bench) ([]table, error) {
 		return nil, err
 	}
 	defer own.stop()
-	byHand, err := openHands(ctx, services.host, b.sdk)
+	byHand, err := openHands(ctx, services.host, b.services)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func measureKinds(ctx context.Context, b *bench) ([]table, error) {
 			"type, calls in flight", "p50 by hand", "p50 Orla", "p50", "CPU by hand", "CPU Orla", "CPU",
 			"connections", "p50 whole", "CPU whole", "target", "verdict",
 		},
-		note: "By hand is Go's own client: net/http, connect for gRPC, the SDK for MCP, with the same envelopes, which it checks as well. " +
+		note: "By hand is Go's own client: net/http, connect for gRPC, the SDK's for MCP, with the same envelopes, which it checks as well. " +
 			"Both call from one process, in turns; the service's own time is in the p50 and not in the CPU. " +
 			"Connections are those that Orla opens for the first calls of a row, four for each in flight. " +
 			"Whole is a call through Orla's own MCP endpoint, with all that the protocol, its checks and its log cost.",

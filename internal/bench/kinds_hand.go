@@ -55,8 +55,8 @@ func (jsonCodec) Name() string                       { return "json" }
 func (jsonCodec) Marshal(m any) ([]byte, error)      { return json.Marshal(m) }
 func (jsonCodec) Unmarshal(data []byte, m any) error { return json.Unmarshal(data, m) }
 
-// openHands connects clients by hand. sdk is the MCP server on pipes.
-func openHands(ctx context.Context, host, sdk string) (h *hands, err error) {
+// openHands connects clients by hand. near is the MCP server on pipes.
+func openHands(ctx context.Context, host, near string) (h *hands, err error) {
 	const idle = 128 // with the default of 2 it would connect for nearly every call
 	plain := new(http.Protocols)
 	plain.SetUnencryptedHTTP2(true)
@@ -68,7 +68,7 @@ func openHands(ctx context.Context, host, sdk string) (h *hands, err error) {
 			connectrpc.WithGRPC(), connectrpc.WithCodec(jsonCodec{})),
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	if h.near, err = client.Connect(ctx, &mcp.CommandTransport{Command: exec.CommandContext(ctx, sdk, "stdio")}, nil); err != nil {
+	if h.near, err = client.Connect(ctx, &mcp.CommandTransport{Command: exec.CommandContext(ctx, near, "stdio")}, nil); err != nil {
 		return nil, err
 	}
 	if h.far, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: "http://" + host + "/mcp", HTTPClient: h.web}, nil); err != nil {

@@ -9,6 +9,7 @@
 //	/connections    how many connections there have been
 //
 // and orloj.tool.v1.ToolService/Execute over gRPC, with the envelopes as JSON.
+// With the argument stdio it is that MCP server on its stdin and stdout.
 package main
 
 import (
@@ -27,7 +28,11 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	serve := run
+	if len(os.Args) > 1 {
+		serve = speak
+	}
+	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -103,4 +108,34 @@ func execute(w http.ResponseWriter, r *http.Request) {
 
 func echo(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+}
+
+// speak is written by hand: a server made with the SDK has been seen to keep an
+// answer to itself, once in a hundred thousand times or so.
+func speak() error {
+	in := json.NewDecoder(os.Stdin)
+	for {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if err := in.Decode(&m); err != nil {
+			return nil //nolint:nilerr // whoever started it is done
+		}
+		if m.ID == nil {
+			continue
+		}
+		said := `"error":{"code":-32601,"message":"there is no such method"}`
+		switch m.Method {
+		case "initialize":
+			said = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"services","version":"1"}}`
+		case "tools/list":
+			said = `"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`
+		case "tools/call":
+			said = `"result":{"content":[{"type":"text","text":"` + text + `"}]}`
+		}
+		if _, err := fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, said); err != nil {
+			return err
+		}
+	}
 }
