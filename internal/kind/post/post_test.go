@@ -457,3 +457,18 @@ func TestConnectionsAreReused(t *testing.T) {
 		t.Errorf("connections = %d; want 1", n)
 	}
 }
+
+// SPEC-TOOLS 3.1: bytes in a coding that was not asked for are nobody's result.
+func TestACodingThatNobodyAskedForIsRefused(t *testing.T) {
+	service := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "br")
+		says(http.StatusOK, "text/plain", "\x0b\x02\x80hello\x03")(w, r)
+	})
+	for _, kind := range []manifest.Kind{manifest.HTTP, manifest.External} {
+		_, err := call(t, build(t, described(kind, service.URL)), `{}`)
+		f := fault.From(err)
+		if f == nil || f.Code != fault.ExecutionFailed || f.Retryable() || !strings.Contains(f.Reason, `"br"`) {
+			t.Errorf("%s: got %v", kind, err)
+		}
+	}
+}

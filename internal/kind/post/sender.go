@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/contract"
@@ -115,6 +116,10 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		// The status says enough, even where what follows it breaks off.
 		reply.Said, _ = io.ReadAll(io.LimitReader(resp.Body, min(a.sender.max, maxWords)))
 		return reply, nil
+	}
+	if coding := resp.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		const enough = 32
+		return nil, fault.New(fault.ExecutionFailed, "%s answered in a form that nobody asked for (Content-Encoding: %q)", a.sender.name, coding[:min(len(coding), enough)])
 	}
 	reply.Said, err = outbound.Body(resp.Body, a.sender.max)
 	return reply, err
