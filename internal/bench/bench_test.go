@@ -36,7 +36,7 @@ func TestAQuickRunFillsEveryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := string(text)
-	if !strings.HasPrefix(got, head+beginMarker) || !strings.HasSuffix(got, endMarker+tail) || strings.Contains(got, "old") {
+	if !strings.HasPrefix(got, head+beginMarker) || !strings.HasSuffix(got, endMarker+tail) || strings.Contains(got, "\nold\n") {
 		t.Errorf("what stands around the markers is not kept, or what stood between them is:\n%s", got)
 	}
 	for _, want := range []string{"HTTP, session", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec", "arguments of", "capsules at once", "per capsule", "by hand", "callback"} {
