@@ -72,7 +72,7 @@ func (c *Callbacks) take(id string, w *wait, r contract.Response) bool {
 		return false
 	}
 	w.pushed = &r
-	close(w.arrived)
+	w.arrive()
 	return true
 }
 

@@ -44,12 +44,9 @@ const grace = time.Second
 func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	over := make(chan struct{})
-	w.watching.Go(func() { // Call waits for it
-		select {
-		case <-w.arrived:
-		case <-over:
-			return
-		}
+	w.watching.Add(1) // Call waits for it
+	forget := w.after(func() {
+		defer w.watching.Done()
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
@@ -61,6 +58,9 @@ func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {
 		close(over)
 		giveUp(nil)
+		if forget() {
+			w.watching.Done()
+		}
 	}
 }
 

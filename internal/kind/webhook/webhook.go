@@ -82,7 +82,12 @@ func (t *Tool) Talks() bool { return true }
 func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
-	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{})}
+	arrival, arrive := context.WithCancel(context.WithoutCancel(ctx))
+	defer arrive()
+	w := &wait{
+		tool: t, call: call, began: time.Now(), arrived: arrival.Done(), arrive: arrive,
+		after: func(f func()) (forget func() bool) { return context.AfterFunc(arrival, f) },
+	}
 	defer w.watching.Wait()
 	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
@@ -102,9 +107,13 @@ type wait struct {
 	tool    *Tool
 	call    peer.Call
 	began   time.Time
-	arrived chan struct{} // closed when an answer was pushed
+	arrived <-chan struct{} // closed when an answer was pushed
+	arrive  func()          // closes it
+	// after has f called on a goroutine of its own when an answer was pushed,
+	// which costs nothing before. forget is as context.AfterFunc's.
+	after func(f func()) (forget func() bool)
 
-	watching sync.WaitGroup // who watches arrived while a request is made
+	watching sync.WaitGroup // what after began
 
 	exchange *contract.Exchange // the last one
 	said     string             // by the service when it was last asked, for people; "" before
