@@ -347,6 +347,7 @@ func TestJ1LogsFollow(t *testing.T) {
 	p.save("answer.py", "offers = ['one', 'two']\ndef answer(params): return 'ok'\n")
 	p.manifest("", "") // it is no longer one tool of its name
 	o.waitLog("offers", func(line map[string]any) bool { return fmt.Sprint(line["tools"]) == "[talks__one talks__two]" })
+	o.waitListed("talks__two")
 	o.mustCall("talks__two")
 	await("INF talks__two: call ") // its name was not known when this began
 	o.signal(syscall.SIGTERM)

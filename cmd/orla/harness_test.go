@@ -404,6 +404,24 @@ func (o *running) mustCall(name string) string {
 	return a.Result.Content[0].Text
 }
 
+// waitListed waits until clients see a tool: the line "offers" stands in the log
+// a moment before.
+func (o *running) waitListed(name string) {
+	o.t.Helper()
+	eventually(o.t, name+" is listed", func() bool {
+		a, err := o.post("tools/list", "{}")
+		if err != nil || a.Result == nil {
+			return false
+		}
+		for _, tool := range a.Result.Tools {
+			if tool.Name == name {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // eventually polls until ok reports true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -65,6 +65,7 @@ func TestT11AReloadOfResourcesIsByDifference(t *testing.T) {
 			t.Errorf("got %v", l)
 		}
 	}
+	o.waitListed("py--tell-pid")
 	pid := o.mustCall("py--tell-pid")
 	if got := o.mustCall("first"); got != "/1" {
 		t.Fatalf("first = %q", got)
