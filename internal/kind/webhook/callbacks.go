@@ -37,6 +37,19 @@ func (c *Callbacks) expect(w *wait, x *contract.Exchange) {
 	c.waits[x.RequestID()] = w
 }
 
+// making notes the request that w makes now; nil for none.
+func (c *Callbacks) making(w *wait, r *request) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.request = r
+	if w.pushed != nil {
+		w.endSoonLocked()
+	}
+}
+
 // forget ends that, and returns what was pushed, if anything was.
 func (c *Callbacks) forget(w *wait) (contract.Response, bool) {
 	if c == nil {
@@ -72,7 +85,8 @@ func (c *Callbacks) take(id string, w *wait, r contract.Response) bool {
 		return false
 	}
 	w.pushed = &r
-	w.arrive()
+	close(w.arrived)
+	w.endSoonLocked()
 	return true
 }
 

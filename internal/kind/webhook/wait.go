@@ -39,28 +39,41 @@ func (w *wait) sleep(ctx context.Context, d time.Duration) error {
 // up takes its connection with it.
 const grace = time.Second
 
+// request is one that is made while an answer may be pushed.
+type request struct {
+	over   chan struct{} // closed when it has been made
+	giveUp context.CancelCauseFunc
+}
+
+// endSoon ends the request a grace from now, unless it ends by itself.
+func (r *request) endSoon() {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		r.giveUp(errArrived)
+	case <-r.over:
+	}
+}
+
+// endSoonLocked has the request ended that is being made, if there is one. The
+// caller holds Callbacks.mu.
+func (w *wait) endSoonLocked() {
+	if w.request != nil {
+		w.watching.Go(w.request.endSoon) // Call, which waits for it, is in the request
+	}
+}
+
 // unlessArrived returns the context of a request, which ends a grace after an
 // answer was pushed. The function must be called when the request is over.
 func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
-	over := make(chan struct{})
-	w.watching.Add(1) // Call waits for it
-	forget := w.after(func() {
-		defer w.watching.Done()
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			giveUp(errArrived)
-		case <-over:
-		}
-	})
+	r := &request{over: make(chan struct{}), giveUp: giveUp}
+	w.tool.callbacks.making(w, r)
 	return ctx, func() {
-		close(over)
+		w.tool.callbacks.making(w, nil)
+		close(r.over)
 		giveUp(nil)
-		if forget() {
-			w.watching.Done()
-		}
 	}
 }
 

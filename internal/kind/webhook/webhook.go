@@ -82,12 +82,7 @@ func (t *Tool) Talks() bool { return true }
 func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
-	arrival, arrive := context.WithCancel(context.WithoutCancel(ctx))
-	defer arrive()
-	w := &wait{
-		tool: t, call: call, began: time.Now(), arrived: arrival.Done(), arrive: arrive,
-		after: func(f func()) (forget func() bool) { return context.AfterFunc(arrival, f) },
-	}
+	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{})}
 	defer w.watching.Wait()
 	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
@@ -107,21 +102,18 @@ type wait struct {
 	tool    *Tool
 	call    peer.Call
 	began   time.Time
-	arrived <-chan struct{} // closed when an answer was pushed
-	arrive  func()          // closes it
-	// after has f called on a goroutine of its own when an answer was pushed,
-	// which costs nothing before. forget is as context.AfterFunc's.
-	after func(f func()) (forget func() bool)
+	arrived chan struct{} // closed when an answer was pushed
 
-	watching sync.WaitGroup // what after began
+	watching sync.WaitGroup // who ends a request whose answer was pushed
 
 	exchange *contract.Exchange // the last one
 	said     string             // by the service when it was last asked, for people; "" before
 	pause    time.Duration      // that it asks for; 0 if it does not
 
 	// Guarded by Callbacks.mu.
-	reader *contract.Exchange // reads what is pushed
-	pushed *contract.Response // nil before
+	request *request           // the one that is being made; nil for none
+	reader  *contract.Exchange // reads what is pushed
+	pushed  *contract.Response // nil before
 }
 
 // serve begins the work and waits for its end.
