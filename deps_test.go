@@ -48,7 +48,7 @@ var imports = map[string][]string{
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":  {"internal/peer", "manifest", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
+	"simple":  {"internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
 	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
@@ -67,6 +67,21 @@ var imports = map[string][]string{
 	"internal/capsuletest": {"manifest"},
 	// Does to connections what networks do; only tests import it.
 	"internal/faultproxy": {},
+
+	// Where processes live (docs/decisions/0019).
+	"internal/launch/sandbox":   {"internal/launch", "internal/cgroup", "internal/fault"},
+	"internal/launch/shim":      {}, // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/container": {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
+	"internal/launch/kube":      {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
+
+	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
+	"internal/wasmfuel":  {},
+	"internal/wasm":      {"internal/wasmfuel", "internal/fault"},
+	"internal/artifact":  {"internal/fault", "internal/outbound", "internal/secret"},
+	"internal/kind/wasm": {"internal/wasm", "internal/artifact", "manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/secret", "internal/auth", "internal/callid", "internal/schema", "internal/contract"},
+
+	// What tests need of the machine they run on; only tests import it.
+	"internal/needs": {},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
@@ -108,9 +123,16 @@ var owners = map[string][]string{
 	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
+	"github.com/tetratelabs/wazero":            {"internal/wasm"},
+	"oras.land/oras-go/v2":                     {"internal/artifact"},
+	"github.com/opencontainers/go-digest":      {"internal/artifact"}, // in oras-go's own types
+	"github.com/opencontainers/image-spec":     {"internal/artifact"}, // the same
+	"k8s.io/client-go":                         {"internal/launch/kube"},
+	"k8s.io/apimachinery":                      {"internal/launch/kube"},
+	"github.com/landlock-lsm/go-landlock":      {"internal/launch/sandbox", "internal/launch/shim"},
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
-	"golang.org/x/sys":                         {"internal/launch", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench"},
 	"golang.org/x/term":                        {"cmd/orla"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

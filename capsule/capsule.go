@@ -50,7 +50,10 @@ const (
 // Options is what a Capsule needs beside its manifest.
 type Options struct {
 	// Launcher starts the processes. Required without Start.
-	Launcher *launch.Local
+	Launcher launch.Launcher
+	// Elsewhere: the Launcher's processes have programs of their own, and not
+	// this machine's: interpreters are found by their names, there.
+	Elsewhere bool
 	// Start starts a process in the Launcher's place. An error is a
 	// *fault.Error. If nil, the Launcher does.
 	Start func(context.Context, launch.Spec) (Process, error)
@@ -141,7 +144,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		updates: make(chan string, 64),
 	}
 	if c.start == nil {
-		c.start = Local(opts.Launcher)
+		c.start = launched(opts.Launcher)
 	}
 	if tool.Run.MaxConcurrency > 0 {
 		c.places = make(chan struct{}, tool.Run.MaxConcurrency)

@@ -12,7 +12,7 @@ import (
 // noteLimits keeps which limits hold for the capsule's processes, and says so in
 // the log when that is new (SPEC K3).
 func (c *Capsule) noteLimits(held launch.Held) {
-	wanted := c.tool.Runtime.Resources
+	wanted := c.tool.Isolation.Resources
 	if wanted == (manifest.Resources{}) {
 		return
 	}

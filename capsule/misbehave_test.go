@@ -55,7 +55,7 @@ func serve(t *testing.T, tool manifest.Tool, mods ...func(*capsule.Options)) *li
 	}
 	t.Cleanup(launcher.Close)
 	opts := capsule.Options{
-		Launcher: launcher,
+		Launcher: launcher.Launcher(),
 		Environ:  environ.Clean(syscall.Environ()),
 		Log:      slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Process is one life of what a capsule speaks with, as this package sees it:
-// what *launch.Process does, or a session with a server that is far away
+// what a launch.Process does, or a session with a server that is far away
 // (docs/decisions/0017). What is written to stdin and read from stdout are lines;
 // a line of stderr is for the log.
 type Process interface {
@@ -58,35 +58,36 @@ const (
 	CodeNotServed = -32098
 )
 
-// Local starts processes by a launcher of this machine, as Options.Start.
-func Local(l *launch.Local) func(context.Context, launch.Spec) (Process, error) {
+// launched starts processes by a Launcher, as Options.Start.
+func launched(l launch.Launcher) func(context.Context, launch.Spec) (Process, error) {
 	return func(ctx context.Context, spec launch.Spec) (Process, error) {
 		p, err := l.Start(ctx, spec)
 		if err != nil {
 			return nil, err
 		}
-		return localProcess{p}, nil
+		return launchedProcess{p}, nil
 	}
 }
 
-type localProcess struct{ *launch.Process }
+type launchedProcess struct{ launch.Process }
 
-func (p localProcess) Streams() (stdin, stdout, stderr linerpc.Stream) {
-	return p.Stdin, p.Stdout, p.Stderr
+func (p launchedProcess) Streams() (stdin, stdout, stderr linerpc.Stream) {
+	return p.Process.Streams()
 }
 
-func (p localProcess) ExitText() string {
-	state := p.State()
-	if state == nil {
-		return "ended, and nobody knows how"
-	}
-	if p.OutOfMemory() {
+func (p launchedProcess) ExitText() string {
+	switch exit := p.Exit(); {
+	case exit.Err != nil:
+		return "ended: " + fault.From(exit.Err).Reason
+	case exit.OutOfMemory:
 		return "was killed: out of its memory limit of " + bytesText(p.Held().Tree.Memory)
+	case exit.Signal != 0:
+		return fmt.Sprintf("was killed by %s", signalName(exit.Signal))
+	case exit.Code < 0:
+		return "ended, and nobody knows how"
+	default:
+		return fmt.Sprintf("exited with code %d", exit.Code)
 	}
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return fmt.Sprintf("was killed by %s", signalName(status.Signal()))
-	}
-	return fmt.Sprintf("exited with code %d", state.ExitCode())
 }
 
 // signalName is a signal's name as people type it.
@@ -119,7 +120,7 @@ func (c *Capsule) spec() (launch.Spec, error) {
 		Whole: true,
 		Cell:  t.Name,
 		Limits: cgroup.Limits{
-			Memory: t.Runtime.Resources.Memory, CPUs: t.Runtime.Resources.CPUs, Pids: t.Runtime.Resources.Pids,
+			Memory: t.Isolation.Resources.Memory, CPUs: t.Isolation.Resources.CPUs, Pids: t.Isolation.Resources.Pids,
 		},
 	}
 	if t.Interpreter.Name == "" {

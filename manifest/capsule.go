@@ -93,6 +93,12 @@ func (d *description) checkResources() {
 	}
 }
 
+// resources are what the tool's processes may take together.
+func (d *description) resources() Resources {
+	r := d.runtime.Resources
+	return Resources{Memory: int64(r.Memory), CPUs: r.CPUs, Pids: r.Pids}
+}
+
 // checkStop checks that the steps of a stop fit into the time that Orla's own
 // stop leaves for them. Past it, Orla would end with the capsule still there.
 func (d *description) checkStop() {
@@ -182,7 +188,6 @@ func (d *description) capsule() Runtime {
 			Mode:     r.HotLoad.Mode,
 			Debounce: milliseconds(r.HotLoad.DebounceMS),
 		},
-		Resources: Resources{Memory: int64(r.Resources.Memory), CPUs: r.Resources.CPUs, Pids: r.Resources.Pids},
 		Restart: Restart{
 			Initial:     milliseconds(r.Restart.InitialMS),
 			Max:         milliseconds(r.Restart.MaxMS),

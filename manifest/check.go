@@ -76,6 +76,7 @@ func (d *description) fill(t *Tool) {
 	t.Run = d.run()
 	if t.Kind == Capsule {
 		t.Runtime = d.capsule()
+		t.Isolation.Resources = d.resources()
 	}
 	if d.given("runtime", "retry") {
 		t.Retry = d.retry(d.runtime.Retry)

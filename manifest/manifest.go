@@ -59,8 +59,9 @@ type Tool struct {
 	OutputSchema json.RawMessage
 	Annotations  *mcp.ToolAnnotations // nil when none are given
 
-	Run   Run
-	Retry Retry
+	Run       Run
+	Retry     Retry
+	Isolation Isolation
 	// Runtime is how a capsule's process is kept; zero for other tools.
 	Runtime Runtime
 	// Resource is what a tool resource says; nil for what is none.

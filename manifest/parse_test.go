@@ -221,7 +221,7 @@ func soundDeclaration(t *testing.T, d *declaration) {
 	case r == nil && (d.tool.Kind != Capsule || (d.tool.Path == "") == (d.tool.Runtime.Remote == nil)):
 		t.Fatalf("an McpServer that is none: %+v", d.tool)
 	case r == nil:
-	case r.Isolation != IsolationNone, (d.tool.Kind == MCP) == (r.Server == ""), (d.tool.Kind == MCP) != (r.Endpoint == ""),
+	case d.tool.Isolation.Mode != IsolationNone, (d.tool.Kind == MCP) == (r.Server == ""), (d.tool.Kind == MCP) != (r.Endpoint == ""),
 		r.Auth.IsZero() != r.Auth.Secret.IsZero(), len(r.OperationClasses) == 0:
 		t.Fatalf("%+v", r)
 	case d.tool.Kind == MCP:

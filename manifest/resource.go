@@ -14,6 +14,8 @@ const (
 	GRPC     Kind = "grpc"
 	Webhook  Kind = "webhook-callback"
 	MCP      Kind = "mcp" // one tool of an McpServer, under a name of its own
+	Cli      Kind = "cli"
+	Wasm     Kind = "wasm"
 )
 
 // Resource is what a tool resource says beside what every tool has
@@ -26,8 +28,9 @@ type Resource struct {
 	Capabilities     []string
 	OperationClasses []OperationClass
 	Risk             Risk
-	Isolation        Isolation
 	Auth             Auth
+	CLI              *CLI  // of type cli
+	WASM             *WASM // of type wasm
 	// Server and ServerTool are the McpServer and the tool that a tool of
 	// type mcp is, by the server's own name for it.
 	Server, ServerTool string
@@ -103,23 +106,6 @@ const (
 // Values lists what operation_classes may hold.
 func (OperationClass) Values() []string {
 	return []string{string(ClassRead), string(ClassWrite), string(ClassDelete), string(ClassAdmin)}
-}
-
-// Isolation is where a call runs (SPEC-TOOLS 7).
-type Isolation string
-
-// The values of runtime.isolation_mode.
-const (
-	IsolationNone       Isolation = "none"
-	IsolationSandboxed  Isolation = "sandboxed"
-	IsolationContainer  Isolation = "container"
-	IsolationKubernetes Isolation = "kubernetes"
-	IsolationWASM       Isolation = "wasm"
-)
-
-// Values lists what runtime.isolation_mode may be.
-func (Isolation) Values() []string {
-	return []string{string(IsolationNone), string(IsolationSandboxed), string(IsolationContainer), string(IsolationKubernetes), string(IsolationWASM)}
 }
 
 // Retry says which pauses stand between the attempts of a call (SPEC-TOOLS 6).

@@ -23,7 +23,7 @@ type cliKeys struct {
 	ImagePullSecret string       `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull it with"`
 	Network         string       `json:"network,omitempty" jsonschema:"The container's network. Default none"`
 	StdinFromInput  bool         `json:"stdin_from_input,omitempty" jsonschema:"Write the call's arguments to stdin as JSON. Default false"`
-	Output          cliOutput    `json:"output,omitempty" jsonschema:"What of it is the result. Default stdout"`
+	Output          CLIOutput    `json:"output,omitempty" jsonschema:"What of it is the result. Default stdout"`
 	WorkingDir      string       `json:"working_dir,omitempty" jsonschema:"Where it runs"`
 	Env             envKeys      `json:"env,omitempty" jsonschema:"Environment variables to set"`
 	EnvFrom         []cliEnvFrom `json:"env_from,omitempty" jsonschema:"Environment variables whose values are secrets"`
@@ -43,11 +43,6 @@ type cliResources struct {
 	PidsLimit int          `json:"pids_limit,omitempty" jsonschema:"Processes and threads at once"`
 }
 
-type cliOutput string
-
-// Values lists what spec.cli.output may be.
-func (cliOutput) Values() []string { return []string{"stdout", "stderr", "both"} }
-
 // wasmKeys are spec.wasm (SPEC-TOOLS 1.2, 3.7), read and not served either.
 type wasmKeys struct {
 	Module          string       `json:"module,omitempty" jsonschema:"The module: a path inside the file's folder, https:// or oci://, with @sha256: and its digest if it is to be checked"`
@@ -59,7 +54,7 @@ type wasmKeys struct {
 }
 
 // checkCLI checks spec.cli for the isolation in which it would run.
-func (d *declaration) checkCLI(k cliKeys, isolation Isolation) {
+func (d *declaration) checkCLI(k cliKeys, isolation IsolationMode) {
 	const at = "spec.cli."
 	if k.Command == "" {
 		d.doc.Faultf(at+"command", "is required for type cli")

@@ -26,9 +26,10 @@ func (d *declaration) readTool() {
 		OperationClasses: classes(spec),
 		Risk:             spec.RiskLevel,
 	}
+	var isolation Isolation
 	if d.isType(spec.Type) {
-		resource.Isolation = d.isolation(spec)
-		d.readType(spec, &resource)
+		isolation.Mode = d.isolation(spec)
+		d.readType(spec, &resource, isolation.Mode)
 	}
 	resource.Auth = d.auth(spec.Auth)
 	d.tool = Tool{
@@ -41,6 +42,7 @@ func (d *declaration) readTool() {
 		Annotations:  d.hints(spec, resource.OperationClasses),
 		Run:          Run{Timeout: d.timeout(spec.Runtime)},
 		Retry:        d.retry(spec.Runtime.Retry),
+		Isolation:    isolation,
 		Resource:     &resource,
 	}
 }
@@ -53,7 +55,7 @@ func (d *declaration) isType(t toolType) bool {
 }
 
 // readType reads what belongs to the tool's type, and refuses what belongs to others.
-func (d *declaration) readType(spec toolSpec, r *Resource) {
+func (d *declaration) readType(spec toolSpec, r *Resource, isolation IsolationMode) {
 	foreign := func(key, of string) {
 		if d.doc.Has("spec." + key) {
 			d.doc.Faultf("spec."+key, "is for type %s, and this tool is of type %s", of, spec.Type)
@@ -76,7 +78,7 @@ func (d *declaration) readType(spec toolSpec, r *Resource) {
 	case toolType(MCP):
 		r.Server, r.ServerTool = d.serverTool(spec)
 	case typeCLI:
-		d.checkCLI(spec.CLI, r.Isolation)
+		d.checkCLI(spec.CLI, isolation)
 	case typeWASM:
 		d.checkWASM(spec.WASM)
 	}
@@ -113,7 +115,7 @@ func (d *declaration) serverTool(spec toolSpec) (server, tool string) {
 
 // isolation returns where calls run, and refuses what cannot be: nobody is to
 // believe in a sandbox that is not there.
-func (d *declaration) isolation(spec toolSpec) Isolation {
+func (d *declaration) isolation(spec toolSpec) IsolationMode {
 	const key = "spec.runtime.isolation_mode"
 	risky := spec.RiskLevel == RiskHigh || spec.RiskLevel == RiskCritical
 	mode := spec.Runtime.IsolationMode

@@ -110,7 +110,7 @@ type metadataKeys struct {
 // toolRuntimeKeys are spec.runtime, and default_tool_runtime.
 type toolRuntimeKeys struct {
 	Timeout       yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one attempt of a call: 30s, 1m30s or a number of seconds. Default 30s"`
-	IsolationMode Isolation        `json:"isolation_mode,omitempty" jsonschema:"Where a call runs. Default none; with risk_level high or critical: sandboxed; of type cli: container; of type wasm: wasm"`
+	IsolationMode IsolationMode    `json:"isolation_mode,omitempty" jsonschema:"Where a call runs. Default none; with risk_level high or critical: sandboxed; of type cli: container; of type wasm: wasm"`
 	Retry         retryKeys        `json:"retry,omitzero" jsonschema:"Whether a call that failed is tried again"`
 }
 

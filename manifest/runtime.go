@@ -35,10 +35,9 @@ type Runtime struct {
 	// a process.
 	Remote *Remote
 
-	HotLoad   HotLoad
-	Restart   Restart
-	Health    *Health // nil: not asked
-	Resources Resources
+	HotLoad HotLoad
+	Restart Restart
+	Health  *Health // nil: not asked
 
 	// The configuration's, as zero limits of Run are. Zero: the defaults.
 	QueueTimeout time.Duration // how long a call waits for READY (SPEC D10)
@@ -51,14 +50,6 @@ type HotLoad struct {
 	Ignore   []string // lines of a .gitignore
 	Mode     HotLoadMode
 	Debounce time.Duration
-}
-
-// Resources bound what a capsule's processes may take together (SPEC K3). Zero:
-// no bound.
-type Resources struct {
-	Memory int64 // bytes, swap included
-	CPUs   float64
-	Pids   int // processes and threads
 }
 
 // Restart says when a crashed capsule is started again (SPEC D9).

@@ -27,7 +27,7 @@ func BenchmarkCall(b *testing.B) {
 		Name: "cat", Kind: manifest.Simple, Path: "/bin/cat", Dir: "/",
 		InputSchema: json.RawMessage(`{"type":"object"}`), Run: manifest.Run{Arguments: manifest.ArgumentsStdin},
 	}
-	c, err := simple.New(tool, simple.Options{Launcher: l, Environ: environ.Clean(os.Environ())})
+	c, err := simple.New(tool, simple.Options{Launcher: l.Launcher(), Environ: environ.Clean(os.Environ())})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,8 +29,8 @@ const (
 
 // answer makes the result of a process that has ended.
 func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
-	code, signal := r.exit()
-	if r.ended == nil && code == 0 && c.tool.Run.Output == manifest.OutputMCP {
+	code := r.exit.Code
+	if r.ended == nil && r.exit.Err == nil && code == 0 && c.tool.Run.Output == manifest.OutputMCP {
 		return c.passThrough(r)
 	}
 	res := r.streams()
@@ -40,8 +40,10 @@ func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
 	switch {
 	case r.ended != nil:
 		return res, r.ended
-	case signal != "":
-		return res, fault.New(fault.ExecutionFailed, "%s was ended by a signal (%s)", c.tool.Name, signal)
+	case r.exit.Err != nil:
+		return res, r.exit.Err
+	case r.exit.Signal != 0:
+		return res, fault.New(fault.ExecutionFailed, "%s was ended by a signal (%s)", c.tool.Name, r.exit.Signal)
 	case code != 0:
 		return res, fault.New(fault.ExecutionFailed, "%s exited with code %d", c.tool.Name, code)
 	case c.output != nil:
@@ -101,15 +103,14 @@ func (c *Command) passThrough(r *run) (*mcp.CallToolResult, error) {
 }
 
 func (r *run) meta() mcp.Meta {
-	code, signal := r.exit()
 	meta := mcp.Meta{
-		MetaExitCode:      code,
+		MetaExitCode:      r.exit.Code,
 		MetaDuration:      r.took.Milliseconds(),
 		MetaStdoutDropped: r.stdout.dropped,
 		MetaStderrDropped: r.stderr.dropped,
 	}
-	if signal != "" {
-		meta[MetaSignal] = signal
+	if r.exit.Signal != 0 {
+		meta[MetaSignal] = r.exit.Signal.String()
 	}
 	return meta
 }

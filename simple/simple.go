@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/manifest"
 )
@@ -35,7 +35,13 @@ const (
 // Options is what a Command needs beside its description.
 type Options struct {
 	// Launcher starts the processes. Required.
-	Launcher *launch.Local
+	Launcher launch.Launcher
+	// Elsewhere: the Launcher's processes have programs of their own, and not
+	// this machine's: interpreters are found by their names, there.
+	Elsewhere bool
+	// Secrets resolves what the tool's SecretEnv names, at each attempt. Required
+	// with such a tool.
+	Secrets func(secret.Ref) (secret.Value, error)
 	// Slots bounds the processes of all commands that share it. If nil,
 	// nothing is bounded.
 	Slots *Slots
@@ -111,7 +117,7 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 }
 
 // start starts the process of one call.
-func (c *Command) start(ctx context.Context, in input) (*launch.Process, error) {
+func (c *Command) start(ctx context.Context, in input) (launch.Process, error) {
 	spec, err := c.spec(ctx, in.flags)
 	if err != nil {
 		return nil, err
@@ -165,21 +171,22 @@ func traced(ctx context.Context, environ []string) []string {
 type run struct {
 	callID         string
 	stdout, stderr capture
-	state          *os.ProcessState
+	exit           launch.Exit
 	took           time.Duration
 	ended          error // why Orla ended it, nil when it ended by itself
 }
 
 // attend keeps what the process prints, and waits for its end.
-func (c *Command) attend(ctx context.Context, p *launch.Process) *run {
+func (c *Command) attend(ctx context.Context, p launch.Process) *run {
 	r := &run{
 		callID: callid.From(ctx),
 		stdout: capture{limit: c.tool.Run.MaxOutput},
 		stderr: capture{limit: c.tool.Run.MaxOutput},
 	}
+	_, stdout, stderr := p.Streams()
 	var streams sync.WaitGroup
-	streams.Go(func() { r.stdout.readFrom(p.Stdout) })
-	streams.Go(func() { r.stderr.readFrom(p.Stderr) })
+	streams.Go(func() { r.stdout.readFrom(stdout) })
+	streams.Go(func() { r.stderr.readFrom(stderr) })
 
 	select {
 	case <-p.Exited():
@@ -191,26 +198,12 @@ func (c *Command) attend(ctx context.Context, p *launch.Process) *run {
 	// A descendant may hold the streams open for as long as it likes. What is
 	// in the pipes now is all that belongs to this call.
 	past := time.Unix(1, 0)
-	for _, f := range []*os.File{p.Stdout, p.Stderr} {
+	for _, f := range []*os.File{stdout, stderr} {
 		_ = f.SetReadDeadline(past) // wakes its reader; a closed file has none
 	}
 	streams.Wait()
-	r.state = p.State()
-	_, signal := r.exit()
-	r.stdout.torn = r.ended != nil || signal != ""
+	r.exit = p.Exit()
+	r.stdout.torn = r.ended != nil || r.exit.Signal != 0
 	r.stderr.torn = r.stdout.torn
 	return r
-}
-
-// exit tells how the process ended by itself: its code, 128 and the signal's
-// number when a signal ended it (as shells have it), and the signal's name.
-func (r *run) exit() (code int, signal string) {
-	if r.state == nil {
-		return -1, ""
-	}
-	status, ok := r.state.Sys().(syscall.WaitStatus)
-	if ok && status.Signaled() {
-		return 128 + int(status.Signal()), status.Signal().String()
-	}
-	return r.state.ExitCode(), ""
 }

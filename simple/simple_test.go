@@ -60,7 +60,7 @@ func command(t *testing.T, tool manifest.Tool, change ...func(*simple.Options)) 
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
-	opts := simple.Options{Launcher: l, Environ: environ.Clean(os.Environ())}
+	opts := simple.Options{Launcher: l.Launcher(), Environ: environ.Clean(os.Environ())}
 	for _, c := range change {
 		c(&opts)
 	}

@@ -13,8 +13,9 @@ import (
 // capsule makes the provider of a capsule: of a package, or of an McpServer on
 // this machine or far away.
 func (p *parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+	at := p.placeOf(t)
 	opts := capsule.Options{
-		Launcher: p.launcher, Environ: environ, Secrets: p.services.secrets.Resolve, Version: version.Version(),
+		Launcher: at.launcher, Elsewhere: at.elsewhere, Environ: environ, Secrets: p.services.secrets.Resolve, Version: version.Version(),
 		Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: p.log,
 	}
 	if far := t.Runtime.Remote; far != nil {

@@ -70,9 +70,8 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	clean := environ.Clean(os.Environ())
 	p.supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
-			manifest.Simple: func(t manifest.Tool) (supervisor.Provider, error) {
-				return simple.New(t, simple.Options{Launcher: p.launcher, Slots: p.slots, Environ: clean})
-			},
+			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
+			manifest.Cli:      func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
 			manifest.Capsule:  func(t manifest.Tool) (supervisor.Provider, error) { return p.capsule(t, clean) },
 			manifest.MCP:      p.mcpTool,
 			manifest.HTTP:     p.services.post,
@@ -87,6 +86,14 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		Log: log,
 	})
 	return p, nil
+}
+
+// simple makes the provider of a tool whose calls are a process each.
+func (p *parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+	at := p.placeOf(t)
+	return simple.New(t, simple.Options{
+		Launcher: at.launcher, Elsewhere: at.elsewhere, Slots: p.slots, Environ: environ, Secrets: p.services.secrets.Resolve,
+	})
 }
 
 // openCgroup takes over the cgroup that was delegated to Orla, if one was.

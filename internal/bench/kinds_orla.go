@@ -64,7 +64,7 @@ func startInProcess(ctx context.Context, dir string) (*inProcess, error) {
 				return grpc.New(t, grpc.Options{Client: p.client, Auth: secrets})
 			},
 			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
-				opts := capsule.Options{Launcher: launcher, Environ: clean, Hub: hub, Log: log}
+				opts := capsule.Options{Launcher: launcher.Launcher(), Environ: clean, Hub: hub, Log: log}
 				if far := t.Runtime.Remote; far != nil {
 					opts.Start = remote.Start(t, remote.Options{Client: p.client, Auth: auth.New(far.Auth, secrets)})
 				}

@@ -16,4 +16,4 @@ func cannotEnter(error) bool { return false }
 func boundMemory(int, int64) error { return errors.New("not possible on this system") }
 
 // fromCell adds nothing: there are no cgroups here.
-func (p *Process) fromCell(strays []stray) []stray { return strays }
+func (p *LocalProcess) fromCell(strays []stray) []stray { return strays }

@@ -38,7 +38,7 @@ func boundMemory(pid int, bytes int64) error {
 
 // fromCell adds to strays what is in the process's cgroup, however it came to
 // hide from the census.
-func (p *Process) fromCell(strays []stray) []stray {
+func (p *LocalProcess) fromCell(strays []stray) []stray {
 	for _, pid := range p.cell.Pids() {
 		st, ok := readStat(pid)
 		inGroup := !p.empty && st.group == p.pid

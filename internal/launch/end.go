@@ -51,7 +51,7 @@ type ending struct {
 }
 
 // end makes the leader end, and tells attend what it did.
-func (p *Process) end(patience time.Duration) {
+func (p *LocalProcess) end(patience time.Duration) {
 	e := &ending{rest: unseen(), patience: time.Now().Add(patience)}
 	defer func() { p.ending <- e }()
 	p.since = startOf(p.pid)
@@ -78,7 +78,7 @@ func (p *Process) end(patience time.Duration) {
 
 // endsBy waits for the leader's end, until a moment at most. It reports whether
 // the leader has ended.
-func (p *Process) endsBy(moment time.Time, hurry <-chan struct{}) bool {
+func (p *LocalProcess) endsBy(moment time.Time, hurry <-chan struct{}) bool {
 	late := time.NewTimer(time.Until(moment))
 	defer late.Stop()
 	select {
@@ -92,7 +92,7 @@ func (p *Process) endsBy(moment time.Time, hurry <-chan struct{}) bool {
 }
 
 // ask sends SIGTERM to the whole tree.
-func (p *Process) ask(e *ending) {
+func (p *LocalProcess) ask(e *ending) {
 	e.asked = true
 	e.rest = p.find(e.rest)
 	group := p.state == nil || p.groupLeft()                                 // until the leader is reaped the id is its own
@@ -106,7 +106,7 @@ func (p *Process) ask(e *ending) {
 }
 
 // seeOut ends what is left of the tree of a process that was made to end.
-func (p *Process) seeOut(e *ending) {
+func (p *LocalProcess) seeOut(e *ending) {
 	left := func() bool {
 		if p.groupLeft() || anyAlive(e.rest.strays) {
 			return true
@@ -127,7 +127,7 @@ func (p *Process) seeOut(e *ending) {
 
 // seeOff ends what a leader that ended by itself left in its group, as systemd
 // has it. What left the group on purpose may live on: it is a daemon.
-func (p *Process) seeOff() {
+func (p *LocalProcess) seeOff() {
 	if p.await(settle, nil, p.groupLeft) {
 		return
 	}
@@ -140,7 +140,7 @@ func (p *Process) seeOff() {
 
 // sweep kills what is left of the tree until there is nothing: what is killed
 // may have forked just before.
-func (p *Process) sweep(r rest) {
+func (p *LocalProcess) sweep(r rest) {
 	patience := time.Now().Add(killPatience)
 	for pause := firstPause; ; pause = min(2*pause, lookPause) {
 		group := p.groupLeft()
@@ -163,7 +163,7 @@ func (p *Process) sweep(r rest) {
 
 // await waits until nothing is left, for a time at most, until hurry or until
 // Kill. It reports whether nothing is.
-func (p *Process) await(most time.Duration, hurry <-chan struct{}, left func() bool) bool {
+func (p *LocalProcess) await(most time.Duration, hurry <-chan struct{}, left func() bool) bool {
 	if !left() {
 		return true
 	}
@@ -186,7 +186,7 @@ func (p *Process) await(most time.Duration, hurry <-chan struct{}, left func() b
 }
 
 // find looks for what is left of the tree outside its group.
-func (p *Process) find(known rest) rest {
+func (p *LocalProcess) find(known rest) rest {
 	t := tree{mark: p.mark, since: p.since}
 	if !p.empty {
 		t.group = p.pid
@@ -202,7 +202,7 @@ func (p *Process) find(known rest) rest {
 // groupLeft reports whether the group outlives its reaped leader. Once it is
 // empty its id may be a stranger's, so it is never asked for again, and the
 // guard is not told of it any more.
-func (p *Process) groupLeft() bool {
+func (p *LocalProcess) groupLeft() bool {
 	if !p.empty && !groupAlive(p.pid, &p.member) {
 		p.empty = true
 		p.local.groups.release(p.slot)
@@ -212,13 +212,13 @@ func (p *Process) groupLeft() bool {
 
 // killTree kills what the kernel knows to belong together, at once: the cgroup,
 // which nothing has left, and the group. The leader is not reaped yet.
-func (p *Process) killTree() {
+func (p *LocalProcess) killTree() {
 	p.cell.Kill()
 	p.signalGroup(syscall.SIGKILL)
 }
 
 // signalGroup signals the whole group. No such group is success.
-func (p *Process) signalGroup(sig syscall.Signal) {
+func (p *LocalProcess) signalGroup(sig syscall.Signal) {
 	if err := syscall.Kill(-p.pid, sig); err != nil && err != syscall.ESRCH {
 		p.local.log.Warn("signal", "pid", p.pid, "signal", sig.String(), "err", err)
 	}

@@ -52,7 +52,7 @@ func wantDead(t *testing.T, pid int) {
 }
 
 // wantExited fails the test when Exited is not closed now.
-func wantExited(t *testing.T, p *launch.Process) {
+func wantExited(t *testing.T, p *launch.LocalProcess) {
 	t.Helper()
 	select {
 	case <-p.Exited():
@@ -62,7 +62,7 @@ func wantExited(t *testing.T, p *launch.Process) {
 }
 
 // readRest reads what p's closed stdout still holds, through r.
-func readRest(t *testing.T, p *launch.Process, r io.Reader) string {
+func readRest(t *testing.T, p *launch.LocalProcess, r io.Reader) string {
 	t.Helper()
 	_ = p.Stdout.SetReadDeadline(time.Now().Add(5 * time.Second)) // a leftover may hold it
 	text, err := io.ReadAll(r)
@@ -138,7 +138,7 @@ func TestFinishEndsWithTheTree(t *testing.T) {
 	_ = p.Stdin.Close()
 	within(t, 10*time.Second, p.Gone(), "the end of the tree")
 	wantExited(t, p)
-	if code := p.State().ExitCode(); code != 3 {
+	if code := p.Exit().Code; code != 3 {
 		t.Errorf("exit code = %d; want its own, 3", code)
 	}
 	if out := readRest(t, p, p.Stdout); out != "" {
@@ -207,15 +207,15 @@ func TestFinishIsCutShort(t *testing.T) {
 	for _, c := range []struct {
 		name, script    string
 		patience, grace time.Duration
-		cut             func(*launch.Process)
+		cut             func(*launch.LocalProcess)
 		want            string
 	}{
-		{"patience by Stop", telling + "& trap '' TERM; while :; do sleep 1; done", time.Hour, 300 * time.Millisecond, (*launch.Process).Stop, "TERM\n"},
-		{"patience by Kill", deaf + "& trap '' TERM; while :; do sleep 1; done", time.Hour, time.Hour, (*launch.Process).Kill, ""},
-		{"grace by Kill", deaf + "& trap '' TERM; while :; do sleep 1; done", time.Millisecond, time.Hour, (*launch.Process).Kill, ""},
-		{"patience without a leader by Stop", polite + hold, time.Hour, time.Hour, (*launch.Process).Stop, "TERM\n"},
-		{"patience without a leader by Kill", deaf + hold, time.Hour, time.Hour, (*launch.Process).Kill, ""},
-		{"grace without a leader by Kill", deaf + hold, time.Millisecond, time.Hour, (*launch.Process).Kill, ""},
+		{"patience by Stop", telling + "& trap '' TERM; while :; do sleep 1; done", time.Hour, 300 * time.Millisecond, (*launch.LocalProcess).Stop, "TERM\n"},
+		{"patience by Kill", deaf + "& trap '' TERM; while :; do sleep 1; done", time.Hour, time.Hour, (*launch.LocalProcess).Kill, ""},
+		{"grace by Kill", deaf + "& trap '' TERM; while :; do sleep 1; done", time.Millisecond, time.Hour, (*launch.LocalProcess).Kill, ""},
+		{"patience without a leader by Stop", polite + hold, time.Hour, time.Hour, (*launch.LocalProcess).Stop, "TERM\n"},
+		{"patience without a leader by Kill", deaf + hold, time.Hour, time.Hour, (*launch.LocalProcess).Kill, ""},
+		{"grace without a leader by Kill", deaf + hold, time.Millisecond, time.Hour, (*launch.LocalProcess).Kill, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := start(t, newLocal(t), capsule(c.script, c.grace))
@@ -240,12 +240,12 @@ func TestFinishIsCutShort(t *testing.T) {
 // Finish, Stop and Kill may be called in any order by anybody, and after the end.
 func TestEndsInAnyOrder(t *testing.T) {
 	l := newLocal(t)
-	calls := []func(*launch.Process){
-		func(p *launch.Process) { p.Finish(time.Millisecond) },
-		func(p *launch.Process) { p.Finish(time.Hour) },
-		(*launch.Process).Stop,
-		(*launch.Process).Kill,
-		func(p *launch.Process) { _ = p.Stdin.Close() },
+	calls := []func(*launch.LocalProcess){
+		func(p *launch.LocalProcess) { p.Finish(time.Millisecond) },
+		func(p *launch.LocalProcess) { p.Finish(time.Hour) },
+		(*launch.LocalProcess).Stop,
+		(*launch.LocalProcess).Kill,
+		func(p *launch.LocalProcess) { _ = p.Stdin.Close() },
 	}
 	for round := range 40 {
 		p := start(t, l, capsule(`sleep 100 & read x`, time.Millisecond))
@@ -304,7 +304,7 @@ func TestNobodyWaitsForAnother(t *testing.T) {
 	pidFrom(t, bufio.NewReader(slow.Stdout))
 	slow.Finish(time.Millisecond)
 	_ = slow.Stdin.Close()
-	var all []*launch.Process
+	var all []*launch.LocalProcess
 	for range 100 {
 		p := start(t, l, capsule(`sleep 100 & echo $!; read x`, time.Hour))
 		all = append(all, p)

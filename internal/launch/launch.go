@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -62,7 +63,8 @@ type Local struct {
 
 // Spec describes one process to start.
 type Spec struct {
-	Path string   // the program, absolute
+	// Path is the program: absolute, and of this machine, unless the Launcher says otherwise.
+	Path string
 	Argv []string // the whole argument vector, Argv[0] included
 	Env  []string // Start adds the mark
 	Dir  string
@@ -85,6 +87,19 @@ type Spec struct {
 	// Limits bound what the tree may take, as far as that is possible here; see
 	// Process.Held. They need a Cell.
 	Limits cgroup.Limits
+
+	// Secrets are more of Env, as KEY=VALUE, whose values are not to be seen by
+	// others than the process: not on a command line, not in a cluster's objects.
+	Secrets []string
+	// Expose names the files and folders of this machine, absolute, that a
+	// process sees, and only reads, where it does not see the machine's files.
+	// A Local ignores it: there a process sees all that Orla does.
+	Expose []string
+	// Files are given to the process as descriptors 3 and up. They stay the caller's.
+	Files []*os.File
+	// Sys, if not nil, changes how the process is made: its namespaces. Only a
+	// Local heeds it, for the Launchers that start by it.
+	Sys func(*syscall.SysProcAttr)
 }
 
 type spawn struct {
@@ -149,7 +164,7 @@ var errClosed = errors.New("the launcher is closed")
 // Start starts a process with pipes for its three streams. Every error is a
 // *fault.Error that names the program and what to do. ctx bounds only the
 // start; end the process with Stop.
-func (l *Local) Start(ctx context.Context, spec Spec) (*Process, error) {
+func (l *Local) Start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -167,7 +182,7 @@ func (l *Local) Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
+func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	var pipes pipes
 	rest, err := pipes.open(spec.Input)
 	if err != nil {
@@ -180,9 +195,12 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 	var pidfd int
 	attr := &os.ProcAttr{
 		Dir:   spec.Dir,
-		Env:   marked(spec.Env, l.outer, mark),
-		Files: pipes.child[:],
+		Env:   marked(append(slices.Clip(spec.Env), spec.Secrets...), l.outer, mark),
+		Files: append(pipes.child[:], spec.Files...),
 		Sys:   sysProcAttr(&pidfd),
+	}
+	if spec.Sys != nil {
+		spec.Sys(attr.Sys)
 	}
 	cell := l.newCell(spec)
 	s, err := l.spawnInto(ctx, cell, spec, attr)
@@ -192,7 +210,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*Process, error) {
 		l.removeCell(cell)
 		return nil, diagnose(spec, err)
 	}
-	p := &Process{
+	p := &LocalProcess{
 		Stdin:  pipes.parent[0],
 		Stdout: pipes.parent[1],
 		Stderr: pipes.parent[2],

@@ -188,7 +188,7 @@ func standInFirst(script string) {
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); <-tick.C {
 		if _, err := os.Stat(orphan); err != nil {
 			l.Close() // the guard's status is nobody else's either
-			fmt.Printf("reaped, %d\n", p.State().ExitCode())
+			fmt.Printf("reaped, %d\n", p.Exit().Code)
 			os.Exit(0)
 		}
 	}

@@ -97,7 +97,7 @@ func standInCount() {
 	os.Exit(0)
 }
 
-func standInStart(script string, guard []string) (*launch.Local, *launch.Process) {
+func standInStart(script string, guard []string) (*launch.Local, *launch.LocalProcess) {
 	l, err := launch.NewLocal(launch.Options{Guard: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
@@ -139,7 +139,7 @@ func newLocal(t *testing.T) *launch.Local {
 	return l
 }
 
-func start(t *testing.T, l *launch.Local, spec launch.Spec) *launch.Process {
+func start(t *testing.T, l *launch.Local, spec launch.Spec) *launch.LocalProcess {
 	t.Helper()
 	p, err := l.Start(t.Context(), spec)
 	if err != nil {
@@ -220,7 +220,7 @@ func TestStreamsAndExitCode(t *testing.T) {
 		t.Errorf("stderr = %q, %v; want err", errOut, err)
 	}
 	within(t, 5*time.Second, p.Exited(), "the exit")
-	if code := p.State().ExitCode(); code != 7 {
+	if code := p.Exit().Code; code != 7 {
 		t.Errorf("exit code = %d; want 7", code)
 	}
 }

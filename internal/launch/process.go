@@ -8,9 +8,9 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 )
 
-// Process is one process and the group that it leads. Its methods may be
+// LocalProcess is one process of this machine and the group that it leads. Its methods may be
 // called from any goroutine. The streams belong to the caller, who closes them.
-type Process struct {
+type LocalProcess struct {
 	Stdin  *os.File // what is written here reaches the process; nil with Spec.Input
 	Stdout *os.File
 	Stderr *os.File
@@ -52,27 +52,20 @@ type Process struct {
 }
 
 // Pid is the process's id, which is its group's id as well.
-func (p *Process) Pid() int { return p.pid }
+func (p *LocalProcess) Pid() int { return p.pid }
 
 // Exited is closed when the process itself has ended and is reaped. What it
 // forked may live on, and hold its streams open, until Gone is closed.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
+func (p *LocalProcess) Exited() <-chan struct{} { return p.exited }
 
 // Gone is closed when the process and its group are gone. With Spec.Whole, and
 // after Finish, Stop and Kill, what left the group is gone as well. What
 // SIGKILL does not end is logged and given up: then Gone is closed
 // too, and Exited only when the process does end.
-func (p *Process) Gone() <-chan struct{} { return p.gone }
-
-// State tells how the process ended. It may be called only after Exited is closed.
-func (p *Process) State() *os.ProcessState { return p.state }
+func (p *LocalProcess) Gone() <-chan struct{} { return p.gone }
 
 // Held tells which of Spec.Limits hold.
-func (p *Process) Held() Held { return p.held }
-
-// OutOfMemory reports whether the process was killed for its limit of memory. It
-// may be called only after Exited is closed.
-func (p *Process) OutOfMemory() bool { return p.starved }
+func (p *LocalProcess) Held() Held { return p.held }
 
 // Finish ends the whole tree of a process that is told to by the end of its
 // input. The tree may take as long as patience to be gone by itself; then
@@ -81,7 +74,7 @@ func (p *Process) OutOfMemory() bool { return p.starved }
 //
 // The caller closes Stdin right after the call, not before: a process that
 // ends before it has ended by itself, and no grace is due to what it leaves.
-func (p *Process) Finish(patience time.Duration) {
+func (p *LocalProcess) Finish(patience time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopping || p.over {
@@ -95,7 +88,7 @@ func (p *Process) Finish(patience time.Duration) {
 // Stop asks the whole tree to end: SIGTERM, the grace, SIGKILL (SPEC C4). It
 // returns at once; wait on Exited or Gone. It ends the patience of Finish;
 // further calls do nothing.
-func (p *Process) Stop() {
+func (p *LocalProcess) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -110,14 +103,14 @@ func (p *Process) Stop() {
 }
 
 // Kill ends the whole tree without grace. It returns at once.
-func (p *Process) Kill() {
+func (p *LocalProcess) Kill() {
 	p.killOnce.Do(func() { close(p.kill) })
 	p.Stop()
 }
 
 // attend owns the process's end: it reaps the leader, sees the rest of the
 // tree off, and returns when all is done.
-func (p *Process) attend() {
+func (p *LocalProcess) attend() {
 	defer p.leave()
 	defer p.local.removeCell(p.cell)
 	defer p.local.cells.remove(p.pid)
@@ -151,7 +144,7 @@ func (p *Process) attend() {
 }
 
 // leave says that the process is gone, or that it is given up.
-func (p *Process) leave() {
+func (p *LocalProcess) leave() {
 	p.leaveOnce.Do(func() {
 		close(p.gone)
 		p.local.procs.Done()
@@ -159,7 +152,7 @@ func (p *Process) leave() {
 }
 
 // reap collects the exit status. The leader is dead already, so it cannot block.
-func (p *Process) reap() {
+func (p *LocalProcess) reap() {
 	state, err := p.proc.Wait()
 	p.groupLeft() // at once: an empty group's id is anybody's from now on
 	p.local.heir.forget(p.pid)

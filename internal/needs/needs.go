@@ -1,0 +1,32 @@
+// Package needs finds what tests need of the machine that they run on: programs,
+// and the clients and servers of others that scripts/clients installs. Only
+// tests import it.
+//
+// A test whose needs are not met is skipped with the reason, unless
+// ORLA_TEST_CLIENTS=require: where CI runs, it fails.
+package needs
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Programs returns if all of them are in PATH.
+func Programs(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			Missing(t, "there is no %s", program)
+		}
+	}
+}
+
+// Missing ends a test because something is not there.
+func Missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("SKIPPED: "+format, args...)
+}

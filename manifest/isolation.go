@@ -1,0 +1,83 @@
+package manifest
+
+import "github.com/orla-project/orla/internal/secret"
+
+// Isolation says where a tool's processes live, and what they may take there
+// (SPEC-TOOLS 7, docs/decisions/0019). The zero Isolation is none.
+type Isolation struct {
+	Mode IsolationMode // "" is none
+	// Image is the container's, by its name for the engine. "": the operator's.
+	Image string
+	// PullSecret is what Image is pulled with; zero: nothing.
+	PullSecret secret.Ref
+	Network    string // of a container; "" is none
+	Resources  Resources
+}
+
+// Isolated reports whether processes do not live where Orla does.
+func (i Isolation) Isolated() bool { return i.Mode != "" && i.Mode != IsolationNone }
+
+// Resources bound what a tool's processes may take together (SPEC K3). Zero: the
+// operator's bound where they are isolated, else none.
+type Resources struct {
+	Memory int64 // bytes, swap included
+	CPUs   float64
+	Pids   int // processes and threads
+}
+
+// IsolationMode is a kind of place for processes.
+type IsolationMode string
+
+// The values of runtime.isolation_mode.
+const (
+	IsolationNone       IsolationMode = "none"
+	IsolationSandboxed  IsolationMode = "sandboxed"
+	IsolationContainer  IsolationMode = "container"
+	IsolationKubernetes IsolationMode = "kubernetes"
+	IsolationWASM       IsolationMode = "wasm"
+)
+
+// Values lists what runtime.isolation_mode may be.
+func (IsolationMode) Values() []string {
+	return []string{string(IsolationNone), string(IsolationSandboxed), string(IsolationContainer), string(IsolationKubernetes), string(IsolationWASM)}
+}
+
+// CLI is the command of a tool of type cli (SPEC-TOOLS 3.6). Its variables are
+// in Run.Env and Run.SecretEnv.
+type CLI struct {
+	Command string   // an absolute path, or a name that is looked up where it runs
+	Args    []string // templates over a call's arguments; each makes one argument, or none
+	// Stdin: the process reads the call's arguments from stdin, as JSON.
+	Stdin          bool
+	Output         CLIOutput
+	WorkingDir     string // "" is the Tool's Dir
+	RetryExitCodes []int
+}
+
+// CLIOutput is what of a command's output is the result.
+type CLIOutput string
+
+// The values of cli.output.
+const (
+	CLIStdout CLIOutput = "stdout"
+	CLIStderr CLIOutput = "stderr"
+	CLIBoth   CLIOutput = "both" // {"stdout", "stderr"}
+)
+
+// Values lists what spec.cli.output may be.
+func (CLIOutput) Values() []string {
+	return []string{string(CLIStdout), string(CLIStderr), string(CLIBoth)}
+}
+
+// WASM is the module of a tool of type wasm (SPEC-TOOLS 3.7).
+type WASM struct {
+	// Module is an absolute path, with links resolved, or an https:// or oci://
+	// address without its digest.
+	Module     string
+	Digest     string // sha256:HEX that the module must have; "": any
+	Entrypoint string
+	MaxMemory  int64 // bytes
+	Fuel       int64
+	WASI       bool
+	PullSecret secret.Ref // of an oci:// module; zero: nothing
+}
