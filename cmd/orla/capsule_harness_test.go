@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // python is the interpreter itself: what stands in PATH may be a script that
@@ -80,7 +82,7 @@ func newPack(t *testing.T, tools, name, runtime string, files map[string]string)
 	t.Helper()
 	interpreter, err := python()
 	if err != nil {
-		t.Skipf("SKIPPED: no python3: %v", err)
+		needs.Missing(t, "no python3: %v", err)
 	}
 	lock := filepath.Join(t.TempDir(), "lock")
 	p := &pack{t: t, dir: filepath.Join(tools, name), name: name, lock: lock, overlap: lock + ".overlap"}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // SPEC E1, L3: fifty saves while eight sessions call without a pause lose no
@@ -76,9 +78,7 @@ func atLeast(callers []caller, live *atomic.Int64) []caller {
 
 // SPEC E3: a checkout of 300 files is one reload, and loses no call.
 func TestE3GitCheckoutIsOneReload(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	needs.Programs(t, "git")
 	const files, rounds = 300, 4
 	tools := t.TempDir()
 	// A git that has to wait for a busy machine must not look like two.

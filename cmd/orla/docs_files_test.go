@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // docsFiles writes what a package brings beside the program, and returns the folder.
@@ -64,7 +66,7 @@ func TestManPageIsComplete(t *testing.T) {
 
 // Those who read man pages for a living find no fault with it.
 func TestManPageIsWellFormed(t *testing.T) {
-	needs(t, "mandoc")
+	needs.Programs(t, "mandoc")
 	page := filepath.Join(docsFiles(t), "orla.1")
 	if out, err := exec.Command("mandoc", "-Tlint", page).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("mandoc: %v\n%s", err, out)
@@ -122,7 +124,7 @@ func same(a, b any) bool {
 
 func TestCompletionsAreScripts(t *testing.T) {
 	dir := docsFiles(t)
-	needs(t, "bash")
+	needs.Programs(t, "bash")
 	if out, err := exec.Command("bash", "-n", filepath.Join(dir, "orla.bash")).CombinedOutput(); err != nil {
 		t.Errorf("bash: %v\n%s", err, out)
 	}

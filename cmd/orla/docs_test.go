@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // fence is a fenced block of code in a Markdown text.
@@ -26,20 +28,6 @@ func section(t *testing.T, path, heading string) string {
 	}
 	body, _, _ := strings.Cut(rest, "\n## ")
 	return body
-}
-
-// needs skips a test when a program is not there, unless nothing may be left out.
-func needs(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, program := range programs {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
-		}
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatalf("there is no %s", program)
-		}
-		t.Skipf("SKIPPED: there is no %s", program)
-	}
 }
 
 // shell runs a command as the documents show it, with orla in its PATH, and
@@ -76,7 +64,7 @@ func TestTheTenLineCapsulesAnswer(t *testing.T) {
 		language, code := block[1], block[2]
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			needs(t, map[string][]string{"python": {"python3"}, "js": {"node"}, "sh": {"jq"}, "go": {"go"}}[language]...)
+			needs.Programs(t, map[string][]string{"python": {"python3"}, "js": {"node"}, "sh": {"jq"}, "go": {"go"}}[language]...)
 			dir := t.TempDir()
 			at := filepath.Join(dir, "tools", "shout")
 			writeTool(t, at, "tool.yaml", blocks[0][2])
@@ -141,7 +129,7 @@ done
 
 // The examples do what their README shows, called one by one and served together.
 func TestTheExampleCapsulesAnswer(t *testing.T) {
-	needs(t, "python3", "node")
+	needs.Programs(t, "python3", "node")
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "examples", "capsules"), os.DirFS(filepath.Join("..", "..", "examples", "capsules"))); err != nil {
 		t.Fatal(err)

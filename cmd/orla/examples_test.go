@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -41,7 +42,7 @@ func freePorts(t *testing.T, n int) []string {
 // free, and returns a folder that has the examples with those ports.
 func serveExamples(t *testing.T) (dir string) {
 	t.Helper()
-	needs(t, "python3", "node")
+	needs.Programs(t, "python3", "node")
 	dir = t.TempDir()
 	at := filepath.Join(dir, "examples", "resources")
 	if err := os.CopyFS(at, os.DirFS(filepath.Join("..", "..", "examples", "resources"))); err != nil {
@@ -168,7 +169,7 @@ func TestImportedServersAnswer(t *testing.T) {
 
 // The service of docs/TOOLS.md answers, and what is shown is what is printed.
 func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
-	needs(t, "python3")
+	needs.Programs(t, "python3")
 	text := section(t, "docs/TOOLS.md", "In two minutes")
 	blocks := fence.FindAllStringSubmatch(text, -1)
 	if len(blocks) != 2 {
@@ -272,7 +273,7 @@ func TestAFolderWithToolsOfEveryKind(t *testing.T) {
 		}
 	}
 	if c == nil {
-		t.Skip("SKIPPED: no client is installed")
+		needs.Missing(t, "no client is installed")
 	}
 	c.seesARotation(t, examples)
 	c.seesAServerComeBack(t, o)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,43 +19,8 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/faultproxy"
+	"github.com/orla-project/orla/internal/needs"
 )
-
-// serveGRPC starts testdata/servers/grpc until the test is over, with more in its
-// environment, and returns where it serves. Without it the test is skipped with
-// the reason, unless ORLA_TEST_CLIENTS=require.
-func serveGRPC(t *testing.T, env ...string) string {
-	t.Helper()
-	dir := filepath.Join("..", "..", "testdata", "servers", "grpc")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatal("the gRPC service is not installed; run scripts/clients")
-		}
-		t.Skip("SKIPPED: the gRPC service is not installed; run scripts/clients")
-	}
-	cmd := exec.Command("node", "server.mjs")
-	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), env...), os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait() // its end is not what is tested
-	})
-	port, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the service said no port: %v", err)
-	}
-	return "127.0.0.1:" + strings.TrimSpace(port)
-}
 
 // certify writes a certificate for this machine and its key, and returns their
 // paths. Whoever trusts the certificate trusts itself alone.
@@ -111,7 +75,7 @@ stringData: {value: hunter2-token}
 // calls, and through a reload of another tool.
 func TestGRPCToolOverTLS(t *testing.T) {
 	cert, key := certify(t)
-	proxy := faultproxy.New(t, serveGRPC(t, "TLS_CERT="+cert, "TLS_KEY="+key))
+	proxy := faultproxy.New(t, needs.Start(t, "grpc", "TLS_CERT="+cert, "TLS_KEY="+key).Addr)
 	tools := t.TempDir()
 	resource := fmt.Sprintf(grpcResource, proxy.Addr()) // bare: TLS
 	if err := os.WriteFile(filepath.Join(tools, "weather.yaml"), []byte(resource), 0o600); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // linesOf parses a log file, of which each line must be whole.
@@ -35,7 +37,7 @@ func linesOf(t *testing.T, path string) []map[string]any {
 // SPEC I1: logrotate itself, with the configuration that Orla comes with, rotates
 // the log while calls come; no line is lost and none is torn.
 func TestI1LogrotateRotatesTheLog(t *testing.T) {
-	needs(t, "logrotate", "gzip")
+	needs.Programs(t, "logrotate", "gzip")
 	dir, tools := t.TempDir(), t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil { // logrotate wants a folder that others cannot write to
 		t.Fatal(err)

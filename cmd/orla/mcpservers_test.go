@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // farServer is the reference server over Streamable HTTP.
@@ -61,29 +63,12 @@ func (f *farServer) kill(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// ofNode is the folder of a server from npm (testdata/servers). Without it the
-// test is skipped with the reason, unless ORLA_TEST_CLIENTS=require.
-func ofNode(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "servers", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatalf("the server %s is not installed; run scripts/clients", name)
-		}
-		t.Skipf("SKIPPED: the server %s is not installed; run scripts/clients", name)
-	}
-	return dir
-}
-
 // mcpServers writes resources for three servers, one of them far away, and for a
 // tool of that, and returns their folder.
 func mcpServers(t *testing.T, far *farServer) string {
 	t.Helper()
-	memory := ofNode(t, "memory")
-	far.t, far.dir, far.port = t, ofNode(t, "everything"), freePort(t)
+	memory := needs.Server(t, "memory")
+	far.t, far.dir, far.port = t, needs.Server(t, "everything"), freePort(t)
 	dir := filepath.Join(t.TempDir(), "tools")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // dashboard is what this test needs of a dashboard of Grafana's.
@@ -143,7 +145,7 @@ func TestWhatIsAskedForIsThere(t *testing.T) {
 // Prometheus's own tool finds every query in order, and the alerts fire when
 // they are to.
 func TestPromtoolLikesTheRules(t *testing.T) {
-	needs(t, "promtool")
+	needs.Programs(t, "promtool")
 	_, queries := readDashboard(t)
 	rules := "groups:\n  - name: dashboard\n    rules:\n"
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$instance", "i", "$tool", "t")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // orla runs the program in a folder and returns what it prints.
@@ -35,7 +37,7 @@ func goCache(t *testing.T) string {
 // A new tool is in order, is served as it comes, answers, and is reloaded as it
 // is edited: each of the eight (SPEC J1).
 func TestNewToolsAnswerAndReload(t *testing.T) {
-	needs(t, "python3", "node", "go", "jq")
+	needs.Programs(t, "python3", "node", "go", "jq")
 	t.Setenv("GOCACHE", goCache(t))
 	dir := t.TempDir()
 	o := serveOrla(t, filepath.Join(dir, "tools"))
@@ -90,7 +92,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 
 // New capsules say how far they are, and end a call that is cancelled.
 func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
-	needs(t, "python3", "node", "go", "jq")
+	needs.Programs(t, "python3", "node", "go", "jq")
 	for _, lang := range languages {
 		t.Run(lang, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +177,7 @@ func TestTemplatesShareTheirWire(t *testing.T) {
 
 // What people begin with is as the formatters have it.
 func TestNewGoToolsAreFormatted(t *testing.T) {
-	needs(t, "gofmt", "go")
+	needs.Programs(t, "gofmt", "go")
 	dir := t.TempDir()
 	for _, args := range [][]string{{"new", "one", "--lang", "go"}, {"new", "many", "--lang", "go", "--capsule"}} {
 		if out, err := orla(t, dir, args...); err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // varying is what differs from run to run in what commands print of a capsule.
@@ -28,7 +30,7 @@ func alike(text, tools string) string {
 // The crash loop of docs/OPERATING.md is as the document shows it, and is mended
 // and operated by its commands.
 func TestOperatingExplainsACrashLoop(t *testing.T) {
-	needs(t, "python3", "node")
+	needs.Programs(t, "python3", "node")
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	for _, args := range [][]string{{"new", "weather", "--lang", "python", "--capsule"}, {"new", "notes", "--lang", "node", "--capsule"}} {

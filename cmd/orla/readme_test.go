@@ -8,12 +8,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // The README shows what the program really prints: its five-minute walk is
 // walked, command by command.
 func TestReadmeShowsWhatIsPrinted(t *testing.T) {
-	needs(t, "python3", "node", "curl")
+	needs.Programs(t, "python3", "node", "curl")
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // pidServer is an MCP server on stdio with one tool, which tells its process.
@@ -38,7 +40,7 @@ for line in sys.stdin:
 func TestT11AReloadOfResourcesIsByDifference(t *testing.T) {
 	interpreter, err := python()
 	if err != nil {
-		t.Skipf("SKIPPED: no python3: %v", err)
+		needs.Missing(t, "no python3: %v", err)
 	}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Path)

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // offShelf is an MCP server as it comes (testdata/servers).
@@ -30,21 +32,8 @@ type offShelf struct {
 // the test is skipped with the reason, unless ORLA_TEST_CLIENTS=require.
 func servers(t *testing.T) (string, map[string]offShelf) {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", "..", "testdata", "servers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := func(name, stamp string) string {
-		if _, err := os.Stat(filepath.Join(root, name, stamp)); err != nil {
-			if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-				t.Fatalf("the server %s is not installed; run scripts/clients", name)
-			}
-			t.Skipf("SKIPPED: the server %s is not installed; run scripts/clients", name)
-		}
-		return filepath.Join(root, name)
-	}
-	everything, fastmcp := dir("everything", "node_modules/.stamp"), dir("fastmcp", ".venv/.stamp")
-	return root, map[string]offShelf{
+	everything, fastmcp := needs.Server(t, "everything"), needs.Server(t, "fastmcp")
+	return filepath.Dir(everything), map[string]offShelf{
 		"everything": {everything, []string{filepath.Join(everything, "node_modules", ".bin", "mcp-server-everything")}, true},
 		"fastmcp":    {fastmcp, []string{filepath.Join(fastmcp, "run.sh")}, false},
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // listings are the questions for what a server has.
@@ -149,7 +151,7 @@ func wayOf(t *testing.T, name string) sdk {
 			return s
 		}
 	}
-	t.Skipf("SKIPPED: there is no %s client here", name)
+	needs.Missing(t, "there is no %s client here", name)
 	return sdk{}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // metrics scrapes a running Orla.
@@ -47,7 +49,7 @@ func (o *running) wantMetrics(lines ...string) string {
 // SPEC G6: /metrics tells of a running Orla, under names that Prometheus's own
 // tool finds in order.
 func TestG6MetricsOfARunningOrla(t *testing.T) {
-	needs(t, "promtool")
+	needs.Programs(t, "promtool")
 	tools := t.TempDir()
 	writeTool(t, tools, "greet", "#!/bin/sh\n# /// tool\n# description: x\n# input_schema:\n#   name: string\n# ///\necho hello\n")
 	writeTool(t, tools, "fails", "#!/bin/sh\nexit 3\n")

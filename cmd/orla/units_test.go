@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // units is where the files for systemd are.
@@ -20,7 +22,7 @@ const exposure = 28
 // analyze runs systemd-analyze, and returns what it prints on each stream.
 func analyze(t *testing.T, args ...string) (out, errs string) {
 	t.Helper()
-	needs(t, "systemd-analyze")
+	needs.Programs(t, "systemd-analyze")
 	cmd := exec.CommandContext(t.Context(), "systemd-analyze", args...)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir(), "LC_ALL=C.UTF-8")
 	var stdout, stderr strings.Builder

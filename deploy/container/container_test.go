@@ -12,21 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// needs skips a test when a program is not there, unless nothing may be left out.
-func needs(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, program := range programs {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
-		}
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatalf("there is no %s", program)
-		}
-		t.Skipf("SKIPPED: there is no %s", program)
-	}
-}
+	"github.com/orla-project/orla/internal/needs"
+)
 
 // engine runs podman with a store, a configuration and a name of its own.
 type engine struct {
@@ -36,7 +24,7 @@ type engine struct {
 
 func newEngine(t *testing.T) *engine {
 	t.Helper()
-	needs(t, "podman", "runc")
+	needs.Programs(t, "podman", "runc")
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: the store of the test's images is root's")
 	}

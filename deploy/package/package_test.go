@@ -9,21 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// needs skips a test when a program is not there, unless nothing may be left out.
-func needs(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, program := range programs {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
-		}
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatalf("there is no %s", program)
-		}
-		t.Skipf("SKIPPED: there is no %s", program)
-	}
-}
+	"github.com/orla-project/orla/internal/needs"
+)
 
 // build builds the package of a format for this machine, and returns its file.
 func build(t *testing.T, format, version string) string {
@@ -55,7 +43,7 @@ func output(t *testing.T, argv ...string) string {
 // the package there; ours lists what of the copy's changes has to do with Orla.
 func inCopy(t *testing.T, file, script string) string {
 	t.Helper()
-	needs(t, "unshare")
+	needs.Programs(t, "unshare")
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: packages are installed by root")
 	}
@@ -98,7 +86,7 @@ func printed(t *testing.T, out, name string) string {
 
 // A deb is installed, runs, is upgraded, removed and purged (SPEC K2).
 func TestDebComesAndGoes(t *testing.T) {
-	needs(t, "dpkg-deb", "dpkg", "deb-systemd-helper", "systemctl", "runuser")
+	needs.Programs(t, "dpkg-deb", "dpkg", "deb-systemd-helper", "systemctl", "runuser")
 	deb := build(t, "deb", "v1.2.3")
 	out := inCopy(t, deb, `
 packages() { echo "== packages"; run "$@" 2>&1; }
@@ -173,7 +161,7 @@ echo "== gone"; ours; run dpkg-query -W orla 2>&1 || true
 
 // The deb passes what Debian asks of its own packages.
 func TestDebIsWellFormed(t *testing.T) {
-	needs(t, "lintian", "dpkg-deb")
+	needs.Programs(t, "lintian", "dpkg-deb")
 	deb := build(t, "deb", "v1.2.3")
 	for line := range strings.Lines(output(t, "lintian", "--allow-root", "--fail-on", "none", deb)) {
 		if strings.HasPrefix(line, "E: ") {
@@ -213,7 +201,7 @@ func deadLinks(t *testing.T, guide string) (dead []string) {
 
 // An rpm is installed and removed (SPEC K2).
 func TestRPMComesAndGoes(t *testing.T) {
-	needs(t, "rpm")
+	needs.Programs(t, "rpm")
 	rpm := build(t, "rpm", "v1.2.3-rc.1")
 	if got := output(t, "rpm", "-qp", "--qf", "%{VERSION} %{LICENSE}", rpm); !strings.HasSuffix(got, "1.2.3~rc.1 Apache-2.0") {
 		t.Errorf("it says %q of itself", got)
@@ -247,7 +235,7 @@ echo "== gone"; ours
 
 // What a version is called orders as its history does.
 func TestPackageVersionsOrder(t *testing.T) {
-	needs(t, "dpkg")
+	needs.Programs(t, "dpkg")
 	script, err := os.ReadFile(filepath.Join("..", "..", "scripts", "package"))
 	if err != nil {
 		t.Fatal(err)

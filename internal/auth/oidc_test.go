@@ -1,60 +1,25 @@
 package auth_test
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
 )
 
 // realSecret has what the way into a header or a form could change.
 const realSecret = "s3cr3t/+=&% of:the\"client'"
 
-// authorizationServer starts testdata/servers/oidc until the test is over, with
-// more in its environment, and returns its URL. Without it the test is skipped
-// with the reason, unless ORLA_TEST_CLIENTS=require.
+// authorizationServer starts testdata/servers/oidc, with more in its environment,
+// and returns its address.
 func authorizationServer(t *testing.T, env ...string) string {
 	t.Helper()
-	dir := filepath.Join("..", "..", "testdata", "servers", "oidc")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatal("the authorization server is not installed; run scripts/clients")
-		}
-		t.Skip("SKIPPED: the authorization server is not installed; run scripts/clients")
-	}
-	cmd := exec.Command("node", "server.mjs")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), append(env, "CLIENT_SECRET="+realSecret)...)
-	cmd.Stderr = io.Discard // it warns of what a test does not need
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait() // its end is not what is tested
-	})
-	port, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the authorization server said no port: %v", err)
-	}
-	return "http://127.0.0.1:" + strings.TrimSpace(port)
+	return "http://" + needs.Start(t, "oidc", append(env, "CLIENT_SECRET="+realSecret)...).Addr
 }
 
 // ask makes a request of the server and reads JSON into v.

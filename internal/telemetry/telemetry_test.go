@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/mcpbridge"
@@ -221,13 +221,7 @@ func TestWhatIsReadAtTheScrape(t *testing.T) {
 
 // The names are what Prometheus's own tool finds in order.
 func TestPromtoolLikesTheMetrics(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED: %v", err)
-	}
+	needs.Programs(t, "promtool")
 	tel, _ := newTelemetry(func(o *telemetry.Options) {
 		o.Lives = func() map[string]peer.Life { return map[string]peer.Life{"cap": {State: "READY", Since: time.Now()}} }
 		o.Usage = func() map[string]telemetry.Usage { return map[string]telemetry.Usage{"cap": {}} }
@@ -236,7 +230,7 @@ func TestPromtoolLikesTheMetrics(t *testing.T) {
 		o.Dropped = func() int64 { return 7 }
 	})
 	observe(tel, "a", true, mcpbridge.CallEnd{OK: true})
-	check := exec.Command(promtool, "check", "metrics")
+	check := exec.Command("promtool", "check", "metrics")
 	check.Stdin = strings.NewReader(scrape(t, tel))
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)

@@ -12,12 +12,13 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/faultproxy"
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
 // SPEC-TOOLS 3.3: what each status means.
 func TestStatusTable(t *testing.T) {
-	tool := tool(t, serve(t).addr, bearer)
+	tool := tool(t, needs.Start(t, "grpc").Addr, bearer)
 	for _, c := range []struct {
 		status int
 		name   string
@@ -56,7 +57,7 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestStatusWithoutWordsAndWithTooMany(t *testing.T) {
-	tool := tool(t, serve(t).addr, manifest.Auth{})
+	tool := tool(t, needs.Start(t, "grpc").Addr, manifest.Auth{})
 	_, err := call(t.Context(), tool, `{"do":"status","code":8}`)
 	if f := wantFault(t, err, fault.RateLimited, true); f.Reason != "weather answered resource_exhausted" {
 		t.Errorf("got %q", f.Reason)
@@ -69,7 +70,7 @@ func TestStatusWithoutWordsAndWithTooMany(t *testing.T) {
 
 // SPEC-TOOLS 6.2: a google.rpc.RetryInfo is gRPC's Retry-After.
 func TestRetryInfoIsRetryAfter(t *testing.T) {
-	tool := tool(t, serve(t).addr, manifest.Auth{})
+	tool := tool(t, needs.Start(t, "grpc").Addr, manifest.Auth{})
 	_, err := call(t.Context(), tool, `{"do":"status","code":8,"message":"slowly","retry_after_ms":1500}`)
 	if f := wantFault(t, err, fault.RateLimited, true); f.RetryAfter != 1500*time.Millisecond || !strings.Contains(f.Reason, "slowly") {
 		t.Errorf("got %s, %q", f.RetryAfter, f.Reason)
@@ -82,7 +83,7 @@ func TestRetryInfoIsRetryAfter(t *testing.T) {
 
 // SPEC-TOOLS 2.2, 4.1: envelopes are read as over any other transport.
 func TestEnvelopes(t *testing.T) {
-	tool := tool(t, serve(t).addr, bearer)
+	tool := tool(t, needs.Start(t, "grpc").Addr, bearer)
 	for name, c := range map[string]struct {
 		args string
 		code fault.Code
@@ -105,7 +106,7 @@ func TestEnvelopes(t *testing.T) {
 
 // SPEC-TOOLS 2.3: over max_output is an error that says so.
 func TestAnswerIsBounded(t *testing.T) {
-	tool := tool(t, serve(t).addr, manifest.Auth{})
+	tool := tool(t, needs.Start(t, "grpc").Addr, manifest.Auth{})
 	res, err := call(t.Context(), tool, fmt.Sprintf(`{"do":"big","bytes":%d}`, maxOutput-200))
 	if err != nil || len(res.Content[0].(*mcp.TextContent).Text) != maxOutput-200 {
 		t.Fatalf("an answer below the limit: %v", err)
@@ -123,7 +124,7 @@ func TestAnswerIsBounded(t *testing.T) {
 
 // Networks that break in the middle of an answer are a reason to try again.
 func TestNetworkBreaks(t *testing.T) {
-	proxy := faultproxy.New(t, serve(t).addr)
+	proxy := faultproxy.New(t, needs.Start(t, "grpc").Addr)
 	for name, broken := range map[string]faultproxy.Fault{
 		"refused":               {Refuse: true},
 		"reset after the call":  {Swallow: true},

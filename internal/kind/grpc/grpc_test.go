@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/faultproxy"
 	"github.com/orla-project/orla/internal/kind/grpc"
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
@@ -112,7 +113,7 @@ func eventually(t *testing.T, ok func() bool) {
 
 // SPEC-TOOLS 3.3: the same envelopes; credentials and the trace travel as metadata.
 func TestCallCarriesEnvelopeAndMetadata(t *testing.T) {
-	tool := tool(t, serve(t).addr, bearer)
+	tool := tool(t, needs.Start(t, "grpc").Addr, bearer)
 	at, _ := trace.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1")
 	ctx, cancel := context.WithTimeout(trace.With(callid.With(t.Context(), "call-7"), at), patience)
 	defer cancel()
@@ -152,7 +153,7 @@ func TestCallCarriesEnvelopeAndMetadata(t *testing.T) {
 func TestAPIKeyIsMetadataOfItsOwnName(t *testing.T) {
 	key := bearer
 	key.Profile, key.HeaderName = manifest.AuthAPIKey, "X-Api-Key"
-	res, err := call(t.Context(), tool(t, serve(t).addr, key), `{"do":"see"}`)
+	res, err := call(t.Context(), tool(t, needs.Start(t, "grpc").Addr, key), `{"do":"see"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func TestAPIKeyIsMetadataOfItsOwnName(t *testing.T) {
 
 // SPEC-TOOLS 3.3: one connection, kept and reused.
 func TestConnectionIsKept(t *testing.T) {
-	proxy := faultproxy.New(t, serve(t).addr)
+	proxy := faultproxy.New(t, needs.Start(t, "grpc").Addr)
 	tool := tool(t, proxy.Addr(), manifest.Auth{})
 	for range 4 {
 		if _, err := call(t.Context(), tool, `{"say":"one by one"}`); err != nil {
@@ -191,7 +192,7 @@ func TestConnectionIsKept(t *testing.T) {
 // The deadline of an attempt ends it, whatever the service does, and reaches
 // the service as well.
 func TestDeadline(t *testing.T) {
-	tool := tool(t, serve(t).addr, manifest.Auth{})
+	tool := tool(t, needs.Start(t, "grpc").Addr, manifest.Auth{})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, fault.New(fault.Timeout, "weather is late"))
 	defer cancel()
 	_, err := call(ctx, tool, `{"do":"hang"}`)
@@ -200,7 +201,7 @@ func TestDeadline(t *testing.T) {
 }
 
 func TestCancellationReachesTheService(t *testing.T) {
-	tool := tool(t, serve(t).addr, manifest.Auth{})
+	tool := tool(t, needs.Start(t, "grpc").Addr, manifest.Auth{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -215,17 +216,17 @@ func TestCancellationReachesTheService(t *testing.T) {
 
 // A service that was restarted between two calls is connected to again.
 func TestServiceIsRestarted(t *testing.T) {
-	first := serve(t)
-	tool := tool(t, first.addr, manifest.Auth{})
+	first := needs.Start(t, "grpc")
+	tool := tool(t, first.Addr, manifest.Auth{})
 	if _, err := call(t.Context(), tool, `{}`); err != nil {
 		t.Fatal(err)
 	}
-	first.stop()
+	first.Stop()
 	eventually(t, func() bool { // a call may be sent before the connection's end is seen
 		_, err := call(t.Context(), tool, `{}`)
 		return wantFault(t, err, fault.ExecutionFailed, true).Unsent
 	})
-	serve(t, "PORT="+first.port())
+	needs.Start(t, "grpc", "PORT="+first.Port())
 	if _, err := call(t.Context(), tool, `{}`); err != nil {
 		t.Fatal(err)
 	}
