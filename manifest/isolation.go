@@ -1,6 +1,10 @@
 package manifest
 
-import "github.com/orla-project/orla/internal/secret"
+import (
+	"time"
+
+	"github.com/orla-project/orla/internal/secret"
+)
 
 // Isolation says where a tool's processes live, and what they may take there
 // (SPEC-TOOLS 7, docs/decisions/0019). The zero Isolation is none.
@@ -12,6 +16,40 @@ type Isolation struct {
 	PullSecret secret.Ref
 	Network    string // of a container; "" is none
 	Resources  Resources
+	// Terms are the configuration's, as zero limits of Run are; zero where nothing is isolated.
+	Terms Terms `json:",omitzero"`
+}
+
+// Terms are what an operator has isolated tools held by, whatever they ask for.
+// They come from the configuration, never from a manifest.
+type Terms struct {
+	Backend Backend // "": see Refused
+	// Refused says why calls are refused: there is nothing here that may isolate
+	// the tool. "": something may.
+	Refused string
+	User    string   // UID:GID that processes run as
+	Paths   []string // of this machine, absolute, that a native sandbox shows beside the rest
+	Engine  string   // of containers: auto, podman, docker or a path
+	Runtime string   // that the engine is to use; "" is its own
+	Cluster Cluster
+}
+
+// Backend is what isolates.
+type Backend string
+
+// The backends of Terms.
+const (
+	BackendNative     Backend = "native" // this machine's kernel
+	BackendContainer  Backend = "container"
+	BackendKubernetes Backend = "kubernetes"
+)
+
+// Cluster is where Jobs are made.
+type Cluster struct {
+	Kubeconfig string // a file; "" is where kubectl looks
+	Context    string // of that file; "" is its current one
+	Namespace  string
+	TTL        time.Duration // after which the cluster removes a Job by itself
 }
 
 // Isolated reports whether processes do not live where Orla does.

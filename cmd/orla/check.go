@@ -60,6 +60,7 @@ func (c *loaded) check(bad map[string]bool) []error {
 	}
 	v.tokens()
 	v.traces()
+	v.isolation()
 	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {
 		v.address() // what it says depends on several keys
 	}
@@ -92,6 +93,15 @@ func (v *verdict) wrong(key, format string, args ...any) {
 	case fromDefault:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
 	}
+}
+
+// wrongItem is wrong for an item of a list.
+func (v *verdict) wrongItem(key string, i int, format string, args ...any) {
+	if v.originOf(key).rank == fromFile {
+		v.doc.Faultf(fmt.Sprintf("%s[%d]", key, i), format, args...)
+		return
+	}
+	v.wrong(key, format, args...)
 }
 
 // refuse is wrong for a value that only others forbid.

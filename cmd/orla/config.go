@@ -54,6 +54,8 @@ type Config struct {
 	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
+
+	IsolationConfig
 }
 
 // AuthConfig says who may call over HTTP.
@@ -89,6 +91,7 @@ func defaults() Config {
 		MaxSessions:           mcpbridge.DefaultMaxSessions,
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
+		IsolationConfig:       isolationDefaults(),
 	}
 }
 
@@ -186,6 +189,7 @@ func (l *loader) load() (*loaded, error) {
 		c.LogFormat = formatJournal
 		c.origins["log_format"] = origin{fromDefault, "stderr is the journal"}
 	}
+	c.ceilings()
 	faults = append(faults, c.check(bad)...)
 	if c.doc != nil && c.doc.Err() != nil {
 		faults = append([]error{c.doc.Err()}, faults...)
@@ -233,7 +237,7 @@ func (l *loader) readFile(c *loaded) error {
 			c.origins[key] = origin{fromFile, path}
 		}
 	}
-	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir, "socket": &c.Socket} {
+	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir, "socket": &c.Socket, "tool_k8s_kubeconfig": &c.K8sKubeconfig} {
 		if *dir != "" && c.doc.Has(key) && *dir != noSocket && !filepath.IsAbs(*dir) {
 			*dir = filepath.Join(filepath.Dir(path), *dir)
 		}
@@ -312,20 +316,26 @@ func (c *loaded) originOf(key string) origin {
 	return origin{fromDefault, "default"}
 }
 
+// settings are the fields of a section of the configuration, and of what is
+// embedded in it, in the order of their declaration.
+func settings(section reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(section), func(f reflect.StructField) bool { return f.Anonymous })
+}
+
 // keys lists the configuration's keys, in the order of Config.
 func keys() []string {
-	t := reflect.TypeFor[Config]()
-	names := make([]string, 0, t.NumField())
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		names = append(names, name)
+	var names []string
+	for _, field := range settings(reflect.TypeFor[Config]()) {
+		names = append(names, jsonKey(field))
 	}
 	return names
 }
 
 // value returns the field of a key.
 func value(c *Config, key string) reflect.Value {
-	return reflect.ValueOf(c).Elem().Field(slices.Index(keys(), key))
+	fields := settings(reflect.TypeFor[Config]())
+	i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return jsonKey(f) == key })
+	return reflect.ValueOf(c).Elem().FieldByIndex(fields[i].Index)
 }
 
 // set gives a key a value that came as text, from the environment or a flag.
@@ -349,6 +359,12 @@ func set(c *Config, key, text string) error {
 			return fmt.Errorf("wants a whole number, got %q", text)
 		}
 		field.SetInt(int64(n))
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("wants a number, got %q", text)
+		}
+		field.SetFloat(x)
 	case reflect.Slice:
 		var list []string
 		for part := range strings.SplitSeq(text, ",") {

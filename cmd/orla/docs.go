@@ -79,6 +79,14 @@ var sampleValues = map[string]string{
 	"allowed_origins":      "[https://example.com]",
 	"allowed_hosts":        "[orla.example.com]",
 	"auth.tokens":          "[{name: ci, file: /etc/orla/ci.token}]",
+
+	"cli_allowed_commands":    "[git, /usr/bin/jq]",
+	"sandbox_paths":           "[/usr/local/lib/models]",
+	"tool_container_image":    "docker.io/library/python:3.13-slim",
+	"tool_container_runtime":  "runsc",
+	"tool_container_networks": "[tools]",
+	"tool_k8s_kubeconfig":     "/etc/orla/kubeconfig",
+	"tool_k8s_context":        "tools",
 }
 
 // writeSampleConfig writes an orla.yaml in which every key is explained and
@@ -97,8 +105,8 @@ func writeSampleConfig(w io.Writer) error {
 }
 
 func writeSampleKeys(w io.Writer, section reflect.Value, path, indent string) error {
-	for field, v := range section.Fields() {
-		key := jsonKey(field)
+	for _, field := range settings(section.Type()) {
+		key, v := jsonKey(field), section.FieldByIndex(field.Index)
 		text, isSample := sampleValues[path+key]
 		if indent == "" {
 			fmt.Fprintln(w)

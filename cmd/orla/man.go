@@ -29,7 +29,9 @@ func writeMan(w io.Writer, root *cobra.Command, date string) error {
 	m.paragraphs(root.Long)
 	m.macro("SH", "OPTIONS")
 	m.text("These flags go with every command.")
-	m.flags(root.PersistentFlags())
+	m.flags(grouped(root.PersistentFlags(), ""))
+	m.macro("SS", strings.TrimSuffix(isolationGroup, ":"))
+	m.flags(grouped(root.PersistentFlags(), isolationGroup))
 	m.macro("SH", "COMMANDS")
 	m.commands(root)
 	m.macro("SH", "CONFIGURATION")
@@ -185,7 +187,7 @@ func (m *manPage) commands(parent *cobra.Command) {
 
 // keys writes what the configuration's keys mean.
 func (m *manPage) keys(section reflect.Type, path string) {
-	for field := range section.Fields() {
+	for _, field := range settings(section) {
 		key := path + jsonKey(field)
 		m.term(key, field.Tag.Get("jsonschema"))
 		switch t := field.Type; {

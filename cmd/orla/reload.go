@@ -176,8 +176,9 @@ func (s *server) move(ctx context.Context, cfg *loaded) error {
 // logged when it is new, so that a save elsewhere does not say it again.
 func (s *server) apply(cfg *loaded, reason string) applied {
 	began := time.Now()
+	s.tellWeaker(cfg)
 	found := discover(cfg, s.from.home)
-	kept := s.keepLiving(&found)
+	kept := s.keepLiving(&found, cfg)
 	s.services.declare(found) // before the tools that may use them
 	diff := s.supervisor.Apply(found.Tools)
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
@@ -202,10 +203,13 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 // keepLiving keeps a capsule whose manifest has become faulty as it was: it
 // serves on until the manifest is mended, or gone. A file that is half saved
 // must not take a running capsule away. It returns where the faulty ones are.
-func (s *server) keepLiving(found *manifest.Result) (kept map[spot]bool) {
+func (s *server) keepLiving(found *manifest.Result, cfg *loaded) (kept map[spot]bool) {
 	faulty := map[spot]bool{}
 	var unread []string // folders that could not be read: what is in them may be there still
 	for _, p := range found.Problems {
+		if _, asksTooMuch := errors.AsType[beyondTerms](p.Err); asksTooMuch {
+			continue // what the operator takes away is taken from who lives as well
+		}
 		if p.Severity == manifest.Fault {
 			faulty[spot{p.Path, p.Tool}], faulty[spot{p.Path, anyTool}] = true, true
 		}
@@ -232,7 +236,7 @@ func (s *server) keepLiving(found *manifest.Result) (kept map[spot]bool) {
 	}
 	for _, served := range s.supervisor.Manifests() {
 		t := served.Tool
-		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) {
+		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) && withTerms(&t, cfg) == nil {
 			found.Tools = append(found.Tools, t)
 			if t.Runtime.Generated {
 				kept[spot{t.Source, t.Name}], kept[spot{t.Source, ""}] = true, true

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,6 +45,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetErr(std.err)
 	root.SetVersionTemplate("orla {{.Version}}\n")
 	flags.add(root.PersistentFlags())
+	groupFlags(root)
 	root.AddCommand(
 		&cobra.Command{
 			Use:     "serve",
@@ -90,33 +93,49 @@ type configFlags struct {
 	config string
 }
 
-// flagKeys are the keys that have a flag, with what its help says.
-var flagKeys = [...]struct{ key, flag, kind, help string }{
-	{"tools_dir", "tools-dir", "DIR", "folder of executables and packages (default ./tools)"},
-	{"port", "port", "PORT", "TCP port, 0 for a free one (default 8080)"},
-	{"listen", "listen", "ADDR", "address or address:port to listen on (default 127.0.0.1)"},
-	{"timeout", "timeout", "DURATION", "longest time of one call (default 30s)"},
-	{"log_level", "log-level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
-	{"log_format", "log-format", "FORMAT", "json, pretty or journald (default json)"},
-	{"log_file", "log-file", "FILE", "append the log to a file (default stderr)"},
-	{"socket", "socket", "PATH", "control socket to serve or to talk to, or none (default: found by the tools folder)"},
+// flagKey is a key that has a flag, with what its help says.
+type flagKey struct{ key, kind, help string }
+
+// flag is the key's, as the command line has it.
+func (k flagKey) flag() string { return strings.ReplaceAll(k.key, "_", "-") }
+
+// flagKeys are the keys that every command's help has a flag for.
+var flagKeys = [...]flagKey{
+	{"tools_dir", "DIR", "folder of executables and packages (default ./tools)"},
+	{"port", "PORT", "TCP port, 0 for a free one (default 8080)"},
+	{"listen", "ADDR", "address or address:port to listen on (default 127.0.0.1)"},
+	{"timeout", "DURATION", "longest time of one call (default 30s)"},
+	{"log_level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
+	{"log_format", "FORMAT", "json, pretty or journald (default json)"},
+	{"log_file", "FILE", "append the log to a file (default stderr)"},
+	{"socket", "PATH", "control socket to serve or to talk to, or none (default: found by the tools folder)"},
 }
 
-// boolKeys are the keys whose flag needs no value.
-var boolKeys = [...]struct{ key, flag, help string }{
-	{"stdio", "stdio", "serve one client on stdin and stdout in place of HTTP"},
-	{"insecure", "insecure", "allow listening beyond loopback without authentication"},
+// switchKeys are those whose flag needs no value.
+var switchKeys = [...]flagKey{
+	{"stdio", "", "serve one client on stdin and stdout in place of HTTP"},
+	{"insecure", "", "allow listening beyond loopback without authentication"},
 }
 
 func (f *configFlags) add(set *pflag.FlagSet) {
 	set.StringVarP(&f.config, "config", "c", "", "configuration `FILE` (default ./orla.yaml, then ~/.orla/config.yaml)")
-	for _, k := range flagKeys {
-		set.String(k.flag, "", fmt.Sprintf("%s `%s`", k.help, k.kind))
+	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:]) {
+		set.Var(&textFlag{kind: k.kind}, k.flag(), k.help)
 	}
-	for _, k := range boolKeys {
-		set.Bool(k.flag, false, k.help)
+	for _, k := range slices.Concat(switchKeys[:], isolationSwitches[:]) {
+		set.Bool(k.flag(), false, k.help)
+	}
+	for _, k := range slices.Concat(isolationFlags[:], isolationSwitches[:]) {
+		set.Lookup(k.flag()).Annotations = map[string][]string{flagGroup: {isolationGroup}}
 	}
 }
+
+// textFlag is a flag whose value is the text of a key.
+type textFlag struct{ kind, text string }
+
+func (t *textFlag) String() string        { return t.text }
+func (t *textFlag) Set(text string) error { t.text = text; return nil }
+func (t *textFlag) Type() string          { return t.kind }
 
 // loader returns what loads the configuration for a command's flags.
 func (f *configFlags) loader(cmd *cobra.Command) *loader {
@@ -125,16 +144,9 @@ func (f *configFlags) loader(cmd *cobra.Command) *loader {
 		l.home = home
 	}
 	set := cmd.Flags()
-	for _, k := range flagKeys {
-		if set.Changed(k.flag) {
-			text, _ := set.GetString(k.flag) // it is a string flag
-			l.flags = append(l.flags, setting{k.key, text, k.flag})
-		}
-	}
-	for _, k := range boolKeys {
-		if set.Changed(k.flag) {
-			on, _ := set.GetBool(k.flag) // it is a bool flag
-			l.flags = append(l.flags, setting{k.key, fmt.Sprint(on), k.flag})
+	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:], switchKeys[:], isolationSwitches[:]) {
+		if flag := set.Lookup(k.flag()); flag.Changed {
+			l.flags = append(l.flags, setting{k.key, flag.Value.String(), flag.Name})
 		}
 	}
 	return l

@@ -115,6 +115,7 @@ type server struct {
 	hup       chan struct{} // holds one request to reload
 	asked     chan chan<- reloaded
 	told      map[string]bool // problems that were logged; owned by apply
+	weaker    []string        // than by default tools are held in these ways; owned by apply
 
 	over       chan struct{}  // closed when all has stopped
 	impatience sync.WaitGroup // holds endAtOnce

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/orla-project/orla/capsule"
@@ -153,10 +155,20 @@ func discover(cfg *loaded, home string) manifest.Result {
 	return limited(manifest.Discover(folders(cfg, home)), cfg)
 }
 
+// limited gives the tools their limits, and takes out those that ask for more
+// than they may have.
 func limited(found manifest.Result, cfg *loaded) manifest.Result {
-	for i := range found.Tools {
-		withLimits(&found.Tools[i], cfg)
+	var served []manifest.Tool
+	for _, t := range found.Tools {
+		withLimits(&t, cfg)
+		if err := withTerms(&t, cfg); err != nil {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
+			continue
+		}
+		served = append(served, t)
 	}
+	found.Tools = served
+	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
 	return found
 }
 

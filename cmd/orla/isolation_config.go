@@ -1,0 +1,219 @@
+package main
+
+import (
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// IsolationConfig is what operators say of tools that are isolated (SPEC-TOOLS 7).
+type IsolationConfig struct {
+	CLIAllowedCommands []string `json:"cli_allowed_commands,omitempty" jsonschema:"Commands that tools of type cli may run with isolation_mode none, as the tool writes them: names, or absolute paths. Default: none."`
+	SandboxBackend     string   `json:"sandbox_backend,omitempty" jsonschema:"What isolation_mode sandboxed is made of: native (Linux), container, or auto, which is container for a tool with an image, or if tool_container_engine and tool_container_image are set, and else native. Default auto."`
+	SandboxPaths       []string `json:"sandbox_paths,omitempty" jsonschema:"Files and folders of this machine, absolute, that tools see in a native sandbox and only read, beside its programs and their own folder. Default: none."`
+
+	ContainerEngine    string       `json:"tool_container_engine,omitempty" jsonschema:"What runs containers: podman, docker, an absolute path of one of them, none, or auto for the first that is there. Default auto."`
+	ContainerImage     string       `json:"tool_container_image,omitempty" jsonschema:"Image for isolated tools that name none. Default: none."`
+	ContainerRuntime   string       `json:"tool_container_runtime,omitempty" jsonschema:"OCI runtime that the engine is to use, such as runsc; its --runtime. Default: the engine's."`
+	ContainerNetworks  []string     `json:"tool_container_networks,omitempty" jsonschema:"Networks that a tool may ask for, none aside, which each may. Default: every one but host, container:… and ns:…"`
+	ContainerUser      string       `json:"tool_container_user,omitempty" jsonschema:"UID:GID that isolated tools run as. Default 65532:65532."`
+	ContainerMemory    yamldoc.Size `json:"tool_container_memory,omitempty" jsonschema:"Memory of an isolated tool that asks for no other, swap included. Default 128MiB."`
+	ContainerCPUs      float64      `json:"tool_container_cpus,omitempty" jsonschema:"Processors of an isolated tool that asks for no other; 0.5 is half of one. Default 0.5."`
+	ContainerPids      int          `json:"tool_container_pids_limit,omitempty" jsonschema:"Processes and threads of an isolated tool that asks for no other. Default 64."`
+	ContainerMaxMemory yamldoc.Size `json:"tool_container_max_memory,omitempty" jsonschema:"The most memory that a tool may ask for. Default: tool_container_memory."`
+	ContainerMaxCPUs   float64      `json:"tool_container_max_cpus,omitempty" jsonschema:"The most processors that a tool may ask for. Default: tool_container_cpus."`
+	ContainerMaxPids   int          `json:"tool_container_max_pids_limit,omitempty" jsonschema:"The most processes and threads that a tool may ask for. Default: tool_container_pids_limit."`
+
+	K8sEnabled    bool             `json:"tool_k8s_enabled,omitempty" jsonschema:"Run tools with isolation_mode kubernetes, as Jobs of a cluster. Default false."`
+	K8sKubeconfig string           `json:"tool_k8s_kubeconfig,omitempty" jsonschema:"File that says how the cluster is reached; a relative path counts from this file's folder. Default: inside a pod its own cluster, else $KUBECONFIG or ~/.kube/config."`
+	K8sContext    string           `json:"tool_k8s_context,omitempty" jsonschema:"Context of that file. Default: its current one."`
+	K8sNamespace  string           `json:"tool_k8s_namespace,omitempty" jsonschema:"Namespace of the Jobs. Default default."`
+	K8sTTL        yamldoc.Duration `json:"tool_k8s_ttl,omitempty" jsonschema:"After how long the cluster removes a Job that Orla could not. Default 300s."`
+}
+
+// The defaults of an isolated tool's bounds (SPEC-TOOLS 7.2).
+const (
+	sandboxUser   = "65532:65532"
+	sandboxMemory = 128 << 20
+	sandboxCPUs   = 0.5
+	sandboxPids   = 64
+)
+
+// The values of tool_container_engine and sandbox_backend that are no program.
+const (
+	chosenByOrla = "auto"
+	noEngine     = "none"
+)
+
+func isolationDefaults() IsolationConfig {
+	return IsolationConfig{
+		SandboxBackend:     chosenByOrla,
+		ContainerEngine:    chosenByOrla,
+		ContainerUser:      sandboxUser,
+		ContainerMemory:    sandboxMemory,
+		ContainerCPUs:      sandboxCPUs,
+		ContainerPids:      sandboxPids,
+		ContainerMaxMemory: sandboxMemory,
+		ContainerMaxCPUs:   sandboxCPUs,
+		ContainerMaxPids:   sandboxPids,
+		K8sNamespace:       "default",
+		K8sTTL:             yamldoc.Duration(300 * time.Second),
+	}
+}
+
+// isolationFlags are the keys of IsolationConfig as flags, with what help says.
+var isolationFlags = [...]flagKey{
+	{"cli_allowed_commands", "COMMANDS", "commands that tools of type cli may run unisolated"},
+	{"sandbox_backend", "BACKEND", "auto, native or container (default auto)"},
+	{"sandbox_paths", "PATHS", "more of this machine that native sandboxes see, read-only"},
+	{"tool_container_engine", "ENGINE", "auto, podman, docker, none or a path (default auto)"},
+	{"tool_container_image", "IMAGE", "image for isolated tools that name none"},
+	{"tool_container_runtime", "RUNTIME", "OCI runtime that the engine is to use"},
+	{"tool_container_networks", "NETWORKS", "networks that a tool may ask for (default any but host)"},
+	{"tool_container_user", "UID:GID", "user and group of isolated tools (default 65532:65532)"},
+	{"tool_container_memory", "SIZE", "memory of an isolated tool (default 128MiB)"},
+	{"tool_container_cpus", "NUMBER", "processors of an isolated tool (default 0.5)"},
+	{"tool_container_pids_limit", "NUMBER", "processes and threads of an isolated tool (default 64)"},
+	{"tool_container_max_memory", "SIZE", "the most memory that a tool may ask for (default the same)"},
+	{"tool_container_max_cpus", "NUMBER", "the most processors that a tool may ask for (default the same)"},
+	{"tool_container_max_pids_limit", "NUMBER", "the most processes that a tool may ask for (default the same)"},
+	{"tool_k8s_kubeconfig", "FILE", "how the cluster is reached (default as kubectl finds it)"},
+	{"tool_k8s_context", "NAME", "context of that file (default its current one)"},
+	{"tool_k8s_namespace", "NAME", "namespace of the Jobs (default default)"},
+	{"tool_k8s_ttl", "DURATION", "when the cluster removes Jobs that Orla could not (default 300s)"},
+}
+
+// isolationSwitches are those that need no value.
+var isolationSwitches = [...]flagKey{
+	{"tool_k8s_enabled", "", "run tools with isolation_mode kubernetes, as Jobs of a cluster"},
+}
+
+// ceilings makes what tools may ask for at most what they have without asking,
+// where nobody says otherwise.
+func (c *loaded) ceilings() {
+	follow := func(most, plain string, set func()) {
+		if c.originOf(most).rank == fromDefault && c.originOf(plain).rank != fromDefault {
+			set()
+			c.origins[most] = origin{fromDefault, "as " + plain}
+		}
+	}
+	follow("tool_container_max_memory", "tool_container_memory", func() { c.ContainerMaxMemory = c.ContainerMemory })
+	follow("tool_container_max_cpus", "tool_container_cpus", func() { c.ContainerMaxCPUs = c.ContainerCPUs })
+	follow("tool_container_max_pids_limit", "tool_container_pids_limit", func() { c.ContainerMaxPids = c.ContainerPids })
+}
+
+var (
+	userAndGroup = regexp.MustCompile(`^(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9})$`)
+	wordLike     = regexp.MustCompile(`^[A-Za-z0-9_.:/@+-]*$`)
+	dnsLabel     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// isolation checks the keys of IsolationConfig.
+func (v *verdict) isolation() {
+	v.commands()
+	if !slices.Contains([]string{chosenByOrla, string(manifest.BackendNative), string(manifest.BackendContainer)}, v.SandboxBackend) {
+		v.wrong("sandbox_backend", "must be auto, native or container, got %q", v.SandboxBackend)
+	}
+	v.sandboxPaths()
+	if !slices.Contains([]string{chosenByOrla, "podman", "docker", noEngine}, v.ContainerEngine) && !filepath.IsAbs(v.ContainerEngine) {
+		v.wrong("tool_container_engine", "must be auto, podman, docker, none or an absolute path, got %q", v.ContainerEngine)
+	}
+	if v.SandboxBackend == string(manifest.BackendContainer) && v.ContainerEngine == noEngine {
+		v.wrong("sandbox_backend", "is container, and tool_container_engine is none")
+	}
+	for key, word := range map[string]string{"tool_container_image": v.ContainerImage, "tool_container_runtime": v.ContainerRuntime} {
+		if strings.HasPrefix(word, "-") || !wordLike.MatchString(word) { // it becomes an argument of the engine
+			v.wrong(key, "%q is none", word)
+		}
+	}
+	for i, network := range v.ContainerNetworks {
+		if network == "" || strings.HasPrefix(network, "-") || !wordLike.MatchString(network) {
+			v.wrongItem("tool_container_networks", i, "%q is no network", network)
+		}
+	}
+	if !userAndGroup.MatchString(v.ContainerUser) {
+		v.wrong("tool_container_user", "must be two numbers, UID:GID, such as %s, got %q", sandboxUser, v.ContainerUser)
+	}
+	v.bounds()
+	if !dnsLabel.MatchString(v.K8sNamespace) {
+		v.wrong("tool_k8s_namespace", "%q is no name of a namespace", v.K8sNamespace)
+	}
+	if v.K8sTTL < yamldoc.Duration(time.Second) {
+		v.wrong("tool_k8s_ttl", "must be at least 1s")
+	}
+}
+
+func (v *verdict) commands() {
+	for i, command := range v.CLIAllowedCommands {
+		switch {
+		case filepath.IsAbs(command) && filepath.Clean(command) == command:
+		case command == "", strings.ContainsRune(command, '/'):
+			v.wrongItem("cli_allowed_commands", i, "%q is neither a name nor an absolute path without . and ..", command)
+		}
+	}
+}
+
+// ownOfSandbox are folders that a sandbox has of its own.
+var ownOfSandbox = []string{"/", "/proc", "/sys", "/dev", "/tmp"}
+
+func (v *verdict) sandboxPaths() {
+	for i, path := range v.SandboxPaths {
+		switch {
+		case !filepath.IsAbs(path), filepath.Clean(path) != path:
+			v.wrongItem("sandbox_paths", i, "%q is no absolute path without . and ..", path)
+		case slices.Contains(ownOfSandbox, path):
+			v.wrongItem("sandbox_paths", i, "%s cannot be shown: a sandbox has its own", path)
+		}
+	}
+}
+
+// What limits may be, here as in manifests.
+const (
+	leastMemory         = 1 << 20
+	leastCPUs, mostCPUs = 0.01, 4096
+	mostPids            = 1 << 22
+)
+
+// bounds checks the limits of isolated tools. A ceiling that nobody set is as
+// right as what it follows.
+func (v *verdict) bounds() {
+	for _, bound := range [...]struct {
+		key        string
+		value, max float64
+		least      float64
+		most       float64
+		text       func(float64) string
+	}{
+		{"memory", float64(v.ContainerMemory), float64(v.ContainerMaxMemory), leastMemory, math.Inf(1), func(x float64) string { return yamldoc.Size(x).String() }},
+		{"cpus", v.ContainerCPUs, v.ContainerMaxCPUs, leastCPUs, mostCPUs, plainNumber},
+		{"pids_limit", float64(v.ContainerPids), float64(v.ContainerMaxPids), 1, mostPids, plainNumber},
+	} {
+		plain, most := "tool_container_"+bound.key, "tool_container_max_"+bound.key
+		within := func(key string, x float64) {
+			switch {
+			case x >= bound.least && x <= bound.most: // which is false for what is no number
+			case math.IsInf(bound.most, 1):
+				v.wrong(key, "must be at least %s, got %s", bound.text(bound.least), bound.text(x))
+			default:
+				v.wrong(key, "must be between %s and %s, got %s", bound.text(bound.least), bound.text(bound.most), bound.text(x))
+			}
+		}
+		within(plain, bound.value)
+		if v.originOf(most).rank == fromDefault {
+			continue
+		}
+		within(most, bound.max)
+		if bound.max < bound.value {
+			v.wrong(most, "must be at least %s, which is %s, got %s", plain, bound.text(bound.value), bound.text(bound.max))
+		}
+	}
+}
+
+func plainNumber(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
