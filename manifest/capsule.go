@@ -51,7 +51,6 @@ func (d *description) checkCapsule() {
 		}
 	}
 	d.checkStop()
-	d.checkResources()
 	if r.Restart.MaxMS < r.Restart.InitialMS {
 		d.fault("runtime", "restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
 	}
@@ -68,35 +67,6 @@ func (d *description) checkCapsule() {
 			d.fault("runtime", "hot_load.ignore"+indexed(i), "is no glob pattern: %q", p)
 		}
 	}
-}
-
-const (
-	// leastMemory is less than any interpreter needs; who writes 256 means MiB.
-	leastMemory = 1 << 20
-	// leastCPUs is what the kernel can tell from nothing, and mostCPUs more than there are.
-	leastCPUs, mostCPUs = 0.01, 4096
-	mostPids            = 1 << 22 // that Linux can have
-)
-
-// checkResources checks the limits that are given.
-func (d *description) checkResources() {
-	r := d.runtime.Resources
-	given := func(key string) bool { return d.given("runtime", "resources."+key) }
-	if given("memory") && r.Memory < leastMemory {
-		d.fault("runtime", "resources.memory", "must be at least 1MiB, got %s", r.Memory)
-	}
-	if given("cpus") && !(r.CPUs >= leastCPUs && r.CPUs <= mostCPUs) {
-		d.fault("runtime", "resources.cpus", "must be between %v and %d, got %v", leastCPUs, mostCPUs, r.CPUs)
-	}
-	if given("pids") && (r.Pids < 1 || r.Pids > mostPids) {
-		d.fault("runtime", "resources.pids", "must be between 1 and %d, got %d", mostPids, r.Pids)
-	}
-}
-
-// resources are what the tool's processes may take together.
-func (d *description) resources() Resources {
-	r := d.runtime.Resources
-	return Resources{Memory: int64(r.Memory), CPUs: r.CPUs, Pids: r.Pids}
 }
 
 // checkStop checks that the steps of a stop fit into the time that Orla's own
@@ -146,11 +116,7 @@ func (d *description) warnOfIdleKeys() {
 	}
 	for field := range reflect.TypeFor[capsuleKeys]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case !d.doc.Has("runtime." + name):
-		case name == "resources": // nobody must think that there is a limit where there is none
-			d.fault("runtime", name, "bounds capsules only, and this is a simple tool: set runtime.mode: capsule, or take it out")
-		default:
+		if d.doc.Has("runtime." + name) {
 			d.warn(name, "has no effect without runtime.mode: capsule")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
@@ -76,8 +77,9 @@ func (d *description) fill(t *Tool) {
 	t.Run = d.run()
 	if t.Kind == Capsule {
 		t.Runtime = d.capsule()
-		t.Isolation.Resources = d.resources()
 	}
+	t.Isolation = d.isolation(d.runtime.isolation(), secret.DefaultNamespace)
+	d.warnOfIdleIsolation(t)
 	if d.given("runtime", "retry") {
 		t.Retry = d.retry(d.runtime.Retry)
 		d.warnOfIdleRetry(t)

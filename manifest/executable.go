@@ -58,7 +58,11 @@ func (e executable) read(resolve func(Interpreter) error) (t Tool, warnings []er
 		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
 	}
 	more, err := e.describe(&t, h.block)
-	return t, append(warnings, more...), errors.Join(resolve(h.interpreter), err)
+	absent, missing := t.Isolation.missing(resolve(h.interpreter))
+	if absent != nil {
+		more = append(more, absent)
+	}
+	return t, append(warnings, more...), errors.Join(missing, err)
 }
 
 // describe reads the block or the sidecar, whichever there is.

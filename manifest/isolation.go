@@ -86,9 +86,11 @@ type CLI struct {
 	Command string   // an absolute path, or a name that is looked up where it runs
 	Args    []string // templates over a call's arguments; each makes one argument, or none
 	// Stdin: the process reads the call's arguments from stdin, as JSON.
-	Stdin          bool
-	Output         CLIOutput
-	WorkingDir     string // "" is the Tool's Dir
+	Stdin  bool
+	Output CLIOutput
+	// WorkingDir is absolute, where the command runs. "": of a container, what its
+	// image says; else where nothing of the tool is.
+	WorkingDir     string
 	RetryExitCodes []int
 }
 

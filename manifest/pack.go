@@ -143,7 +143,12 @@ func (d *description) entrypoint(t *Tool, entrypoint string) {
 	case !shebang && info.Mode()&0o111 == 0:
 		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
 	default:
-		if _, err := interpreter.Resolve(); err != nil {
+		_, err := interpreter.Resolve()
+		warning, err := t.Isolation.missing(err)
+		if warning != nil {
+			d.warnings = append(d.warnings, d.doc.At("entrypoint", "%q: %v", entrypoint, warning))
+		}
+		if err != nil {
 			wrong("%q: %w", entrypoint, err)
 		}
 	}

@@ -221,6 +221,8 @@ func soundDeclaration(t *testing.T, d *declaration) {
 	case r == nil && (d.tool.Kind != Capsule || (d.tool.Path == "") == (d.tool.Runtime.Remote == nil)):
 		t.Fatalf("an McpServer that is none: %+v", d.tool)
 	case r == nil:
+	case d.tool.Kind == Cli:
+		soundCLI(t, d.tool)
 	case d.tool.Isolation.Mode != IsolationNone, (d.tool.Kind == MCP) == (r.Server == ""), (d.tool.Kind == MCP) != (r.Endpoint == ""),
 		r.Auth.IsZero() != r.Auth.Secret.IsZero(), len(r.OperationClasses) == 0:
 		t.Fatalf("%+v", r)
@@ -353,5 +355,23 @@ func TestT11WhatMayHoldResources(t *testing.T) {
 		if got := mayDeclare([]byte(text)); got != want {
 			t.Errorf("%q: got %v", text, got)
 		}
+	}
+}
+
+// soundCLI checks what holds of every tool of type cli that is in order: nothing of
+// it can be taken for an option of the engine that runs it.
+func soundCLI(t *testing.T, tool Tool) {
+	t.Helper()
+	cli, at := tool.Resource.CLI, tool.Isolation
+	for _, word := range []string{cli.Command, cli.WorkingDir, at.Image, at.Network} {
+		if strings.HasPrefix(word, "-") || strings.ContainsFunc(word, isControl) {
+			t.Fatalf("%q in %+v %+v", word, cli, at)
+		}
+	}
+	if cli.Command == "" || at.Mode == "" || at.Mode == IsolationWASM || strings.ContainsAny(at.Image+at.Network, " ,=") ||
+		at.Image == "" && (at.Mode == IsolationContainer || at.Mode == IsolationKubernetes) ||
+		at.Mode == IsolationNone && at.Resources != (Resources{}) || at.Network != "" && at.Mode != IsolationContainer ||
+		tool.Path != "" && !within(tool.Dir, tool.Path) || cli.WorkingDir != "" && !filepath.IsAbs(cli.WorkingDir) {
+		t.Fatalf("%+v %+v", cli, at)
 	}
 }

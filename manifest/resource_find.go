@@ -143,7 +143,7 @@ func (w *walker) declared(d *declaration, id string) {
 		w.problem(d.file.display, d.name, Warning, warning)
 	}
 	at := place{entry: d.file.display, id: id, named: d.doc.At("metadata.name", "")}
-	if d.tool.Runtime.Generated {
+	if d.tool.Runtime.Generated || d.tool.Kind == Cli && d.tool.Path != "" {
 		w.servers = append(w.servers, d.tool)
 	}
 	switch err := d.doc.Err(); {

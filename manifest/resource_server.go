@@ -32,11 +32,11 @@ func (d *declaration) readServer() {
 		Dir:         d.file.dir,
 		Source:      d.file.display,
 		InputSchema: []byte(anyObject),
-		Run:         Run{Timeout: d.timeout(spec.DefaultToolRuntime)},
+		Run:         Run{Timeout: d.timeout(spec.DefaultToolRuntime.toolRuntimeKeys)},
 		Retry:       d.retry(spec.DefaultToolRuntime.Retry),
 		Runtime:     d.serverRuntime(spec),
 	}
-	d.checkServerIsolation(spec)
+	d.tool.Isolation = d.serverIsolation(spec)
 	switch spec.Transport {
 	case transportStdio:
 		d.readStdio(spec)
@@ -81,17 +81,22 @@ func (d *declaration) include(given []string) []string {
 	return list
 }
 
-func (d *declaration) checkServerIsolation(spec serverSpec) {
-	const key = "spec.default_tool_runtime.isolation_mode"
-	switch mode := spec.DefaultToolRuntime.IsolationMode; {
-	case mode == "", mode == IsolationNone:
-	case spec.Transport == transportHTTP:
-		d.doc.Faultf(key, "%s does not go with transport http, which runs nothing on this machine that could be isolated; only none does", mode)
-	case mode == IsolationWASM:
-		d.doc.Faultf(key, "wasm is for tools of type wasm")
-	default:
-		d.doc.Faultf(key, "%s is not served by this release for an McpServer; only none is", mode)
+// serverIsolation says where the server's process lives, if it has one here.
+func (d *declaration) serverIsolation(spec serverSpec) Isolation {
+	k := spec.DefaultToolRuntime.isolation()
+	if spec.Transport != transportHTTP {
+		return d.isolation(k, d.namespace)
 	}
+	const at = "spec.default_tool_runtime."
+	if k.Mode != "" && k.Mode != IsolationNone {
+		d.doc.Faultf(at+"isolation_mode", "%s does not go with transport http, which runs nothing on this machine that could be isolated; only none does", k.Mode)
+	}
+	for _, key := range []string{"image", "image_pull_secret", "network", "resources"} {
+		if d.doc.Has(at + key) {
+			d.doc.Faultf(at+key, "is for transport stdio, and this server's is http")
+		}
+	}
+	return Isolation{}
 }
 
 // foreign refuses keys of the other transport.
@@ -147,21 +152,24 @@ func (d *declaration) readStdio(spec serverSpec) {
 }
 
 // command finds the program of a server. Links stay as they are: programs look
-// at what they were called by.
+// at what they were called by. What an isolated server runs is looked for where
+// it lives, unless it stands in the file's folder.
 func (d *declaration) command(name string) (string, error) {
+	if strings.HasPrefix(name, "-") || strings.ContainsFunc(name, isControl) {
+		return "", errors.New("is no name of a program")
+	}
+	isolation := d.tool.Isolation
 	if !strings.ContainsRune(name, '/') {
-		path, err := exec.LookPath(name)
-		switch {
-		case err == nil:
-			return path, nil
-		case strings.ContainsAny(name, " \t"):
-			return "", errors.New("is not in PATH; its arguments belong in args")
-		}
-		return "", errors.New("is not in PATH; install it, or give its path")
+		return d.named(name)
 	}
 	path := name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(d.file.dir, path)
+		if isolation.Isolated() && !within(d.file.dir, path) {
+			return "", fmt.Errorf("leaves the file's folder, and with isolation_mode %s nothing else of this machine is seen", isolation.Mode)
+		}
+	} else if isolation.Isolated() {
+		return path, nil
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -177,13 +185,35 @@ func (d *declaration) command(name string) (string, error) {
 	return path, nil
 }
 
+// named finds the program of a server by its name.
+func (d *declaration) named(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil && !d.tool.Isolation.Isolated() {
+		return path, nil
+	}
+	if strings.ContainsAny(name, " \t") {
+		return "", errors.New("is not in PATH; its arguments belong in args")
+	}
+	if err != nil {
+		err = errors.New("is not in PATH; install it, or give its path")
+	}
+	warning, err := d.tool.Isolation.missing(err)
+	if warning != nil {
+		d.warnings = append(d.warnings, d.doc.At("spec.command", "%q %v", name, warning))
+	}
+	return name, err
+}
+
 // settle leaves to the McpServers that were found what they run: a program of
 // theirs is no tool beside it, executable or not, and does not become one while
 // their description is at fault.
 func (w *walker) settle() {
 	theirs := map[string]bool{}
 	for _, server := range w.servers {
-		for _, file := range append([]string{server.Path}, server.Run.Args...) {
+		if strings.Contains(server.Path, "/") { // else it is a name
+			theirs[resolved(server.Dir, server.Path)] = true
+		}
+		for _, file := range server.Run.Args {
 			theirs[resolved(server.Dir, file)] = true
 		}
 	}

@@ -28,8 +28,8 @@ func (d *declaration) readTool() {
 	}
 	var isolation Isolation
 	if d.isType(spec.Type) {
-		isolation.Mode = d.isolation(spec)
-		d.readType(spec, &resource, isolation.Mode)
+		isolation.Mode = d.isolationMode(spec)
+		d.readType(spec, &resource)
 	}
 	resource.Auth = d.auth(spec.Auth)
 	d.tool = Tool{
@@ -45,6 +45,9 @@ func (d *declaration) readTool() {
 		Isolation:    isolation,
 		Resource:     &resource,
 	}
+	if spec.Type == typeCLI && d.isType(spec.Type) {
+		d.readCLI(spec.CLI)
+	}
 }
 
 // isType reports whether the file's type is that one: if it is none at all,
@@ -55,7 +58,7 @@ func (d *declaration) isType(t toolType) bool {
 }
 
 // readType reads what belongs to the tool's type, and refuses what belongs to others.
-func (d *declaration) readType(spec toolSpec, r *Resource, isolation IsolationMode) {
+func (d *declaration) readType(spec toolSpec, r *Resource) {
 	foreign := func(key, of string) {
 		if d.doc.Has("spec." + key) {
 			d.doc.Faultf("spec."+key, "is for type %s, and this tool is of type %s", of, spec.Type)
@@ -77,8 +80,7 @@ func (d *declaration) readType(spec toolSpec, r *Resource, isolation IsolationMo
 		return
 	case toolType(MCP):
 		r.Server, r.ServerTool = d.serverTool(spec)
-	case typeCLI:
-		d.checkCLI(spec.CLI, isolation)
+	case typeCLI: // see readCLI
 	case typeWASM:
 		d.checkWASM(spec.WASM)
 	}
@@ -92,7 +94,6 @@ func (d *declaration) readType(spec toolSpec, r *Resource, isolation IsolationMo
 		if d.doc.Has("spec.auth") {
 			d.doc.Faultf("spec.auth", "does not go with type cli: set a variable to the secret by cli.env_from")
 		}
-		fallthrough
 	case typeWASM:
 		d.doc.Faultf("spec.type", "%s is not served by this release", spec.Type)
 	}
@@ -113,9 +114,9 @@ func (d *declaration) serverTool(spec toolSpec) (server, tool string) {
 	return spec.MCPServerRef, spec.MCPToolName
 }
 
-// isolation returns where calls run, and refuses what cannot be: nobody is to
+// isolationMode returns where calls run, and refuses what cannot be: nobody is to
 // believe in a sandbox that is not there.
-func (d *declaration) isolation(spec toolSpec) IsolationMode {
+func (d *declaration) isolationMode(spec toolSpec) IsolationMode {
 	const key = "spec.runtime.isolation_mode"
 	risky := spec.RiskLevel == RiskHigh || spec.RiskLevel == RiskCritical
 	mode := spec.Runtime.IsolationMode

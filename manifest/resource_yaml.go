@@ -44,7 +44,7 @@ type toolSpec struct {
 	Auth             authKeys         `json:"auth,omitzero" jsonschema:"How calls are authenticated"`
 	MCPServerRef     string           `json:"mcp_server_ref,omitempty" jsonschema:"Of type mcp: the name of the McpServer"`
 	MCPToolName      string           `json:"mcp_tool_name,omitempty" jsonschema:"Of type mcp: the tool, as the server calls it"`
-	CLI              cliKeys          `json:"cli,omitzero" jsonschema:"Of type cli: the command. Not served by this release"`
+	CLI              cliKeys          `json:"cli,omitzero" jsonschema:"Of type cli: the command"`
 	WASM             wasmKeys         `json:"wasm,omitzero" jsonschema:"Of type wasm: the module. Not served by this release"`
 }
 
@@ -66,7 +66,7 @@ type serverSpec struct {
 	ToolFilter         toolFilterKeys   `json:"tool_filter,omitzero" jsonschema:"Which tools are served. Default: all"`
 	Reconnect          reconnectKeys    `json:"reconnect,omitzero" jsonschema:"When to start or connect again"`
 	IdleTimeout        yamldoc.Duration `json:"idle_timeout,omitempty" jsonschema:"Stop the server, or end the session, after this long without a call. Default: never"`
-	DefaultToolRuntime toolRuntimeKeys  `json:"default_tool_runtime,omitzero" jsonschema:"How the server's tools are called"`
+	DefaultToolRuntime serverRuntime    `json:"default_tool_runtime,omitzero" jsonschema:"How the server's tools are called"`
 }
 
 type serverEnv struct {
@@ -107,11 +107,26 @@ type metadataKeys struct {
 	Annotations envKeys `json:"annotations,omitempty" jsonschema:"Informational only"`
 }
 
-// toolRuntimeKeys are spec.runtime, and default_tool_runtime.
+// toolRuntimeKeys are spec.runtime, and part of default_tool_runtime.
 type toolRuntimeKeys struct {
 	Timeout       yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one attempt of a call: 30s, 1m30s or a number of seconds. Default 30s"`
 	IsolationMode IsolationMode    `json:"isolation_mode,omitempty" jsonschema:"Where a call runs. Default none; with risk_level high or critical: sandboxed; of type cli: container; of type wasm: wasm"`
 	Retry         retryKeys        `json:"retry,omitzero" jsonschema:"Whether a call that failed is tried again"`
+}
+
+// serverRuntime is default_tool_runtime: of a server over stdio it says as well
+// where its process lives.
+type serverRuntime struct {
+	toolRuntimeKeys
+	Image           string       `json:"image,omitempty" jsonschema:"Of stdio: image of the container that the server lives in. Default: the configured tool_container_image"`
+	ImagePullSecret string       `json:"image_pull_secret,omitempty" jsonschema:"Of stdio: the secret to pull it with: [namespace/]name[:key]"`
+	Network         string       `json:"network,omitempty" jsonschema:"Of stdio: the container's network. Default none"`
+	Resources       resourceKeys `json:"resources,omitzero" jsonschema:"Of stdio: what the server and all that it starts may take together"`
+}
+
+// isolation are the keys that say where the server's process lives.
+func (k serverRuntime) isolation() isolationKeys {
+	return isolationKeys{k.IsolationMode, k.Image, k.ImagePullSecret, k.Network, k.Resources}
 }
 
 type authKeys struct {
@@ -139,7 +154,7 @@ func toolDefaults() toolSpec {
 func serverDefaults() serverSpec {
 	return serverSpec{
 		Reconnect:          reconnectKeys{MaxAttempts: 3, Backoff: yamldoc.Duration(2 * time.Second)},
-		DefaultToolRuntime: toolRuntimeDefaults(),
+		DefaultToolRuntime: serverRuntime{toolRuntimeKeys: toolRuntimeDefaults()},
 	}
 }
 

@@ -122,6 +122,16 @@ func (i Interpreter) Resolve() (string, error) {
 	return found, nil
 }
 
+// Program is what runs the file where this machine's programs are not: the path
+// that the shebang gave, or the name that is to be looked up. It is "" for the
+// zero Interpreter.
+func (i Interpreter) Program() string {
+	if i.Path != "" {
+		return i.Path
+	}
+	return i.Name
+}
+
 // NoInterpreterError says that the interpreter of a file is not there.
 type NoInterpreterError struct{ Interpreter Interpreter }
 

@@ -77,6 +77,17 @@ type simpleKeys struct {
 	Output         OutputMode       `json:"output,omitempty" jsonschema:"text: stdout is the answer's text; mcp: stdout is a whole CallToolResult. Default text"`
 	MaxOutput      yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of stdout and of stderr: 8MiB or a number. Default: the configured max_output"`
 	Retry          retryKeys        `json:"retry,omitzero" jsonschema:"Whether a call that failed is tried again. Only what is annotated readOnlyHint or idempotentHint is, or what was never sent"`
+
+	IsolationMode   IsolationMode `json:"isolation_mode,omitempty" jsonschema:"Where the tool's processes live: none (as Orla does), sandboxed, or container. Default none"`
+	Image           string        `json:"image,omitempty" jsonschema:"Image of the container that the tool lives in. Default: the configured tool_container_image"`
+	ImagePullSecret string        `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull it with: [namespace/]name[:key]"`
+	Network         string        `json:"network,omitempty" jsonschema:"The container's network. Default none"`
+	Resources       resourceKeys  `json:"resources,omitzero" jsonschema:"What the tool and all that it starts may take together. Of capsules, and of what is isolated"`
+}
+
+// isolation are the keys that say where processes live.
+func (k simpleKeys) isolation() isolationKeys {
+	return isolationKeys{k.IsolationMode, k.Image, k.ImagePullSecret, k.Network, k.Resources}
 }
 
 // simpleOnly are the simpleKeys without effect on a capsule.
@@ -94,7 +105,6 @@ type capsuleKeys struct {
 	HotLoad          hotLoadKeys      `json:"hot_load,omitzero" jsonschema:"Reload when files change"`
 	Restart          restartKeys      `json:"restart,omitzero" jsonschema:"When to start again after a crash"`
 	Health           healthKeys       `json:"health,omitzero" jsonschema:"Ask the capsule whether it is well. Off unless given"`
-	Resources        resourceKeys     `json:"resources,omitzero" jsonschema:"What the capsule and all that it starts may take together"`
 }
 
 type hotLoadKeys struct {
@@ -118,7 +128,7 @@ type healthKeys struct {
 }
 
 type resourceKeys struct {
-	Memory yamldoc.Size `json:"memory,omitempty" jsonschema:"Memory, swap included: 256MiB or a number of bytes. Past it the capsule is killed and started again. Default: no limit"`
+	Memory yamldoc.Size `json:"memory,omitempty" jsonschema:"Memory, swap included: 256MiB or a number of bytes. Past it a capsule is killed and started again. Default: no limit; of what is isolated the configured one"`
 	CPUs   float64      `json:"cpus,omitempty" jsonschema:"Processors: 0.5 is half of one. Default: no limit"`
 	Pids   int          `json:"pids,omitempty" jsonschema:"Processes and threads at once. Default: no limit"`
 }

@@ -1,0 +1,187 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/secret"
+)
+
+// isolationKeys say where the processes of a simple tool, a capsule or an
+// McpServer live (SPEC-TOOLS 7.6).
+type isolationKeys struct {
+	Mode       IsolationMode
+	Image      string
+	PullSecret string
+	Network    string
+	Resources  resourceKeys
+}
+
+// isolation checks the keys of runtime that say where processes live. namespace
+// is where secrets are looked for.
+func (d *description) isolation(k isolationKeys, namespace string) Isolation {
+	i := Isolation{Mode: k.Mode, Image: k.Image}
+	switch k.Mode {
+	case IsolationKubernetes:
+		d.fault("runtime", "isolation_mode", "kubernetes is for tools of type cli: a Job runs an image, and this would have to be in it")
+	case IsolationWASM:
+		d.fault("runtime", "isolation_mode", "wasm is for tools of type wasm")
+	case "", IsolationNone, IsolationSandboxed, IsolationContainer:
+	}
+	for _, key := range []string{"image", "image_pull_secret", "network"} {
+		if d.given("runtime", key) && !i.Isolated() {
+			d.fault("runtime", key, "is for what is isolated, and this is not: set isolation_mode, or take it out")
+			return i
+		}
+	}
+	if k.Image != "" {
+		if err := checkImage(k.Image); err != nil {
+			d.fault("runtime", "image", "%v", err)
+		}
+	}
+	if d.given("runtime", "image_pull_secret") {
+		ref, err := secret.ParseRef(k.PullSecret, namespace)
+		switch {
+		case err != nil:
+			d.fault("runtime", "image_pull_secret", "%v", err)
+		case k.Image == "":
+			d.fault("runtime", "image_pull_secret", "is for image, which is not given")
+		}
+		i.PullSecret = ref
+	}
+	if d.given("runtime", "network") {
+		if err := i.setNetwork(k.Network); err != nil {
+			d.fault("runtime", "network", "%v", err)
+		}
+	}
+	d.checkBounds(k.Resources, func(key string) string { return d.key("runtime", "resources."+key) })
+	i.Resources = Resources{Memory: int64(k.Resources.Memory), CPUs: k.Resources.CPUs, Pids: k.Resources.Pids}
+	return i
+}
+
+const (
+	// leastMemory is less than any interpreter needs; who writes 256 means MiB.
+	leastMemory = 1 << 20
+	// leastCPUs is what the kernel can tell from nothing, and mostCPUs more than there are.
+	leastCPUs, mostCPUs = 0.01, 4096
+	mostPids            = 1 << 22 // that Linux can have
+)
+
+// checkBounds checks the limits that are given. at says where the file has one.
+func (d *description) checkBounds(k resourceKeys, at func(string) string) {
+	if key := at("memory"); d.doc.Has(key) && k.Memory < leastMemory {
+		d.doc.Faultf(key, "must be at least 1MiB, got %s", k.Memory)
+	}
+	if key := at("cpus"); d.doc.Has(key) && !(k.CPUs >= leastCPUs && k.CPUs <= mostCPUs) {
+		d.doc.Faultf(key, "must be between %v and %d, got %v", leastCPUs, mostCPUs, k.CPUs)
+	}
+	if key := at("pids"); d.doc.Has(key) && (k.Pids < 1 || k.Pids > mostPids) {
+		d.doc.Faultf(key, "must be between 1 and %d, got %d", mostPids, k.Pids)
+	}
+}
+
+// setNetwork takes a network that a file gives. It is said to an engine as it
+// is, so that it must not be mistaken for anything else.
+func (i *Isolation) setNetwork(name string) error {
+	switch {
+	case !networkName.MatchString(name):
+		return errors.New("must be the name of a network: letters, digits and _ . -, and no - in front; none is no network")
+	case i.Mode == IsolationKubernetes:
+		return errors.New("does not go with isolation_mode kubernetes: the cluster's own policies say what a pod reaches")
+	case !i.Isolated():
+		return errors.New("does not go with isolation_mode none, where a process has the machine's network")
+	case name == "none":
+		i.Network = ""
+	case i.Mode == IsolationSandboxed:
+		return errors.New("does not go with isolation_mode sandboxed, which has no network; container may have one")
+	default:
+		i.Network = name
+	}
+	return nil
+}
+
+// networkName has no colon and no slash: container:ID and ns:PATH are the
+// networks of somebody else.
+var networkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+
+// imageName is the grammar of references to images: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
+var imageName = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?/)?` +
+	`[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*` +
+	`(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`)
+
+// checkImage says why an engine is not given a name of an image as it is.
+func checkImage(name string) error {
+	if len(name) > 512 || !imageName.MatchString(name) {
+		return fmt.Errorf("must be the name of an image, such as docker.io/library/alpine:3.20: [HOST/]NAME[:TAG][@sha256:DIGEST], got %q", name)
+	}
+	return nil
+}
+
+// missing says what it means that an interpreter is not on this machine, for a
+// tool that is isolated: in a container nothing, since the image is to have it.
+func (i Isolation) missing(err error) (warning, fault error) {
+	switch {
+	case err == nil || i.Mode == IsolationContainer:
+		return nil, nil
+	case i.Mode == IsolationSandboxed:
+		return fmt.Errorf("%w; a sandbox that is made of this machine has it no more", err), nil
+	}
+	return nil, err
+}
+
+// warnOfIdleIsolation tells of keys that do not do what their author expects.
+func (d *description) warnOfIdleIsolation(t *Tool) {
+	isolated := t.Isolation.Isolated()
+	if t.Kind == Simple && !isolated && d.given("runtime", "resources") { // nobody must think that there is a limit where there is none
+		d.fault("runtime", "resources", "bounds capsules and what is isolated, and this is a simple tool that is not: set isolation_mode, or take it out")
+	}
+	if isolated && d.given("runtime", "inherit_env") {
+		d.warn("inherit_env", "has no effect with isolation_mode %s, where nothing of Orla's own variables is", t.Isolation.Mode)
+	}
+}
+
+// Exposed lists what of this machine the tool's processes need where they do not
+// see its files, as absolute paths: a package's folder, a simple tool's file; of
+// an McpServer what its command and its arguments name of the folder that its
+// file is in, and of type cli a command and a working folder of that folder.
+// Nothing else of the folder is shown: there may be secrets in it.
+func (t Tool) Exposed() []string {
+	var named []string
+	switch {
+	case t.Kind == Cli:
+		named = []string{t.Path, t.Resource.CLI.WorkingDir}
+	case t.Runtime.Generated:
+		named = append([]string{t.Path}, t.Run.Args...)
+		if !strings.Contains(t.Path, "/") {
+			named = named[1:]
+		}
+	case t.Version != "":
+		return []string{t.Dir}
+	default:
+		return []string{t.Path}
+	}
+	var list []string
+	for _, name := range named {
+		if file := t.inDir(name); file != "" && !slices.Contains(list, file) {
+			list = append(list, file)
+		}
+	}
+	return list
+}
+
+// inDir is what a path that may count from the tool's folder names in it, or "".
+func (t Tool) inDir(name string) string {
+	file := name
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(t.Dir, file)
+	}
+	at := resolved(t.Dir, file)
+	if name == "" || at == "" || !within(t.Dir, at) || !within(t.Dir, file) {
+		return ""
+	}
+	return filepath.Clean(file)
+}
