@@ -1,0 +1,146 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/wasmfuel"
+)
+
+// code is a compiled module and the runtime that it alone lives in: a limit of
+// wazero's is a runtime's, and so is what can be linked.
+type code struct {
+	shape   *shape
+	runtime wazero.Runtime
+	cache   wazero.CompilationCache // nil without a disk
+	module  wazero.CompiledModule
+	most    uint64 // bytes of memory
+	size    int64  // bytes that it takes, more or less
+}
+
+func (c *code) close() {
+	ctx := context.Background() // nothing waits
+	_ = c.runtime.Close(ctx)    // it fails for files that are open alone
+	if c.cache != nil {
+		_ = c.cache.Close(ctx) // the same
+	}
+}
+
+// compile makes code of a module.
+func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
+	shape, trimmed, err := look(module)
+	if err != nil {
+		return nil, err
+	}
+	if err := shape.checkImports(limits.WASI); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(r.ctx, maxCompile, invalid("it was not compiled within %s", maxCompile))
+	defer cancel()
+	ready, err := metered(trimmed, limits.MaxMemory)
+	if err != nil {
+		return nil, err
+	}
+	disk := r.disk()
+	c, err := build(ctx, ready, limits, disk.folder(ready))
+	if err != nil && disk != nil && ctx.Err() == nil {
+		c, err = build(ctx, ready, limits, "") // what was on the disk may be at fault
+	}
+	if err != nil {
+		return nil, r.refused(ctx, err)
+	}
+	c.shape = shape
+	if shape.memory != nil {
+		c.most = min(shape.memory.most*pageSize, uint64(pages(limits.MaxMemory))*pageSize)
+	}
+	const perByte = 8 // what is compiled, over what it is compiled from
+	c.size = perByte * int64(len(ready))
+	disk.keep(ready)
+	return c, nil
+}
+
+// refused is the fault of what was not compiled.
+func (r *Runtime) refused(ctx context.Context, err error) error {
+	if r.ctx.Err() != nil {
+		return fault.New(fault.NotReady, "Orla is stopping")
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return invalid("%s", text)
+}
+
+// build compiles a module in a runtime of its own. What it finds in folder it
+// does not compile again; "" is no folder.
+func build(ctx context.Context, module []byte, limits Limits, folder string) (c *code, err error) {
+	config := wazero.NewRuntimeConfig().
+		WithCoreFeatures(api.CoreFeaturesV2).
+		WithMemoryLimitPages(pages(limits.MaxMemory)).
+		WithDebugInfoEnabled(false).
+		WithCloseOnContextDone(true) // until modules are metered
+	c = &code{}
+	if folder != "" {
+		if c.cache, err = wazero.NewCompilationCacheWithDir(folder); err != nil {
+			return nil, err
+		}
+		config = config.WithCompilationCache(c.cache)
+	}
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, config)
+	defer func() {
+		if r := recover(); r != nil { // of the compiler, whose panics are about the module
+			err = fmt.Errorf("the compiler gave up: %v", r)
+		}
+		if err != nil {
+			c.close() //nolint:contextcheck // closing waits for nothing
+			c = nil
+		}
+	}()
+	if limits.WASI {
+		if _, err := wasi_snapshot_preview1.Instantiate(ctx, c.runtime); err != nil {
+			return c, err
+		}
+	}
+	yielder := c.runtime.NewHostModuleBuilder(wasmfuel.Host)
+	yielder.NewFunctionBuilder().WithGoFunction(api.GoFunc(yield), nil, nil).Export(wasmfuel.Yield)
+	if _, err := yielder.Instantiate(ctx); err != nil {
+		return c, err
+	}
+	// With more than one worker it looks at ctx between two functions.
+	c.module, err = c.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, max(2, runtime.GOMAXPROCS(0))), module)
+	return c, err
+}
+
+// stopped is what yield panics with: wazero ends the guest and returns it.
+type stopped struct{ cause error }
+
+// Error says why the guest was ended.
+func (s *stopped) Error() string { return s.cause.Error() }
+
+// Unwrap returns why the guest was ended.
+func (s *stopped) Unwrap() error { return s.cause }
+
+// yield is called by the guest each millisecond or so. Native code can be stopped
+// nowhere else, neither by a deadline nor by the garbage collector.
+func yield(ctx context.Context, _ []uint64) {
+	if ctx.Err() != nil {
+		panic(&stopped{context.Cause(ctx)})
+	}
+}
+
+// asStopped returns why yield ended the guest; nil if it did not.
+func asStopped(err error) error {
+	if s, ok := errors.AsType[*stopped](err); ok {
+		return s.cause
+	}
+	return nil
+}

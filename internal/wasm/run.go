@@ -1,0 +1,202 @@
+package wasm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/wasmfuel"
+)
+
+// Outcome is what a call left. It stands beside an error as far as it went.
+type Outcome struct {
+	Stdout     []byte // what the module answered, whichever way
+	Stderr     []byte // at most 64 KiB of it
+	FuelUsed   int64
+	MemoryPeak int64 // bytes of linear memory
+}
+
+// Run calls the module once, in a fresh instance, with input, and returns its
+// answer of at most maxOutput bytes; if that is zero, of 8 MiB. The error is a
+// *fault.Error: execution_failed for a trap, an exit code, too much output and
+// the end of the fuel; what ctx ended by; not_ready with ErrEvicted.
+func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcome, error) {
+	c, err := m.begin()
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer m.end() //nolint:contextcheck // closing waits for nothing
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	memory, err := reserve(c.most)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer memory.free()
+	maxOutput = cmp.Or(maxOutput, DefaultMaxOutput)
+	i := &instance{
+		code: c, limits: m.limits, enter: m.enter, memory: memory, input: input, maxOutput: maxOutput,
+		stdout: output{most: maxOutput, full: func() { cancel(tooMuch(maxOutput)) }},
+		stderr: tail{},
+	}
+	answer, err := i.run(ctx)
+	return Outcome{Stdout: answer, Stderr: i.stderr.bytes(), FuelUsed: i.fuelUsed, MemoryPeak: memory.peak}, err
+}
+
+func tooMuch(most int64) error {
+	return fault.New(fault.ExecutionFailed, "the module answered with more than %d bytes", most)
+}
+
+// instance is one call.
+type instance struct {
+	code      *code
+	limits    Limits
+	enter     entrypoint
+	memory    *memory
+	input     []byte
+	maxOutput int64
+
+	stdout   output
+	stderr   tail
+	fuelUsed int64
+}
+
+// run makes the instance, calls it, and is done with it.
+func (i *instance) run(ctx context.Context) ([]byte, error) {
+	// Not that of ctx: an instance that is half made cannot be ended by a deadline,
+	// and yields when it runs.
+	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory { return i.memory }))
+	module, err := i.code.runtime.InstantiateModule(ctx, i.code.module, i.config(ctx))
+	if err != nil {
+		return nil, i.failed(ctx, err)
+	}
+	defer func() { _ = module.Close(ctx) }() // it fails for files that are open alone
+	fuel, slice := module.ExportedGlobal(wasmfuel.Fuel), module.ExportedGlobal(wasmfuel.Slice)
+	if fuel == nil { // until modules are metered
+		answer, err := i.call(ctx, module)
+		return answer, err
+	}
+	fuel.(api.MutableGlobal).Set(uint64(i.limits.Fuel))
+	answer, err := i.call(ctx, module)
+	used, exhausted := wasmfuel.Used(i.limits.Fuel, fuel.Get(), slice.Get())
+	i.fuelUsed = used
+	switch {
+	case ctx.Err() != nil && (err != nil || exhausted):
+		return answer, fault.From(context.Cause(ctx))
+	case exhausted:
+		return nil, fault.New(fault.ExecutionFailed, "the module ran out of fuel: it may use %d; spec.wasm.fuel gives it more", i.limits.Fuel)
+	}
+	return answer, err
+}
+
+// config is what the module may reach: with WASI its streams, clocks and random
+// numbers, and else nothing.
+func (i *instance) config(ctx context.Context) wazero.ModuleConfig {
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	if !i.limits.WASI {
+		return config
+	}
+	return config.
+		WithStdin(bytes.NewReader(i.input)).WithStdout(&i.stdout).WithStderr(&i.stderr).
+		WithSysWalltime().WithSysNanotime().WithNanosleep(sleeper(ctx)).
+		WithRandSource(random{ctx})
+}
+
+// call runs the functions of the module, in order.
+func (i *instance) call(ctx context.Context, module api.Module) ([]byte, error) {
+	before := []string{wasmfuel.Start}
+	if i.enter.initialize {
+		before = append(before, nameInitialize)
+	}
+	for _, name := range before {
+		if f := module.ExportedFunction(name); f != nil {
+			if _, err := f.Call(ctx); err != nil {
+				return nil, i.failed(ctx, err)
+			}
+		}
+	}
+	enter := module.ExportedFunction(i.enter.name)
+	if i.enter.buffers {
+		return i.passBuffers(ctx, module, enter)
+	}
+	status, err := enter.Call(ctx)
+	if err == nil && len(status) > 0 && uint32(status[0]) != 0 {
+		err = sys.NewExitError(uint32(status[0]))
+	}
+	if err = i.failed(ctx, err); err != nil {
+		return i.stdout.data, err
+	}
+	return i.stdout.data, nil
+}
+
+// passBuffers gives the module its input in its own memory, and copies the answer
+// from there.
+func (i *instance) passBuffers(ctx context.Context, module api.Module, enter api.Function) ([]byte, error) {
+	size := uint64(len(i.input))
+	at, err := module.ExportedFunction(nameAllocate).Call(ctx, size)
+	if err != nil {
+		return nil, i.failed(ctx, err)
+	}
+	memory := module.ExportedMemory(nameMemory)
+	if !memory.Write(uint32(at[0]), i.input) {
+		return nil, fault.New(fault.ExecutionFailed, "the module's allocate(%d) returned %#x, where there is no room for that", size, uint32(at[0]))
+	}
+	answer, err := enter.Call(ctx, uint64(uint32(at[0])), size)
+	if err != nil {
+		return nil, i.failed(ctx, err)
+	}
+	place, length := uint32(answer[0]>>32), uint32(answer[0])
+	if int64(length) > i.maxOutput {
+		return nil, tooMuch(i.maxOutput)
+	}
+	data, ok := memory.Read(place, length)
+	if !ok {
+		return nil, fault.New(fault.RuntimePolicyInvalid, "the module's answer of %d bytes at %#x is not in its memory", length, place)
+	}
+	return bytes.Clone(data), nil
+}
+
+// failed makes a fault of what a function of the module returned; nil of nil, and
+// of an exit with code 0.
+func (i *instance) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := asStopped(err); cause != nil {
+		return fault.From(cause)
+	}
+	if ctx.Err() != nil {
+		return fault.From(context.Cause(ctx))
+	}
+	if exit, ok := errors.AsType[*sys.ExitError](err); ok {
+		if exit.ExitCode() == 0 {
+			return nil
+		}
+		return fault.New(fault.ExecutionFailed, "the module exited with code %d%s", exit.ExitCode(), i.lastWords())
+	}
+	trap, _, _ := strings.Cut(err.Error(), "\n")
+	trap = strings.TrimSuffix(strings.TrimPrefix(trap, "wasm error: "), " (recovered by wazero)")
+	return fault.Wrap(fault.ExecutionFailed, err, "the module trapped: %s%s", trap, i.lastWords())
+}
+
+// lastWords are what the module said before it failed, short enough for a reason.
+func (i *instance) lastWords() string {
+	const most = 2 << 10
+	said := strings.TrimSpace(strings.ToValidUTF8(string(i.stderr.bytes()), "\uFFFD"))
+	if said == "" {
+		return ""
+	}
+	if len(said) > most {
+		said = "…" + strings.ToValidUTF8(said[len(said)-most:], "")
+	}
+	return fmt.Sprintf("; on stderr it said:\n%s", said)
+}

@@ -1,0 +1,88 @@
+package wasm
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"time"
+)
+
+// output takes what a module writes to stdout, up to a number of bytes.
+type output struct {
+	data []byte
+	most int64
+	full func() // called when there is more
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	if int64(len(o.data))+int64(len(p)) > o.most {
+		o.full()
+		return 0, io.ErrShortWrite
+	}
+	o.data = append(o.data, p...)
+	return len(p), nil
+}
+
+// maxStderr is how much of stderr is kept: half of how it began, and half of how
+// it ended.
+const maxStderr = 64 << 10
+
+// tail keeps the beginning and the end of what a module writes to stderr.
+type tail struct {
+	head, end []byte
+	dropped   int64
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := maxStderr/2 - len(t.head); room > 0 {
+		room = min(room, len(p))
+		t.head = append(t.head, p[:room]...)
+		p = p[room:]
+	}
+	if over := len(p) - maxStderr/2; over > 0 {
+		t.dropped += int64(over)
+		p = p[over:]
+	}
+	if over := len(t.end) + len(p) - maxStderr/2; over > 0 {
+		t.dropped += int64(over)
+		t.end = append(t.end[:0], t.end[over:]...)
+	}
+	t.end = append(t.end, p...)
+	return n, nil
+}
+
+func (t *tail) bytes() []byte {
+	if t.dropped == 0 {
+		return append(t.head, t.end...)
+	}
+	all := append(t.head, "\n[…]\n"...)
+	return append(all, t.end...)
+}
+
+// sleeper returns a sleep that ends with ctx, at the latest.
+func sleeper(ctx context.Context) func(ns int64) {
+	return func(ns int64) {
+		timer := time.NewTimer(time.Duration(ns))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// random is a source of random numbers that does not outlive ctx, however many
+// are asked for at once.
+type random struct{ ctx context.Context } //nolint:containedctx // it is a call's, as the reader is
+
+// Read implements io.Reader.
+func (r random) Read(p []byte) (int, error) {
+	const most = 1 << 20
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return rand.Read(p[:min(len(p), most)])
+}

@@ -1,0 +1,304 @@
+// Package wasm runs WebAssembly modules (SPEC-TOOLS 3.7): bytes in, bytes out,
+// under limits that the host keeps and the module cannot move. It knows neither
+// tools nor the contract that the bytes follow, and fetches nothing.
+//
+//	Compile ── look ── meter ── compile ──► Module ── Run ──► Outcome
+//	           bounds   fuel     wazero                a fresh instance for each call
+//
+// Modules come from strangers. Before anything that trusts counts and sizes sees
+// a module, look has bounded them; before it runs, it pays for what it does
+// (internal/wasmfuel). Each compiled module has a runtime of its own, so that
+// what one was given is never linked to another.
+//
+// Its invariant: of a call nothing stays, neither memory nor time, and a module
+// reaches nothing but its input, its output, clocks and random numbers.
+package wasm
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/wasmfuel"
+)
+
+// What holds where nothing else is said (SPEC-TOOLS 1.2).
+const (
+	DefaultMaxMemory  = 64 << 20
+	DefaultFuel       = 1_000_000
+	DefaultEntrypoint = "run"
+	DefaultMaxOutput  = 8 << 20
+)
+
+const (
+	// MaxModule is how large a module may be.
+	MaxModule = 64 << 20
+	// maxCached bounds the compiled modules that are kept, together.
+	maxCached = 256 << 20
+	// maxCompile is how long a module may take to compile.
+	maxCompile = 2 * time.Minute
+	// maxCompiling is how many modules are compiled at once: a slow one must not
+	// keep all others waiting.
+	maxCompiling = 2
+)
+
+// ErrEvicted is in the chain of the error of a Run that did not begin, since its
+// Module had to make room for others. Compile gives another.
+var ErrEvicted = errors.New("the compiled module was let go")
+
+// Options of a Runtime.
+type Options struct {
+	// CacheDir keeps what was compiled. It holds native code, so it is used only
+	// if nobody else may write to it. If empty, memory alone does.
+	CacheDir string
+	// Log takes what is wrong with the cache. Required with a CacheDir.
+	Log *slog.Logger
+	// MaxCached is how many bytes of compiled modules are kept, more or less; a
+	// single one may be larger. If zero, 256 MiB.
+	MaxCached int64
+}
+
+// Limits bound a module's calls.
+type Limits struct {
+	MaxMemory  int64  // bytes of linear memory. If zero, 64 MiB
+	Fuel       int64  // units of work of a call. If zero, 1 000 000
+	WASI       bool   // whether the module has stdin, stdout and stderr, by WASI
+	Entrypoint string // the function to call, if it is exported, else _start. If empty, run
+}
+
+func (l Limits) filled() Limits {
+	l.MaxMemory = cmp.Or(l.MaxMemory, DefaultMaxMemory)
+	l.Fuel = min(cmp.Or(l.Fuel, DefaultFuel), wasmfuel.MaxFuel)
+	l.Entrypoint = cmp.Or(l.Entrypoint, DefaultEntrypoint)
+	return l
+}
+
+// Runtime compiles modules and keeps them. Its methods may be called from any
+// goroutine. It takes nothing until the first module comes.
+type Runtime struct {
+	opts    Options
+	disk    func() *disk // nil: there is no cache on disk
+	ctx     context.Context
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+	places  chan struct{} // holds one for each compilation under way
+
+	mu      sync.Mutex // guards what follows, and the fields of the entries
+	entries map[key]*entry
+	clock   uint64 // rises with each use
+	closed  bool
+}
+
+// key is what compiled code depends on.
+type key struct {
+	module [sha256.Size]byte
+	pages  uint32
+	wasi   bool
+}
+
+// entry is a module that is compiled, or on its way to be.
+type entry struct {
+	done chan struct{} // closed when code or err is there
+	code *code
+	err  error
+	used uint64 // the clock at its last use
+	runs int    // calls under way
+	gone bool   // it is not in entries any more; its last call closes the code
+}
+
+// NewRuntime returns a Runtime. Close it.
+func NewRuntime(opts Options) *Runtime {
+	opts.MaxCached = cmp.Or(opts.MaxCached, maxCached)
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Runtime{
+		opts:    opts,
+		disk:    sync.OnceValue(func() *disk { return openDisk(opts.CacheDir, opts.Log) }),
+		ctx:     ctx,
+		cancel:  cancel,
+		places:  make(chan struct{}, maxCompiling),
+		entries: map[key]*entry{},
+	}
+}
+
+// Close ends what is being compiled and lets go of all modules, the running ones
+// when their calls are over.
+func (r *Runtime) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.working.Wait()
+	r.mu.Lock()
+	idle := r.letGoLocked(func(*entry) bool { return true })
+	r.mu.Unlock()
+	closeAll(idle)
+}
+
+// Module is a compiled module with its limits. Run may be called from any number
+// of goroutines.
+type Module struct {
+	runtime *Runtime
+	key     key
+	entry   *entry
+	limits  Limits
+	enter   entrypoint
+}
+
+// Compile returns the module under its limits. It is compiled once, however many
+// ask for it, and goes on to be when ctx ends. The error is a *fault.Error:
+// runtime_policy_invalid for what cannot be run, else of ctx.
+func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*Module, error) {
+	limits = limits.filled()
+	if len(module) > MaxModule {
+		return nil, invalid("it has %d bytes; a module may have %d", len(module), MaxModule)
+	}
+	k := key{sha256.Sum256(module), pages(limits.MaxMemory), limits.WASI}
+	e, err := r.find(k, module, limits) //nolint:contextcheck // a compilation is not its first caller's alone
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return nil, fault.From(context.Cause(ctx))
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	enter, err := e.code.shape.entrypoint(limits)
+	if err != nil {
+		return nil, err
+	}
+	return &Module{runtime: r, key: k, entry: e, limits: limits, enter: enter}, nil
+}
+
+// find returns the module's entry, and begins to compile it if there is none.
+func (r *Runtime) find(k key, module []byte, limits Limits) (*entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fault.New(fault.NotReady, "Orla is stopping")
+	}
+	e := r.entries[k]
+	if e == nil {
+		e = &entry{done: make(chan struct{})}
+		r.entries[k] = e
+		r.working.Go(func() { r.fill(k, e, module, limits) })
+	}
+	r.useLocked(e)
+	return e, nil
+}
+
+// fill compiles a module. One that cannot be is forgotten: whoever waits is told.
+func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
+	defer close(e.done)
+	select {
+	case r.places <- struct{}{}:
+		defer func() { <-r.places }()
+		e.code, e.err = r.compile(module, limits)
+	case <-r.ctx.Done():
+		e.err = fault.New(fault.NotReady, "Orla is stopping")
+	}
+	r.mu.Lock()
+	if e.err != nil {
+		delete(r.entries, k)
+	}
+	idle := r.trimLocked(e)
+	r.mu.Unlock()
+	closeAll(idle)
+}
+
+func (r *Runtime) useLocked(e *entry) {
+	r.clock++
+	e.used = r.clock
+}
+
+// trimLocked makes room: the modules whose last use was longest ago go, kept
+// excepted. It returns those that are to be closed.
+func (r *Runtime) trimLocked(kept *entry) (idle []*code) {
+	for {
+		var total int64
+		var oldest *entry
+		for _, e := range r.entries {
+			if e.code == nil {
+				continue // it is not compiled yet
+			}
+			total += e.code.size
+			if e != kept && (oldest == nil || e.used < oldest.used) {
+				oldest = e
+			}
+		}
+		if total <= r.opts.MaxCached || oldest == nil {
+			return idle
+		}
+		idle = append(idle, r.letGoLocked(func(e *entry) bool { return e == oldest })...)
+	}
+}
+
+// letGoLocked forgets entries. It returns the code of those that do not run.
+func (r *Runtime) letGoLocked(which func(*entry) bool) (idle []*code) {
+	for k, e := range r.entries {
+		if !which(e) {
+			continue
+		}
+		delete(r.entries, k)
+		e.gone = true
+		if e.runs == 0 && e.code != nil {
+			idle = append(idle, e.code)
+		}
+	}
+	return idle
+}
+
+func closeAll(codes []*code) {
+	for _, c := range codes {
+		c.close()
+	}
+}
+
+// begin keeps the module's code from being closed until end is called.
+func (m *Module) begin() (*code, error) {
+	r := m.runtime
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return nil, fault.New(fault.NotReady, "Orla is stopping")
+	case m.entry.gone:
+		return nil, fault.Unsent(fault.Wrap(fault.NotReady, ErrEvicted, "the module had to make room for others"))
+	}
+	m.entry.runs++
+	r.useLocked(m.entry)
+	return m.entry.code, nil
+}
+
+func (m *Module) end() {
+	r := m.runtime
+	r.mu.Lock()
+	m.entry.runs--
+	last := m.entry.gone && m.entry.runs == 0
+	r.mu.Unlock()
+	if last {
+		m.entry.code.close()
+	}
+}
+
+// invalid is the fault of a module that cannot be run.
+func invalid(format string, args ...any) *fault.Error {
+	return fault.New(fault.RuntimePolicyInvalid, "the module cannot be run: "+format, args...)
+}
+
+// pages is how many pages of memory fit into a number of bytes.
+func pages(bytes int64) uint32 {
+	return uint32(min(max(bytes, 0)/pageSize, maxPages))
+}
+
+const (
+	pageSize = 64 << 10
+	maxPages = 1 << 16
+)
