@@ -85,7 +85,7 @@ func (i *instance) run(ctx context.Context) ([]byte, error) {
 		answer, err := i.call(ctx, module)
 		return answer, err
 	}
-	fuel.(api.MutableGlobal).Set(uint64(i.limits.Fuel))
+	fuel.(api.MutableGlobal).Set(wasmfuel.Steps(i.limits.Fuel))
 	answer, err := i.call(ctx, module)
 	used, exhausted := wasmfuel.Used(i.limits.Fuel, fuel.Get(), slice.Get())
 	i.fuelUsed = used

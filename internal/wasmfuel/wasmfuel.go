@@ -8,41 +8,56 @@
 //
 // The rewritten module
 //
-//   - imports the function [Yield] of the module [Host], () -> (), which it calls
-//     each [Options.Slice] units: there the host looks whether the call is
-//     still wanted, and the goroutine can be stopped, which native code cannot be
-//     (a function of the host that panics with an error ends the run with it);
-//   - exports the mutable i64 globals [Fuel] and [Slice], whose sum is the fuel that
-//     is left. Both are zero at first: the host sets [Fuel] before it calls anything
-//     and reads both when the call is over, see [Used];
+//   - imports the function [Yield] of the module [Host], () -> (), and calls it each
+//     [Options.Slice] steps and after each call of the host: there the host looks whether
+//     the call is still wanted, and the goroutine can be stopped, which native code cannot
+//     be. A function of the host that panics with an error ends the run with that error;
+//   - exports the mutable i64 globals [Fuel] and [Slice], whose sum is the steps that are
+//     left. Both are zero at first: the host sets [Fuel] to [Steps] before it calls
+//     anything, and reads both when the call is over, see [Used];
 //   - has no start function. What was one is exported as [Start], if there was one, for
-//     the host to call once it has set the fuel.
+//     the host to call once it has set the fuel;
+//   - has a memory and tables that grow no further than they may, and no custom sections.
+//
+// # What is counted
+//
+// A unit of fuel is 100 steps. Each instruction that is executed is a step, but block,
+// loop, else, end and nop, which are none. An instruction that moves memory is one more for
+// each 64 bytes, one that moves elements of a table one more for each of them, memory.grow
+// is 16 more for each page, and a call of an imported function is 100 more.
+//
+// Instructions that are always executed together are paid for at the first of them: a run
+// that a trap or the host ends has paid for the rest of those too, and never for less
+// than it did.
 package wasmfuel
 
 import "fmt"
 
-// Names of what is added to a module. A module that already imports from Host, or
-// exports anything that begins like them, is refused.
+// Names of what is added to a module. One that imports from a module, or exports
+// anything, whose name begins like them is refused.
 const (
 	reserved = "orla:"
 
 	Host  = "orla:fuel"  // the module that Yield is imported from
 	Yield = "yield"      // the imported function, () -> ()
-	Fuel  = "orla:fuel"  // the exported global with the fuel not yet handed out
-	Slice = "orla:slice" // the exported global with what is left of the current slice; below zero once out of fuel
+	Fuel  = "orla:fuel"  // the exported global with the steps not yet handed out
+	Slice = "orla:slice" // the exported global with what is left of the current slice, below zero when it is overdrawn
 	Start = "orla:start" // the exported function that was the start function, () -> ()
 )
 
-// MaxFuel is the most that Fuel may be set to.
-const MaxFuel = 1 << 62
+// PerUnit is how many steps a unit of fuel is.
+const PerUnit = 100
+
+// MaxFuel keeps the counters from overflowing. It is centuries.
+const MaxFuel = 1 << 62 / PerUnit
 
 // DefaultSlice is about a millisecond of work.
 const DefaultSlice = 1 << 20
 
 // Options of Instrument.
 type Options struct {
-	// Slice is how many units a module may use between two calls of Yield, from 1
-	// to MaxFuel. If zero, DefaultSlice.
+	// Slice is how many steps a module may go between two calls of Yield, above 0.
+	// If zero, DefaultSlice.
 	Slice int64
 
 	// MaxMemory is how many bytes the module's memory may grow to: a memory whose
@@ -57,15 +72,21 @@ type Error struct {
 	Reason string // what is wrong there
 }
 
-// Used returns what a call used of the fuel it was given, from the values that the
-// globals Fuel and Slice have after it, and whether it ran out: then what the call
-// returned is to be thrown away, for it may have come to its end on what it did not have.
+// Steps returns what the global Fuel is set to for so much fuel, from 0 to MaxFuel.
+func Steps(fuel int64) uint64 {
+	return uint64(min(max(fuel, 0), MaxFuel) * PerUnit)
+}
+
+// Used returns what a call used of the fuel it was given, in whole units, from the values
+// that the globals Fuel and Slice have after it, and whether it ran out. If it did, what
+// the call returned is to be thrown away: it ended in a trap, or came to its end on what it
+// did not have.
 func Used(given int64, fuel, slice uint64) (used int64, exhausted bool) {
 	left := int64(fuel) + int64(slice)
 	if left < 0 {
 		return given, true
 	}
-	return given - left, false
+	return (int64(Steps(given)) - left + PerUnit - 1) / PerUnit, false
 }
 
 // Error says the reason and the offset.
@@ -76,5 +97,19 @@ func (e *Error) Error() string {
 // Instrument returns the module with meters in it. The error is an *Error. It keeps
 // nothing of module, and may be called from any number of goroutines.
 func Instrument(module []byte, opts Options) ([]byte, error) {
-	return nil, &Error{Reason: "not written yet"}
+	if opts.Slice <= 0 {
+		opts.Slice = DefaultSlice
+	}
+	if opts.MaxMemory == 0 {
+		opts.MaxMemory = maxPages * pageSize
+	}
+	m, err := parse(module, opts.MaxMemory)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{m: m, slice: opts.Slice}
+	if err := w.module(); err != nil {
+		return nil, err
+	}
+	return w.out, nil
 }

@@ -1,0 +1,303 @@
+package wasmfuel
+
+// The rule that body.go computes: each instruction that is executed costs one unit,
+// but block, loop, else, end and nop, which cost none. What a run of instructions costs that
+// are always executed together is paid at the first of them.
+
+// edit is a change of a function's body.
+type edit struct {
+	at   uint32 // an offset into the module
+	arg  uint32 // the segment, or the function
+	drop uint8  // how many bytes of the module are replaced
+	kind editKind
+}
+
+type editKind byte
+
+const (
+	paySegment   editKind = iota // pays for the segment arg
+	checkSegment                 // the same, and looks whether that was too much
+	nameFunction                 // names the function arg
+	payBytes                     // pays for what the top of the stack says
+	payElements                  // the same, for elements of a table
+	payPages                     // the same, for pages of memory
+)
+
+// dead is the segment of instructions that no execution reaches.
+const dead = -1
+
+// frame is a block, a loop, an if, or the function itself.
+type frame struct {
+	op     byte // opElse once an if has come to it; opBlock for the function
+	before int  // the segment that it began in, or dead
+	// leaves is the outermost frame that a branch in this one goes to: below the frame's own
+	// index if some path leaves it by another way than its end.
+	leaves  int
+	arity   int  // what its label takes
+	reached bool // a branch goes to its end
+}
+
+// scanner goes through a function's body once and says what has to be put where. It is
+// used for one function after the other.
+type scanner struct {
+	m     *module
+	r     *reader
+	edits []edit
+	costs []int64 // of the segments
+	cur   int     // the segment that instructions belong to now, or dead
+	stack []frame
+	// What compiling it takes, roughly, in values that the compiler must remember; and
+	// how many of them a label and a call are.
+	weight, locals int
+}
+
+// maxWeight bounds what a function costs to compile.
+const maxWeight = 8 << 20
+
+// scan reads the function that begins with its locals at pos and ends at end.
+func (c *scanner) scan(pos, end int, params int) *Error {
+	c.r = &reader{buf: c.m.buf, pos: pos, end: end}
+	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
+	c.weight, c.locals = 0, params
+	c.scanLocals()
+	c.open(opBlock, 0)
+	c.begin(checkSegment)
+	for c.r.err == nil && len(c.stack) > 0 {
+		at := c.r.pos
+		c.instruction(at, c.r.byte())
+		if c.weight > maxWeight {
+			c.r.fail(at, "the function at %#x is too complex to be compiled", pos)
+		}
+	}
+	if c.r.err == nil && c.r.more() {
+		c.r.fail(c.r.pos, "%d bytes behind the end of a function", end-c.r.pos)
+	}
+	return c.r.err
+}
+
+func (c *scanner) scanLocals() {
+	at := c.r.pos
+	for range c.r.count("groups of locals", 2, maxLocals) {
+		n := c.r.u32()
+		c.r.valueType()
+		if int64(c.locals)+int64(n) > maxLocals {
+			c.r.fail(at, "a function has more than %d locals", maxLocals)
+			return
+		}
+		c.locals += int(n)
+	}
+}
+
+// open enters a frame.
+func (c *scanner) open(op byte, arity int) {
+	if len(c.stack) >= maxDepth {
+		c.r.fail(c.r.pos, "blocks nested more than %d deep", maxDepth)
+		return
+	}
+	c.stack = append(c.stack, frame{op: op, before: c.cur, leaves: len(c.stack), arity: arity})
+}
+
+// begin starts a segment here. What is never paid anything for costs nothing.
+func (c *scanner) begin(kind editKind) {
+	c.cur = len(c.costs)
+	c.costs = append(c.costs, 0)
+	c.edits = append(c.edits, edit{at: uint32(c.r.pos), kind: kind, arg: uint32(c.cur)})
+}
+
+// branch notes that an instruction goes to the label that many frames out.
+func (c *scanner) branch(label uint32) {
+	target := len(c.stack) - 1 - int(label)
+	c.weight += 1 + c.stack[target].arity
+	if c.cur == dead {
+		return
+	}
+	top := &c.stack[len(c.stack)-1]
+	top.leaves = min(top.leaves, target)
+	c.stack[target].reached = true
+}
+
+func (c *scanner) label() uint32 { return c.r.index("label", len(c.stack)) }
+
+// instruction reads one.
+func (c *scanner) instruction(at int, op byte) {
+	c.weight++
+	switch op {
+	case opNop, opBlock, opLoop, opElse, opEnd: // free
+	default:
+		if c.cur != dead {
+			c.costs[c.cur]++
+		}
+	}
+	switch op {
+	case opNop:
+	case opBlock, opLoop, opIf:
+		c.enter(op)
+	case opElse:
+		c.otherwise(at)
+	case opEnd:
+		c.leave()
+	case opBr, opBrIf:
+		if label := c.label(); c.r.err == nil {
+			c.branch(label)
+			c.afterBranch(op == opBrIf)
+		}
+	case opBrTable:
+		for range c.r.count("targets", 1, maxTargets) + 1 {
+			if label := c.label(); c.r.err == nil {
+				c.branch(label)
+			}
+		}
+		c.afterBranch(false)
+	case opReturn, opUnreachable:
+		c.branch(uint32(len(c.stack) - 1))
+		c.afterBranch(false)
+	case opCall, opRefFunc:
+		c.r.function(c.m, func(at, length int, function uint32) {
+			c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(length), kind: nameFunction, arg: function})
+			if op == opCall {
+				c.call(c.m.typeOf(function))
+			}
+		})
+	case opCallIndirect:
+		if t := c.r.index("type", len(c.m.types)); c.r.err == nil {
+			c.call(c.m.types[t])
+		}
+		c.r.u32()
+	case opMemoryGrow:
+		c.r.constant("memory", 0)
+		c.pay(at, payPages)
+	case opMisc:
+		c.misc(at)
+	case opVector:
+		c.vector()
+	default:
+		c.r.pass(op, immediateOf(op), c.m)
+	}
+}
+
+// afterBranch goes on behind a branch, which is taken sometimes or always.
+func (c *scanner) afterBranch(sometimes bool) {
+	switch {
+	case c.cur == dead:
+	case sometimes:
+		c.begin(paySegment)
+	default:
+		c.cur = dead
+	}
+}
+
+// call notes what a call takes to compile: its values, and that all globals are read anew.
+func (c *scanner) call(t signature) {
+	c.weight += len(t.params) + len(t.results) + c.m.mutable
+}
+
+// enter reads the type of a frame and enters it.
+func (c *scanner) enter(op byte) {
+	params, results := c.blockType()
+	c.weight += params + results + c.locals
+	arity := results
+	if op == opLoop {
+		arity = params
+	}
+	c.open(op, arity)
+	if c.cur == dead || op == opBlock {
+		return
+	}
+	if op == opLoop {
+		c.begin(checkSegment)
+	} else {
+		c.begin(paySegment)
+	}
+}
+
+// blockType reads the type of a block.
+func (c *scanner) blockType() (params, results int) {
+	if c.r.more() {
+		switch b := c.r.buf[c.r.pos]; {
+		case b == typeEmpty:
+			c.r.pos++
+			return 0, 0
+		case isValueType(b):
+			c.r.pos++
+			return 0, 1
+		}
+	}
+	at := c.r.pos
+	i := c.r.signed(33)
+	if i < 0 || i >= int64(len(c.m.types)) {
+		c.r.fail(at, "unknown type %d of a block", i)
+	}
+	if c.r.err != nil {
+		return 0, 0
+	}
+	return len(c.m.types[i].params), len(c.m.types[i].results)
+}
+
+// otherwise goes from the first half of an if to the second.
+func (c *scanner) otherwise(at int) {
+	top := &c.stack[len(c.stack)-1]
+	if top.op != opIf {
+		c.r.fail(at, "else without if")
+		return
+	}
+	top.op = opElse
+	if c.cur = top.before; c.cur != dead {
+		c.begin(paySegment)
+	}
+}
+
+// leave ends a frame. What follows it belongs to what came before it if whoever comes
+// in comes out at the end.
+func (c *scanner) leave() {
+	index := len(c.stack) - 1
+	f := c.stack[index]
+	c.stack = c.stack[:index]
+	if index == 0 {
+		return
+	}
+	outer := &c.stack[index-1]
+	outer.leaves = min(outer.leaves, f.leaves)
+	switch {
+	case f.before == dead:
+		c.cur = dead
+	case f.leaves >= index:
+		c.cur = f.before
+	case f.op == opLoop && c.cur != dead: // only its last pass comes out
+	case c.cur == dead || f.reached || f.op != opBlock:
+		c.begin(paySegment)
+	}
+}
+
+// pay has the operand on top of the stack paid for, before the instruction at that offset.
+func (c *scanner) pay(at int, kind editKind) {
+	if c.cur != dead {
+		c.edits = append(c.edits, edit{at: uint32(at), kind: kind})
+	}
+}
+
+// misc reads what follows opMisc. A number that is longer than it has to be could be read
+// in two ways, and is unknown.
+func (c *scanner) misc(at int) {
+	op := c.r.byte()
+	if int(op) >= len(miscImmediates) {
+		c.r.fail(at, "unknown instruction %#x %#x", opMisc, op)
+		return
+	}
+	c.r.pass(op, miscImmediates[op], c.m)
+	switch op {
+	case miscMemoryInit, miscMemoryCopy, miscMemoryFill:
+		c.pay(at, payBytes)
+	case miscTableInit, miscTableCopy, miscTableGrow, miscTableFill:
+		c.pay(at, payElements)
+	}
+}
+
+// vector reads what follows opVector, in one byte or, from 0x80, in two, of which the second
+// is 1. The runtime reads the second as a nop, so that it must be no other.
+func (c *scanner) vector() {
+	op := c.r.byte()
+	if op >= 0x80 {
+		c.r.constant("second byte of a vector instruction", 1)
+	}
+	c.r.pass(op, vectorImmediate(op), c.m)
+}

@@ -1,0 +1,370 @@
+package wasmfuel
+
+import (
+	"bytes"
+	"math"
+	"strings"
+)
+
+const maxInt32 = math.MaxInt32
+
+// What a module may have at most. Some are what browsers accept; all are there
+// because a few bytes of each cost the runtime many more.
+const (
+	maxModule       = 1 << 30
+	maxTypes        = 100_000
+	maxValues       = 1_000 // parameters, or results, of a type
+	maxTypeValues   = 1_000_000
+	maxImports      = 1_000
+	maxFunctions    = 200_000
+	maxTables       = 100
+	maxTableEntries = 1 << 20 // of all tables together, and of all element segments
+	maxGlobals      = 10_000
+	maxExports      = 100_000
+	maxSegments     = 100_000
+	maxLocals       = 50_000 // of a function
+	maxBody         = 7_654_321
+	maxDepth        = 10_000
+	maxTargets      = 65_520 // of a br_table
+	maxPages        = 1 << 16
+)
+
+const pageSize = 1 << 16 // of a memory, in bytes
+
+// Sections by their number in the format.
+const (
+	customSection = iota
+	typeSection
+	importSection
+	functionSection
+	tableSection
+	memorySection
+	globalSection
+	exportSection
+	startSection
+	elementSection
+	codeSection
+	dataSection
+	dataCountSection
+	sections
+)
+
+// order is where each section has to stand: dataCountSection came later than its place.
+var order = [sections]int{
+	typeSection: 1, importSection: 2, functionSection: 3, tableSection: 4, memorySection: 5, globalSection: 6,
+	exportSection: 7, startSection: 8, elementSection: 9, dataCountSection: 10, codeSection: 11, dataSection: 12,
+}
+
+// span is a part of the module.
+type span struct{ start, end int }
+
+// signature is a function type. Both are parts of the module, a byte a type.
+type signature struct{ params, results []byte }
+
+func (s signature) empty() bool { return len(s.params)+len(s.results) == 0 }
+
+// module is what the meter has to know of a module to rewrite it.
+type module struct {
+	buf     []byte
+	section [sections]span // the contents, without their counts; empty if missing
+	counts  [sections]int  // how many entries each section that is a list has
+	types   []signature
+	imports []uint32 // the types of the functions imported; nothing else can be
+	defined []uint32 // the types of the functions defined
+	globals int
+	mutable int // of the globals
+	start   int // the start function, or -1
+	tables  []table
+	memory  *limits // nil without one
+}
+
+type table struct {
+	element byte
+	limits  limits
+}
+
+// limits of a table or a memory. max is the most there can be if the module says none.
+type limits struct{ min, max int64 }
+
+// functions is how many functions the module knows of.
+func (m *module) functions() int { return len(m.imports) + len(m.defined) }
+
+// typeOf returns the type of a function.
+func (m *module) typeOf(function uint32) signature {
+	if int(function) < len(m.imports) {
+		return m.types[m.imports[function]]
+	}
+	return m.types[m.defined[int(function)-len(m.imports)]]
+}
+
+// parse reads all of a module but the bodies of its functions.
+func parse(buf []byte, maxMemory int64) (*module, *Error) {
+	m := &module{buf: buf, start: -1}
+	r := &reader{buf: buf, end: len(buf)}
+	if !bytes.HasPrefix(buf, []byte("\x00asm\x01\x00\x00\x00")) {
+		r.fail(0, "no WebAssembly module of version 1")
+	}
+	if len(buf) > maxModule {
+		r.fail(maxModule, "a module of more than %d bytes", maxModule)
+	}
+	r.skip(8)
+	last := 0
+	for r.more() {
+		id := int(r.byte())
+		size := r.count("bytes of a section", 1, maxInt32)
+		at := r.pos
+		switch {
+		case r.err != nil:
+		case id >= sections:
+			r.fail(at, "unknown section %d", id)
+		case id == customSection: // names and debugging, wrong after rewriting: left out
+			r.skip(size)
+		case order[id] <= last:
+			r.fail(at, "section %d is out of order", id)
+		default:
+			last = order[id]
+			m.parseSection(r, id, size, maxMemory)
+		}
+	}
+	if r.err == nil && len(m.defined) != m.counts[codeSection] {
+		r.fail(len(buf), "%d functions have %d bodies", len(m.defined), m.counts[codeSection])
+	}
+	return m, r.err
+}
+
+// parseSection reads one section, which must end where it says.
+func (m *module) parseSection(r *reader, id, size int, maxMemory int64) {
+	s := &reader{buf: r.buf, pos: r.pos, end: r.pos + size}
+	m.section[id] = span{s.pos, s.end}
+	switch id {
+	case startSection:
+		at := s.pos
+		m.start = int(s.index("function", m.functions()))
+		if s.err == nil && !m.typeOf(uint32(m.start)).empty() {
+			s.fail(at, "the start function has parameters or results")
+		}
+	case dataCountSection:
+		s.u32() // the runtime compares it
+	default:
+		most := [sections]int{
+			typeSection: maxTypes, importSection: maxImports, functionSection: maxFunctions, tableSection: maxTables, memorySection: 1,
+			globalSection: maxGlobals, exportSection: maxExports, elementSection: maxSegments, codeSection: maxFunctions, dataSection: maxSegments,
+		}
+		n := s.count("entries of a section", 1, most[id])
+		m.counts[id], m.section[id] = n, span{s.pos, s.end}
+		m.parseEntries(s, id, n, maxMemory)
+	}
+	if s.err == nil && s.more() {
+		s.fail(s.pos, "section %d has %d bytes too many", id, s.end-s.pos)
+	}
+	if s.err != nil {
+		r.fail(s.err.Offset, "%s", s.err.Reason)
+		return
+	}
+	r.pos = s.end
+}
+
+// parseEntries reads the entries of a section that is a list.
+func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
+	values, entries := 0, 0 // of all types; of all element segments
+	for range n {
+		if s.err != nil {
+			return
+		}
+		switch id {
+		case typeSection:
+			values += m.parseType(s, maxTypeValues-values)
+		case importSection:
+			m.parseImport(s)
+		case functionSection:
+			m.defined = append(m.defined, s.index("type", len(m.types)))
+		case tableSection:
+			m.parseTable(s)
+		case memorySection:
+			m.parseMemory(s, maxMemory)
+		case globalSection:
+			s.valueType()
+			m.mutable += int(s.index("mutability", 2))
+			s.expression(m, m.globals, nil)
+			m.globals++
+		case exportSection:
+			m.parseExport(s)
+		case elementSection:
+			entries += s.element(m, maxTableEntries-entries, nil)
+		case codeSection:
+			s.skip(s.count("bytes of a function", 1, maxBody))
+		case dataSection:
+			if kind := s.index("kind of a data segment", 3); kind != 1 {
+				if kind == 2 {
+					s.constant("memory", 0)
+				}
+				s.expression(m, m.globals, nil)
+			}
+			s.bytes("a data segment")
+		}
+	}
+}
+
+// parseType reads a function type of at most so many values, and returns how many.
+func (m *module) parseType(s *reader, most int) int {
+	at := s.pos
+	s.constant("form of a type", typeFunction)
+	list := func(what string) []byte {
+		n := s.count(what, 1, maxValues)
+		start := s.pos
+		for range n {
+			s.valueType()
+		}
+		return s.buf[start:min(s.pos, start+n)]
+	}
+	t := signature{list("parameters"), list("results")}
+	m.types = append(m.types, t)
+	n := len(t.params) + len(t.results)
+	if n > most {
+		s.fail(at, "the types have more than %d parameters and results", maxTypeValues)
+	}
+	return n
+}
+
+// parseImport reads an import, which can only be a function: the host has nothing else.
+func (m *module) parseImport(s *reader) {
+	at := s.pos
+	from, name := s.bytes("a name"), s.bytes("a name")
+	if strings.HasPrefix(string(from), reserved) {
+		s.fail(at, "imports %q from %q, which is reserved", name, from)
+	}
+	if kind := s.byte(); kind != 0 && s.err == nil {
+		s.fail(at, "imports %q from %q, which is no function", name, from)
+	}
+	m.imports = append(m.imports, s.index("type", len(m.types)))
+}
+
+// parseLimits reads limits, of which the minimum is at most most, and the maximum
+// any that the format can hold unless it must be too.
+func (s *reader) parseLimits(what string, most int64) limits {
+	at := s.pos
+	flag := s.index("kind of limits", 2)
+	l := limits{min: int64(s.u32()), max: math.MaxUint32}
+	if flag == 1 {
+		l.max = int64(s.u32())
+	}
+	switch {
+	case l.min > l.max:
+		s.fail(at, "a %s has a minimum of %d above its maximum of %d", what, l.min, l.max)
+	case l.min > most:
+		s.fail(at, "a %s has a minimum of %d: at most %d are allowed", what, l.min, most)
+	}
+	return l
+}
+
+func (m *module) parseTable(s *reader) {
+	at := s.pos
+	element := s.byte()
+	if !isReference(element) {
+		s.fail(at, "unknown type of a table %#x", element)
+	}
+	left := int64(maxTableEntries)
+	for _, t := range m.tables {
+		left -= t.limits.min
+	}
+	m.tables = append(m.tables, table{element, s.parseLimits("table", left)})
+}
+
+func (m *module) parseMemory(s *reader, maxMemory int64) {
+	at := s.pos
+	most := min(maxMemory/pageSize, maxPages)
+	l := s.parseLimits("memory", most)
+	if l.max != math.MaxUint32 && l.max > maxPages {
+		s.fail(at, "a memory has a maximum of %d pages", l.max)
+	}
+	l.max = min(l.max, most)
+	m.memory = &l
+}
+
+func (m *module) parseExport(s *reader) {
+	at := s.pos
+	if name := s.bytes("a name"); strings.HasPrefix(string(name), reserved) {
+		s.fail(at, "exports %q, which is reserved", name)
+	}
+	switch kind := s.index("kind of an export", 4); kind {
+	case exportFunction:
+		s.index("function", m.functions())
+	case exportTable:
+		s.index("table", len(m.tables))
+	case exportMemory:
+		s.index("memory", m.counts[memorySection])
+	case exportGlobal:
+		s.index("global", m.globals)
+	}
+}
+
+const (
+	exportFunction = iota
+	exportTable
+	exportMemory
+	exportGlobal
+)
+
+// renumber is told of each function that is named, where it is named, and how long
+// that name is, for the writer to put another there. It may be nil.
+type renumber func(at, length int, function uint32)
+
+func (s *reader) function(m *module, f renumber) {
+	at := s.pos
+	i := s.index("function", m.functions())
+	if s.err == nil && f != nil {
+		f(at, s.pos-at, i)
+	}
+}
+
+// expression reads a constant expression, which is one instruction. It may name the
+// globals before it.
+func (s *reader) expression(m *module, globals int, f renumber) {
+	at := s.pos
+	switch op := s.byte(); op {
+	case opI32Const, opI64Const, opF32Const, opF64Const, opRefNull:
+		s.pass(op, immediateOf(op), m)
+	case opGlobalGet:
+		s.index("global", globals)
+	case opRefFunc:
+		s.function(m, f)
+	case opVector:
+		s.constant("vector instruction of a constant expression", vectorConst)
+		s.skip(16)
+	default:
+		s.fail(at, "instruction %#x in a constant expression", op)
+	}
+	s.constant("end of a constant expression", opEnd)
+}
+
+// element reads an element segment of at most so many entries, and returns how many.
+func (s *reader) element(m *module, most int, f renumber) int {
+	kind := s.index("kind of an element segment", 8)
+	active, typed, expressions := kind&1 == 0, kind&3 != 0, kind&4 != 0
+	if active {
+		if kind&2 != 0 {
+			s.index("table", len(m.tables))
+		}
+		s.expression(m, m.globals, f)
+	}
+	switch {
+	case typed && expressions:
+		if at := s.pos; !isReference(s.byte()) {
+			s.fail(at, "unknown type of an element segment")
+		}
+	case typed:
+		s.constant("kind of an element", 0)
+	}
+	n := s.count("elements", 1, most)
+	for range n {
+		if s.err != nil {
+			break
+		}
+		if expressions {
+			s.expression(m, m.globals, f)
+		} else {
+			s.function(m, f)
+		}
+	}
+	return n
+}
