@@ -58,15 +58,16 @@ var (
 	special     = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 )
 
-// guard refuses connections to addresses that private does not allow. A dialer
+// guard refuses connections to addresses that private and far (Options.Far) do
+// not allow. A dialer
 // calls it after names were resolved, with the address that it is about to use.
-func guard(private Private) func(context.Context, string, string, syscall.RawConn) error {
+func guard(private Private, far bool) func(context.Context, string, string, syscall.RawConn) error {
 	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return fmt.Errorf("%q is no address of a service", address)
 		}
-		if b := check(at.Addr(), private); b != nil {
+		if b := check(at.Addr(), private, far); b != nil {
 			return b
 		}
 		return nil
@@ -74,8 +75,11 @@ func guard(private Private) func(context.Context, string, string, syscall.RawCon
 }
 
 // check returns why addr may not be reached, or nil.
-func check(addr netip.Addr, private Private) *blocked {
+func check(addr netip.Addr, private Private, far bool) *blocked {
 	what, needs := classify(addr)
+	if far && needs == PrivateLoopback {
+		needs = PrivateAll
+	}
 	allowed := needs == PrivateNone || needs == private || needs == PrivateLoopback && private == PrivateAll
 	if allowed {
 		return nil

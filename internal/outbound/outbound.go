@@ -43,6 +43,9 @@ type Options struct {
 	// Private says which addresses that are not public may be reached. If
 	// empty, PrivateLoopback.
 	Private Private
+	// Far says that what is reached is not meant to be on this machine: its own
+	// addresses count as private ones, which only PrivateAll allows.
+	Far bool
 	// Roots are the authorities whose certificates are trusted. If nil, the system's.
 	Roots *x509.CertPool
 }
@@ -53,6 +56,7 @@ type Client struct {
 	doer      http.Client
 
 	roots *x509.CertPool
+	far   bool
 
 	mu      sync.Mutex // guards private, and the replacement of pool
 	private Private
@@ -61,11 +65,11 @@ type Client struct {
 
 // New returns a Client without connections.
 func New(opts Options) *Client {
-	c := &Client{roots: opts.Roots, private: opts.Private}
+	c := &Client{roots: opts.Roots, far: opts.Far, private: opts.Private}
 	if c.private == "" {
 		c.private = PrivateLoopback
 	}
-	c.pool.Store(newPool(c.private, c.roots))
+	c.pool.Store(c.newPool(c.private))
 	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
 	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })
 	c.doer = http.Client{Transport: web, CheckRedirect: redirect}
@@ -83,7 +87,7 @@ func (c *Client) Allow(private Private) {
 		return
 	}
 	c.private = private
-	c.pool.Swap(newPool(private, c.roots)).closeIdle()
+	c.pool.Swap(c.newPool(private)).closeIdle()
 }
 
 // Close closes the connections that nobody uses.
@@ -106,6 +110,10 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 // one. It follows no redirect. The *fault.Error is in the chain of its errors, and
 // those of its answers' bodies are faults.
 func (c *Client) HTTPClient() *http.Client { return &c.http }
+
+// Following is HTTPClient for libraries that are redirected: its client follows as
+// Do does.
+func (c *Client) Following() *http.Client { return &c.doer }
 
 // H2C is HTTPClient for HTTP/2 without TLS: its URLs are http.
 func (c *Client) H2C() *http.Client { return &c.h2c }
@@ -141,8 +149,8 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // pool holds the connections that were made under one policy.
 type pool struct{ web, h2c *http.Transport }
 
-func newPool(private Private, roots *x509.CertPool) *pool {
-	guarded := guard(private)
+func (c *Client) newPool(private Private) *pool {
+	guarded := guard(private, c.far)
 	dialer := &net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
@@ -162,7 +170,7 @@ func newPool(private Private, roots *x509.CertPool) *pool {
 		return &http.Transport{
 			Proxy:                  nil, // it would hide the address from the guard
 			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
 			TLSHandshakeTimeout:    handshakeTimeout,
 			MaxIdleConns:           0, // bounded for each host
 			MaxIdleConnsPerHost:    idlePerHost,
