@@ -69,6 +69,7 @@ type listedTool struct {
 	InputSchema  json.RawMessage `json:"inputSchema"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 	Timeout      string          `json:"timeout"`
+	Isolation    string          `json:"isolation,omitempty"`
 }
 
 func listTools(tools []manifest.Tool) []listedTool {
@@ -77,7 +78,7 @@ func listTools(tools []manifest.Tool) []listedTool {
 		list = append(list, listedTool{
 			Name: t.Name, Kind: t.Kind, Version: t.Version, Title: t.Title, Description: t.Description,
 			Path: t.Path, Source: t.Source, Interpreter: runsWith(t), Service: t.Service(),
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(),
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(), Isolation: isolationText(t),
 		})
 	}
 	return list
@@ -107,7 +108,7 @@ func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std 
 		list = append(list, listedTool{
 			Name: t.Name, Kind: manifest.Kind(t.Kind), Version: t.Version, Title: t.Title, Description: t.Description,
 			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter, Service: t.Service,
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Timeout,
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Timeout, Isolation: t.Isolation,
 		})
 	}
 	if asJSON {
@@ -121,6 +122,9 @@ func printTools(w io.Writer, tools []listedTool) error {
 	fmt.Fprintln(table, "NAME\tKIND\tRUNS WITH\tDESCRIPTION")
 	for _, t := range tools {
 		with := cmp.Or(t.Interpreter, t.Service, "itself")
+		if t.Isolation != "" {
+			with += ", " + t.Isolation
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, printable(with), firstLine(t.Description))
 	}
 	return table.Flush()

@@ -25,14 +25,25 @@ type place struct {
 // placeOf chooses where the processes of a tool live. It never chooses less than
 // the tool asks for: what cannot be had refuses each start, with what to do.
 func (p *parts) placeOf(t manifest.Tool) place {
-	terms := t.Isolation.Terms
-	switch {
-	case !t.Isolation.Isolated():
+	if !t.Isolation.Isolated() {
 		return place{launcher: p.launcher.Launcher()}
-	case terms.Refused != "":
-		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s", terms.Refused)}}
 	}
-	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", t.Isolation.Mode)}}
+	at := p.isolatedPlace(t.Isolation)
+	at.launcher = p.memories.remember(t.Name, at.launcher)
+	return at
+}
+
+// isolatedPlace is the place that the terms of a tool name.
+func (p *parts) isolatedPlace(i manifest.Isolation) place {
+	if why := i.Terms.Refused; why != "" {
+		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s", why)}}
+	}
+	switch i.Terms.Backend {
+	case manifest.BackendNative:
+	case manifest.BackendContainer:
+	case manifest.BackendKubernetes:
+	}
+	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}}
 }
 
 // refusing is a Launcher that starts nothing.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -247,6 +250,61 @@ func TestTheREADMEHasEveryKey(t *testing.T) {
 	for _, key := range keys() {
 		if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+".") {
 			t.Errorf("it has no key %s", key)
+		}
+	}
+}
+
+// limitedProcess is a Process of which only the limits matter.
+type limitedProcess struct {
+	launch.Process
+	held launch.Held
+}
+
+func (p limitedProcess) Held() launch.Held { return p.held }
+
+type startsLimited struct{ held launch.Held }
+
+func (s startsLimited) Start(context.Context, launch.Spec) (launch.Process, error) {
+	return limitedProcess{held: s.held}, nil
+}
+
+// SPEC-TOOLS 7, issue 6: what is shown of a tool's limits is what its last
+// process was held by, and not what was asked for.
+func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
+	cfg := configured(t)
+	tool := isolated(manifest.IsolationSandboxed)
+	if err := withTerms(&tool, cfg); err != nil {
+		t.Fatal(err)
+	}
+	var m memories
+	if got := m.held(tool); got != notCalled {
+		t.Errorf("before the first call: %q", got)
+	}
+	l := m.remember(tool.Name, startsLimited{launch.Held{Tree: cgroup.Limits{Memory: 64 << 20, Pids: 9}}})
+	if got := m.held(tool); got != notCalled {
+		t.Errorf("before the first call: %q", got)
+	}
+	if _, err := l.Start(t.Context(), launch.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := m.held(tool), "memory 64 MiB, pids 9; not bounded: cpus"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	unbounded := isolated(manifest.IsolationNone)
+	refused := isolated(manifest.IsolationKubernetes)
+	if err := withTerms(&refused, cfg); err != nil {
+		t.Fatal(err)
+	}
+	module := isolated(manifest.IsolationWASM, func(t *manifest.Tool) {
+		t.Resource = &manifest.Resource{WASM: &manifest.WASM{MaxMemory: 64 << 20, Fuel: 1_000_000}}
+	})
+	for want, tool := range map[string]manifest.Tool{
+		"":                              unbounded,
+		"memory 64 MiB, fuel 1000000":   module,
+		"refused: isolation_mode kuber": refused,
+	} {
+		if got := m.held(tool); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", tool.Isolation.Mode, got, want)
 		}
 	}
 }

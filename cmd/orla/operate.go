@@ -89,7 +89,10 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 	usage := o.usageOf(lives)
 	list := make([]control.ToolStatus, 0, len(served))
 	for _, one := range served {
-		t := control.ToolStatus{Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: absolute(one.Tool.Source)}
+		t := control.ToolStatus{
+			Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: absolute(one.Tool.Source),
+			Isolation: isolationText(one.Tool), Limits: o.memories.held(one.Tool),
+		}
 		if life, ok := lives[one.Tool.Name]; ok {
 			live(&t, life, usage[one.Tool.Name])
 		}
@@ -105,7 +108,7 @@ func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
 	t.Pid, t.Started, t.LastExit, t.Next = life.Pid, life.Started, life.LastExit, life.Next
 	t.Restarts, t.Failures = life.Restarts, life.Failures
 	t.InFlight, t.Waiting = life.InFlight, life.Waiting
-	t.Limits = life.Limits
+	t.Limits = cmp.Or(life.Limits, t.Limits)
 	t.Memory, t.CPU, t.Processes = usage.Memory, usage.CPU.Seconds(), usage.Processes
 }
 
@@ -173,6 +176,7 @@ func (o operations) Tools(ctx context.Context) []control.ListedTool {
 				Name: offered.Name, Of: t.Name, Kind: string(t.Kind), Version: t.Version, Title: offered.Title, Description: offered.Description,
 				Path: t.Path, Source: t.Source, Interpreter: runsWith(t), Service: t.Service(),
 				InputSchema: asJSON(offered.InputSchema), OutputSchema: asJSON(offered.OutputSchema), Timeout: t.Run.Timeout.String(),
+				Isolation: isolationText(t),
 			})
 		}
 	}

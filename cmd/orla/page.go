@@ -241,6 +241,7 @@ func (p *page) tool(t *control.ToolStatus) {
 		fact("memory", fmt.Sprintf("%s, processes: %d", shortSize(t.Memory), t.Processes))
 		fact("cpu", shortCPU(t.CPU))
 	}
+	fact("isolation", t.Isolation)
 	fact("limits", printable(t.Limits))
 	if len(t.Stderr) > 0 {
 		p.printf("  its last lines on stderr:\n")

@@ -43,6 +43,7 @@ type parts struct {
 	hub        *watch.Hub
 	lists      *capsule.Lists
 	services   *services
+	memories   memories
 	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
 }

@@ -50,7 +50,8 @@ type ToolStatus struct {
 	Memory    int64     `json:"memory_bytes,omitempty" jsonschema:"What its process and those below it have in memory."`
 	CPU       float64   `json:"cpu_seconds,omitempty" jsonschema:"The processor time that these have taken."`
 	Processes int       `json:"processes,omitempty" jsonschema:"How many processes these are."`
-	Limits    string    `json:"limits,omitempty" jsonschema:"Which of its runtime.resources hold, and which do not; absent without any."`
+	Isolation string    `json:"isolation,omitempty" jsonschema:"Where its processes live, and what isolates them: sandboxed (native), sandboxed (container), container, kubernetes or wasm; absent where they live as Orla's own do."`
+	Limits    string    `json:"limits,omitempty" jsonschema:"Which limits hold for its process, or held for that of its last call, and which do not; not yet called, if there has been none. Absent without any."`
 	Stderr    []string  `json:"stderr,omitempty" jsonschema:"The last lines that it wrote to stderr. Only where one tool is asked for."`
 }
 
@@ -83,6 +84,7 @@ type ListedTool struct {
 	InputSchema  json.RawMessage `json:"input_schema" jsonschema:"The JSON Schema of its arguments."`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty" jsonschema:"The JSON Schema of its structured answers; absent if there is none."`
 	Timeout      string          `json:"timeout" jsonschema:"The longest time of one call, such as 30s."`
+	Isolation    string          `json:"isolation,omitempty" jsonschema:"Where its processes live, as in the status; absent where they live as Orla's own do."`
 }
 
 // CallRequest is what a call is asked with.

@@ -1,4 +1,4 @@
-package capsule
+package launch_test
 
 import (
 	"slices"
@@ -6,15 +6,14 @@ import (
 
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/manifest"
 )
 
 // TestK3LimitsAreTold: what holds of a capsule's limits, and what does not, is
 // said in one line (SPEC K3).
 func TestK3LimitsAreTold(t *testing.T) {
-	all := manifest.Resources{Memory: 256 << 20, CPUs: 0.5, Pids: 64}
+	all := cgroup.Limits{Memory: 256 << 20, CPUs: 0.5, Pids: 64}
 	for _, c := range []struct {
-		wanted manifest.Resources
+		wanted cgroup.Limits
 		held   launch.Held
 		text   string
 		loose  []string
@@ -22,12 +21,12 @@ func TestK3LimitsAreTold(t *testing.T) {
 		{all, launch.Held{Tree: cgroup.Limits{Memory: 256 << 20, CPUs: 0.5, Pids: 64}}, "memory 256 MiB, cpus 0.5, pids 64", nil},
 		{all, launch.Held{Each: cgroup.Limits{Memory: 256 << 20}}, "memory 256 MiB for each process; not bounded: cpus, pids", []string{"cpus", "pids"}},
 		{all, launch.Held{}, "not bounded: memory, cpus, pids", []string{"memory", "cpus", "pids"}},
-		{manifest.Resources{Memory: 1<<30 + 1}, launch.Held{Tree: cgroup.Limits{Memory: 1<<30 + 1}}, "memory 1073741825 bytes", nil},
-		{manifest.Resources{Pids: 1}, launch.Held{Tree: cgroup.Limits{Pids: 1}}, "pids 1", nil},
+		{cgroup.Limits{Memory: 1<<30 + 1}, launch.Held{Tree: cgroup.Limits{Memory: 1<<30 + 1}}, "memory 1073741825 bytes", nil},
+		{cgroup.Limits{Pids: 1}, launch.Held{Tree: cgroup.Limits{Pids: 1}}, "pids 1", nil},
 	} {
-		text, loose := limitsText(c.wanted, c.held)
+		text, loose := c.held.Text(c.wanted)
 		if text != c.text || !slices.Equal(loose, c.loose) {
-			t.Errorf("limitsText(%+v, %+v) = %q, %q; want %q, %q", c.wanted, c.held, text, loose, c.text, c.loose)
+			t.Errorf("%+v.Text(%+v) = %q, %q; want %q, %q", c.held, c.wanted, text, loose, c.text, c.loose)
 		}
 	}
 }
