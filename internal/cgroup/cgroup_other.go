@@ -10,6 +10,9 @@ type Root struct{}
 // Open returns nil: there are no cgroups here.
 func Open(*slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
 
+// Claim returns nil: there are no cgroups here.
+func Claim(*slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
+
 // Dir is of no use here.
 func (*Root) Dir() string { return "" }
 

@@ -17,11 +17,12 @@ import (
 // Group is the cgroup of one tree of processes. Its methods may be called from
 // any goroutine. A nil Group has no processes, and nothing happens to it.
 type Group struct {
-	root *Root
-	dir  string
-	name string
-	held Limits
-	file *os.File // of dir, for clone3
+	root   *Root
+	dir    string
+	name   string
+	held   Limits
+	file   *os.File          // of dir, for clone3; nil in version 1
+	legacy map[string]string // the folder for each controller in version 1; else nil
 }
 
 // Held returns those of its limits that the kernel enforces.
@@ -32,20 +33,21 @@ func (g *Group) Held() Limits {
 	return g.held
 }
 
-// bound sets the limits that can be set.
+// bound sets the limits that can be set, and reads back which hold.
 func (g *Group) bound(l Limits) {
 	has := func(controller string) bool { return slices.Contains(g.root.has, controller) }
-	if l.Memory > 0 && has("memory") && write(g.dir, "memory.max", strconv.FormatInt(l.Memory, 10)) == nil {
-		g.held.Memory = l.Memory
+	if l.Memory > 0 && has("memory") && set(g.dir, "memory.max", strconv.FormatInt(l.Memory, 10)) {
 		// Without swap in the kernel there is no such file, and none is needed.
-		_ = write(g.dir, "memory.swap.max", "0")
+		if write(g.dir, "memory.swap.max", "0") == nil || !hasSwap() {
+			g.held.Memory = l.Memory
+		}
 		// One that has lost a part of itself is worse than one that starts anew.
 		_ = write(g.dir, "memory.oom.group", "1")
 	}
-	if l.CPUs > 0 && has("cpu") && write(g.dir, "cpu.max", cpuMax(l.CPUs)) == nil {
+	if l.CPUs > 0 && has("cpu") && set(g.dir, "cpu.max", cpuMax(l.CPUs)) {
 		g.held.CPUs = l.CPUs
 	}
-	if l.Pids > 0 && has("pids") && write(g.dir, "pids.max", strconv.Itoa(l.Pids)) == nil {
+	if l.Pids > 0 && has("pids") && set(g.dir, "pids.max", strconv.Itoa(l.Pids)) {
 		g.held.Pids = l.Pids
 	}
 }
@@ -57,12 +59,22 @@ func cpuMax(cpus float64) string {
 }
 
 // Fd is a descriptor of the cgroup, for a process to be started in it. It is
-// good until Remove.
-func (g *Group) Fd() int { return int(g.file.Fd()) }
+// good until Remove. It is -1 where no process can be started in a cgroup.
+func (g *Group) Fd() int {
+	if g.file == nil {
+		return -1
+	}
+	return int(g.file.Fd())
+}
 
 // Add puts a process into the cgroup that was started elsewhere. What it has
 // started before stays there.
-func (g *Group) Add(pid int) error { return write(g.dir, "cgroup.procs", strconv.Itoa(pid)) }
+func (g *Group) Add(pid int) error {
+	if g.legacy != nil {
+		return g.addLegacy(pid)
+	}
+	return write(g.dir, "cgroup.procs", strconv.Itoa(pid))
+}
 
 // Kill kills all processes of the Group, also those that are being started. Before
 // Linux 5.14 it kills those that are there now.
@@ -111,17 +123,26 @@ func (g *Group) tree() []string {
 // Populated reports whether a process lives in the Group or below it. Zombies
 // do not count.
 func (g *Group) Populated() bool {
+	if g != nil && g.legacy != nil {
+		return len(g.Pids()) > 0
+	}
 	return g != nil && strings.Contains("\n"+read(g.dir, "cgroup.events"), "\npopulated 1")
 }
 
 // OutOfMemory reports whether the kernel has killed in the Group for its limit
 // of memory.
 func (g *Group) OutOfMemory() bool {
+	if g != nil && g.legacy != nil {
+		return g.outOfMemoryLegacy()
+	}
 	return g != nil && g.held.Memory > 0 && number(read(g.dir, "memory.events"), "oom_kill") > 0
 }
 
 // Usage returns what the Group takes now.
 func (g *Group) Usage() Usage {
+	if g.legacy != nil {
+		return g.usageLegacy()
+	}
 	u := Usage{Processes: g.Pids(), CPU: number(read(g.dir, "cpu.stat"), "usage_usec")}
 	if current, err := strconv.ParseInt(read(g.dir, "memory.current"), 10, 64); err == nil {
 		// Pages of files that nobody uses are there until somebody wants the room.
@@ -160,8 +181,12 @@ func (g *Group) Remove() error {
 func (g *Group) removeWithin(patience time.Duration) error {
 	const pause = 5 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; <-time.After(pause) {
+		dirs := g.tree()
+		if g.legacy != nil {
+			dirs = g.legacyFolders() // none is below them: the processes never see them
+		}
 		var err error
-		for _, dir := range slices.Backward(g.tree()) {
+		for _, dir := range slices.Backward(dirs) {
 			if e := os.Remove(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {
 				err = e
 			}

@@ -39,6 +39,9 @@ type Root struct {
 	log   *slog.Logger
 	mu    sync.Mutex // guards names
 	names map[string]bool
+
+	claimed bool              // by Claim: the folders are Orla's to remove
+	legacy  map[string]string // the folder for each controller in version 1; else nil
 }
 
 // Open takes over the cgroup that was delegated to this process, if one was:
@@ -189,8 +192,8 @@ func (r *Root) enable() {
 	}
 }
 
-// Dir is the folder of the cgroup.
-func (r *Root) Dir() string { return r.dir }
+// Dir is the folder of the cgroup: in version 1, that of memory.
+func (r *Root) Dir() string { return r.folders()[0] }
 
 // Controllers lists what Groups can be bounded by.
 func (r *Root) Controllers() []string { return r.has }
@@ -198,9 +201,15 @@ func (r *Root) Controllers() []string { return r.has }
 // Close lets go of the cgroup. Orla stays in its leaf: there is no way back
 // while others have processes beside it.
 func (r *Root) Close() {
-	if r != nil {
-		_ = r.lock.Close() // which unlocks it
+	if r == nil {
+		return
 	}
+	if r.claimed {
+		if err := r.removeClaim(); err != nil {
+			r.log.Warn("remove a cgroup", "cgroup", r.Dir(), "err", err)
+		}
+	}
+	_ = r.lock.Close() // which unlocks it
 }
 
 // New makes a Group with limits, named after what is to live in it. Those that
@@ -212,6 +221,13 @@ func (r *Root) New(name string, limits Limits) (*Group, error) {
 	g := &Group{root: r, held: Limits{}}
 	if err := r.place(g, groupPrefix+escape(name)); err != nil {
 		return nil, err
+	}
+	if r.legacy != nil {
+		if err := g.newLegacy(); err != nil {
+			return nil, errors.Join(err, g.Remove())
+		}
+		g.boundLegacy(limits)
+		return g, nil
 	}
 	g.bound(limits)
 	dir, err := os.Open(g.dir)
@@ -233,7 +249,7 @@ func (r *Root) place(g *Group, name string) error {
 		if i > 1 {
 			g.name = fmt.Sprintf("%s~%d", name, i)
 		}
-		g.dir = filepath.Join(r.dir, g.name)
+		g.dir = filepath.Join(r.folders()[0], g.name)
 		if r.names[g.name] {
 			continue
 		}

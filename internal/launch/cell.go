@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -47,10 +48,11 @@ func (c *cells) of(pid int) *cgroup.Group {
 // newCell returns the cgroup for a process that is to be started; nil if it
 // gets none.
 func (l *Local) newCell(spec Spec) *cgroup.Group {
-	if spec.Cell == "" || l.cgroup == nil {
+	root := cmp.Or(spec.Cells, l.cgroup)
+	if spec.Cell == "" || root == nil {
 		return nil
 	}
-	cell, err := l.cgroup.New(spec.Cell, spec.Limits)
+	cell, err := root.New(spec.Cell, spec.Limits)
 	if err != nil {
 		l.log.Warn("a process gets no cgroup of its own", "tool", spec.Cell, "err", err)
 		return nil
@@ -70,16 +72,20 @@ func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, at
 	if cell == nil {
 		return l.spawnRetrying(ctx, spec, attr)
 	}
-	enterCgroup(attr.Sys, cell.Fd())
-	s, err := l.spawnRetrying(ctx, spec, attr)
-	if err == nil || !cannotEnter(err) {
-		return s, err
+	if fd := cell.Fd(); fd >= 0 {
+		enterCgroup(attr.Sys, fd)
+		s, err := l.spawnRetrying(ctx, spec, attr)
+		if err == nil || !cannotEnter(err) {
+			return s, err
+		}
+		stayOutside(attr.Sys)
 	}
-	stayOutside(attr.Sys)
-	if s, err = l.spawnRetrying(ctx, spec, attr); err != nil {
+	s, err := l.spawnRetrying(ctx, spec, attr)
+	if err != nil {
 		return s, err // it had nothing to do with the cgroup
 	}
 	if err := cell.Add(s.proc.Pid); err != nil {
+		s.free = true
 		l.log.Warn("a process is not in the cgroup that was made for it", "tool", spec.Cell, "pid", s.proc.Pid, "err", err)
 	}
 	return s, nil
@@ -87,8 +93,12 @@ func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, at
 
 // hold makes limits hold for a process that was just started, as far as its
 // cgroup does not hold them.
-func (l *Local) hold(pid int, cell *cgroup.Group, limits cgroup.Limits) Held {
-	held := Held{Tree: cell.Held()}
+func (l *Local) hold(s spawned, cell *cgroup.Group, limits cgroup.Limits) Held {
+	var held Held
+	if !s.free {
+		held.Tree = cell.Held()
+	}
+	pid := s.proc.Pid
 	if limits.Memory > 0 && held.Tree.Memory == 0 {
 		if err := boundMemory(pid, limits.Memory); err != nil {
 			l.log.Warn("bound the memory of a process", "pid", pid, "err", err)

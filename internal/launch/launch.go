@@ -84,6 +84,8 @@ type Spec struct {
 	// where cgroups can be had. If "", it has none of its own. It is for trees
 	// that are Whole: whatever is left in it is killed.
 	Cell string
+	// Cells makes the Cell. If nil, Options.Cgroup does.
+	Cells *cgroup.Root
 	// Limits bound what the tree may take, as far as that is possible here; see
 	// Process.Held. They need a Cell.
 	Limits cgroup.Limits
@@ -112,6 +114,7 @@ type spawn struct {
 type spawned struct {
 	proc *os.Process
 	slot *int32 // its entry in the guard's table
+	free bool   // it could not be put into its cgroup
 	err  error
 }
 
@@ -154,7 +157,7 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 		if err == nil {
 			slot = l.groups.add(p.Pid) // here, since Orla may be killed at any moment
 		}
-		s.reply <- spawned{p, slot, err}
+		s.reply <- spawned{proc: p, slot: slot, err: err}
 	}
 }
 
@@ -232,7 +235,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	if p.grace == 0 {
 		p.grace = DefaultGrace
 	}
-	p.held = l.hold(p.pid, cell, spec.Limits)
+	p.held = l.hold(s, cell, spec.Limits)
 	l.cells.add(p.pid, cell)
 	if len(rest) > 0 {
 		p.feed, p.Stdin = p.Stdin, nil

@@ -1,0 +1,215 @@
+package cgroup
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// claimPrefix begins the names of folders that Claim makes.
+const claimPrefix = "orla-"
+
+// bootedWithSystemd is there where systemd manages the cgroups.
+const bootedWithSystemd = "/run/systemd/system"
+
+// Claim makes a Root where nobody delegated one, and nobody manages the cgroups
+// either: as root, below this process's own cgroups. That is a machine with the
+// hierarchies of version 1, or one without systemd. Orla itself stays where
+// it is. It returns nil, and why, if there is none to be had. The caller must
+// Close the Root; what an Orla left that was killed is removed by the next.
+func Claim(log *slog.Logger) (root *Root, reason string) {
+	if os.Geteuid() != 0 {
+		return nil, "Orla is not root, and no cgroup is delegated to it"
+	}
+	places, err := claimable()
+	if err != nil {
+		return nil, err.Error()
+	}
+	r, err := claim(places, log)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return r, ""
+}
+
+// claimable returns the folder for each controller: of the hierarchies of
+// version 1, or the same for all of that of version 2.
+func claimable() (map[string]string, error) {
+	places, err := legacy("/proc/self/cgroup", "/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	if len(places) == len(controllers) {
+		return places, nil
+	}
+	if _, err := os.Stat(bootedWithSystemd); err == nil {
+		return nil, errors.New("systemd manages the cgroups of this machine, and none is delegated to Orla")
+	}
+	dir, err := own("/proc/self/cgroup", "/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err == nil { // which the root of all has not
+		return nil, errors.New("Orla's cgroup is shared with other processes, and not delegated to it") //nolint:staticcheck // a name
+	}
+	for _, c := range controllers {
+		places[c] = dir
+	}
+	return places, nil
+}
+
+// legacy returns this process's folder in the hierarchy of version 1 of each
+// controller that has one.
+func legacy(cgroups, mounts string) (map[string]string, error) {
+	paths := map[string]string{} // by controller
+	data, err := os.ReadFile(cgroups)
+	if err != nil {
+		return nil, err
+	}
+	// ID:CONTROLLER[,CONTROLLER...]:PATH
+	for line := range strings.Lines(string(data)) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) < 3 || strings.HasPrefix(fields[2], "/..") {
+			continue
+		}
+		for c := range strings.SplitSeq(fields[1], ",") {
+			if slices.Contains(controllers[:], c) {
+				paths[c] = fields[2]
+			}
+		}
+	}
+	if data, err = os.ReadFile(mounts); err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		place, kind, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		fields, rest := strings.Fields(place), strings.Fields(kind)
+		if len(fields) < 5 || len(rest) < 3 || rest[0] != "cgroup" {
+			continue
+		}
+		for c := range strings.SplitSeq(rest[2], ",") {
+			below, err := filepath.Rel(unescape(fields[3]), paths[c])
+			if paths[c] != "" && err == nil && filepath.IsLocal(below) {
+				found[c] = filepath.Join(unescape(fields[4]), below)
+			}
+		}
+	}
+	return found, nil
+}
+
+// claim makes the folders of a Root below places.
+func claim(places map[string]string, log *slog.Logger) (*Root, error) {
+	r := &Root{log: log, names: map[string]bool{}, claimed: true}
+	// One Orla at a time: whose folder is not locked yet would be swept.
+	turn, err := lockFolder(places["memory"], unix.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = turn.Close() }() // which unlocks it
+	r.sweepClaims(places)
+	name := claimPrefix + strings.ToLower(rand.Text()[:10])
+	for _, c := range controllers {
+		dir := filepath.Join(places[c], name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // two may share one
+			return nil, errors.Join(err, r.removeClaim())
+		}
+		if places["memory"] == places["pids"] { // version 2
+			r.dir = dir
+			continue
+		}
+		if r.legacy == nil {
+			r.legacy = map[string]string{}
+		}
+		r.legacy[c] = dir
+	}
+	if r.lock, err = lockFolder(r.folders()[0], unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, r.removeClaim())
+	}
+	if r.legacy != nil {
+		r.has = controllers[:]
+		return r, nil
+	}
+	for _, c := range controllers {
+		_ = write(places[c], "cgroup.subtree_control", "+"+c) // what cannot be had enable finds out
+	}
+	r.enable()
+	return r, nil
+}
+
+func lockFolder(dir string, how int) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close() // only read
+		return nil, err
+	}
+	return f, nil
+}
+
+// sweepClaims removes what Orlas made that are gone, which their locks tell.
+func (r *Root) sweepClaims(places map[string]string) {
+	entries, _ := os.ReadDir(places["memory"]) // what cannot be listed cannot be swept
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) {
+			continue
+		}
+		lock, err := lockFolder(filepath.Join(places["memory"], e.Name()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			continue // it lives
+		}
+		killed := 0
+		for _, dir := range places {
+			g := &Group{dir: filepath.Join(dir, e.Name())}
+			killed += len(g.Pids())
+			g.Kill()
+			if err := g.removeWithin(sweepPatience); err != nil {
+				r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
+			}
+		}
+		r.log.Info("removed the cgroup of an earlier Orla", "cgroup", e.Name(), "killed", killed)
+		_ = lock.Close() // of a folder that is gone
+	}
+}
+
+// folders lists the Root's folders, that of memory first.
+func (r *Root) folders() []string {
+	if r.legacy == nil {
+		return []string{r.dir}
+	}
+	var dirs []string
+	for _, c := range controllers {
+		if dir := r.legacy[c]; dir != "" && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// removeClaim removes the folders that Claim made, whose Groups are gone.
+func (r *Root) removeClaim() error {
+	var all error
+	for _, dir := range r.folders() {
+		if dir == "" {
+			continue
+		}
+		if err := os.Remove(dir); !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}

@@ -1,0 +1,99 @@
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Group of version 1 is a folder in each hierarchy. There is no way to start
+// a process in it, nor to kill it at once.
+
+// newLegacy makes the folders of a Group that place has named.
+func (g *Group) newLegacy() error {
+	g.legacy = map[string]string{}
+	for c, dir := range g.root.legacy {
+		g.legacy[c] = filepath.Join(dir, g.name)
+	}
+	g.dir = g.legacy["memory"]
+	for _, dir := range g.legacyFolders() {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // place made one
+			return err
+		}
+	}
+	return nil
+}
+
+// legacyFolders lists the Group's folders; controllers that are mounted together share one.
+func (g *Group) legacyFolders() []string {
+	r := Root{legacy: g.legacy}
+	return r.folders()
+}
+
+// boundLegacy sets the limits, and reads back which hold.
+func (g *Group) boundLegacy(l Limits) {
+	if dir := g.legacy["memory"]; l.Memory > 0 && set(dir, "memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) {
+		err := write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) // both together; after the other
+		if err == nil || !hasSwap() {
+			g.held.Memory = l.Memory
+		}
+	}
+	if dir := g.legacy["cpu"]; l.CPUs > 0 {
+		quota, period, _ := strings.Cut(cpuMax(l.CPUs), " ")
+		if set(dir, "cpu.cfs_period_us", period) && set(dir, "cpu.cfs_quota_us", quota) {
+			g.held.CPUs = l.CPUs
+		}
+	}
+	if dir := g.legacy["pids"]; l.Pids > 0 && set(dir, "pids.max", strconv.Itoa(l.Pids)) {
+		g.held.Pids = l.Pids
+	}
+}
+
+// addLegacy puts a process into the Group.
+func (g *Group) addLegacy(pid int) error {
+	for _, dir := range g.legacyFolders() {
+		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usageLegacy returns what the Group takes now.
+func (g *Group) usageLegacy() Usage {
+	u := Usage{Processes: g.Pids()}
+	if nanoseconds, err := strconv.ParseInt(read(g.legacy["cpu"], "cpuacct.usage"), 10, 64); err == nil { // where they are mounted together
+		u.CPU = nanoseconds / 1000
+	}
+	if current, err := strconv.ParseInt(read(g.legacy["memory"], "memory.usage_in_bytes"), 10, 64); err == nil {
+		u.Memory = max(0, current-number(read(g.legacy["memory"], "memory.stat"), "total_inactive_file"))
+	}
+	return u
+}
+
+// outOfMemoryLegacy reports whether the kernel has killed in the Group.
+func (g *Group) outOfMemoryLegacy() bool {
+	return number(read(g.legacy["memory"], "memory.oom_control"), "oom_kill") > 0
+}
+
+// set writes a number, and reports whether the kernel took it: it may round it
+// down to whole pages.
+func set(dir, file, value string) bool {
+	if write(dir, file, value) != nil {
+		return false
+	}
+	want, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return read(dir, file) == value
+	}
+	got, err := strconv.ParseInt(read(dir, file), 10, 64)
+	return err == nil && got <= want && want-got < int64(os.Getpagesize()) && got > 0
+}
+
+// hasSwap reports whether memory can be moved out of what is counted.
+func hasSwap() bool {
+	return strings.Count(read("/proc", "swaps"), "\n") > 0 // under its heading
+}

@@ -1,0 +1,10 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const (
+	auditArch = unix.AUDIT_ARCH_AARCH64
+	otherABI  = 0 // there is none
+)
+
+var forbiddenHere []uint32

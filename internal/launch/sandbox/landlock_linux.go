@@ -1,0 +1,57 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/launch/shim"
+)
+
+// The rights of Landlock that are given to some path; all others are to none.
+const (
+	mayRun   = unix.LANDLOCK_ACCESS_FS_EXECUTE
+	mayRead  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	mayWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	mayMake  = unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+)
+
+// landlockVersion returns what the kernel has of Landlock; 0 for nothing.
+func landlockVersion() int {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(version)
+}
+
+// landlock returns what Landlock can hold of what the mounts, the namespaces and
+// the filter hold as well: it is a second wall, and where there is none the
+// first stands as before.
+func landlock(version int) shim.Landlock {
+	if version < 1 {
+		return shim.Landlock{}
+	}
+	files := uint64(1)<<13 - 1
+	for _, since := range [...]int{2, 3, 5} { // refer, truncate, ioctl of devices
+		if version >= since {
+			files = files<<1 | 1
+		}
+	}
+	attr := binary.NativeEndian.AppendUint64(nil, files)
+	if version >= 4 {
+		attr = binary.NativeEndian.AppendUint64(attr, unix.LANDLOCK_ACCESS_NET_BIND_TCP|unix.LANDLOCK_ACCESS_NET_CONNECT_TCP)
+	}
+	if version >= 6 {
+		attr = binary.NativeEndian.AppendUint64(attr, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET|unix.LANDLOCK_SCOPE_SIGNAL)
+	}
+	return shim.Landlock{Attr: string(attr), Rules: []shim.Rule{
+		{Path: "/", Access: files & (mayRun | mayRead)},
+		{Path: "/dev", Access: files & mayWrite},
+		{Path: "/proc", Access: files & mayWrite}, // one's own name, for one
+		{Path: "/tmp", Access: files & (mayWrite | mayMake)},
+	}}
+}

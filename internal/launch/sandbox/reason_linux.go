@@ -1,0 +1,220 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// Probe tells why this machine cannot hold processes natively; nothing if it can.
+// It makes a whole sandbox, in which nothing runs, and keeps the answer
+// for a while.
+func (h *Host) Probe(ctx context.Context) []Reason {
+	h.mu.Lock()
+	answer, fresh := h.answer, !h.probed.IsZero() && time.Since(h.probed) < patience
+	h.mu.Unlock()
+	if fresh {
+		return answer
+	}
+	answer = nil
+	v, _ := newView(nil) // nothing is exposed that could be wrong
+	p, reason, err := h.start(ctx, launch.Spec{Whole: true}, v, DefaultLimits)
+	switch {
+	case reason != nil:
+		answer = []Reason{*reason}
+	case err != nil:
+		return []Reason{{What: "a sandbox", Why: fault.From(err).Reason, Fix: "try again"}}
+	default:
+		<-p.Exited()
+		p.abandon()
+		<-p.Gone()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer, h.probed = answer, time.Now()
+	return answer
+}
+
+// elsewhere is what to do where a sandbox cannot be had natively at all.
+const elsewhere = "or install podman or docker and set sandbox_backend: container"
+
+func (r Reason) fault() *fault.Error {
+	return fault.New(fault.IsolationUnavailable, "no sandbox can be had here: %s", r.String())
+}
+
+func noCgroup(why string) *Reason {
+	fix := "run Orla as a service with Delegate=yes, or by `systemd-run --user --scope -p Delegate=yes orla ...`, "
+	if os.Geteuid() == 0 {
+		fix = "run Orla as a service with Delegate=yes, or by `systemd-run --scope -p Delegate=yes orla ...`, "
+	}
+	return &Reason{What: "memory, processors and processes cannot be bounded", Why: why, Fix: fix + elsewhere}
+}
+
+// noNamespaces returns the Reason if an error of a start means that there is one.
+func noNamespaces(err error) *Reason {
+	r := &Reason{What: "namespaces cannot be made", Why: errno(err).Error(), Fix: elsewhere[len("or "):]}
+	switch errno(err) {
+	case unix.EPERM, unix.EACCES:
+		r.Fix = allowUsers() + elsewhere
+	case unix.ENOSPC, unix.EUSERS:
+		r.Fix = "raise user.max_user_namespaces and its like (sysctl), " + elsewhere
+	case unix.EINVAL, unix.ENOSYS:
+		r.Fix = "run a kernel that has them, " + elsewhere
+	default:
+		return nil
+	}
+	return r
+}
+
+// allowUsers says how this machine can be made to let ordinary users have
+// namespaces.
+func allowUsers() string {
+	if os.Geteuid() == 0 {
+		return "run Orla where root has CAP_SYS_ADMIN, as no container's has by default, "
+	}
+	for file, fix := range map[string]string{
+		"kernel/apparmor_restrict_unprivileged_userns=1": "set kernel.apparmor_restrict_unprivileged_userns=0 (sysctl) or give orla an AppArmor profile with userns, ",
+		"kernel/unprivileged_userns_clone=0":             "set kernel.unprivileged_userns_clone=1 (sysctl), ",
+		"user/max_user_namespaces=0":                     "raise user.max_user_namespaces (sysctl), ",
+	} {
+		name, bad, _ := strings.Cut(file, "=")
+		if value, err := os.ReadFile("/proc/sys/" + name); err == nil && string(bytes.TrimSpace(value)) == bad {
+			return fix
+		}
+	}
+	return "allow user namespaces on this machine, "
+}
+
+// notMade returns why a stage could not make the sandbox.
+func notMade(step string, cause syscall.Errno) *Reason {
+	r := &Reason{What: "a sandbox cannot be made", Why: step + ": " + cause.Error(), Fix: elsewhere[len("or "):]}
+	switch cause {
+	case unix.ENOSYS:
+		r.Fix = "run Linux 5.12 or newer, " + elsewhere
+	case unix.EPERM, unix.EACCES:
+		r.Fix = allowUsers() + elsewhere
+	}
+	return r
+}
+
+func unanswered(err error) *Reason {
+	why := "its first stage ended without a word"
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		why = "its first stage does not answer"
+	}
+	return &Reason{What: "a sandbox cannot be made", Why: why, Fix: "look whether /proc is mounted, " + elsewhere}
+}
+
+// showIt is what to do about a program that is not seen.
+const showIt = "it is not among what a sandbox sees of this machine; add its folder to sandbox_paths"
+
+// finds looks for what the program of a Spec needs, as far as that can be told
+// before it is started.
+func (v view) finds(spec launch.Spec) error {
+	if !v.runs(spec.Path) {
+		if _, err := os.Stat(spec.Path); err != nil {
+			return fault.Wrap(fault.StartFailed, err, "%s is not there any more", spec.Path)
+		}
+		return fault.New(fault.StartFailed, "%s cannot be run in the sandbox: %s", spec.Path, showIt)
+	}
+	source, _ := v.locate(spec.Path) // runs says that it is there
+	interpreter, name := shebang(source)
+	if interpreter != "" && !v.runs(interpreter) && exists(interpreter) {
+		return fault.New(fault.StartFailed, "the interpreter %s of %s cannot be run in the sandbox: %s", interpreter, spec.Path, showIt)
+	}
+	if name == "" {
+		return nil
+	}
+	elsewhere := ""
+	for _, dir := range filepath.SplitList(pathOf(spec.Env)) {
+		place := filepath.Join(dir, name)
+		switch {
+		case !filepath.IsAbs(place) || !exists(place):
+		case v.runs(place):
+			return nil
+		case elsewhere == "":
+			elsewhere = place
+		}
+	}
+	if elsewhere == "" {
+		return nil // env will say so
+	}
+	return fault.New(fault.StartFailed, "the interpreter %s of %s cannot be run in the sandbox: %s", elsewhere, spec.Path, showIt)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func pathOf(env []string) string {
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = value
+		}
+	}
+	return path
+}
+
+// shebang returns the interpreter of a script, and the name that env is to look
+// for if it is env.
+func shebang(path string) (interpreter, name string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", ""
+	}
+	defer func() { _ = f.Close() }() // only read
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head) // a short file is none
+	line, isScript := strings.CutPrefix(string(head[:n]), "#!")
+	if !isScript {
+		return "", ""
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return "", ""
+	}
+	if filepath.Base(words[0]) != "env" {
+		return words[0], ""
+	}
+	for _, word := range words[1:] {
+		if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+			return words[0], word
+		}
+	}
+	return words[0], ""
+}
+
+// unrun says why a program could not be executed in its sandbox, or its folder
+// not be entered.
+func (v view) unrun(spec launch.Spec, path string, cause syscall.Errno) error {
+	failed := func(format string, args ...any) error {
+		return fault.Wrap(fault.StartFailed, cause, format, args...)
+	}
+	switch cause {
+	case unix.EACCES:
+		return failed("%s may not be read or executed by the user of sandboxes (%d): chmod o+rx it, and the folder it is in", path, ID)
+	case unix.ENOENT:
+		return failed("%s needs an interpreter or a loader that is not there: %s", path, showIt)
+	case unix.ENOEXEC:
+		return failed("%s is no program for this machine; a script begins with a line such as #!/bin/sh", path)
+	case unix.E2BIG:
+		return fault.Wrap(fault.InvalidInput, cause, "the arguments are larger than the system allows on a command line; take them on stdin (arguments: stdin)")
+	}
+	return failed("%s could not be started in its sandbox: %v", path, cause)
+}

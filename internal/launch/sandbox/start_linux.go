@@ -1,0 +1,189 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/shim"
+)
+
+// Launcher returns what starts the processes of one tool.
+func (h *Host) Launcher(opts Options) launch.Launcher { return launcher{h, opts} }
+
+type launcher struct {
+	host *Host
+	opts Options
+}
+
+// Start starts a process in a sandbox of its own. It returns when the program
+// runs in it, or with the step that failed.
+func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
+	v, err := newView(append(slices.Clip(l.opts.Paths), spec.Expose...))
+	if err != nil {
+		return nil, err
+	}
+	if err := v.finds(spec); err != nil {
+		return nil, err
+	}
+	p, reason, err := l.host.start(ctx, spec, v, within(spec.Limits, l.opts.Limits))
+	if reason != nil {
+		return nil, reason.fault()
+	}
+	if err != nil {
+		return nil, err // p is nil, which as a launch.Process would not be
+	}
+	return p, nil
+}
+
+// start starts a stage, and waits until it has started the tool. A Reason is why
+// there is no sandbox; an error is why the tool cannot be started in it.
+func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgroup.Limits) (*process, *Reason, error) {
+	root, why := h.cells()
+	if root == nil {
+		return nil, noCgroup(why), nil
+	}
+	channel, theirs, err := newChannel()
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.StartFailed, err, "no channel to a sandbox: %v", err)
+	}
+	p, err := h.local.Start(ctx, stageOf(spec, root, limits, theirs))
+	_ = theirs.Close() // the stage has its own
+	if err != nil {
+		_ = channel.Close() // nothing was said
+		if reason := noNamespaces(err); reason != nil {
+			return nil, reason, nil
+		}
+		return nil, nil, err
+	}
+	tool := &process{LocalProcess: p, channel: channel}
+	if held := p.Held().Tree; held != limits {
+		tool.abandon()
+		return nil, notHeld(held, limits), nil
+	}
+	reason, err := tool.await(ctx, planOf(spec, v), spec, v)
+	if reason != nil || err != nil {
+		tool.abandon()
+		return nil, reason, err
+	}
+	return tool, nil, nil
+}
+
+// newChannel returns a pair of sockets, of which the second is the stage's.
+func newChannel() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		_, _ = unix.Close(fds[0]), unix.Close(fds[1]) // nothing was written
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "|sandbox"), os.NewFile(uintptr(fds[1]), "|stage"), nil
+}
+
+// stageOf is the process that is to make the sandbox. What the tool's
+// environment says must not change what a process does that is root still.
+func stageOf(spec launch.Spec, root *cgroup.Root, limits cgroup.Limits, channel *os.File) launch.Spec {
+	name := spec.Cell
+	if name == "" { // one of many calls
+		name = "call-" + strings.ToLower(rand.Text()[:12])
+	}
+	return launch.Spec{
+		Path:   "/proc/self/exe",
+		Argv:   []string{"orla", shim.Word},
+		Env:    []string{"GOMAXPROCS=1"},
+		Dir:    "/",
+		ID:     spec.ID,
+		Whole:  spec.Whole,
+		Input:  spec.Input,
+		Grace:  spec.Grace,
+		Cell:   name,
+		Cells:  root,
+		Limits: limits,
+		Files:  []*os.File{channel},
+		Sys:    namespaces,
+	}
+}
+
+// namespaces has a process begin in new ones. Who is not root makes them in a
+// user namespace, whose one user stands for Orla's.
+func namespaces(attr *syscall.SysProcAttr) {
+	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if os.Geteuid() == 0 {
+		return
+	}
+	attr.Cloneflags |= unix.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: os.Geteuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: os.Getegid(), Size: 1}}
+	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} // for the stage alone, which drops them
+}
+
+// planOf is what the stage does.
+func planOf(spec launch.Spec, v view) shim.Plan {
+	dir := spec.Dir
+	if !v.sees(dir) {
+		dir = "/tmp"
+	}
+	return shim.Plan{
+		Base:     base(),
+		Hostname: "sandbox",
+		Entries:  v.entries(),
+		Drop:     os.Geteuid() == 0,
+		ID:       ID,
+		Landlock: landlock(landlockVersion()),
+		Filter:   filter(),
+		Limits: []shim.Rlimit{
+			{Resource: unix.RLIMIT_CORE, Most: 0},
+			{Resource: unix.RLIMIT_NOFILE, Most: 4096},
+			{Resource: unix.RLIMIT_MEMLOCK, Most: 8 << 20},
+		},
+		Path: spec.Path,
+		Dir:  dir,
+		Argv: spec.Argv,
+		Env:  append(slices.Clip(spec.Env), spec.Secrets...),
+	}
+}
+
+// base returns a folder of this machine that something can be mounted on.
+func base() string {
+	for _, dir := range [...]string{"/tmp", "/var/tmp", "/run", "/mnt", "/etc"} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return "/tmp" // the stage will say that it is not there
+}
+
+// notHeld says which limits the kernel did not take.
+func notHeld(held, wanted cgroup.Limits) *Reason {
+	var missing []string
+	if held.Memory != wanted.Memory {
+		missing = append(missing, fmt.Sprintf("memory (%d bytes)", wanted.Memory))
+	}
+	if held.CPUs != wanted.CPUs {
+		missing = append(missing, fmt.Sprintf("processors (%g)", wanted.CPUs))
+	}
+	if held.Pids != wanted.Pids {
+		missing = append(missing, fmt.Sprintf("processes (%d)", wanted.Pids))
+	}
+	return noCgroup("the kernel does not hold " + strings.Join(missing, ", "))
+}
+
+// errno returns what of an error the kernel said.
+func errno(err error) syscall.Errno {
+	e, _ := errors.AsType[syscall.Errno](err) // else there is none
+	return e
+}

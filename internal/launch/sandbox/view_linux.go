@@ -1,0 +1,241 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch/shim"
+)
+
+// view is what a process sees of the machine.
+type view struct {
+	binds map[string]string // read-only, by the path that it has inside; links in it are resolved
+	links map[string]string
+	files map[string]string
+}
+
+// programs are where a machine keeps its programs and their libraries. What of
+// them is a link stays one.
+var programs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"}
+
+// settings are what of /etc programs need to run: nothing that tells of users,
+// and no keys.
+var settings = [...]string{
+	"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf",
+	"/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/pki/ca-trust/extracted",
+	"/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/protocols", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
+}
+
+// made are files of the sandbox's own.
+var made = map[string]string{
+	"/etc/passwd": "root:x:0:0:root:/:/bin/false\norla:x:" + strconv.Itoa(ID) + ":" + strconv.Itoa(ID) + ":a tool:/tmp:/bin/sh\n",
+	"/etc/group":  "root:x:0:\norla:x:" + strconv.Itoa(ID) + ":\n",
+	"/etc/hosts":  "127.0.0.1\tlocalhost\n::1\tlocalhost\n",
+}
+
+// own are the sandbox's own folders, of which nothing of the machine's is shown.
+var own = [...]string{"/proc", "/sys", "/dev", shim.Old}
+
+// newView returns what is seen by a process to which paths are exposed.
+func newView(paths []string) (view, error) {
+	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}}
+	for _, path := range programs {
+		v.system(path)
+	}
+	for _, path := range settings {
+		v.system(path)
+	}
+	for _, path := range paths {
+		if err := v.expose(path); err != nil {
+			return view{}, err
+		}
+	}
+	for path, content := range made {
+		if !v.sees(path) {
+			v.files[path] = content
+		}
+	}
+	return v, nil
+}
+
+// system adds what is the same on the machine, if it is there.
+func (v view) system(path string) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return
+	}
+	if info.Mode()&os.ModeSymlink == 0 {
+		v.binds[path] = path
+		return
+	}
+	if target, err := os.Readlink(path); err == nil {
+		v.links[path] = target
+	}
+}
+
+// expose adds a path of the machine's. One that is not there is left out.
+func (v view) expose(path string) error {
+	path = filepath.Clean(path)
+	if !filepath.IsAbs(path) {
+		return fault.New(fault.IsolationUnavailable, "%q cannot be shown to a sandbox: it is no absolute path", path)
+	}
+	for _, folder := range append(own[:], "/tmp") {
+		if path == folder || path == "/" || folder != "/tmp" && under(path, folder) {
+			return fault.New(fault.IsolationUnavailable, "%s cannot be shown to a sandbox, which has its own; expose a folder beside it", path)
+		}
+	}
+	source, err := filepath.EvalSymlinks(path)
+	if err != nil || v.binds[path] != "" {
+		return nil //nolint:nilerr // what is not there is not seen
+	}
+	if place, ok := v.locate(path); ok && place == source {
+		return nil // it is seen already
+	}
+	delete(v.links, path)
+	v.binds[path] = source
+	return nil
+}
+
+// sees reports whether a path, or what it is in, is shown.
+func (v view) sees(path string) bool {
+	_, ok := v.locate(path)
+	return ok
+}
+
+// locate returns the machine's path of what a path is inside; false if nothing
+// is shown there. It follows the view's own links, which lead to folders.
+func (v view) locate(path string) (string, bool) {
+	for link, target := range v.links {
+		if !under(path, link) {
+			continue
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(link), target)
+		}
+		path = target + path[len(link):]
+		break
+	}
+	for dir := path; len(dir) > 1; dir = filepath.Dir(dir) {
+		if source, ok := v.binds[dir]; ok {
+			return source + path[len(dir):], true
+		}
+	}
+	return "", false
+}
+
+// runs reports whether a program's path leads to a file inside.
+func (v view) runs(path string) bool {
+	source, ok := v.locate(path)
+	if !ok {
+		return false
+	}
+	real, err := filepath.EvalSymlinks(source)
+	return err == nil && v.sees(real)
+}
+
+// under reports whether a path is a folder, or inside of it.
+func under(path, folder string) bool {
+	rest, ok := strings.CutPrefix(path, folder)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// devices are those of the machine that are shown.
+var devices = [...]string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+// deviceLinks are the links of /dev. Shared memory is in /tmp.
+var deviceLinks = [...][2]string{
+	{"/dev/fd", "/proc/self/fd"},
+	{"/dev/stdin", "/proc/self/fd/0"},
+	{"/dev/stdout", "/proc/self/fd/1"},
+	{"/dev/stderr", "/proc/self/fd/2"},
+	{"/dev/shm", "/tmp"},
+}
+
+const (
+	tmpOptions  = "mode=1777,size=16m,nr_inodes=16k"
+	devOptions  = "mode=0755,size=64k"
+	procOptions = "hidepid=invisible,subset=pid"
+)
+
+// entries returns what a stage makes: first the folders of the sandbox itself,
+// then the machine's, what is outside before what is inside.
+func (v view) entries() []shim.Entry {
+	p := &placing{there: map[string]bool{"/": true}}
+	for _, own := range [...]shim.Entry{
+		{Kind: shim.Memory, Path: "/tmp", Data: tmpOptions},
+		{Kind: shim.Memory, Path: "/dev", Data: devOptions},
+		{Kind: shim.Proc, Path: "/proc", Data: procOptions},
+	} {
+		p.folder(own.Path)
+		p.add(own)
+	}
+	for _, path := range devices {
+		p.add(shim.Entry{Kind: shim.File, Path: path})
+		p.add(shim.Entry{Kind: shim.Device, Path: path, Data: path})
+	}
+	for _, l := range deviceLinks {
+		p.add(shim.Entry{Kind: shim.Link, Path: l[0], Data: l[1]})
+	}
+	p.add(shim.Entry{Kind: shim.Seal, Path: "/dev"})
+	shown := make([]string, 0, len(v.binds))
+	for path := range v.binds {
+		shown = append(shown, path)
+	}
+	slices.Sort(shown) // a folder comes before what is in it
+	for _, path := range shown {
+		p.bind(path, v.binds[path])
+	}
+	for path, target := range v.links {
+		p.folder(filepath.Dir(path))
+		p.add(shim.Entry{Kind: shim.Link, Path: path, Data: target})
+	}
+	for path, content := range v.files {
+		p.folder(filepath.Dir(path))
+		p.add(shim.Entry{Kind: shim.File, Path: path, Data: content})
+	}
+	return p.entries
+}
+
+// placing collects entries.
+type placing struct {
+	entries []shim.Entry
+	there   map[string]bool // folders that are there by then
+	shown   []string        // what was bound, in which nothing can be made
+}
+
+func (p *placing) add(e shim.Entry) { p.entries = append(p.entries, e) }
+
+// folder adds a folder and those that it is in.
+func (p *placing) folder(path string) {
+	if p.there[path] {
+		return
+	}
+	p.folder(filepath.Dir(path))
+	p.there[path] = true
+	p.add(shim.Entry{Kind: shim.Folder, Path: path})
+}
+
+// bind adds something of the machine. Where it is mounted on what is shown
+// already, the machine has something there as well.
+func (p *placing) bind(path, source string) {
+	info, err := os.Stat(source)
+	if err != nil {
+		return // it has gone meanwhile
+	}
+	if !slices.ContainsFunc(p.shown, func(folder string) bool { return under(path, folder) }) {
+		if info.IsDir() {
+			p.folder(path)
+		} else {
+			p.folder(filepath.Dir(path))
+			p.add(shim.Entry{Kind: shim.File, Path: path})
+		}
+	}
+	p.shown = append(p.shown, path)
+	p.add(shim.Entry{Kind: shim.Bind, Path: path, Data: source})
+}

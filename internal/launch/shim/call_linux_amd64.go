@@ -1,0 +1,3 @@
+package shim
+
+const sysSeccomp = 317

@@ -1,0 +1,195 @@
+//go:build amd64 || arm64
+
+package shim
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// init makes this process a sandbox's stage when it was started as one, and
+// does not return then. It is the one init of the tree: there is no other way
+// to be before the initialisation of packages, which takes several milliseconds.
+func init() { //nolint:gochecknoinits // see above
+	if !asked() {
+		return
+	}
+	exit(stage())
+}
+
+// asked reports whether the command line is that of a stage. Package os, which
+// knows it, is not there yet.
+func asked() bool {
+	const want = "orla\x00" + Word + "\x00"
+	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	line := make([]byte, len(want)+1)
+	n, err := syscall.Read(fd, line)
+	_ = syscall.Close(fd) // only read
+	return err == nil && string(line[:n]) == want
+}
+
+func exit(code int) {
+	for {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, uintptr(code), 0, 0)
+	}
+}
+
+// failure is a step that did not work. Its zero value is none.
+type failure struct {
+	step  string
+	errno syscall.Errno
+}
+
+func (f failure) is() bool { return f.errno != 0 }
+
+// try returns the failure of a step, if err is one.
+func try(step string, err error) failure {
+	if err == nil {
+		return failure{}
+	}
+	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall wraps nothing
+	if !ok || errno == 0 {
+		errno = syscall.EINVAL
+	}
+	return failure{step, errno}
+}
+
+// failedCode is what a stage exits with when it could not start the tool. Orla
+// goes by the report.
+const failedCode = 125
+
+// stage is the whole life of the first process. It runs on the process's first
+// thread, to which init is bound: what a thread may, the program that it
+// starts may, so the threads of the runtime beside it do not matter to the tool.
+func stage() int {
+	if f := ownNothing(); f.is() {
+		return report(Failed, f)
+	}
+	plan, ok := receive()
+	if !ok {
+		return failedCode // Orla is gone, or this was not started by it
+	}
+	for _, step := range [...]func(Plan) failure{enterRoot, lower, become, restrict, verify} {
+		if f := step(plan); f.is() {
+			return report(Failed, f)
+		}
+	}
+	if plan.Path == "" {
+		return announce()
+	}
+	if f := try(plan.Dir, syscall.Chdir(plan.Dir)); f.is() {
+		return report(Unrun, f)
+	}
+	defaultSignals()
+	tool, err := syscall.ForkExec(plan.Path, plan.Argv, &syscall.ProcAttr{
+		Env:   append(plan.Env, mark()...),
+		Files: []uintptr{0, 1, 2},
+	})
+	if f := try(plan.Path, err); f.is() {
+		return report(Unrun, f)
+	}
+	announce()
+	return outlive(tool)
+}
+
+// ownNothing closes every descriptor but the streams and the channel, which the
+// tool does not get.
+func ownNothing() failure {
+	const all = ^uintptr(0) >> 33
+	if _, _, errno := syscall.RawSyscall(sysCloseRange, Channel+1, all, 0); errno != 0 {
+		return failure{"close what was inherited", errno}
+	}
+	_, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, Channel, syscall.F_SETFD, syscall.FD_CLOEXEC)
+	if errno != 0 {
+		return failure{"keep the channel", errno}
+	}
+	return failure{}
+}
+
+// receive waits for the plan. Orla sends it once the process is in its cgroup.
+func receive() (Plan, bool) {
+	const most = 64 << 20
+	var head [4]byte
+	if !fill(head[:]) || size(head) > most || size(head) < 0 {
+		return Plan{}, false
+	}
+	body := make([]byte, size(head))
+	if !fill(body) {
+		return Plan{}, false
+	}
+	return decode(body)
+}
+
+func fill(b []byte) bool {
+	for len(b) > 0 {
+		n, err := syscall.Read(Channel, b)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil || n <= 0:
+			return false
+		default:
+			b = b[n:]
+		}
+	}
+	return true
+}
+
+// say writes to Orla. Whether Orla still listens is nothing to this process: the
+// death signal takes care of that.
+func say(b []byte) { _, _ = syscall.Write(Channel, b) }
+
+func report(r Report, f failure) int {
+	say(append([]byte{byte(r), byte(f.errno)}, f.step...))
+	return failedCode
+}
+
+func announce() int {
+	say([]byte{byte(Ready)})
+	return 0
+}
+
+// mark returns the variable by which Orla knows its own (package launch). It is
+// all that the stage's own environment has, but for what bounds the runtime.
+func mark() []string {
+	var marks []string
+	for _, kv := range syscall.Environ() {
+		const name = "ORLA_INSTANCE="
+		if len(kv) > len(name) && kv[:len(name)] == name {
+			marks = append(marks, kv)
+		}
+	}
+	return marks
+}
+
+// defaultSignals undoes what the runtime does with signals. The kernel keeps
+// the first process of a namespace from all that has its default, but for
+// SIGKILL and SIGSTOP from outside: what Orla sends to the group is the tool's.
+func defaultSignals() {
+	var byDefault [4]uint64 // struct sigaction
+	for sig := uintptr(1); sig <= 64; sig++ {
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0) // of two it cannot be changed
+	}
+}
+
+// outlive reaps what ends until the tool does, and ends as the tool did. The
+// kernel kills what is left, as that was the first process.
+func outlive(tool int) int {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && err != syscall.EINTR {
+			return failedCode // there is no child: it cannot be
+		}
+		if err != nil || pid != tool {
+			continue
+		}
+		say([]byte{byte(status), byte(status >> 8), byte(status >> 16), byte(status >> 24)})
+		if status.Signaled() {
+			return 128 + int(status.Signal())
+		}
+		return status.ExitStatus()
+	}
+}
