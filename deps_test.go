@@ -69,7 +69,7 @@ var imports = map[string][]string{
 	"internal/faultproxy": {},
 
 	// Where processes live (docs/decisions/0019).
-	"internal/launch/sandbox":   {"internal/launch", "internal/cgroup", "internal/fault"},
+	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/cgroup", "internal/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {}, // runs before all else in a sandbox's first process: it imports next to nothing
 	"internal/launch/container": {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
 	"internal/launch/kube":      {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
@@ -129,7 +129,6 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/artifact"}, // the same
 	"k8s.io/client-go":                         {"internal/launch/kube"},
 	"k8s.io/apimachinery":                      {"internal/launch/kube"},
-	"github.com/landlock-lsm/go-landlock":      {"internal/launch/sandbox", "internal/launch/shim"},
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
 	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench"},

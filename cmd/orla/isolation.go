@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -40,6 +42,8 @@ func (p *parts) isolatedPlace(i manifest.Isolation) place {
 	}
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
+		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
+		return place{launcher: p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths})}
 	case manifest.BackendContainer:
 	case manifest.BackendKubernetes:
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/internal/retry"
 	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
@@ -38,6 +39,7 @@ var (
 type parts struct {
 	cgroup     *cgroup.Root // nil where none was delegated
 	launcher   *launch.Local
+	sandboxes  *sandbox.Host
 	supervisor *supervisor.Supervisor
 	slots      *simple.Slots
 	hub        *watch.Hub
@@ -62,13 +64,14 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		return nil, err
 	}
 	p := &parts{
-		cgroup:   root,
-		launcher: launcher,
-		slots:    simple.NewSlots(cfg.MaxConcurrentCalls),
-		hub:      watch.NewHub(),
-		lists:    capsule.NewLists(stateDir(cfg, "lists")),
-		services: newServices(cfg),
-		log:      log,
+		cgroup:    root,
+		launcher:  launcher,
+		sandboxes: sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log}),
+		slots:     simple.NewSlots(cfg.MaxConcurrentCalls),
+		hub:       watch.NewHub(),
+		lists:     capsule.NewLists(stateDir(cfg, "lists")),
+		services:  newServices(cfg),
+		log:       log,
 	}
 	clean := environ.Clean(os.Environ())
 	p.supervisor = supervisor.New(supervisor.Options{
@@ -134,6 +137,7 @@ func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 // close waits for the processes that are left.
 func (p *parts) close() {
 	p.launcher.Close()
+	p.sandboxes.Close()
 	p.services.client.Close()
 	p.cgroup.Close()
 }
