@@ -1,0 +1,274 @@
+package container
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+const (
+	// infoPatience bounds how long an engine may take to say what it is.
+	infoPatience = 20 * time.Second
+	// stepPatience bounds one of the short commands: kill, rm, ps.
+	stepPatience = 15 * time.Second
+	// answerBytes bounds what is kept of a command's output.
+	answerBytes = 4 << 20
+	// lastLineBytes bounds what is told of a command's stderr.
+	lastLineBytes = 400
+)
+
+// EngineOptions configures an Engine.
+type EngineOptions struct {
+	// Program is podman, docker, or an absolute path of either. If "" or auto,
+	// it is the first of the two that answers.
+	Program string
+	// Local starts the command lines. Required.
+	Local *launch.Local
+	// Environ is the environment of the command lines, without what is Orla's.
+	// Tools see none of it.
+	Environ []string
+	// Folder is what is served. What another Orla left that served the same one
+	// is swept.
+	Folder string
+	// Prober is a command of this machine, with an absolute path, that calls
+	// Probe with its further arguments. If nil, or if the program is not static,
+	// images have to have a program head.
+	Prober []string
+	// Log is told of containers that cannot be removed, and of those that are swept. Required.
+	Log *slog.Logger
+}
+
+// Engine is podman or docker, and what was found out about it. Its methods may be
+// called from any goroutine. It is asked nothing before it is needed.
+type Engine struct {
+	opts     EngineOptions
+	instance string // a word that no other Orla has
+	folder   string // the label of what is served
+	owner    string // the label of this process
+
+	engines  memo[*made]
+	images   memo[image]
+	verdicts memo[verdict]
+
+	closing chan struct{}  // closed by Close
+	work    sync.WaitGroup // commands that go on by themselves, and processes
+	swept   sync.Once
+	mu      sync.Mutex // guards closed, and work.Add against Close
+	closed  bool
+}
+
+// NewEngine returns an Engine. The caller must Close it, before Local.
+func NewEngine(opts EngineOptions) *Engine {
+	digest := sha256.Sum256([]byte(opts.Folder))
+	return &Engine{
+		opts:     opts,
+		instance: strings.ToLower(rand.Text()[:10]),
+		folder:   hex.EncodeToString(digest[:8]),
+		owner:    thisProcess().String(),
+		engines:  memo[*made]{good: 5 * time.Minute, bad: 15 * time.Second},
+		images:   memo[image]{good: 10 * time.Minute, bad: 15 * time.Second},
+		verdicts: memo[verdict]{good: 10 * time.Minute, bad: 15 * time.Second},
+		closing:  make(chan struct{}),
+	}
+}
+
+// Close waits for the processes and their containers, and ends what goes on in
+// the background. Processes are stopped by their owners, not here.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	if !e.closed {
+		e.closed = true
+		close(e.closing)
+	}
+	e.mu.Unlock()
+	e.work.Wait()
+}
+
+// enter makes the caller a part of the work that Close waits for.
+func (e *Engine) enter() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return fault.New(fault.StartFailed, "Orla is stopping; no new container is started")
+	}
+	e.work.Add(1)
+	return nil
+}
+
+// bounded returns a context that ends with Close, too.
+func (e *Engine) bounded(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	over := make(chan struct{})
+	go func() { // ends with cancel
+		defer close(over)
+		select {
+		case <-e.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-over }
+}
+
+// program returns the path of a command line.
+func (e *Engine) program(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("there is no %s in PATH", name)
+	}
+	return filepath.Abs(path)
+}
+
+// candidates are the programs to ask, in their order.
+func (e *Engine) candidates() []string {
+	if p := cmp.Or(e.opts.Program, "auto"); p != "auto" {
+		return []string{p}
+	}
+	return []string{"podman", "docker"}
+}
+
+// found returns the engine.
+func (e *Engine) found(ctx context.Context) (*made, error) {
+	return e.engines.get(ctx, e, "", infoPatience, func(ctx context.Context) (*made, error) {
+		var reasons []string
+		for _, name := range e.candidates() {
+			path, err := e.program(name)
+			if err == nil {
+				var m *made
+				if m, err = e.ask(ctx, path); err == nil {
+					return m, nil
+				}
+			}
+			reasons = append(reasons, err.Error())
+		}
+		return nil, fault.New(fault.IsolationUnavailable, "no container engine can be used: %s; install podman, start docker, or name one with tool_container_engine", strings.Join(reasons, "; "))
+	})
+}
+
+// spec is a command line of the engine. It need not be Whole: what rootless
+// podman leaves for the next command is to stay.
+func (e *Engine) spec(args []string) launch.Spec {
+	return launch.Spec{Path: args[0], Argv: args, Env: slices.Clone(e.opts.Environ), Dir: "/"}
+}
+
+// errCommand is how a command of the engine failed.
+type errCommand struct {
+	verb, said string
+	code       int
+}
+
+func (e *errCommand) Error() string {
+	return fmt.Sprintf("%s: exit code %d: %s", e.verb, e.code, e.said)
+}
+
+// command runs the engine, and returns what it printed. The error is an
+// *errCommand where the engine said no.
+func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([]byte, error) {
+	spec := e.spec(args)
+	spec.Env = append(spec.Env, extra...)
+	spec.Input = []byte{}
+	p, err := e.opts.Local.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	out, said := kept{most: answerBytes}, kept{most: 4096, last: true}
+	var streams sync.WaitGroup
+	streams.Go(func() { _, _ = io.Copy(&out, p.Stdout) })  // a torn pipe is an end too
+	streams.Go(func() { _, _ = io.Copy(&said, p.Stderr) }) // the same
+	select {
+	case <-p.Exited():
+	case <-ctx.Done():
+		p.Kill()
+		<-p.Gone() // SIGKILL sees to it
+	}
+	for _, f := range []*os.File{p.Stdout, p.Stderr} {
+		_ = f.SetReadDeadline(time.Unix(1, 0)) // a descendant may hold the other end
+	}
+	streams.Wait()
+	_, _ = p.Stdout.Close(), p.Stderr.Close() // only read
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: no answer in time", args[1])
+	}
+	if exit := p.Exit(); exit.Code != 0 {
+		return out.bytes(), &errCommand{verb: filepath.Base(args[0]) + " " + args[1], said: lastLine(said.bytes()), code: exit.Code}
+	}
+	return out.bytes(), nil
+}
+
+// kept is a writer that keeps so much: the first of it, or the last.
+type kept struct {
+	most int
+	last bool
+	mu   sync.Mutex // guards buf
+	buf  []byte
+}
+
+func (k *kept) Write(p []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case !k.last:
+		k.buf = append(k.buf, p[:min(len(p), k.most-len(k.buf))]...)
+	default:
+		k.buf = append(k.buf, p...)
+		k.buf = slices.Delete(k.buf, 0, max(0, len(k.buf)-k.most))
+	}
+	return len(p), nil
+}
+
+func (k *kept) bytes() []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.buf)
+}
+
+// lastLine is the last that was said, in one printable line.
+func lastLine(text []byte) string {
+	text = bytes.TrimSpace(text)
+	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
+		text = text[i+1:]
+	}
+	line := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\ufffd' {
+			return -1
+		}
+		return r
+	}, string(text[:min(len(text), lastLineBytes)]))
+	return cmp.Or(strings.TrimSpace(line), "it says nothing")
+}
+
+// codeOf is a failed command's exit code; -1 for what is none.
+func codeOf(err error) int {
+	if c, ok := errors.AsType[*errCommand](err); ok {
+		return c.code
+	}
+	return -1
+}
+
+// saidBy is what a failed command said last.
+func saidBy(err error) string {
+	if c, ok := errors.AsType[*errCommand](err); ok {
+		return c.said
+	}
+	return err.Error()
+}

@@ -1,0 +1,149 @@
+package container
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// pullPatience bounds the pull of an image, whoever waits for it.
+const pullPatience = 15 * time.Minute
+
+// image is one that the engine has.
+type image struct {
+	id      string
+	volumes []string // folders that it declares
+}
+
+// image returns the image of opts, which is pulled if it is not there.
+func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error) {
+	img, err := e.images.get(ctx, e, opts.Image, pullPatience, func(ctx context.Context) (image, error) {
+		img, err := e.inspectImage(ctx, m, opts.Image)
+		if _, odd := errors.AsType[*fault.Error](err); err == nil || odd {
+			return img, err
+		}
+		if err := e.pull(ctx, m, opts); err != nil {
+			return image{}, err
+		}
+		img, err = e.inspectImage(ctx, m, opts.Image)
+		if err != nil {
+			return image{}, fault.New(fault.StartFailed, "%s pulled image %s and does not have it: %s", m, opts.Image, saidBy(err))
+		}
+		return img, nil
+	})
+	if f := fault.From(err); f != nil && ctx.Err() != nil {
+		return image{}, fault.Wrap(f.Code, err, "image %s is not here yet; %s goes on pulling it", opts.Image, m)
+	}
+	return img, err
+}
+
+func (e *Engine) inspectImage(ctx context.Context, m *made, name string) (image, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepPatience)
+	defer cancel()
+	out, err := e.command(ctx, nil, m.path, "image", "inspect", "--format", "{{json .}}", name)
+	if err != nil {
+		return image{}, err
+	}
+	var described struct {
+		ID     string `json:"Id"`
+		Config struct{ Volumes map[string]struct{} }
+	}
+	if err := json.Unmarshal(out, &described); err != nil {
+		return image{}, err
+	}
+	for volume := range described.Config.Volumes {
+		if !filepath.IsAbs(volume) || strings.ContainsAny(volume, ":,\n\"") {
+			return image{}, fault.New(fault.RuntimePolicyInvalid, "image %s declares the volume %q, which cannot be replaced", name, volume)
+		}
+	}
+	return image{described.ID, slices.Sorted(maps.Keys(described.Config.Volumes))}, nil
+}
+
+// pull pulls an image. What it is pulled with is in a folder that nobody else
+// can read, for so long as the pull takes, and never on a command line.
+func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
+	var environ []string
+	if opts.PullSecret != nil {
+		value, err := opts.PullSecret()
+		if err != nil {
+			return err
+		}
+		config, err := registryConfig(opts.Image, value.Reveal())
+		if err != nil {
+			return fault.New(fault.SecretResolutionFailed, "the pull secret of image %s: %v", opts.Image, err)
+		}
+		dir, err := os.MkdirTemp("", "orla-pull-*") // 0700
+		if err != nil {
+			return fault.Wrap(fault.StartFailed, err, "no folder can be made for what image %s is pulled with", opts.Image)
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // it is ours alone
+		file := filepath.Join(dir, "config.json")
+		if err := os.WriteFile(file, config, 0o600); err != nil {
+			return fault.Wrap(fault.StartFailed, err, "what image %s is pulled with cannot be written down", opts.Image)
+		}
+		environ = e.credentials(ctx, m, dir, file)
+	}
+	if _, err := e.command(ctx, environ, m.path, "pull", "--quiet", opts.Image); err != nil {
+		return fault.Wrap(fault.RuntimePolicyInvalid, nil, "%s does not have image %s and cannot pull it: %s", m, opts.Image, saidBy(err))
+	}
+	return nil
+}
+
+// credentials are the variables that make an engine read dir/config.json, and
+// nothing else that it would not read without them.
+func (e *Engine) credentials(ctx context.Context, m *made, dir, file string) []string {
+	if m.podman {
+		return []string{"REGISTRY_AUTH_FILE=" + file}
+	}
+	environ := []string{"DOCKER_CONFIG=" + dir}
+	// Where the daemon is may be in the configuration that this replaces.
+	if !slices.ContainsFunc(e.opts.Environ, func(kv string) bool { return strings.HasPrefix(kv, "DOCKER_HOST=") }) {
+		if out, err := e.command(ctx, nil, m.path, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"); err == nil {
+			if host := strings.TrimSpace(string(out)); host != "" {
+				environ = append(environ, "DOCKER_HOST="+host)
+			}
+		}
+	}
+	return environ
+}
+
+// registryConfig is a docker config file for a secret, which is one already or
+// user:password.
+func registryConfig(ref, secret string) ([]byte, error) {
+	if strings.HasPrefix(strings.TrimSpace(secret), "{") {
+		var config struct {
+			Auths map[string]json.RawMessage `json:"auths"`
+		}
+		if err := json.Unmarshal([]byte(secret), &config); err != nil || len(config.Auths) == 0 {
+			return nil, fmt.Errorf("it is no docker config file with auths")
+		}
+		// Nothing but auths: credHelpers would run programs.
+		return json.Marshal(config)
+	}
+	secret = strings.TrimRight(secret, "\r\n")
+	if user, password, ok := strings.Cut(secret, ":"); !ok || user == "" || password == "" {
+		return nil, fmt.Errorf("it is neither user:password nor a docker config file")
+	}
+	auth := map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(secret))}
+	return json.Marshal(map[string]any{"auths": map[string]any{registryOf(ref): auth}})
+}
+
+// registryOf is the registry of an image, as config files name it.
+func registryOf(ref string) string {
+	const hub = "https://index.docker.io/v1/"
+	first, _, ok := strings.Cut(ref, "/")
+	if !ok || !strings.ContainsAny(first, ".:") && first != "localhost" || first == "docker.io" || first == "index.docker.io" {
+		return hub
+	}
+	return first
+}

@@ -1,0 +1,110 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// made is an engine, as it says of itself.
+type made struct {
+	path       string
+	podman     bool // else docker, or what speaks as it does
+	version    string
+	remote     bool // this machine's files are not the engine's
+	rootless   bool
+	cgroups    string // its version, 1 or 2; "" if it does not say
+	lacks      []string
+	processors int // the most that it takes; 0: any
+}
+
+// String names it as people do.
+func (m *made) String() string { return filepath.Base(m.path) + " " + m.version }
+
+// said is what an engine answers to info: podman has host, docker the rest.
+type said struct {
+	Host *struct {
+		CgroupVersion     string   `json:"cgroupVersion"`
+		CgroupControllers []string `json:"cgroupControllers"`
+		ServiceIsRemote   bool     `json:"serviceIsRemote"`
+		Security          struct {
+			Rootless bool `json:"rootless"`
+		} `json:"security"`
+	} `json:"host"`
+	Version struct{ Version string } `json:"version"`
+
+	ServerVersion   string
+	CgroupVersion   string
+	OSType          string
+	MemoryLimit     bool
+	CPUCfsQuota     bool `json:"CpuCfsQuota"`
+	PidsLimit       bool
+	NCPU            int
+	SecurityOptions []string
+	ServerErrors    []string
+}
+
+// ask asks a program whether it is an engine that can be used.
+func (e *Engine) ask(ctx context.Context, path string) (*made, error) {
+	out, err := e.command(ctx, nil, path, "info", "--format", "{{json .}}")
+	var s said
+	if jsonErr := json.Unmarshal(out, &s); jsonErr == nil && (s.Host != nil || s.ServerVersion != "") {
+		return s.made(path), nil
+	}
+	switch {
+	case len(s.ServerErrors) > 0:
+		return nil, fmt.Errorf("%s: %s", filepath.Base(path), lastLine([]byte(s.ServerErrors[0])))
+	case err != nil:
+		return nil, fmt.Errorf("%s: %s", filepath.Base(path), saidBy(err))
+	}
+	return nil, fmt.Errorf("%s does not answer as podman and docker do", path)
+}
+
+func (s said) made(path string) *made {
+	m := &made{path: path, podman: s.Host != nil}
+	if m.podman {
+		m.version, m.remote, m.rootless = s.Version.Version, s.Host.ServiceIsRemote, s.Host.Security.Rootless
+		m.cgroups = strings.TrimPrefix(s.Host.CgroupVersion, "v")
+		for _, controller := range []string{"memory", "cpu", "pids"} {
+			if !slices.Contains(s.Host.CgroupControllers, controller) {
+				m.lacks = append(m.lacks, controller)
+			}
+		}
+		return m
+	}
+	m.version, m.cgroups, m.processors = s.ServerVersion, s.CgroupVersion, s.NCPU
+	m.rootless = slices.ContainsFunc(s.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=rootless") })
+	for controller, has := range map[string]bool{"memory": s.MemoryLimit, "cpu": s.CPUCfsQuota, "pids": s.PidsLimit} {
+		if !has {
+			m.lacks = append(m.lacks, controller)
+		}
+	}
+	slices.Sort(m.lacks)
+	return m
+}
+
+// limits reports why the engine cannot hold limits, as it says itself. What it
+// does hold is another question, which verified asks.
+func (m *made) limits(wanted cgroup.Limits) error {
+	if wanted == (cgroup.Limits{}) {
+		return nil
+	}
+	const without = "or let tools be unlimited, which only the operator can"
+	switch {
+	case m.rootless && m.cgroups == "1":
+		return fault.New(fault.IsolationUnavailable, "%s runs without root on cgroups of version 1, where it ignores the limits of memory, processors and processes; boot with systemd.unified_cgroup_hierarchy=1, run Orla and its engine as root, %s", m, without)
+	case m.lacks == nil:
+		return nil
+	}
+	fix := "enable them in the kernel"
+	if m.rootless {
+		fix = "delegate them to this user (systemd: Delegate=cpu memory pids for user@.service)"
+	}
+	return fault.New(fault.IsolationUnavailable, "%s has no cgroup controller for %s; %s, %s", m, strings.Join(m.lacks, ", "), fix, without)
+}

@@ -1,0 +1,80 @@
+package container
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// memo keeps answers for a while, and lets many who ask for one wait for it
+// together.
+type memo[T any] struct {
+	good, bad time.Duration // how long an answer is kept, and an error
+	mu        sync.Mutex    // guards byKey
+	byKey     map[string]*answer[T]
+}
+
+type answer[T any] struct {
+	known chan struct{} // closed when the fields that follow may be read
+	value T
+	err   error
+	until time.Time
+}
+
+// fresh reports whether an answer may be given, or is being looked for.
+func (a *answer[T]) fresh() bool {
+	select {
+	case <-a.known:
+		return time.Now().Before(a.until)
+	default:
+		return true
+	}
+}
+
+// get returns what ask answers, or has answered. ask runs apart from its
+// callers, within patience: it goes on when they leave.
+func (m *memo[T]) get(ctx context.Context, e *Engine, key string, patience time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	m.mu.Lock()
+	a := m.byKey[key]
+	if a == nil || !a.fresh() {
+		if m.byKey == nil {
+			m.byKey = map[string]*answer[T]{}
+		}
+		a = &answer[T]{known: make(chan struct{})}
+		m.byKey[key] = a
+		apart := context.WithoutCancel(ctx)
+		e.work.Go(func() {
+			defer close(a.known)
+			ctx, cancel := e.bounded(apart, patience)
+			defer cancel()
+			a.value, a.err = ask(ctx)
+			a.until = time.Now().Add(m.good)
+			if a.err != nil {
+				a.until = time.Now().Add(m.bad)
+			}
+		})
+	}
+	m.mu.Unlock()
+	select {
+	case <-a.known:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, fault.From(context.Cause(ctx))
+	}
+}
+
+// forget has the next one ask anew.
+func (m *memo[T]) forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.byKey[key]; a != nil {
+		select {
+		case <-a.known:
+			delete(m.byKey, key)
+		default: // it is being asked for just now
+		}
+	}
+}

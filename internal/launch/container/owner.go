@@ -1,0 +1,152 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Labels of a container.
+const (
+	labelInstance = "orla.instance"
+	labelTool     = "orla.tool"
+	labelFolder   = "orla.folder"
+	labelOwner    = "orla.owner"
+)
+
+func (e *Engine) labels(tool string) []string {
+	return []string{
+		"--label=" + labelInstance + "=" + e.instance,
+		"--label=" + labelTool + "=" + tool,
+		"--label=" + labelFolder + "=" + e.folder,
+		"--label=" + labelOwner + "=" + e.owner,
+	}
+}
+
+// owner is the process that asked for a container, told from any other.
+type owner struct {
+	space string // the boot and the namespace in which its id counts; "" if that is not known
+	pid   int
+	start string // when it was started
+}
+
+func (o owner) String() string { return fmt.Sprintf("%s.%d.%s", o.space, o.pid, o.start) }
+
+// parseOwner reads what String wrote.
+func parseOwner(text string) (owner, bool) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return owner{}, false
+	}
+	pid, err := strconv.Atoi(parts[1])
+	return owner{parts[0], pid, parts[2]}, err == nil
+}
+
+// gone reports whether the process has ended. known is false where nobody here
+// can tell: it ran on another machine, in another container, or before a boot.
+func (o owner) gone() (gone, known bool) {
+	here := thisProcess()
+	if o.space == "" || o.space != here.space {
+		return false, false
+	}
+	return startOf(o.pid) != o.start, true
+}
+
+// listed is a container, as both engines list it.
+type listed struct {
+	name, state, owner string
+	created            time.Time
+}
+
+// sweepPatience bounds a sweep.
+const sweepPatience = 2 * time.Minute
+
+// strangerAge is how long a container has been there that does not run, before
+// it is swept for an Orla that cannot be asked for.
+const strangerAge = 24 * time.Hour
+
+// Sweep removes what Orlas left that served the same folder and were killed. It
+// goes on in the background, once: further calls do nothing.
+func (e *Engine) Sweep(ctx context.Context) {
+	e.swept.Do(func() {
+		if e.enter() != nil {
+			return // Orla is stopping
+		}
+		apart := context.WithoutCancel(ctx)
+		go func() {
+			defer e.work.Done()
+			ctx, cancel := e.bounded(apart, sweepPatience)
+			defer cancel()
+			if err := e.sweep(ctx); err != nil && ctx.Err() == nil {
+				e.opts.Log.Warn("look for containers that an earlier Orla left", "err", err)
+			}
+		}()
+	})
+}
+
+func (e *Engine) sweep(ctx context.Context) error {
+	m, err := e.found(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // without an engine nothing is left; who calls a tool is told
+	}
+	all, err := e.list(ctx, m)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		o, ok := parseOwner(c.owner)
+		gone, known := o.gone()
+		switch {
+		case !ok, known && !gone:
+			continue
+		case !known && (c.state == "running" || c.created.IsZero() || time.Since(c.created) < strangerAge):
+			continue // its Orla may live where this one cannot look
+		}
+		if err := e.remove(ctx, m, c.name, 1); err != nil {
+			e.opts.Log.Warn("remove a container that an earlier Orla left", "container", c.name, "err", err)
+			continue
+		}
+		e.opts.Log.Info("removed a container that an earlier Orla left", "container", c.name, "state", c.state)
+	}
+	return nil
+}
+
+// list lists the containers of this folder.
+func (e *Engine) list(ctx context.Context, m *made) ([]listed, error) {
+	out, err := e.command(ctx, nil, m.path, "ps", "--all", "--quiet", "--no-trunc", "--filter=label="+labelFolder+"="+e.folder)
+	if err != nil {
+		return nil, err
+	}
+	ids := strings.Fields(string(out))
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out, err = e.command(ctx, nil, slices.Concat([]string{m.path, "container", "inspect"}, ids)...)
+	var described []struct {
+		Name    string
+		Created time.Time
+		State   struct{ Status string }
+		Config  struct{ Labels map[string]string }
+	}
+	if jsonErr := json.Unmarshal(out, &described); jsonErr != nil { // one that has gone meanwhile is an error, the rest is printed
+		if err == nil {
+			err = jsonErr
+		}
+		return nil, err
+	}
+	var all []listed
+	for _, d := range described {
+		all = append(all, listed{strings.TrimPrefix(d.Name, "/"), d.State.Status, d.Config.Labels[labelOwner], d.Created})
+	}
+	return all, nil
+}
+
+// thisProcess is the Orla that this is.
+func thisProcess() owner {
+	return owner{space: space(), pid: os.Getpid(), start: startOf(os.Getpid())}
+}

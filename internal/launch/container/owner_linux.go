@@ -1,0 +1,43 @@
+package container
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// space names the boot and the namespace of process ids in which this process is.
+func space() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	namespace, err := os.Readlink("/proc/self/ns/pid") // pid:[4026531836]
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + "-" + strings.Trim(namespace, "pid:[]")
+}
+
+// startOf is when a process was started, in ticks since the boot; "" if there is
+// no such process, or only what is left of it.
+func startOf(pid int) string {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name before may have spaces
+	for {
+		_, after, more := strings.Cut(rest, ") ")
+		if !more {
+			break
+		}
+		rest = after
+	}
+	fields := strings.Fields(rest)
+	const started = 19
+	if len(fields) <= started || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fields[started]
+}

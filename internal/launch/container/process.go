@@ -1,0 +1,313 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// process is one container, and the command line that stands for it here.
+type process struct {
+	engine *Engine
+	plan   plan
+	cli    *launch.LocalProcess
+	stderr *relay
+	held   cgroup.Limits
+
+	finish chan time.Duration // receives the patience of Finish
+	stop   chan struct{}      // closed by Stop and Kill
+	kill   chan struct{}      // closed by Kill
+	once   [3]sync.Once       // of the three
+
+	ordered bool        // it was told to end; owned by attend
+	exit    launch.Exit // set before exited is closed
+	exited  chan struct{}
+	gone    chan struct{}
+}
+
+var _ launch.Process = (*process)(nil)
+
+func newProcess(e *Engine, p plan, held cgroup.Limits) *process {
+	return &process{
+		engine: e, plan: p, held: held,
+		finish: make(chan time.Duration, 1),
+		stop:   make(chan struct{}), kill: make(chan struct{}),
+		exited: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+// Pid is the engine's command line's.
+func (p *process) Pid() int { return p.cli.Pid() }
+
+// Streams are the engine's command line's, and so the container's.
+func (p *process) Streams() (stdin, stdout, stderr *os.File) {
+	return p.cli.Stdin, p.cli.Stdout, p.stderr.out
+}
+
+// Exited is closed when the container's process has ended.
+func (p *process) Exited() <-chan struct{} { return p.exited }
+
+// Gone is closed when the container is removed, or all was tried.
+func (p *process) Gone() <-chan struct{} { return p.gone }
+
+// Exit tells how it ended.
+func (p *process) Exit() launch.Exit { return p.exit }
+
+// Held tells which limits the kernel holds for containers like this one.
+func (p *process) Held() launch.Held { return launch.Held{Tree: p.held} }
+
+// Finish ends a process that is told to by the end of its input.
+func (p *process) Finish(patience time.Duration) {
+	p.once[0].Do(func() { p.finish <- patience })
+}
+
+// Stop asks it to end.
+func (p *process) Stop() { p.once[1].Do(func() { close(p.stop) }) }
+
+// Kill ends it.
+func (p *process) Kill() {
+	p.once[2].Do(func() { close(p.kill) })
+	p.Stop()
+}
+
+// attend owns the container's end. When it returns there is no container.
+func (p *process) attend() {
+	defer p.engine.work.Done()
+	defer close(p.gone)
+	if !p.endsByItself() && !p.endsWhenAsked() {
+		p.end()
+	}
+	p.stderr.drain()
+	p.exit = p.howItEnded()
+	close(p.exited)
+	p.removed()
+}
+
+// endsByItself waits for the end, or for an order. It reports whether the
+// command line has ended.
+func (p *process) endsByItself() bool {
+	var late <-chan time.Time
+	for {
+		select {
+		case <-p.cli.Exited():
+			return true
+		case patience := <-p.finish:
+			p.ordered = true
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			late = timer.C
+		case <-late:
+			return false
+		case <-p.stop:
+			p.ordered = true
+			return false
+		}
+	}
+}
+
+// askPause is the time between two tries to ask a container that may not run yet.
+const askPause = 50 * time.Millisecond
+
+// endsWhenAsked sends SIGTERM by the container's name, and waits for the grace.
+// The command line is not asked: what is sent to it may be lost while it
+// makes the container.
+func (p *process) endsWhenAsked() bool {
+	p.ordered = true
+	grace := p.plan.spec.Grace
+	if grace == 0 {
+		grace = launch.DefaultGrace
+	}
+	ctx, cancel := p.untilEnd(grace)
+	defer cancel()
+	for p.signal(ctx, "TERM") != nil {
+		select {
+		case <-time.After(askPause):
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	<-ctx.Done()
+	return p.over()
+}
+
+// over reports whether the command line has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.cli.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// untilEnd returns a context that ends with the command line, with Kill, and
+// after a time.
+func (p *process) untilEnd(most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	done := make(chan struct{})
+	go func() { // ends with cancel
+		defer close(done)
+		select {
+		case <-p.cli.Exited():
+		case <-p.kill:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, func() { cancel(); <-done }
+}
+
+// signal sends a signal by the container's name.
+func (p *process) signal(ctx context.Context, name string) error {
+	_, err := p.engine.command(ctx, nil, p.plan.made.path, "kill", "--signal="+name, p.plan.name)
+	return err
+}
+
+// killPatience is how long an engine may take to kill a container.
+const killPatience = 5 * time.Second
+
+// drainPatience is how long a command line may take to end after its container.
+const drainPatience = 3 * time.Second
+
+// end kills the container by its name, and then what stands for it here.
+func (p *process) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+	defer cancel()
+	if p.signal(ctx, "KILL") == nil {
+		select {
+		case <-p.cli.Exited():
+			return
+		case <-time.After(drainPatience):
+		}
+	}
+	p.cli.Kill()
+	<-p.cli.Gone() // SIGKILL sees to it, or it is given up
+}
+
+// Exit codes of an engine's command line that may be its own.
+const (
+	exitEngine     = 125
+	exitUnrunnable = 126
+	exitNotFound   = 127
+	exitKilled     = 128 + int(syscall.SIGKILL)
+)
+
+// howItEnded tells the container's exit from that of the command line.
+func (p *process) howItEnded() launch.Exit {
+	if !p.over() {
+		return launch.Exit{Code: -1, Err: fault.New(fault.ExecutionFailed, "%s run does not end", p.plan.made)}
+	}
+	exit := p.cli.Exit()
+	exit.OutOfMemory = false // the command line's
+	if !slices.Contains([]int{exitEngine, exitUnrunnable, exitNotFound, exitKilled}, exit.Code) && exit.Signal == 0 {
+		return exit
+	}
+	if p.ordered {
+		return exit
+	}
+	state, there := p.state()
+	switch {
+	case exit.Code == exitKilled && exit.Signal == 0:
+		// Podman does not see each kill for memory. Nobody else was to kill it.
+		exit.OutOfMemory = state.OOMKilled || p.plan.made.podman && p.held.Memory > 0
+		return exit
+	case exit.Signal == 0 && there && !state.StartedAt.IsZero():
+		return exit // the tool's own
+	}
+	return launch.Exit{Code: -1, Err: p.failed(exit)}
+}
+
+// failed is why the engine did not run the process.
+func (p *process) failed(exit launch.Exit) error {
+	o, m, said := p.plan.opts, p.plan.made, lastLine(p.stderr.last.bytes())
+	p.engine.images.forget(o.Image) // it may have been removed
+	switch {
+	case exit.Signal != 0:
+		return fault.New(fault.ExecutionFailed, "%s run was ended by a signal (%s); its container is removed", m, exit.Signal)
+	case exit.Code == exitUnrunnable, exit.Code == exitNotFound:
+		return fault.New(fault.RuntimePolicyInvalid, "%s cannot run %s in image %s: %s", m, p.plan.spec.Path, o.Image, said)
+	}
+	return fault.New(fault.StartFailed, "%s does not start a container of image %s: %s", m, o.Image, said)
+}
+
+// state is what the engine knows of a container.
+type state struct {
+	OOMKilled bool
+	StartedAt time.Time
+}
+
+// state asks for it. It reports whether there is a container.
+func (p *process) state() (s state, there bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+	defer cancel()
+	out, err := p.engine.command(ctx, nil, p.plan.made.path, "container", "inspect", "--format", "{{json .State}}", p.plan.name)
+	return s, err == nil && json.Unmarshal(out, &s) == nil
+}
+
+// removed removes the container, whatever it takes.
+func (p *process) removed() {
+	ctx, cancel := p.engine.lasting(context.Background())
+	defer cancel()
+	looks := 1
+	if p.ordered || p.exit.Err != nil {
+		looks = 2 // what the command line had asked for may only be made now
+	}
+	if err := p.engine.remove(ctx, p.plan.made, p.plan.name, looks); err != nil {
+		p.engine.opts.Log.Error("a container cannot be removed; it is given up until Orla starts again", "tool", p.plan.opts.Tool, "container", p.plan.name, "err", err)
+	}
+}
+
+// removePatience bounds all tries to remove a container.
+const removePatience = 15 * time.Second
+
+// lasting returns a context for what is done in any case.
+func (e *Engine) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), removePatience)
+}
+
+// remove removes a container by its name, running or not, until the engine says
+// that it has removed it, or, so many looks in a row, that there is none.
+func (e *Engine) remove(ctx context.Context, m *made, name string, looks int) error {
+	args := []string{m.path, "rm", "--force", "--volumes"}
+	if m.podman {
+		args = append(args, "--time=0") // else it asks first, for ten seconds
+	}
+	var last error
+	for none := 0; none < looks; {
+		out, err := e.command(ctx, nil, append(args, name)...)
+		if err == nil && strings.Contains(string(out), name) {
+			return nil // it was there, and is not any more
+		}
+		out, listErr := e.command(ctx, nil, m.path, "ps", "--all", "--quiet", "--filter=name=^"+name+"$")
+		switch {
+		case listErr != nil:
+			none, last = 0, listErr
+		case len(strings.TrimSpace(string(out))) > 0:
+			none, last = 0, err
+		default:
+			none++
+			if none == looks {
+				return nil
+			}
+		}
+		select {
+		case <-time.After(4 * askPause):
+		case <-ctx.Done():
+			if last == nil {
+				last = ctx.Err()
+			}
+			return last
+		}
+	}
+	return nil
+}

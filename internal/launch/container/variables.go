@@ -1,0 +1,103 @@
+package container
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// variables are how an environment gets into a container. No value of it stands
+// on a command line, which everybody on the machine can read: most are in the
+// engine's environment, and are named on its command line.
+//
+// What means something to the engine itself, or to what it is linked with, must
+// not be there: LD_PRELOAD of a tool would be code in a process that is not
+// isolated. Such a variable goes through a pipe, as a file of variables.
+type variables struct {
+	flags   []string
+	environ []string
+	file    string
+}
+
+// pipeBytes bounds a file of variables: so much is sure to fit into a pipe that
+// nobody reads yet.
+const pipeBytes = 16 << 10
+
+var (
+	nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+	// plainForm is what every engine reads alike in a file of variables, where
+	// some know quotes and comments.
+	plainForm = regexp.MustCompile("^([^\\s\"'`#\\\\$\\x00-\\x1f\\x7f]([^\"'`#\\\\$\\x00-\\x1f\\x7f]*[^\\s\"'`#\\\\$\\x00-\\x1f\\x7f])?)?$")
+	// heeded are variables that engines, their libraries and the programs that they
+	// start take for theirs. It is wider than it has to be: it costs a variable nothing.
+	heeded = regexp.MustCompile(`(?i)^(PATH|HOME|SHELL|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|BASH_ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
+		`_.*|LD_.*|DYLD_.*|LC_.*|GLIBC_.*|MALLOC_.*|GCONV_.*|NIS_.*|RES_.*|RESOLV_.*|NSS_.*|GO.*|CGO_.*|TMP.*|TEMP.*|XDG_.*|DBUS_.*|SSH_.*|GPG.*|GNUPG.*|SSL_.*|TLS_.*|.*_PROXY|` +
+		`DOCKER.*|BUILDKIT.*|BUILDX.*|COMPOSE_.*|MOBY.*|CONTAINER.*|PODMAN.*|LIBPOD.*|BUILDAH.*|STORAGE_.*|REGISTRY_.*|REGISTRIES_.*|REMOTE_.*|SIGNATURE.*|IMAGE_.*|CNI.*|NETAVARK.*|AARDVARK.*|CRUN.*|RUNC.*|CRIU.*|CONMON.*|OCI_.*|SELINUX.*|` +
+		`NOTIFY_.*|WATCHDOG_.*|LISTEN_.*|FDSTORE.*|INVOCATION_ID|JOURNAL_.*|CREDENTIALS_.*|SYSTEMD_.*|OTEL_.*|TRACEPARENT|TRACESTATE|BAGGAGE|EXPERIMENTAL_.*|CLICOLOR.*|NO_COLOR|COLUMNS|LINES)$`)
+)
+
+// variables are those of the process.
+func (p plan) variables() (variables, error) {
+	v := variables{
+		// The mark of Orla's processes, which Local sets: who cleans up after a
+		// killed Orla finds by it what runs in containers too.
+		flags: []string{"--env=ORLA_INSTANCE", "--env=PWD=" + p.workdir()},
+	}
+	values := map[string]string{"HOME": tmp, "LANG": "C.UTF-8"}
+	for _, kv := range slices.Concat(p.spec.Env, p.spec.Secrets) {
+		name, value, ok := strings.Cut(kv, "=")
+		switch {
+		case !ok || name == "PWD" || name == "ORLA_INSTANCE":
+			continue
+		case !nameForm.MatchString(name):
+			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: a variable named %q cannot be given to a container; use letters, digits and _", p.opts.Tool, name)
+		}
+		values[name] = value
+	}
+	var file strings.Builder
+	for name, value := range values {
+		if !heeded.MatchString(name) {
+			v.flags = append(v.flags, "--env="+name)
+			v.environ = append(v.environ, name+"="+value)
+			continue
+		}
+		if !plainForm.MatchString(value) {
+			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the value of %s cannot be given to a container: container engines take a variable of that name for their own, and its value has quotes, lines or spaces at its end; rename the variable", p.opts.Tool, name)
+		}
+		file.WriteString(name + "=" + value + "\n")
+	}
+	if file.Len() > pipeBytes {
+		return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the variables that container engines take for their own are larger than %d bytes together", p.opts.Tool, pipeBytes)
+	}
+	slices.Sort(v.flags)
+	slices.Sort(v.environ)
+	v.file = file.String()
+	if v.file != "" {
+		v.flags = append(v.flags, "--env-file=/dev/fd/3")
+	}
+	return v, nil
+}
+
+// open returns a pipe that holds the file of variables, for the engine's
+// descriptor 3; nil if there is none. Nothing of it is ever on a disk.
+func (v variables) open() (*os.File, error) {
+	if v.file == "" {
+		return nil, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.WriteString(v.file)
+	if closeErr := w.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		_ = r.Close() // of no use to anybody
+		return nil, err
+	}
+	return r, nil
+}
