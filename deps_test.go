@@ -80,8 +80,9 @@ var imports = map[string][]string{
 	"internal/artifact":  {"internal/fault", "internal/outbound", "internal/secret"},
 	"internal/kind/wasm": {"internal/wasm", "internal/artifact", "manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/secret", "internal/auth", "internal/callid", "internal/schema", "internal/contract"},
 
-	// What tests need of the machine they run on; only tests import it.
-	"internal/needs": {},
+	// What tests need of the machine they run on; only tests import them.
+	"internal/needs":         {},
+	"internal/containertest": {"internal/needs"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},

@@ -30,13 +30,14 @@ func (p *parts) placeOf(t manifest.Tool) place {
 	if !t.Isolation.Isolated() {
 		return place{launcher: p.launcher.Launcher()}
 	}
-	at := p.isolatedPlace(t.Isolation)
+	at := p.isolatedPlace(t)
 	at.launcher = p.memories.remember(t.Name, at.launcher)
 	return at
 }
 
 // isolatedPlace is the place that the terms of a tool name.
-func (p *parts) isolatedPlace(i manifest.Isolation) place {
+func (p *parts) isolatedPlace(t manifest.Tool) place {
+	i := t.Isolation
 	if why := i.Terms.Refused; why != "" {
 		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s", why)}}
 	}
@@ -45,6 +46,7 @@ func (p *parts) isolatedPlace(i manifest.Isolation) place {
 		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
 		return place{launcher: p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths})}
 	case manifest.BackendContainer:
+		return p.contained(t)
 	case manifest.BackendKubernetes:
 	}
 	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}}

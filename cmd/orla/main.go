@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/container"
 )
 
 // exitCode is how the program ends. The numbers are documented and stable (SPEC J3).
@@ -56,6 +57,9 @@ type stdio struct {
 func run(args []string, std stdio) exitCode {
 	if len(args) == 2 && args[0] == guardCommand {
 		return exitCode(launch.RunGuard(args[1]))
+	}
+	if len(args) > 0 && args[0] == probeCommand {
+		return exitCode(container.Probe(args[1:], std.out))
 	}
 	keepDescriptors()
 	root := newRoot(std)

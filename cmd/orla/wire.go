@@ -40,6 +40,7 @@ type parts struct {
 	cgroup     *cgroup.Root // nil where none was delegated
 	launcher   *launch.Local
 	sandboxes  *sandbox.Host
+	engines    *engines // of containers
 	supervisor *supervisor.Supervisor
 	slots      *simple.Slots
 	hub        *watch.Hub
@@ -74,6 +75,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		log:       log,
 	}
 	clean := environ.Clean(os.Environ())
+	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	p.supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
@@ -136,6 +138,7 @@ func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 
 // close waits for the processes that are left.
 func (p *parts) close() {
+	p.engines.close() // before what their command lines are started by
 	p.launcher.Close()
 	p.sandboxes.Close()
 	p.services.client.Close()

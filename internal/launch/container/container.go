@@ -104,7 +104,7 @@ func (l *Launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 		return nil, err
 	}
 	started = true
-	go process.attend() // leaves e.work
+	go process.attend(context.WithoutCancel(ctx)) // leaves e.work
 	return process, nil
 }
 

@@ -257,14 +257,6 @@ func lastLine(text []byte) string {
 	return cmp.Or(strings.TrimSpace(line), "it says nothing")
 }
 
-// codeOf is a failed command's exit code; -1 for what is none.
-func codeOf(err error) int {
-	if c, ok := errors.AsType[*errCommand](err); ok {
-		return c.code
-	}
-	return -1
-}
-
 // saidBy is what a failed command said last.
 func saidBy(err error) string {
 	if c, ok := errors.AsType[*errCommand](err); ok {

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -111,15 +112,8 @@ func (p plan) peculiar() []string {
 	}
 }
 
-// workdir is where a process begins: its folder, if it sees that.
-func (p plan) workdir() string {
-	for _, path := range p.spec.Expose {
-		if p.spec.Dir == path || strings.HasPrefix(p.spec.Dir, strings.TrimSuffix(path, "/")+"/") {
-			return p.spec.Dir
-		}
-	}
-	return tmp
-}
+// workdir is where a process begins.
+func (p plan) workdir() string { return cmp.Or(p.spec.Dir, tmp) }
 
 // entrypoint is the flag for the command, in place of the image's. Podman takes
 // what looks like JSON for JSON; docker does not.

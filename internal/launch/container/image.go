@@ -50,23 +50,24 @@ func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error
 func (e *Engine) inspectImage(ctx context.Context, m *made, name string) (image, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepPatience)
 	defer cancel()
-	out, err := e.command(ctx, nil, m.path, "image", "inspect", "--format", "{{json .}}", name)
+	out, err := e.command(ctx, nil, m.path, "image", "inspect", name)
 	if err != nil {
 		return image{}, err
 	}
-	var described struct {
+	var described []struct {
 		ID     string `json:"Id"`
 		Config struct{ Volumes map[string]struct{} }
 	}
-	if err := json.Unmarshal(out, &described); err != nil {
-		return image{}, err
+	if err := json.Unmarshal(out, &described); err != nil || len(described) == 0 {
+		return image{}, fmt.Errorf("%s does not describe image %s as podman and docker do", m, name)
 	}
-	for volume := range described.Config.Volumes {
+	volumes := slices.Sorted(maps.Keys(described[0].Config.Volumes))
+	for _, volume := range volumes {
 		if !filepath.IsAbs(volume) || strings.ContainsAny(volume, ":,\n\"") {
 			return image{}, fault.New(fault.RuntimePolicyInvalid, "image %s declares the volume %q, which cannot be replaced", name, volume)
 		}
 	}
-	return image{described.ID, slices.Sorted(maps.Keys(described.Config.Volumes))}, nil
+	return image{described[0].ID, volumes}, nil
 }
 
 // pull pulls an image. What it is pulled with is in a folder that nobody else

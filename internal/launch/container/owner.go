@@ -72,15 +72,14 @@ const strangerAge = 24 * time.Hour
 
 // Sweep removes what Orlas left that served the same folder and were killed. It
 // goes on in the background, once: further calls do nothing.
-func (e *Engine) Sweep(ctx context.Context) {
+func (e *Engine) Sweep() {
 	e.swept.Do(func() {
 		if e.enter() != nil {
 			return // Orla is stopping
 		}
-		apart := context.WithoutCancel(ctx)
 		go func() {
 			defer e.work.Done()
-			ctx, cancel := e.bounded(apart, sweepPatience)
+			ctx, cancel := e.bounded(context.Background(), sweepPatience)
 			defer cancel()
 			if err := e.sweep(ctx); err != nil && ctx.Err() == nil {
 				e.opts.Log.Warn("look for containers that an earlier Orla left", "err", err)

@@ -80,16 +80,16 @@ func (p *process) Kill() {
 }
 
 // attend owns the container's end. When it returns there is no container.
-func (p *process) attend() {
+func (p *process) attend(ctx context.Context) {
 	defer p.engine.work.Done()
 	defer close(p.gone)
-	if !p.endsByItself() && !p.endsWhenAsked() {
-		p.end()
+	if !p.endsByItself() && !p.endsWhenAsked(ctx) {
+		p.end(ctx)
 	}
 	p.stderr.drain()
-	p.exit = p.howItEnded()
+	p.exit = p.howItEnded(ctx)
 	close(p.exited)
-	p.removed()
+	p.removed(ctx)
 }
 
 // endsByItself waits for the end, or for an order. It reports whether the
@@ -120,13 +120,13 @@ const askPause = 50 * time.Millisecond
 // endsWhenAsked sends SIGTERM by the container's name, and waits for the grace.
 // The command line is not asked: what is sent to it may be lost while it
 // makes the container.
-func (p *process) endsWhenAsked() bool {
+func (p *process) endsWhenAsked(ctx context.Context) bool {
 	p.ordered = true
 	grace := p.plan.spec.Grace
 	if grace == 0 {
 		grace = launch.DefaultGrace
 	}
-	ctx, cancel := p.untilEnd(grace)
+	ctx, cancel := p.untilEnd(ctx, grace)
 	defer cancel()
 	for p.signal(ctx, "TERM") != nil {
 		select {
@@ -152,8 +152,8 @@ func (p *process) over() bool {
 
 // untilEnd returns a context that ends with the command line, with Kill, and
 // after a time.
-func (p *process) untilEnd(most time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+func (p *process) untilEnd(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	done := make(chan struct{})
 	go func() { // ends with cancel
 		defer close(done)
@@ -180,8 +180,8 @@ const killPatience = 5 * time.Second
 const drainPatience = 3 * time.Second
 
 // end kills the container by its name, and then what stands for it here.
-func (p *process) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+func (p *process) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, killPatience)
 	defer cancel()
 	if p.signal(ctx, "KILL") == nil {
 		select {
@@ -203,7 +203,7 @@ const (
 )
 
 // howItEnded tells the container's exit from that of the command line.
-func (p *process) howItEnded() launch.Exit {
+func (p *process) howItEnded(ctx context.Context) launch.Exit {
 	if !p.over() {
 		return launch.Exit{Code: -1, Err: fault.New(fault.ExecutionFailed, "%s run does not end", p.plan.made)}
 	}
@@ -215,7 +215,7 @@ func (p *process) howItEnded() launch.Exit {
 	if p.ordered {
 		return exit
 	}
-	state, there := p.state()
+	state, there := p.state(ctx)
 	switch {
 	case exit.Code == exitKilled && exit.Signal == 0:
 		// Podman does not see each kill for memory. Nobody else was to kill it.
@@ -247,16 +247,16 @@ type state struct {
 }
 
 // state asks for it. It reports whether there is a container.
-func (p *process) state() (s state, there bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+func (p *process) state(ctx context.Context) (s state, there bool) {
+	ctx, cancel := context.WithTimeout(ctx, stepPatience)
 	defer cancel()
 	out, err := p.engine.command(ctx, nil, p.plan.made.path, "container", "inspect", "--format", "{{json .State}}", p.plan.name)
 	return s, err == nil && json.Unmarshal(out, &s) == nil
 }
 
 // removed removes the container, whatever it takes.
-func (p *process) removed() {
-	ctx, cancel := p.engine.lasting(context.Background())
+func (p *process) removed(ctx context.Context) {
+	ctx, cancel := p.engine.lasting(ctx)
 	defer cancel()
 	looks := 1
 	if p.ordered || p.exit.Err != nil {

@@ -2,6 +2,7 @@ package container
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -50,26 +51,26 @@ const probeAt = "/.orla-probe"
 
 // probe looks into a container with the plan's flags.
 func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
-	var answer []byte
-	var err error
+	var first error
 	for _, look := range e.looks(p) {
 		probe := p
 		probe.name = e.newName()
 		probe.more = look.flags
 		probe.spec = launch.Spec{Path: look.argv[0], Argv: look.argv, Expose: p.spec.Expose, Dir: p.spec.Dir}
-		var args []string
-		if args, err = probe.arguments(searchPath(p.spec.Env)); err != nil {
+		args, err := probe.arguments(searchPath(p.spec.Env))
+		if err != nil {
 			return verdict{}, err
 		}
-		answer, err = e.command(ctx, nil, args...)
+		answer, err := e.command(ctx, nil, args...)
 		e.dispose(ctx, p.made, probe.name)
 		if len(answer) > 0 {
 			return judge(p, parseProbe(answer))
 		}
+		first = cmp.Or(first, err)
 	}
 	said := "it prints nothing"
-	if err != nil {
-		said = saidBy(err)
+	if first != nil {
+		said = saidBy(first)
 	}
 	return verdict{}, fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
 }
