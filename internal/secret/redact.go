@@ -87,6 +87,24 @@ func (r *Redactor) RedactBytes(text []byte) []byte {
 	return text
 }
 
+// TrimBytes takes off the end of a text that was cut short what may be the
+// beginning of a value.
+func (r *Redactor) TrimBytes(text []byte) []byte {
+	if r == nil {
+		return text
+	}
+	keep := len(text)
+	for _, form := range r.forms().texts {
+		for n := min(len(form)-1, len(text)); n >= minRedacted; n-- {
+			if bytes.HasSuffix(text, form[:n]) {
+				keep = min(keep, len(text)-n)
+				break
+			}
+		}
+	}
+	return text[:keep]
+}
+
 // formsOf are the texts by which a value would be known.
 func formsOf(text string) []string {
 	var forms []string

@@ -115,3 +115,19 @@ func FuzzRedact(f *testing.F) {
 		}
 	})
 }
+
+// SPEC-TOOLS 5.3: a text that is cut in the middle of a secret does not end in the
+// half of it.
+func TestT53ACutTextEndsInNoSecret(t *testing.T) {
+	r := secret.NewRedactor(secret.NewValue("hunter2-and-more"))
+	for text, want := range map[string]string{
+		"x hunter2-and-mor": "x ", "x hunt": "x ", "x hun": "x hun", "": "", "hunter2": "", "harmless": "harmless", "hunter2 x": "hunter2 x",
+	} {
+		if got := string(r.TrimBytes([]byte(text))); got != want {
+			t.Errorf("%q: got %q", text, got)
+		}
+	}
+	if got := string((*secret.Redactor)(nil).TrimBytes([]byte("hunter2"))); got != "hunter2" {
+		t.Errorf("without secrets: got %q", got)
+	}
+}
