@@ -88,8 +88,7 @@ type CLI struct {
 	// Stdin: the process reads the call's arguments from stdin, as JSON.
 	Stdin  bool
 	Output CLIOutput
-	// WorkingDir is absolute, where the command runs. "": of a container, what its
-	// image says; else where nothing of the tool is.
+	// WorkingDir is absolute, where the command runs. "": see Tool.WorkDir.
 	WorkingDir     string
 	RetryExitCodes []int
 }

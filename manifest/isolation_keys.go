@@ -173,6 +173,20 @@ func (t Tool) Exposed() []string {
 	return list
 }
 
+// WorkDir is where the tool's processes begin. Where they are isolated, that is
+// /tmp, unless the folder is one that they see.
+func (t Tool) WorkDir() string {
+	switch {
+	case t.Kind == Cli && t.Resource.CLI.WorkingDir != "":
+		return t.Resource.CLI.WorkingDir
+	case !t.Isolation.Isolated():
+		return t.Dir
+	case t.Runtime.Generated && len(t.Exposed()) > 0, t.Kind != Cli && t.Version != "": // its arguments count from there
+		return t.Dir
+	}
+	return "/tmp"
+}
+
 // inDir is what a path that may count from the tool's folder names in it, or "".
 func (t Tool) inDir(name string) string {
 	file := name

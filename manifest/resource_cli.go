@@ -132,17 +132,17 @@ func (d *declaration) cliFolder(dir string) (string, error) {
 	case path.IsAbs(dir) && d.tool.Isolation.Mode != IsolationNone:
 		return path.Clean(dir), nil
 	}
-	file, info, err := dir, fs.FileInfo(nil), error(nil)
+	file, info, err := d.inFolder(dir)
 	if path.IsAbs(dir) {
+		file = dir
 		if info, err = os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return dir, errors.New("does not exist")
-		} else if err != nil {
-			return dir, readError(err)
+			err = errors.New("does not exist")
 		}
-	} else if file, info, err = d.inFolder(dir); err != nil {
-		return dir, err
 	}
-	if !info.IsDir() {
+	switch {
+	case err != nil:
+		return dir, err
+	case !info.IsDir():
 		return dir, errors.New("is no folder")
 	}
 	return file, nil

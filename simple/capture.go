@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/secret"
 )
 
 // chunk is how much is read at once, and maxRest how much is read at the end
@@ -75,6 +77,17 @@ func (c *capture) readRest(f *os.File, buf []byte) {
 		}
 		return true
 	})
+}
+
+// redact takes secrets out of what was kept, and what may be the beginning of one
+// where the rest is dropped (SPEC-TOOLS 5.3).
+func (c *capture) redact(r *secret.Redactor) {
+	c.kept = r.RedactBytes(c.kept)
+	if c.dropped > 0 {
+		whole := len(c.kept)
+		c.kept = r.TrimBytes(c.kept)
+		c.dropped += int64(whole - len(c.kept))
+	}
 }
 
 // text returns what was kept as text, and false when it is none. A rune that

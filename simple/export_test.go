@@ -1,6 +1,7 @@
 package simple
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/orla-project/orla/manifest"
@@ -10,4 +11,18 @@ import (
 func BuildInput(args json.RawMessage, mode manifest.ArgumentsMode) (stdin []byte, flags []string, err error) {
 	in, err := buildInput(args, mode)
 	return in.stdin, in.flags, err
+}
+
+// Render makes the arguments of a call of type cli, for fuzzing it without a
+// process for each input.
+func Render(ctx context.Context, templates []string, args json.RawMessage) (argv []string, err error) {
+	arguments, err := argumentsOf(templates)
+	if err != nil {
+		return nil, err
+	}
+	values, err := argumentValues(args)
+	if err != nil {
+		return nil, err
+	}
+	return render(ctx, arguments, values)
 }

@@ -50,3 +50,39 @@ func FuzzArguments(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTemplates checks what must hold for any template of a file and any arguments
+// of a client (SPEC-TOOLS 3.6): one argument at most, no option that a value made,
+// and an end.
+func FuzzTemplates(f *testing.F) {
+	for _, template := range []string{
+		"", "get", "-{{.a}}", "{{.a}}", "x{{.a}}", "{{- .a -}}", "{{.e}}-x", "{{if .a}}--a{{else}}{{.b}}{{end}}", `{{printf "-%v" .a}}`, `{{printf .a .n}}`,
+		"{{range $i, $x := .l}}{{$x}}{{end}}", "{{range .n}}{{range $.n}}{{end}}{{end}}", `{{define "x"}}{{template "x" .}}{{end}}{{template "x" .}}`,
+		"{{with .o}}{{.k.m}}{{end}}", "{{index .l .n}}", "{{slice .a 1 2}}", "{{.a | js | js | js | urlquery | html}}", "{{call .a}}", "{{len .a}}", "{{eq .a .l}}",
+		"{{$x := print .a .a}}{{$x}}", "{{break}}", "{{range .l}}{{continue}}{{end}}", "{{/* c */}}{{.}}", "{{print 1e3 'x' true nil}}", "{{block \"b\" .}}-{{.a}}{{end}}", "{{.a}}{{\"-\"}}",
+	} {
+		f.Add(template, `{"a":"-rf","b":"--all","e":"","n":3,"l":["-a",1,null,{"k":[]}],"o":{"k":null},"big":12345678901234567890.50}`)
+		f.Add(template, `{"a":"%[1]*.[1]*d","n":-9000000000000000000}`)
+	}
+	f.Fuzz(func(t *testing.T, template, args string) {
+		argv, err := simple.Render(t.Context(), []string{template}, json.RawMessage(args))
+		again, errAgain := simple.Render(t.Context(), []string{"--", template}, json.RawMessage(args))
+		if err != nil {
+			if _, parseErr := manifest.ParseTemplate(template); parseErr == nil && fault.CodeOf(err) != fault.InvalidInput {
+				t.Fatalf("error = %v; want invalid_input", err)
+			}
+			return
+		}
+		if errAgain != nil || len(again) != len(argv)+1 || len(argv) > 1 {
+			t.Fatalf("%q, and after -- %q, %v", argv, again, errAgain)
+		}
+		for _, arg := range argv {
+			if arg == "" || strings.ContainsRune(arg, 0) || len(arg) > 128<<10 {
+				t.Fatalf("%.100q has %d bytes", arg, len(arg))
+			}
+			if strings.HasPrefix(arg, "-") && !strings.Contains(template, "-") && !strings.Contains(template, `\`) {
+				t.Fatalf("%q comes of %q", arg, template)
+			}
+		}
+	})
+}

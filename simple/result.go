@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -33,8 +34,10 @@ func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
 	if r.ended == nil && r.exit.Err == nil && code == 0 && c.tool.Run.Output == manifest.OutputMCP {
 		return c.passThrough(r)
 	}
-	res := r.streams()
-	if c.tool.Run.StructuredResults && c.output == nil {
+	var res *mcp.CallToolResult
+	if c.cli != nil {
+		res = c.cliResult(r)
+	} else if res = r.streams(); c.tool.Run.StructuredResults && c.output == nil {
 		res.StructuredContent = r.structured(code)
 	}
 	switch {
@@ -42,10 +45,12 @@ func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
 		return res, r.ended
 	case r.exit.Err != nil:
 		return res, r.exit.Err
+	case r.exit.OutOfMemory:
+		return res, fault.New(fault.ExecutionFailed, "%s was killed: it wanted more memory than it may have", c.tool.Name)
 	case r.exit.Signal != 0:
 		return res, fault.New(fault.ExecutionFailed, "%s was ended by a signal (%s)", c.tool.Name, r.exit.Signal)
 	case code != 0:
-		return res, fault.New(fault.ExecutionFailed, "%s exited with code %d", c.tool.Name, code)
+		return res, c.exited(r)
 	case c.output != nil:
 		return c.withStructure(res, r)
 	}
@@ -59,7 +64,7 @@ func (r *run) streams() *mcp.CallToolResult {
 	if len(r.stderr.kept) > 0 {
 		res.Content = append(res.Content, r.block(&r.stderr, "stderr"))
 	}
-	res.Content = append(res.Content, r.cutNotes()...)
+	res.Content = append(res.Content, r.cutNotes("stdout", "stderr")...)
 	return res
 }
 
@@ -67,19 +72,29 @@ func (r *run) streams() *mcp.CallToolResult {
 // would get the broken bytes.
 var errNotUTF8 = errors.New("it is not UTF-8")
 
-// withStructure adds stdout as structured content, which must fit the tool's
-// output schema.
+// withStructure adds stdout, or whatever the result is, as structured content,
+// which must fit the tool's output schema.
 func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolResult, error) {
-	err := c.output.ValidateOutput(r.stdout.kept)
-	if !utf8.Valid(r.stdout.kept) {
+	what, printed := "stdout", r.stdout.kept
+	if c.cli != nil {
+		switch c.cli.Output {
+		case manifest.CLIBoth:
+			what, printed = "the output", r.both()
+		case manifest.CLIStderr:
+			what, printed = "stderr", r.stderr.kept
+		case manifest.CLIStdout:
+		}
+	}
+	err := c.output.ValidateOutput(printed)
+	if !utf8.Valid(printed) {
 		err = errNotUTF8
 	}
 	if err != nil {
-		f := fault.Wrap(fault.ExecutionFailed, err, "stdout of %s does not fit its output schema: %v", c.tool.Name, err)
-		f.Logged = "stdout of " + c.tool.Name + " does not fit its output schema"
+		f := fault.Wrap(fault.ExecutionFailed, err, "%s of %s does not fit its output schema: %v", what, c.tool.Name, err)
+		f.Logged = what + " of " + c.tool.Name + " does not fit its output schema"
 		return res, f
 	}
-	res.StructuredContent = json.RawMessage(bytes.TrimSpace(r.stdout.kept))
+	res.StructuredContent = json.RawMessage(bytes.TrimSpace(printed))
 	return res, nil
 }
 
@@ -138,14 +153,14 @@ func (r *run) block(c *capture, stream string) mcp.Content {
 	return &mcp.TextContent{Text: text, Meta: meta}
 }
 
-// cutNotes tells people and models what is missing.
-func (r *run) cutNotes() []mcp.Content {
+// cutNotes tells people and models what is missing of some streams.
+func (r *run) cutNotes(of ...string) []mcp.Content {
 	var notes []mcp.Content
 	for _, s := range []struct {
 		name string
 		*capture
 	}{{"stdout", &r.stdout}, {"stderr", &r.stderr}} {
-		if s.dropped > 0 {
+		if s.dropped > 0 && slices.Contains(of, s.name) {
 			notes = append(notes, &mcp.TextContent{
 				Text: fmt.Sprintf("[%s is cut: %d bytes more than max_output (%d) were dropped]", s.name, s.dropped, s.limit),
 				Meta: mcp.Meta{MetaStream: "orla"},

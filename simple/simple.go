@@ -7,6 +7,7 @@ package simple
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -56,6 +58,7 @@ type Command struct {
 	opts    Options
 	own     *Slots         // bounds this command alone; nil without max_concurrency
 	output  *schema.Schema // nil without an output schema
+	cli     *cli           // nil for what is not of type cli
 	listed  []*mcp.Tool
 	environ []string // all of the environment but what is the call's own
 }
@@ -76,6 +79,10 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 		}
 		c.output = output
 	}
+	var err error
+	if c.cli, err = newCLI(tool); err != nil {
+		return nil, err
+	}
 	c.listed = []*mcp.Tool{tool.Listed()}
 	c.environ = environ.Of(tool, opts.Environ)
 	return c, nil
@@ -93,7 +100,7 @@ func (c *Command) String() string { return "simple " + c.tool.Name }
 // process itself is gone, and never waits for a descendant that holds its
 // streams open (SPEC C4).
 func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
-	in, err := buildInput(call.Args, c.tool.Run.Arguments)
+	in, err := c.input(ctx, call.Args)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
@@ -106,48 +113,108 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	ctx, over := trace.Begin(ctx)
 	defer over()
 	began := time.Now()
-	p, err := c.start(ctx, in)
+	p, redactor, err := c.start(ctx, in)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
 	run := c.attend(ctx, p)
 	run.took = time.Since(began)
+	run.stdout.redact(redactor)
+	run.stderr.redact(redactor)
 	res, err := c.answer(run)
 	return peer.Answer{Result: res}, err
 }
 
-// start starts the process of one call.
-func (c *Command) start(ctx context.Context, in input) (launch.Process, error) {
+// input is a call's arguments as the tool's process takes them.
+func (c *Command) input(ctx context.Context, args json.RawMessage) (input, error) {
+	if c.cli != nil {
+		return c.cli.input(ctx, args)
+	}
+	return buildInput(args, c.tool.Run.Arguments)
+}
+
+// start starts the process of one call. The Redactor knows the secrets that it
+// was given.
+func (c *Command) start(ctx context.Context, in input) (launch.Process, *secret.Redactor, error) {
 	spec, err := c.spec(ctx, in.flags)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	var redactor *secret.Redactor
+	if spec.Secrets, redactor, err = c.secrets(); err != nil {
+		return nil, nil, err
 	}
 	if spec.Input = in.stdin; spec.Input == nil {
 		spec.Input = []byte{} // none at all
 	}
-	return c.opts.Launcher.Start(ctx, spec)
+	p, err := c.opts.Launcher.Start(ctx, spec)
+	return p, redactor, err
 }
 
 // spec puts the command line and the environment of one call together.
 func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error) {
 	id := callid.From(ctx)
+	var spec launch.Spec
+	var err error
+	if c.cli != nil {
+		spec, err = c.cliSpec(flags)
+	} else {
+		spec, err = c.fileSpec(ctx, id, flags)
+	}
+	spec.ID = id
+	if c.tool.Isolation.Isolated() {
+		wanted := c.tool.Isolation.Resources
+		spec.Expose = c.tool.Exposed()
+		spec.Whole = true
+		spec.Cell = c.tool.Name + "." + id
+		spec.Limits = cgroup.Limits{Memory: wanted.Memory, CPUs: wanted.CPUs, Pids: wanted.Pids}
+	}
+	return spec, err
+}
+
+// fileSpec is how the tool's file is run.
+func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (launch.Spec, error) {
 	spec := launch.Spec{
 		Path: c.tool.Path,
 		Env:  append(traced(ctx, c.environ), "ORLA_CALL_ID="+id),
-		Dir:  c.tool.Dir,
-		ID:   id,
+		Dir:  c.tool.WorkDir(),
 	}
 	if c.tool.Interpreter.Name == "" {
 		spec.Argv = slices.Concat([]string{c.tool.Path}, c.tool.Run.Args, flags)
 		return spec, nil
 	}
-	interpreter, err := c.tool.Interpreter.Resolve()
-	if err != nil {
-		return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+	interpreter := c.tool.Interpreter.Program()
+	if !c.opts.Elsewhere {
+		var err error
+		if interpreter, err = c.tool.Interpreter.Resolve(); err != nil {
+			return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+		}
 	}
 	spec.Path = interpreter
 	spec.Argv = slices.Concat([]string{interpreter}, c.tool.Interpreter.Args, []string{c.tool.Path}, c.tool.Run.Args, flags)
 	return spec, nil
+}
+
+// secrets are the variables that are secret. They are resolved at each attempt
+// and kept by nobody, so that the next one has a rotated secret (SPEC-TOOLS 5.3).
+func (c *Command) secrets() ([]string, *secret.Redactor, error) {
+	var environ []string
+	var values []secret.Value
+	for _, wanted := range c.tool.Run.SecretEnv {
+		value, err := c.opts.Secrets(wanted.Secret)
+		if err != nil {
+			return nil, nil, fault.New(fault.SecretResolutionFailed, "%s: the variable %s: %s", c.tool.Name, wanted.Name, fault.From(err).Reason)
+		}
+		if strings.ContainsRune(value.Reveal(), 0) {
+			return nil, nil, fault.New(fault.SecretResolutionFailed, "%s: the variable %s: secret %q has a NUL in it", c.tool.Name, wanted.Name, wanted.Secret)
+		}
+		environ = append(environ, wanted.Name+"="+value.Reveal())
+		values = append(values, value)
+	}
+	if values == nil {
+		return nil, nil, nil
+	}
+	return environ, secret.NewRedactor(values...), nil
 }
 
 // traced is an environment of a process with the trace context that ctx carries

@@ -40,14 +40,24 @@ func Clean(own []string) []string {
 
 // Of returns the environment of a tool's processes: what tool lets through of
 // clean, PWD and ORLA_TOOL, what the file's first line sets, and what the
-// manifest sets, which wins. Each variable is there once. clean stays as it is;
-// the result is the caller's.
+// manifest sets, which wins. Of type cli it is what the manifest sets and PATH,
+// HOME and LANG alone (SPEC-TOOLS 3.6). Where the processes are isolated nothing
+// of clean is in it. Each variable is there once. clean stays as it is; the
+// result is the caller's.
 func Of(tool manifest.Tool, clean []string) []string {
-	environ := slices.Concat(
-		inherited(clean, tool.Run.InheritEnv),
-		[]string{"PWD=" + tool.Dir, "ORLA_TOOL=" + tool.Name},
-		tool.Interpreter.Env,
-	)
+	var environ []string
+	switch {
+	case tool.Isolation.Isolated():
+		environ = ofPlace(tool.Isolation)
+	case tool.Kind == manifest.Cli:
+		environ = only(clean, "PATH", "HOME", "LANG")
+	default:
+		environ = slices.Clone(inherited(clean, tool.Run.InheritEnv))
+	}
+	if tool.Kind != manifest.Cli {
+		environ = append(environ, "PWD="+tool.WorkDir(), "ORLA_TOOL="+tool.Name)
+		environ = append(environ, tool.Interpreter.Env...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(tool.Run.Env)) {
 		environ = append(environ, name+"="+tool.Run.Env[name])
 	}
@@ -59,10 +69,28 @@ func inherited(clean []string, policy manifest.EnvPolicy) []string {
 	if !policy.Narrow {
 		return clean
 	}
+	return only(clean, append(kept[:], policy.Names...)...)
+}
+
+// only returns the variables of an environment that have one of the names.
+func only(clean []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(clean), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return !slices.Contains(kept[:], name) && !slices.Contains(policy.Names, name)
+		return !slices.Contains(names, name)
 	})
+}
+
+// usualPath is where programs are on this kind of machine.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// ofPlace is what every process has that does not live where Orla does. Where
+// programs are in an image, the image says.
+func ofPlace(i manifest.Isolation) []string {
+	environ := []string{"HOME=/tmp", "LANG=C.UTF-8"}
+	if backend := i.Terms.Backend; backend != manifest.BackendContainer && backend != manifest.BackendKubernetes {
+		environ = append(environ, "PATH="+usualPath)
+	}
+	return environ
 }
 
 // lastOfEach keeps the last value of each variable.
