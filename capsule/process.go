@@ -107,57 +107,63 @@ func signalName(sig syscall.Signal) string {
 // spec is how the next process is started.
 func (c *Capsule) spec() (launch.Spec, error) {
 	t := c.tool
-	environ, err := c.withSecrets()
+	environ, secrets, err := c.withSecrets()
 	if err != nil {
 		return launch.Spec{}, err
 	}
 	spec := launch.Spec{
-		Path:  t.Path,
-		Argv:  slices.Concat([]string{t.Path}, t.Run.Args),
-		Env:   environ,
-		Dir:   t.Dir,
-		Grace: t.Runtime.StopGrace,
-		Whole: true,
-		Cell:  t.Name,
+		Path:    t.Path,
+		Argv:    slices.Concat([]string{t.Path}, t.Run.Args),
+		Env:     environ,
+		Secrets: secrets,
+		Dir:     t.WorkDir(),
+		Grace:   t.Runtime.StopGrace,
+		Whole:   true,
+		Cell:    t.Name,
 		Limits: cgroup.Limits{
 			Memory: t.Isolation.Resources.Memory, CPUs: t.Isolation.Resources.CPUs, Pids: t.Isolation.Resources.Pids,
 		},
 	}
+	if t.Isolation.Isolated() {
+		spec.Expose = t.Exposed()
+	}
 	if t.Interpreter.Name == "" {
 		return spec, nil
 	}
-	interpreter, err := t.Interpreter.Resolve()
-	if err != nil {
-		return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", t.Name, err)
+	spec.Path = t.Interpreter.Program()
+	if !c.opts.Elsewhere {
+		if spec.Path, err = t.Interpreter.Resolve(); err != nil {
+			return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", t.Name, err)
+		}
 	}
-	spec.Path = interpreter
-	spec.Argv = slices.Concat([]string{interpreter}, t.Interpreter.Args, []string{t.Path}, t.Run.Args)
+	spec.Argv = slices.Concat([]string{spec.Path}, t.Interpreter.Args, []string{t.Path}, t.Run.Args)
 	return spec, nil
 }
 
-// withSecrets returns the environment of the next process. Secrets are resolved
-// at each start and kept by nobody, so that the next process has a rotated one.
-func (c *Capsule) withSecrets() ([]string, error) {
-	environ := slices.Clip(c.environ)
+// withSecrets returns the environment of the next process, and what of it is
+// secret. Secrets are resolved at each start and kept by nobody, so that the next
+// process has a rotated one.
+func (c *Capsule) withSecrets() (environ, secrets []string, err error) {
+	environ = slices.Clip(c.environ)
 	if len(c.tool.Run.SecretEnv) == 0 {
-		return environ, nil
+		return environ, nil, nil
 	}
-	var secrets []secret.Value
+	var values []secret.Value
 	for _, wanted := range c.tool.Run.SecretEnv {
 		value, err := c.opts.Secrets(wanted.Secret)
 		if err != nil {
-			return nil, fault.New(fault.StartFailed, "%s: the variable %s: %s", c.tool.Name, wanted.Name, fault.From(err).Reason)
+			return nil, nil, fault.New(fault.StartFailed, "%s: the variable %s: %s", c.tool.Name, wanted.Name, fault.From(err).Reason)
 		}
 		if strings.ContainsRune(value.Reveal(), 0) {
-			return nil, fault.New(fault.StartFailed, "%s: the variable %s: secret %q has a NUL in it", c.tool.Name, wanted.Name, wanted.Secret)
+			return nil, nil, fault.New(fault.StartFailed, "%s: the variable %s: secret %q has a NUL in it", c.tool.Name, wanted.Name, wanted.Secret)
 		}
 		prefix := wanted.Name + "="
 		environ = slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, prefix) })
-		environ = append(environ, prefix+value.Reveal())
-		secrets = append(secrets, value)
+		secrets = append(secrets, prefix+value.Reveal())
+		values = append(values, value)
 	}
-	c.redactor.Store(secret.NewRedactor(secrets...))
-	return environ, nil
+	c.redactor.Store(secret.NewRedactor(values...))
+	return environ, secrets, nil
 }
 
 // clean takes the secrets that the last process was given out of a line that it

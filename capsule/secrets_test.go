@@ -44,13 +44,13 @@ func TestSecretsAreResolvedAtEachStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, kv := range spec.Env {
+		for _, kv := range append(spec.Env, spec.Secrets...) {
 			if strings.HasPrefix(kv, "GITHUB_TOKEN=") {
 				got = append(got, kv)
 			}
 		}
-		if !slices.Equal(got, []string{"GITHUB_TOKEN=" + text}) || !slices.Contains(spec.Env, "OTHER=stays") || !slices.Contains(spec.Env, "PATH=/bin") {
-			t.Errorf("with %q the environment is %q", text, spec.Env)
+		if !slices.Equal(got, []string{"GITHUB_TOKEN=" + text}) || len(spec.Secrets) != 1 || !slices.Contains(spec.Env, "OTHER=stays") || !slices.Contains(spec.Env, "PATH=/bin") {
+			t.Errorf("with %q the environment is %q and %q", text, spec.Env, spec.Secrets)
 		}
 	}
 	for _, text = range []string{"", "nul\x00inside"} {
