@@ -104,7 +104,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

@@ -34,6 +34,9 @@ func looksLikeTool(file string) bool {
 		extension == "" && (bytes.Equal(head, []byte("\x7fELF")) || bytes.Equal(head, []byte("\xcf\xfa\xed\xfe"))) // Linux, macOS
 }
 
+// isModule reports whether a file is WebAssembly, which no system runs by itself.
+func isModule(file string) bool { return string(firstBytes(file, 4)) == "\x00asm" }
+
 // isBackup reports whether editors leave a file of that name beside the one
 // that they saved, with its mode, or write it before they rename it.
 func isBackup(name string) bool {

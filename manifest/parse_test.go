@@ -223,6 +223,11 @@ func soundDeclaration(t *testing.T, d *declaration) {
 	case r == nil:
 	case d.tool.Kind == Cli:
 		soundCLI(t, d.tool)
+	case d.tool.Kind == Wasm:
+		if w := r.WASM; d.tool.Isolation.Mode != IsolationWASM || w.Module == "" || w.Entrypoint == "" || w.Fuel < 1 || w.MaxMemory < 64<<10 ||
+			!w.PullSecret.IsZero() && !strings.HasPrefix(w.Module, "oci://") {
+			t.Fatalf("%+v", w)
+		}
 	case d.tool.Isolation.Mode != IsolationNone, (d.tool.Kind == MCP) == (r.Server == ""), (d.tool.Kind == MCP) != (r.Endpoint == ""),
 		r.Auth.IsZero() != r.Auth.Secret.IsZero(), len(r.OperationClasses) == 0:
 		t.Fatalf("%+v", r)

@@ -348,3 +348,16 @@ func TestT11LargeDataCostsItsFirstBytes(t *testing.T) {
 	})
 	expect(t, r, []string{"res"}, []string{"error tools/ours.yaml: tools/ours.yaml:1:1: the file has 1048577 bytes, more than the 1048576 allowed"})
 }
+
+// SPEC-TOOLS 3.7: a module is the tool that a resource makes of it, and no
+// program beside, whatever mode its compiler gave it.
+func TestT37AModuleIsNoProgram(t *testing.T) {
+	dir := realPath(t, t.TempDir())
+	const resource = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: echo}\nspec: {type: wasm, wasm: {module: bin/echo.wasm}}\n"
+	write(t, dir, "echo.yaml", resource, 0o644)
+	write(t, dir, "bin/echo.wasm", "\x00asm\x01\x00\x00\x00", 0o755)
+	write(t, dir, "bin/echo", "\x00asm\x01\x00\x00\x00", 0o755)
+	if r := manifest.Validate(dir); len(r.Problems) > 0 || len(r.Tools) != 1 || r.Tools[0].Kind != manifest.Wasm {
+		t.Errorf("got the tools %v and the problems %v", names(r), texts(r))
+	}
+}

@@ -82,20 +82,15 @@ func (d *declaration) readType(spec toolSpec, r *Resource) {
 		r.Server, r.ServerTool = d.serverTool(spec)
 	case typeCLI: // see readCLI
 	case typeWASM:
-		d.checkWASM(spec.WASM)
+		r.WASM = d.readWASM(spec.WASM)
 	}
 	foreign("endpoint", "http, external, grpc or webhook-callback")
-	switch spec.Type {
-	case toolType(MCP):
-		if d.doc.Has("spec.auth") {
-			d.doc.Faultf("spec.auth", "does not go with type mcp: it is the McpServer that is authenticated to")
-		}
-	case typeCLI:
-		if d.doc.Has("spec.auth") {
-			d.doc.Faultf("spec.auth", "does not go with type cli: set a variable to the secret by cli.env_from")
-		}
-	case typeWASM:
-		d.doc.Faultf("spec.type", "%s is not served by this release", spec.Type)
+	switch {
+	case !d.doc.Has("spec.auth"):
+	case spec.Type == toolType(MCP):
+		d.doc.Faultf("spec.auth", "does not go with type mcp: it is the McpServer that is authenticated to")
+	case spec.Type == typeCLI:
+		d.doc.Faultf("spec.auth", "does not go with type cli: set a variable to the secret by cli.env_from")
 	}
 }
 
@@ -192,7 +187,7 @@ func (d *declaration) hints(spec toolSpec, classes []OperationClass) *mcp.ToolAn
 	if spec.Type == toolType(MCP) && !d.doc.Has("spec.operation_classes") && !d.doc.Has("spec.risk_level") {
 		return nil
 	}
-	open := true
+	open := spec.Type != typeWASM // a module reaches nothing
 	hints := &mcp.ToolAnnotations{OpenWorldHint: &open}
 	switch {
 	case slices.Contains(classes, ClassDelete), slices.Contains(classes, ClassAdmin):

@@ -45,7 +45,7 @@ type toolSpec struct {
 	MCPServerRef     string           `json:"mcp_server_ref,omitempty" jsonschema:"Of type mcp: the name of the McpServer"`
 	MCPToolName      string           `json:"mcp_tool_name,omitempty" jsonschema:"Of type mcp: the tool, as the server calls it"`
 	CLI              cliKeys          `json:"cli,omitzero" jsonschema:"Of type cli: the command"`
-	WASM             wasmKeys         `json:"wasm,omitzero" jsonschema:"Of type wasm: the module. Not served by this release"`
+	WASM             wasmKeys         `json:"wasm,omitzero" jsonschema:"Of type wasm: the module"`
 }
 
 // serverResource is a resource of kind McpServer (SPEC-TOOLS 3.5).

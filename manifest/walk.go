@@ -252,6 +252,9 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 		}
 		return
 	}
+	if len(sidecars) == 0 && isModule(file) {
+		return // compilers make them executable; a resource says what it is a tool of
+	}
 	for _, sidecar := range sidecars {
 		in.described[sidecar] = true
 	}

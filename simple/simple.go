@@ -105,10 +105,10 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 		return peer.Answer{}, fault.Unsent(err)
 	}
 	for _, slots := range []*Slots{c.own, c.opts.Slots} {
-		if err := slots.take(ctx); err != nil {
+		if err := slots.Take(ctx); err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
-		defer slots.give()
+		defer slots.Give()
 	}
 	ctx, over := trace.Begin(ctx)
 	defer over()

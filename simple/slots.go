@@ -8,7 +8,8 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 )
 
-// Slots bounds how many processes run at once. Waiters are served in order.
+// Slots bounds how many calls run something on this machine at once. Waiters are
+// served in order.
 type Slots struct {
 	mu      sync.Mutex // guards what follows
 	places  int
@@ -41,8 +42,8 @@ func (s *Slots) Waiting() int {
 	return len(s.waiting)
 }
 
-// take waits for a place inside ctx's deadline. On nil Slots there always is one.
-func (s *Slots) take(ctx context.Context) error {
+// Take waits for a place inside ctx's deadline. On nil Slots there always is one.
+func (s *Slots) Take(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
@@ -78,7 +79,8 @@ func (s *Slots) leave(turn chan struct{}) int {
 	return s.places
 }
 
-func (s *Slots) give() {
+// Give gives back a place that Take has taken.
+func (s *Slots) Give() {
 	if s == nil {
 		return
 	}

@@ -140,6 +140,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	}
 	s.bound(cfg)
 	s.services.point(cfg)
+	s.modules.point(cfg)
 	s.watchers.point(cfg, s.from.home)
 	done := s.apply(cfg, reason)
 	s.point(cfg)

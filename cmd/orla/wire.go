@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/mcptool"
 	"github.com/orla-project/orla/internal/kind/post"
+	kindwasm "github.com/orla-project/orla/internal/kind/wasm"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/sandbox"
@@ -33,6 +34,7 @@ var (
 	_ supervisor.Provider = (*post.Tool)(nil)
 	_ supervisor.Provider = (*webhook.Tool)(nil)
 	_ supervisor.Talker   = (*webhook.Tool)(nil)
+	_ supervisor.Provider = (*kindwasm.Tool)(nil)
 )
 
 // parts are the pieces that answer calls, joined. The caller closes them.
@@ -46,6 +48,7 @@ type parts struct {
 	hub        *watch.Hub
 	lists      *capsule.Lists
 	services   *services
+	modules    *modules
 	memories   memories
 	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
@@ -74,6 +77,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		services:  newServices(cfg),
 		log:       log,
 	}
+	p.modules = newModules(cfg, p.services, log)
 	clean := environ.Clean(os.Environ())
 	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	p.supervisor = supervisor.New(supervisor.Options{
@@ -86,6 +90,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			manifest.External: p.services.post,
 			manifest.Webhook:  p.services.webhook,
 			manifest.GRPC:     p.services.grpc,
+			manifest.Wasm:     p.wasm,
 		},
 		Wrap: retry.Wrap(retry.Options{
 			Stopping: func() <-chan struct{} { return p.supervisor.Stopping() },
@@ -142,6 +147,7 @@ func (p *parts) close() {
 	p.launcher.Close()
 	p.sandboxes.Close()
 	p.services.client.Close()
+	p.modules.close()
 	p.cgroup.Close()
 }
 

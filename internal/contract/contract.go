@@ -126,11 +126,14 @@ func (x *Exchange) Request() Request {
 }
 
 // JSON is the envelope as it is sent. It holds the token.
-func (r Request) JSON() []byte {
+func (r Request) JSON() []byte { return encoded(r) }
+
+// encoded is a request as JSON, with the arguments as they are.
+func encoded(request any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false) // the arguments stay as they are
-	if err := e.Encode(r); err != nil {
+	e.SetEscapeHTML(false)
+	if err := e.Encode(request); err != nil {
 		panic(err) // arguments are valid JSON, all else is text
 	}
 	return bytes.TrimSpace(out.Bytes())

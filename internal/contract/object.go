@@ -37,7 +37,8 @@ const maxCompared = 1024
 // says reports whether a member of an envelope or of its error is read.
 func says(key string) bool {
 	switch key {
-	case "request_id", "status", "result", "output", "error", "tool_code", "code", "tool_reason", "reason", "retryable":
+	case "request_id", "status", "result", "output", "error", "tool_code", "code", "tool_reason", "reason", "retryable",
+		"contract_version", "message", "details":
 		return true
 	}
 	return false

@@ -19,52 +19,44 @@ import (
 // code is a compiled module and the runtime that it alone lives in: a limit of
 // wazero's is a runtime's, and so is what can be linked.
 type code struct {
-	shape   *shape
 	runtime wazero.Runtime
 	cache   wazero.CompilationCache // nil without a disk
 	module  wazero.CompiledModule
-	most    uint64 // bytes of memory
-	size    int64  // bytes that it takes, more or less
+	size    int64 // bytes that it takes, more or less
 }
 
-func (c *code) close() {
-	ctx := context.Background() // nothing waits
-	_ = c.runtime.Close(ctx)    // it fails for files that are open alone
+// close lets go of the code, which no call may run. ctx ends nothing.
+func (c *code) close(ctx context.Context) {
+	_ = c.runtime.Close(ctx) // it fails for files that are open alone
 	if c.cache != nil {
 		_ = c.cache.Close(ctx) // the same
 	}
 }
 
-// compile makes code of a module.
+// compile makes code of a module: it is metered first, which bounds all that the
+// compiler believes of it.
 func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
-	shape, trimmed, err := look(module)
+	metered, err := wasmfuel.Instrument(module, wasmfuel.Options{MaxMemory: limits.MaxMemory})
 	if err != nil {
-		return nil, err
-	}
-	if err := shape.checkImports(limits.WASI); err != nil {
-		return nil, err
+		return nil, invalid("%v", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(r.ctx, maxCompile, invalid("it was not compiled within %s", maxCompile))
 	defer cancel()
-	ready, err := metered(trimmed, limits.MaxMemory)
-	if err != nil {
-		return nil, err
-	}
 	disk := r.disk()
-	c, err := build(ctx, ready, limits, disk.folder(ready))
+	c, err := build(ctx, metered, limits, disk.folder(metered))
 	if err != nil && disk != nil && ctx.Err() == nil {
-		c, err = build(ctx, ready, limits, "") // what was on the disk may be at fault
+		c, err = build(ctx, metered, limits, "") // what was on the disk may be at fault
 	}
 	if err != nil {
 		return nil, r.refused(ctx, err)
 	}
-	c.shape = shape
-	if shape.memory != nil {
-		c.most = min(shape.memory.most*pageSize, uint64(pages(limits.MaxMemory))*pageSize)
+	if err := checkImports(c.module, limits.WASI); err != nil {
+		c.close(ctx)
+		return nil, err
 	}
 	const perByte = 8 // what is compiled, over what it is compiled from
-	c.size = perByte * int64(len(ready))
-	disk.keep(ready)
+	c.size = perByte * int64(len(metered))
+	disk.keep(metered)
 	return c, nil
 }
 
@@ -86,8 +78,7 @@ func build(ctx context.Context, module []byte, limits Limits, folder string) (c 
 	config := wazero.NewRuntimeConfig().
 		WithCoreFeatures(api.CoreFeaturesV2).
 		WithMemoryLimitPages(pages(limits.MaxMemory)).
-		WithDebugInfoEnabled(false).
-		WithCloseOnContextDone(true) // until modules are metered
+		WithDebugInfoEnabled(false)
 	c = &code{}
 	if folder != "" {
 		if c.cache, err = wazero.NewCompilationCacheWithDir(folder); err != nil {
@@ -101,7 +92,7 @@ func build(ctx context.Context, module []byte, limits Limits, folder string) (c 
 			err = fmt.Errorf("the compiler gave up: %v", r)
 		}
 		if err != nil {
-			c.close() //nolint:contextcheck // closing waits for nothing
+			c.close(ctx)
 			c = nil
 		}
 	}()

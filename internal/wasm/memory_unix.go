@@ -17,10 +17,7 @@ type memory struct {
 }
 
 // reserve returns memory that can grow up to most bytes.
-func reserve(most uint64) (*memory, error) {
-	if most == 0 {
-		return &memory{}, nil
-	}
+func reserve(most int64) (*memory, error) {
 	region, err := syscall.Mmap(-1, 0, int(most), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil {
 		f := fault.Wrap(fault.ExecutionFailed, err, "there is no room for %d bytes of memory", most)

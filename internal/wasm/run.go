@@ -34,10 +34,10 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer m.end() //nolint:contextcheck // closing waits for nothing
+	defer m.end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	memory, err := reserve(c.most)
+	memory, err := reserve(m.limits.MaxMemory)
 	if err != nil {
 		return Outcome{}, err
 	}

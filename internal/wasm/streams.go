@@ -76,7 +76,7 @@ func sleeper(ctx context.Context) func(ns int64) {
 
 // random is a source of random numbers that does not outlive ctx, however many
 // are asked for at once.
-type random struct{ ctx context.Context } //nolint:containedctx // it is a call's, as the reader is
+type random struct{ ctx context.Context }
 
 // Read implements io.Reader.
 func (r random) Read(p []byte) (int, error) {

@@ -2,13 +2,12 @@
 // under limits that the host keeps and the module cannot move. It knows neither
 // tools nor the contract that the bytes follow, and fetches nothing.
 //
-//	Compile ── look ── meter ── compile ──► Module ── Run ──► Outcome
-//	           bounds   fuel     wazero                a fresh instance for each call
+//	Compile ── meter ─► compile ─► Module ── Run ─► Outcome
+//	                                         a fresh instance for each call
 //
-// Modules come from strangers. Before anything that trusts counts and sizes sees
-// a module, look has bounded them; before it runs, it pays for what it does
-// (internal/wasmfuel). Each compiled module has a runtime of its own, so that
-// what one was given is never linked to another.
+// Modules come from strangers. internal/wasmfuel bounds all that the compiler
+// would believe, and makes them pay for what they do. Each compiled module has a
+// runtime of its own, so that what one was given is never linked to another.
 //
 // Its invariant: of a call nothing stays, neither memory nor time, and a module
 // reaches nothing but its input, its output, clocks and random numbers.
@@ -82,8 +81,8 @@ func (l Limits) filled() Limits {
 // goroutine. It takes nothing until the first module comes.
 type Runtime struct {
 	opts    Options
-	disk    func() *disk // nil: there is no cache on disk
-	ctx     context.Context
+	disk    func() *disk    // nil: there is no cache on disk
+	ctx     context.Context // of the compilations, which are nobody's call alone
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 	places  chan struct{} // holds one for each compilation under way
@@ -136,14 +135,13 @@ func (r *Runtime) Close() {
 	r.mu.Lock()
 	idle := r.letGoLocked(func(*entry) bool { return true })
 	r.mu.Unlock()
-	closeAll(idle)
+	r.closeAll(idle)
 }
 
 // Module is a compiled module with its limits. Run may be called from any number
 // of goroutines.
 type Module struct {
 	runtime *Runtime
-	key     key
 	entry   *entry
 	limits  Limits
 	enter   entrypoint
@@ -170,11 +168,11 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 	if e.err != nil {
 		return nil, e.err
 	}
-	enter, err := e.code.shape.entrypoint(limits)
+	at, err := enter(e.code.module, limits)
 	if err != nil {
 		return nil, err
 	}
-	return &Module{runtime: r, key: k, entry: e, limits: limits, enter: enter}, nil
+	return &Module{runtime: r, entry: e, limits: limits, enter: at}, nil
 }
 
 // find returns the module's entry, and begins to compile it if there is none.
@@ -210,7 +208,7 @@ func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
 	}
 	idle := r.trimLocked(e)
 	r.mu.Unlock()
-	closeAll(idle)
+	r.closeAll(idle)
 }
 
 func (r *Runtime) useLocked(e *entry) {
@@ -255,9 +253,9 @@ func (r *Runtime) letGoLocked(which func(*entry) bool) (idle []*code) {
 	return idle
 }
 
-func closeAll(codes []*code) {
+func (r *Runtime) closeAll(codes []*code) {
 	for _, c := range codes {
-		c.close()
+		c.close(r.ctx)
 	}
 }
 
@@ -284,7 +282,7 @@ func (m *Module) end() {
 	last := m.entry.gone && m.entry.runs == 0
 	r.mu.Unlock()
 	if last {
-		m.entry.code.close()
+		m.entry.code.close(r.ctx)
 	}
 }
 

@@ -12,25 +12,25 @@ import (
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// wasmKeys are spec.wasm (SPEC-TOOLS 1.2, 3.7). This release reads them, so that
-// a file can be written and checked, and serves none.
+// wasmKeys are spec.wasm (SPEC-TOOLS 1.2, 3.7).
 type wasmKeys struct {
 	Module          string       `json:"module,omitempty" jsonschema:"The module: a path inside the file's folder, https:// or oci://, with @sha256: and its digest if it is to be checked"`
-	Entrypoint      string       `json:"entrypoint,omitempty" jsonschema:"The function to call. Default run"`
-	MaxMemoryBytes  yamldoc.Size `json:"max_memory_bytes,omitempty" jsonschema:"Memory of a call. Default 67108864"`
-	Fuel            int64        `json:"fuel,omitempty" jsonschema:"Steps of a call. Default 1000000"`
-	EnableWASI      bool         `json:"enable_wasi,omitempty" jsonschema:"Whether the module has stdin, stdout and stderr. Default false"`
+	Entrypoint      string       `json:"entrypoint,omitempty" jsonschema:"The function to call, if the module exports it; else _start is called. Default run"`
+	MaxMemoryBytes  yamldoc.Size `json:"max_memory_bytes,omitempty" jsonschema:"Memory of a call: 64MiB or a number of bytes. Default 67108864"`
+	Fuel            int64        `json:"fuel,omitempty" jsonschema:"Work of a call, in units of about an instruction each. Default 1000000"`
+	EnableWASI      bool         `json:"enable_wasi,omitempty" jsonschema:"Whether the module has stdin, stdout and stderr, by WASI; most need them. Default false"`
 	ImagePullSecret string       `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull an oci:// module with"`
 }
 
 var digest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
-// checkWASM checks spec.wasm.
-func (d *declaration) checkWASM(k wasmKeys) {
+// readWASM checks spec.wasm, and returns what it says.
+func (d *declaration) readWASM(k wasmKeys) *WASM {
 	const at = "spec.wasm."
+	w := &WASM{Entrypoint: k.Entrypoint, MaxMemory: int64(k.MaxMemoryBytes), Fuel: k.Fuel, WASI: k.EnableWASI}
 	if k.Module == "" {
 		d.doc.Faultf(at+"module", "is required for type wasm")
-	} else if err := d.checkModule(k.Module); err != nil {
+	} else if err := d.module(k.Module, w); err != nil {
 		d.doc.Faultf(at+"module", "%v", err)
 	}
 	if k.Entrypoint == "" {
@@ -42,23 +42,29 @@ func (d *declaration) checkWASM(k wasmKeys) {
 	if k.Fuel < 1 {
 		d.doc.Faultf(at+"fuel", "must be above 0, got %d", k.Fuel)
 	}
-	if k.ImagePullSecret == "" {
-		return
+	if !d.doc.Has(at + "image_pull_secret") {
+		return w
 	}
 	if !strings.HasPrefix(k.Module, "oci://") {
 		d.doc.Faultf(at+"image_pull_secret", "is for a module that begins with oci://")
 	}
-	d.secretRef(at+"image_pull_secret", k.ImagePullSecret)
+	w.PullSecret = d.secretRef(at+"image_pull_secret", k.ImagePullSecret)
+	return w
 }
 
-func (d *declaration) checkModule(module string) error {
-	place := digest.ReplaceAllString(module, "")
+// module finds out where a module is.
+func (d *declaration) module(text string, w *WASM) error {
+	place := digest.ReplaceAllString(text, "")
 	if strings.Contains(place, "@sha256:") {
 		return errors.New("a digest is @sha256: and 64 hexadecimal digits in lower case, at the end")
 	}
+	w.Module = place
+	w.Digest = strings.TrimPrefix(text[len(place):], "@")
 	scheme, _, remote := strings.Cut(place, "://")
 	if !remote {
-		return d.checkLocalModule(place)
+		file, err := d.localModule(place)
+		w.Module = file
+		return err
 	}
 	switch u, err := url.Parse(place); {
 	case scheme != "https" && scheme != "oci":
@@ -69,23 +75,24 @@ func (d *declaration) checkModule(module string) error {
 	return nil
 }
 
-func (d *declaration) checkLocalModule(place string) error {
+// localModule finds a module in the file's folder.
+func (d *declaration) localModule(place string) (string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(place)) {
-		return errors.New("must be a relative path inside the file's folder")
+		return "", errors.New("must be a relative path inside the file's folder")
 	}
 	file, err := filepath.EvalSymlinks(filepath.Join(d.file.dir, filepath.FromSlash(place)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("does not exist in the file's folder")
+		return "", errors.New("does not exist in the file's folder")
 	} else if err != nil {
-		return readError(err)
+		return "", readError(err)
 	}
 	if !within(d.file.dir, file) {
-		return errors.New("is a link that leaves the file's folder")
+		return "", errors.New("is a link that leaves the file's folder")
 	}
 	if info, err := os.Stat(file); err != nil {
-		return readError(err)
+		return "", readError(err)
 	} else if !info.Mode().IsRegular() {
-		return errors.New("is no regular file but " + kindOf(info.Mode()))
+		return "", errors.New("is no regular file but " + kindOf(info.Mode()))
 	}
-	return nil
+	return file, nil
 }

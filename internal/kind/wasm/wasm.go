@@ -1,0 +1,188 @@
+// Package wasm answers calls by WebAssembly modules (SPEC-TOOLS 3.7): it finds the
+// module, tells it of the call by the tool contract v1, and takes its answer.
+//
+// It keeps nothing of a call: each attempt is a fresh instance with fresh
+// credentials, and makes no other. How a module is run and bounded is internal/wasm's.
+//
+// Its invariant: no secret that a module was given is in anything that it gives back.
+package wasm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/wasm"
+	"github.com/orla-project/orla/manifest"
+)
+
+// What a result says of the call beside its answer, under _meta.
+const (
+	MetaFuelUsed   = "fuel_used"
+	MetaMemoryPeak = "memory_peak_bytes"
+)
+
+// Options is what a Tool needs beside its manifest.
+type Options struct {
+	// Runtime compiles and runs modules. Required.
+	Runtime *wasm.Runtime
+	// Fetch returns the module at an https:// or oci:// address. Required for those.
+	Fetch func(ctx context.Context, place, digest string, pull secret.Ref) ([]byte, error)
+	// Slots bounds the calls that run at once. If nil, nothing does.
+	Slots Slots
+	// Auth is what credentials are made of. Required for tools with auth.
+	Auth auth.Options
+	// Log takes what modules write to stderr. Required.
+	Log *slog.Logger
+}
+
+// Slots are places to run. The tools that run processes have the same.
+type Slots interface {
+	// Take waits for a place.
+	Take(ctx context.Context) error
+	// Give gives it back.
+	Give()
+}
+
+// Tool answers the calls of one tool of type wasm. Call may be used from any
+// number of goroutines.
+type Tool struct {
+	name     string
+	resource *manifest.Resource
+	timeout  string
+	most     int64 // bytes of an answer
+	contract *contract.Tool
+	auth     *auth.Source
+	module   *source
+	opts     Options
+	listed   []*mcp.Tool
+}
+
+// New returns the Tool that t describes. It does not look at the module.
+func New(t manifest.Tool, opts Options) (*Tool, error) {
+	spoken, err := contract.For(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Tool{
+		name:     t.Name,
+		resource: t.Resource,
+		timeout:  t.Run.Timeout.String(),
+		most:     cmp.Or(t.Run.MaxOutput, wasm.DefaultMaxOutput),
+		contract: spoken,
+		auth:     auth.New(t.Resource.Auth, opts.Auth),
+		module:   newSource(*t.Resource.WASM, opts),
+		opts:     opts,
+		listed:   []*mcp.Tool{t.Listed()},
+	}, nil
+}
+
+// Tools returns the one tool.
+func (t *Tool) Tools() []*mcp.Tool { return t.listed }
+
+// String names the tool in logs.
+func (t *Tool) String() string { return "wasm " + t.name }
+
+// Call makes one attempt. Its error is a *fault.Error.
+func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, err error) {
+	if t.opts.Slots != nil {
+		if err := t.opts.Slots.Take(ctx); err != nil {
+			return peer.Answer{}, fault.Unsent(err)
+		}
+		defer t.opts.Slots.Give()
+	}
+	err = t.auth.Do(ctx, func(c auth.Credentials) error {
+		answer, err = t.attempt(ctx, t.contract.Exchange(ctx, call, c), c)
+		return redacted(err, c)
+	})
+	return answer, err
+}
+
+// attempt asks the module once.
+func (t *Tool) attempt(ctx context.Context, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
+	outcome, err := t.run(ctx, t.request(x, c).JSON())
+	t.logStderr(ctx, c.RedactBytes(outcome.Stderr))
+	var answer peer.Answer
+	if err == nil {
+		answer, err = x.ModuleAnswer(c.RedactBytes(outcome.Stdout))
+	}
+	return measured(answer, outcome), err
+}
+
+// run runs the module, once: one that was let go before it began is found again.
+func (t *Tool) run(ctx context.Context, request []byte) (wasm.Outcome, error) {
+	for {
+		m, err := t.module.get(ctx)
+		if err != nil {
+			return wasm.Outcome{}, fault.Unsent(err)
+		}
+		outcome, err := m.Run(ctx, request, t.most)
+		if !errors.Is(err, wasm.ErrEvicted) {
+			return outcome, err
+		}
+		t.module.drop(m)
+	}
+}
+
+// request is what the module is told.
+func (t *Tool) request(x *contract.Exchange, c auth.Credentials) contract.ModuleRequest {
+	shown := http.Header{}
+	c.Apply(shown)
+	headers := map[string]string{}
+	for name := range maps.Keys(shown) {
+		headers[name] = shown.Get(name)
+	}
+	return x.Module(contract.ModuleRequest{
+		Capabilities: t.resource.Capabilities,
+		RiskLevel:    string(t.resource.Risk),
+		Runtime: contract.ModuleRuntime{
+			IsolationMode: string(manifest.IsolationWASM), Timeout: t.timeout,
+			MaxMemoryBytes: t.resource.WASM.MaxMemory, Fuel: t.resource.WASM.Fuel,
+		},
+		Auth: contract.ModuleAuth{Headers: headers},
+	})
+}
+
+// logStderr logs what the module wrote to stderr, a line each.
+func (t *Tool) logStderr(ctx context.Context, said []byte) {
+	for line := range bytes.Lines(said) {
+		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+			t.opts.Log.InfoContext(ctx, "stderr", "tool", t.name, "stream", "stderr", "call_id", callid.From(ctx), "text", string(line))
+		}
+	}
+}
+
+// measured adds to an answer what the call took. A failed one has it too.
+func measured(answer peer.Answer, took wasm.Outcome) peer.Answer {
+	if took.FuelUsed == 0 && took.MemoryPeak == 0 {
+		return answer // nothing has run
+	}
+	if answer.Result == nil {
+		answer.Result = &mcp.CallToolResult{}
+	}
+	answer.Result.Meta = mcp.Meta{MetaFuelUsed: took.FuelUsed, MetaMemoryPeak: took.MemoryPeak}
+	return answer
+}
+
+// redacted takes the secrets out of a fault's reason. A fault may be shared with
+// other calls and is not changed itself.
+func redacted(err error, c auth.Credentials) error {
+	if err == nil {
+		return nil
+	}
+	f := *fault.From(err)
+	f.Reason = c.Redact(f.Reason)
+	return &f
+}
