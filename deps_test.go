@@ -70,7 +70,7 @@ var imports = map[string][]string{
 
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/cgroup", "internal/fault"}, // the shim's plan is what it computes
-	"internal/launch/shim":      {}, // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/shim":      {},                                                                               // runs before all else in a sandbox's first process: it imports next to nothing
 	"internal/launch/container": {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
 	"internal/launch/kube":      {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
 
@@ -83,6 +83,7 @@ var imports = map[string][]string{
 	// What tests need of the machine they run on; only tests import them.
 	"internal/needs":         {},
 	"internal/containertest": {"internal/needs"},
+	"internal/attack":        {},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},

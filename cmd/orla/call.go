@@ -83,7 +83,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	found := discover(cfg, home)
-	p, err := join(cfg, nil, slog.New(slog.DiscardHandler))
+	p, err := join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}

@@ -61,7 +61,7 @@ func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
-	p, err := join(cfg, []string{self, guardCommand}, log.Logger)
+	p, err := join(cfg, []string{self, guardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}

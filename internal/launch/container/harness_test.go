@@ -100,7 +100,6 @@ func (b *bench) launcher(change func(*container.Options)) *container.Launcher {
 	return container.New(opts)
 }
 
-func sandboxed(o *container.Options) { o.Sandboxed = true }
 
 // outcome is what a process left.
 type outcome struct {
