@@ -25,9 +25,10 @@ type Isolation struct {
 type Terms struct {
 	Backend Backend // "": see Refused
 	// Refused says why calls are refused: there is nothing here that may isolate
-	// the tool. "": something may.
-	Refused string
-	User    string   // UID:GID that processes run as
+	// the tool, and Remedy what to do about it. "": something may.
+	Refused, Remedy string
+
+	User    string   // UID:GID that processes run as, in containers
 	Paths   []string // of this machine, absolute, that a native sandbox shows beside the rest
 	Engine  string   // of containers: auto, podman, docker or a path
 	Runtime string   // that the engine is to use; "" is its own

@@ -29,10 +29,10 @@ func newDoctor(flags *configFlags, std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at what Orla needs of this machine, and say what is missing",
-		Long: "Look at the configuration, the tools, their interpreters, folders, limits of the\n" +
-			"system, the port, systemd and the clock. Each line is ok, warn or fail, with the\n" +
-			"command that mends it where there is one. Nothing is changed. The exit code is 1\n" +
-			"if anything fails. For a service, ask as its user:\n" +
+		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
+			"isolated tools, limits of the system, the port, systemd and the clock. Each line is\n" +
+			"ok, warn or fail, with what mends it where that is known. Nothing is changed. The\n" +
+			"exit code is 1 if anything fails. For a service, ask as its user:\n" +
 			"sudo -u orla orla doctor --config /etc/orla/orla.yaml",
 		Example: "  orla doctor\n  orla doctor --json | jq '.[] | select(.level != \"ok\")'",
 		Args:    cobra.NoArgs,
@@ -87,8 +87,10 @@ func examine(ctx context.Context, l *loader) []doctor.Finding {
 		file = "no file, and none is needed"
 	}
 	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
-	findings = append(findings, examineTools(cfg, l)...)
+	found := discover(cfg, l.home)
+	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineFolders(cfg, l)...)
+	findings = append(findings, examineIsolation(ctx, cfg, found.Tools)...)
 	running, pids := examineSockets(ctx, cfg, l)
 	findings = append(findings, running)
 	if !cfg.Stdio {
@@ -112,8 +114,7 @@ func validating(l *loader) string {
 }
 
 // examineTools looks at the tools and what runs them.
-func examineTools(cfg *loaded, l *loader) []doctor.Finding {
-	found := discover(cfg, l.home)
+func examineTools(found manifest.Result, l *loader) []doctor.Finding {
 	needed, missing, faults := map[string][]string{}, map[string][]string{}, 0
 	for _, t := range found.Tools {
 		if name := t.Interpreter.Name; name != "" {

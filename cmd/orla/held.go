@@ -58,7 +58,7 @@ func (m *memories) held(t manifest.Tool) string {
 	case !t.Isolation.Isolated():
 		return ""
 	case t.Isolation.Terms.Refused != "":
-		return "refused: " + t.Isolation.Terms.Refused
+		return "refused: " + t.Isolation.Terms.Refused + "; " + t.Isolation.Terms.Remedy
 	}
 	m.mu.Lock()
 	r := m.byTool[t.Name]

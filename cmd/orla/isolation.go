@@ -38,8 +38,8 @@ func (p *parts) placeOf(t manifest.Tool) place {
 // isolatedPlace is the place that the terms of a tool name.
 func (p *parts) isolatedPlace(t manifest.Tool) place {
 	i := t.Isolation
-	if why := i.Terms.Refused; why != "" {
-		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s", why)}}
+	if i.Terms.Refused != "" {
+		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s; %s", i.Terms.Refused, i.Terms.Remedy)}}
 	}
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
@@ -76,7 +76,7 @@ func withTerms(t *manifest.Tool, cfg *loaded) error {
 		return nil // a module has limits of its own
 	}
 	faults := []error{withNetwork(t, cfg), withResources(t, cfg)}
-	terms := manifest.Terms{User: cfg.ContainerUser}
+	var terms manifest.Terms
 	switch t.Isolation.Mode {
 	case manifest.IsolationSandboxed:
 		sandboxed(t.Isolation, &terms, cfg)
@@ -160,7 +160,7 @@ func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
 	case cfg.SandboxBackend == string(manifest.BackendContainer), cfg.SandboxBackend == chosenByOrla && (configured || i.Image != ""):
 		terms.Backend = manifest.BackendContainer
 	case i.Image != "":
-		terms.Refused = "its image needs a container engine, and sandbox_backend is native; set it to auto"
+		terms.Refused, terms.Remedy = "its image needs a container engine, and sandbox_backend is native", "set sandbox_backend: auto"
 	default:
 		terms.Backend, terms.Paths = manifest.BackendNative, cfg.SandboxPaths
 	}
@@ -168,23 +168,23 @@ func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
 
 // contained says by which engine.
 func contained(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
-	terms.Engine, terms.Runtime = cfg.ContainerEngine, cfg.ContainerRuntime
+	terms.Engine, terms.Runtime, terms.User = cfg.ContainerEngine, cfg.ContainerRuntime, cfg.ContainerUser
 	switch {
 	case cfg.ContainerEngine == noEngine:
-		terms.Refused = "it needs a container engine, and tool_container_engine is none; set it to podman or docker"
+		terms.Refused, terms.Remedy = "it needs a container engine, and tool_container_engine is none", "set tool_container_engine: auto"
 	case i.Image == "":
-		terms.Refused = "it needs an image, and names none; name one in the tool's file, or set tool_container_image"
+		terms.Refused, terms.Remedy = "it needs an image, and names none", "name one in the tool's file, or set tool_container_image"
 	}
 }
 
 // clustered says in which cluster.
 func clustered(terms *manifest.Terms, cfg *loaded) {
-	terms.Backend = manifest.BackendKubernetes
+	terms.Backend, terms.User = manifest.BackendKubernetes, cfg.ContainerUser
 	terms.Cluster = manifest.Cluster{
 		Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, TTL: time.Duration(cfg.K8sTTL),
 	}
 	if !cfg.K8sEnabled {
-		terms.Refused = "isolation_mode kubernetes is off; set tool_k8s_enabled: true"
+		terms.Refused, terms.Remedy = "isolation_mode kubernetes is off", "set tool_k8s_enabled: true"
 	}
 }
 

@@ -23,7 +23,7 @@ type IsolationConfig struct {
 	ContainerImage     string       `json:"tool_container_image,omitempty" jsonschema:"Image for isolated tools that name none. Default: none."`
 	ContainerRuntime   string       `json:"tool_container_runtime,omitempty" jsonschema:"OCI runtime that the engine is to use, such as runsc; its --runtime. Default: the engine's."`
 	ContainerNetworks  []string     `json:"tool_container_networks,omitempty" jsonschema:"Networks that a tool may ask for, none aside, which each may. Default: every one but host, container:… and ns:…"`
-	ContainerUser      string       `json:"tool_container_user,omitempty" jsonschema:"UID:GID that isolated tools run as. Default 65532:65532."`
+	ContainerUser      string       `json:"tool_container_user,omitempty" jsonschema:"UID:GID that tools run as in containers and Jobs. In a native sandbox they are always 65532:65532. Default 65532:65532."`
 	ContainerMemory    yamldoc.Size `json:"tool_container_memory,omitempty" jsonschema:"Memory of an isolated tool that asks for no other, swap included. Default 128MiB."`
 	ContainerCPUs      float64      `json:"tool_container_cpus,omitempty" jsonschema:"Processors of an isolated tool that asks for no other; 0.5 is half of one. Default 0.5."`
 	ContainerPids      int          `json:"tool_container_pids_limit,omitempty" jsonschema:"Processes and threads of an isolated tool that asks for no other. Default 64."`
@@ -77,7 +77,7 @@ var isolationFlags = [...]flagKey{
 	{"tool_container_image", "IMAGE", "image for isolated tools that name none"},
 	{"tool_container_runtime", "RUNTIME", "OCI runtime that the engine is to use"},
 	{"tool_container_networks", "NETWORKS", "networks that a tool may ask for (default any but host)"},
-	{"tool_container_user", "UID:GID", "user and group of isolated tools (default 65532:65532)"},
+	{"tool_container_user", "UID:GID", "user and group in containers (default 65532:65532)"},
 	{"tool_container_memory", "SIZE", "memory of an isolated tool (default 128MiB)"},
 	{"tool_container_cpus", "NUMBER", "processors of an isolated tool (default 0.5)"},
 	{"tool_container_pids_limit", "NUMBER", "processes and threads of an isolated tool (default 64)"},

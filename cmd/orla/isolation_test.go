@@ -129,7 +129,7 @@ func TestT7ModesChooseTheirBackend(t *testing.T) {
 				t.Fatal(err)
 			}
 			terms := tt.tool.Isolation.Terms
-			if terms.Backend != tt.backend || tt.tool.Isolation.Image != tt.image || (terms.Refused != "") != (tt.refused != "") || !strings.Contains(terms.Refused, tt.refused) {
+			if terms.Backend != tt.backend || tt.tool.Isolation.Image != tt.image || (terms.Refused != "") != (tt.refused != "") || !strings.Contains(terms.Refused+"; "+terms.Remedy, tt.refused) {
 				t.Errorf("got %+v with image %q", terms, tt.tool.Isolation.Image)
 			}
 		})
@@ -224,7 +224,7 @@ func TestT72AChangeOfTermsChangesTheToolsThatItConcerns(t *testing.T) {
 		"tool_container_networks=tools":  "",
 		"tool_container_max_memory=1GiB": "",
 		"tool_container_memory=64MiB":    "container kubernetes native",
-		"tool_container_user=1:1":        "container kubernetes native",
+		"tool_container_user=1:1":        "container kubernetes",
 		"tool_container_image=other":     "",
 		"max_inline=1MiB":                "",
 	} {

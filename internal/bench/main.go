@@ -49,6 +49,7 @@ func sections() []section {
 		{"calls", measureCalls},
 		{"capsule", measureCapsuleCalls},
 		{"kinds", measureKinds},
+		{"isolation", measureIsolation},
 		{"live", measureLive},
 		{"hundred", measureHundred},
 		{"tools", measureTools},

@@ -14,6 +14,7 @@ type scale struct {
 	capsuleCell     time.Duration // spent on one payload at one concurrency
 	kindInFlight    []int
 	kindCell        time.Duration // spent on one type of tool at one concurrency
+	isolationCell   time.Duration // spent on one table of places
 	waiting         int           // calls that wait for a callback at once
 	waits           time.Duration // until they are looked at
 	starts          int           // of a server with one tool
@@ -39,6 +40,7 @@ var full = scale{
 	capsuleCell:     1500 * time.Millisecond,
 	kindInFlight:    []int{1, 64},
 	kindCell:        5 * time.Second,
+	isolationCell:   12 * time.Second,
 	waiting:         1000,
 	waits:           10 * time.Second,
 	starts:          30,
@@ -66,6 +68,7 @@ var smoke = scale{
 	capsuleCell:     20 * time.Millisecond,
 	kindInFlight:    []int{1, 4},
 	kindCell:        20 * time.Millisecond,
+	isolationCell:   50 * time.Millisecond,
 	waiting:         8,
 	waits:           100 * time.Millisecond,
 	starts:          1,

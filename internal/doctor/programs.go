@@ -41,6 +41,15 @@ func Programs(there, missing map[string][]string) []Finding {
 	return list
 }
 
+// Lacking is the finding about something that is missing: a failure if tools
+// need it.
+func Lacking(check, text, fix string, needed []string) Finding {
+	if len(needed) == 0 {
+		return warn(check, fix, "%s; no tool asks for it", text)
+	}
+	return fail(check, fix, "%s; it is for %s", text, some(needed))
+}
+
 // some names the first of many.
 func some(tools []string) string {
 	const most = 5

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/environ"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/sandbox"
+	"github.com/orla-project/orla/manifest"
+)
+
+// examineIsolation says what this machine can hold tools by, and of what it
+// cannot why not. That is a failure only where a tool needs it.
+func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool) []doctor.Finding {
+	log := slog.New(slog.DiscardHandler)
+	local, err := launch.NewLocal(launch.Options{Log: log})
+	if err != nil {
+		return []doctor.Finding{{Check: "isolation", Level: doctor.Warn, Text: err.Error()}}
+	}
+	defer local.Close()
+	needed := map[manifest.Backend][]string{}
+	for _, t := range tools {
+		if b := t.Isolation.Terms.Backend; b != "" && t.Isolation.Terms.Refused == "" {
+			needed[b] = append(needed[b], t.Name)
+		}
+	}
+	findings := []doctor.Finding{
+		examineSandbox(ctx, local, needed[manifest.BackendNative], log),
+		examineEngine(ctx, cfg, local, needed[manifest.BackendContainer]),
+	}
+	findings = append(findings, refusedTools(tools)...)
+	return append(findings, doctor.Finding{Check: "wasm", Level: doctor.OK, Text: "modules run in Orla itself, on every machine"})
+}
+
+// examineSandbox makes a native sandbox, in which nothing runs.
+func examineSandbox(ctx context.Context, local *launch.Local, needed []string, log *slog.Logger) doctor.Finding {
+	const check = "sandbox"
+	host := sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log})
+	defer host.Close()
+	reasons := host.Probe(ctx)
+	if len(reasons) == 0 {
+		return doctor.Finding{Check: check, Level: doctor.OK, Text: "a native sandbox can be made here, with all that it has to hold"}
+	}
+	var why []string
+	for _, r := range reasons {
+		why = append(why, r.What+": "+r.Why)
+	}
+	return doctor.Lacking(check, "no native sandbox can be made here: "+strings.Join(why, "; "), reasons[0].Fix, needed)
+}
+
+// examineEngine asks the container engine who it is, and whether it can hold
+// limits. That it does is seen when a tool is first called.
+func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, needed []string) doctor.Finding {
+	const check = "containers"
+	if cfg.ContainerEngine == noEngine {
+		return doctor.Finding{Check: check, Level: doctor.OK, Text: "tool_container_engine is none"}
+	}
+	all := &engines{local: local, environ: environ.Clean(os.Environ()), folder: cfg.ToolsDir, log: slog.New(slog.DiscardHandler)}
+	defer all.close()
+	name, err := all.named(cfg.ContainerEngine).About(ctx, cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids})
+	if err != nil {
+		text, fix := fault.From(err).Reason, ""
+		if i := strings.LastIndex(text, "; "); i >= 0 {
+			text, fix = text[:i], text[i+2:]
+		}
+		return doctor.Lacking(check, text, fix, needed)
+	}
+	return doctor.Finding{Check: check, Level: doctor.OK, Text: name + " answers, and has what limits need"}
+}
+
+// refusedTools are those whose calls the configuration itself refuses.
+func refusedTools(tools []manifest.Tool) []doctor.Finding {
+	type refusal struct{ why, fix string }
+	refused := map[refusal][]string{}
+	for _, t := range tools {
+		if terms := t.Isolation.Terms; terms.Refused != "" {
+			r := refusal{terms.Refused, terms.Remedy}
+			refused[r] = append(refused[r], t.Name)
+		}
+	}
+	var findings []doctor.Finding
+	for r, names := range refused {
+		findings = append(findings, doctor.Lacking("isolation", r.why, r.fix, names))
+	}
+	slices.SortFunc(findings, func(a, b doctor.Finding) int { return strings.Compare(a.Text, b.Text) })
+	return findings
+}
