@@ -97,7 +97,7 @@ func TestT76WhatAnIsolatedServerSees(t *testing.T) {
 			Name: "s", Kind: manifest.Capsule, Path: test.path, Dir: dir, Run: manifest.Run{Args: test.args},
 			Isolation: manifest.Isolation{Mode: manifest.IsolationSandboxed}, Runtime: manifest.Runtime{Generated: true},
 		}
-		c, err := New(tool, Options{Log: slog.New(slog.DiscardHandler)})
+		c, err := New(tool, Options{Elsewhere: true, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

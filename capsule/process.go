@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
@@ -107,14 +108,14 @@ func signalName(sig syscall.Signal) string {
 // spec is how the next process is started.
 func (c *Capsule) spec() (launch.Spec, error) {
 	t := c.tool
-	environ, secrets, err := c.withSecrets()
+	variables, secrets, err := c.withSecrets()
 	if err != nil {
 		return launch.Spec{}, err
 	}
 	spec := launch.Spec{
 		Path:    t.Path,
 		Argv:    slices.Concat([]string{t.Path}, t.Run.Args),
-		Env:     environ,
+		Env:     variables,
 		Secrets: secrets,
 		Dir:     t.WorkDir(),
 		Grace:   t.Runtime.StopGrace,
@@ -127,12 +128,17 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	if t.Isolation.Isolated() {
 		spec.Expose = t.Exposed()
 	}
+	if !c.opts.Elsewhere {
+		if spec.Path = environ.Find(t.Path, c.environ); spec.Path == "" {
+			return launch.Spec{}, fault.New(fault.StartFailed, "%s: there is no %s where it is to run", t.Name, t.Path)
+		}
+	}
 	if t.Interpreter.Name == "" {
 		return spec, nil
 	}
 	spec.Path = t.Interpreter.Program()
 	if !c.opts.Elsewhere {
-		if spec.Path, err = t.Interpreter.Resolve(); err != nil {
+		if spec.Path, err = environ.Interpreter(t, c.environ); err != nil {
 			return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", t.Name, err)
 		}
 	}
@@ -143,10 +149,10 @@ func (c *Capsule) spec() (launch.Spec, error) {
 // withSecrets returns the environment of the next process, and what of it is
 // secret. Secrets are resolved at each start and kept by nobody, so that the next
 // process has a rotated one.
-func (c *Capsule) withSecrets() (environ, secrets []string, err error) {
-	environ = slices.Clip(c.environ)
+func (c *Capsule) withSecrets() (variables, secrets []string, err error) {
+	variables = slices.Clip(c.environ)
 	if len(c.tool.Run.SecretEnv) == 0 {
-		return environ, nil, nil
+		return variables, nil, nil
 	}
 	var values []secret.Value
 	for _, wanted := range c.tool.Run.SecretEnv {
@@ -158,12 +164,12 @@ func (c *Capsule) withSecrets() (environ, secrets []string, err error) {
 			return nil, nil, fault.New(fault.StartFailed, "%s: the variable %s: secret %q has a NUL in it", c.tool.Name, wanted.Name, wanted.Secret)
 		}
 		prefix := wanted.Name + "="
-		environ = slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, prefix) })
+		variables = slices.DeleteFunc(slices.Clone(variables), func(kv string) bool { return strings.HasPrefix(kv, prefix) })
 		secrets = append(secrets, prefix+value.Reveal())
 		values = append(values, value)
 	}
 	c.redactor.Store(secret.NewRedactor(values...))
-	return environ, secrets, nil
+	return variables, secrets, nil
 }
 
 // clean takes the secrets that the last process was given out of a line that it

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
@@ -78,8 +79,14 @@ func (c *Command) cliSpec(argv []string) (launch.Spec, error) {
 // looked for there.
 func (c *Command) program() (string, error) {
 	command := c.cli.Command
-	if c.tool.Isolation.Isolated() {
+	switch {
+	case c.opts.Elsewhere:
 		return command, nil
+	case c.tool.Isolation.Isolated():
+		if path := environ.Find(command, c.environ); path != "" {
+			return path, nil
+		}
+		return "", fault.New(fault.UnsupportedTool, "%s: there is no command %q in the sandbox's PATH; install it, or correct cli.command", c.tool.Name, command)
 	}
 	path, err := exec.LookPath(command)
 	if err != nil || !filepath.IsAbs(path) { // a PATH with relative folders names no program for certain

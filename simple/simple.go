@@ -186,7 +186,7 @@ func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (laun
 	interpreter := c.tool.Interpreter.Program()
 	if !c.opts.Elsewhere {
 		var err error
-		if interpreter, err = c.tool.Interpreter.Resolve(); err != nil {
+		if interpreter, err = environ.Interpreter(c.tool, c.environ); err != nil {
 			return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
 		}
 	}

@@ -1,11 +1,13 @@
 // Package environ puts together the environment of a tool's process (SPEC C2,
 // D3): what Orla passes on of its own, less what is Orla's alone, and what the
-// tool's manifest sets on top. It reads nothing and starts nothing; both kinds
-// of providers use it, so that a tool finds the same in either mode.
+// tool's manifest sets on top. It starts nothing; both kinds of providers use it,
+// so that a tool finds the same in either mode, its programs included.
 package environ
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -91,6 +93,45 @@ func ofPlace(i manifest.Isolation) []string {
 		environ = append(environ, "PATH="+usualPath)
 	}
 	return environ
+}
+
+// Find looks a program up as a process with an environment would that is to see
+// this machine's programs, and not by Orla's own PATH. What has a slash is taken
+// as it is; "" is not to be found.
+func Find(program string, environ []string) string {
+	if strings.Contains(program, "/") {
+		return program
+	}
+	path := usualPath
+	for _, kv := range environ {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = value
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, program)
+		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file
+		}
+	}
+	return ""
+}
+
+// Interpreter finds what runs a tool's file where this machine's programs are seen.
+func Interpreter(tool manifest.Tool, environ []string) (string, error) {
+	i := tool.Interpreter
+	if !tool.Isolation.Isolated() {
+		return i.Resolve()
+	}
+	if i.Path != "" {
+		if info, err := os.Stat(i.Path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return i.Path, nil
+		}
+	}
+	if found := Find(i.Name, environ); found != "" {
+		return found, nil
+	}
+	return "", &manifest.NoInterpreterError{Interpreter: i}
 }
 
 // lastOfEach keeps the last value of each variable.

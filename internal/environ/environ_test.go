@@ -1,6 +1,8 @@
 package environ_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -57,5 +59,46 @@ func TestC2D3TheManifestsVariablesAreOnTop(t *testing.T) {
 		if !slices.Equal(clean, before) {
 			t.Fatalf("%s: what may be inherited is now %q", name, clean)
 		}
+	}
+}
+
+// SPEC-TOOLS 7: a program of an isolated process is looked for where that looks,
+// and not in Orla's own PATH.
+func TestT7ProgramsAreFoundWhereTheProcessLooks(t *testing.T) {
+	own, place := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", own)
+	for _, dir := range []string{own, place} {
+		if err := os.WriteFile(filepath.Join(dir, "python9"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(place, "data"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=.::/absent:" + place}
+	for program, want := range map[string]string{
+		"python9": filepath.Join(place, "python9"), "data": "", "absent": "", "./x/y": "./x/y", "/bin/absent": "/bin/absent",
+	} {
+		if got := environ.Find(program, env); got != want {
+			t.Errorf("%s: got %q, want %q", program, got, want)
+		}
+	}
+	if got := environ.Find("sh", nil); got == "" {
+		t.Error("a shell is nowhere in the usual PATH")
+	}
+	tool := manifest.Tool{Interpreter: manifest.Interpreter{Name: "python9"}}
+	if got, err := environ.Interpreter(tool, env); got != filepath.Join(own, "python9") || err != nil {
+		t.Errorf("without isolation: %s, %v", got, err)
+	}
+	tool.Isolation.Mode = manifest.IsolationSandboxed
+	if got, err := environ.Interpreter(tool, env); got != filepath.Join(place, "python9") || err != nil {
+		t.Errorf("isolated: %s, %v", got, err)
+	}
+	tool.Interpreter.Path = "/absent/python9"
+	if got, err := environ.Interpreter(tool, env); got != filepath.Join(place, "python9") || err != nil {
+		t.Errorf("isolated, by a path: %s, %v", got, err)
+	}
+	if _, err := environ.Interpreter(tool, []string{"PATH=/absent"}); err == nil {
+		t.Error("it is found nowhere")
 	}
 }

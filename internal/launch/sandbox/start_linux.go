@@ -134,7 +134,7 @@ func namespaces(attr *syscall.SysProcAttr) {
 // planOf is what the stage does.
 func planOf(spec launch.Spec, v view) shim.Plan {
 	dir := spec.Dir
-	if !v.sees(dir) {
+	if !v.sees(dir) && !v.leadsTo(dir) {
 		dir = "/tmp"
 	}
 	return shim.Plan{

@@ -108,6 +108,17 @@ func (v view) sees(path string) bool {
 	return ok
 }
 
+// leadsTo reports whether something that is shown is below a path, which is a
+// folder then.
+func (v view) leadsTo(path string) bool {
+	for shown := range v.binds {
+		if filepath.IsAbs(path) && under(shown, path) {
+			return true
+		}
+	}
+	return false
+}
+
 // locate returns the machine's path of what a path is inside; false if nothing
 // is shown there. It follows the view's own links, which lead to folders.
 func (v view) locate(path string) (string, bool) {
