@@ -128,7 +128,7 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	if t.Isolation.Isolated() {
 		spec.Expose = t.Exposed()
 	}
-	if !c.opts.Elsewhere {
+	if t.Isolation.Isolated() && !c.opts.Elsewhere {
 		if spec.Path = environ.Find(t.Path, c.environ); spec.Path == "" {
 			return launch.Spec{}, fault.New(fault.StartFailed, "%s: there is no %s where it is to run", t.Name, t.Path)
 		}
