@@ -3,8 +3,8 @@
 // import it.
 //
 // The program is static. Each attack is a subcommand, and its last line says
-// "held: WHY" or "BROKE: WHAT". What an attack does to somebody outside is for the
-// test to see.
+// "held: WHY" or "BROKE: WHAT"; the subcommand each makes several in one process.
+// What an attack does to somebody outside is for the test to see.
 package attack
 
 import (

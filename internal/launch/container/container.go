@@ -133,7 +133,7 @@ func (e *Engine) start(ctx context.Context, p plan, held cgroup.Limits) (*proces
 		return nil, fault.Wrap(fault.StartFailed, err, "%s: no pipe can be had for its environment", p.opts.Tool)
 	}
 	spec := e.spec(args)
-	spec.Env = append(spec.Env, vars.environ...)
+	spec.Env = vars.over(spec.Env)
 	spec.Input, spec.ID, spec.Grace = p.spec.Input, p.spec.ID, p.spec.Grace
 	if file != nil {
 		defer func() { _ = file.Close() }() // the process has its own; nothing is written to it

@@ -70,8 +70,9 @@ type Engine struct {
 	closing chan struct{}  // closed by Close
 	work    sync.WaitGroup // commands that go on by themselves, and processes
 	swept   sync.Once
-	mu      sync.Mutex // guards closed, and work.Add against Close
+	mu      sync.Mutex // guards the fields that follow, and work.Add against Close
 	closed  bool
+	dir     string // of files that engines read; "" before the first
 }
 
 // NewEngine returns an Engine. The caller must Close it, before Local.
@@ -97,8 +98,12 @@ func (e *Engine) Close() {
 		e.closed = true
 		close(e.closing)
 	}
+	dir := e.dir
 	e.mu.Unlock()
 	e.work.Wait()
+	if dir != "" {
+		_ = os.RemoveAll(dir) // it is ours alone
+	}
 }
 
 // enter makes the caller a part of the work that Close waits for.

@@ -63,6 +63,9 @@ func (p plan) confined() []string {
 	if p.opts.Sandboxed {
 		flags = append(flags, "--read-only")
 	}
+	if p.made.seccomp != "" {
+		flags = append(flags, "--security-opt=seccomp="+p.made.seccomp)
+	}
 	if p.opts.Runtime != "" {
 		flags = append(flags, "--runtime="+p.opts.Runtime)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/attack"
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/launch"
@@ -21,7 +22,12 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if common != nil {
+		common.Close()
+		commonLocal.Close()
+	}
 	containertest.Release()
+	attack.Remove()
 	if dir := programDir; dir != "" {
 		_ = os.RemoveAll(dir)
 	}
@@ -56,6 +62,39 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
+var (
+	commonOnce  sync.Once
+	common      *container.Engine // what tests share that need none of their own
+	commonLocal *launch.Local
+	commonLog   syncBuffer
+)
+
+// usualBench returns the engine that tests share, so that each need not find out
+// anew what it is.
+func usualBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, podman: containertest.Podman(t), log: &commonLog}
+	prober := program(t)
+	commonOnce.Do(func() {
+		log := slog.New(slog.NewTextHandler(&commonLog, nil))
+		local, err := launch.NewLocal(launch.Options{Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commonLocal = local
+		common = container.NewEngine(container.EngineOptions{
+			Program: b.podman.Program, Local: local, Log: log, Folder: "usual", Environ: b.environ(), Prober: []string{prober, "probe"},
+		})
+	})
+	b.engine = common
+	return b
+}
+
+// environ is the environment of the engine's command lines.
+func (b *bench) environ() []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, b.podman.Environ...)
+}
+
 // newBench returns an engine that the test closes at its end. change may be nil.
 func newBench(t *testing.T, change func(*container.EngineOptions)) *bench {
 	t.Helper()
@@ -73,8 +112,7 @@ func (b *bench) newEngine(change func(*container.EngineOptions)) *container.Engi
 	}
 	opts := container.EngineOptions{
 		Program: b.podman.Program, Local: local, Log: log, Folder: b.t.Name(),
-		Environ: append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, b.podman.Environ...),
-		Prober:  []string{program(b.t), "probe"},
+		Environ: b.environ(), Prober: []string{program(b.t), "probe"},
 	}
 	if change != nil {
 		change(&opts)
@@ -99,7 +137,6 @@ func (b *bench) launcher(change func(*container.Options)) *container.Launcher {
 	}
 	return container.New(opts)
 }
-
 
 // outcome is what a process left.
 type outcome struct {
@@ -187,11 +224,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// containers lists all of the engine's, by their names.
-func (b *bench) containers() []string {
-	b.t.Helper()
-	return strings.Fields(b.podman.Run(b.t, "ps", "--all", "--format", "{{.Names}}"))
-}
+func sandboxed(o *container.Options) { o.Sandboxed = true }
 
 var (
 	programOnce sync.Once

@@ -21,7 +21,9 @@ type made struct {
 	rootless   bool
 	cgroups    string // its version, 1 or 2; "" if it does not say
 	lacks      []string
-	processors int // the most that it takes; 0: any
+	processors int    // the most that it takes; 0: any
+	filtered   bool   // its own seccomp profile forbids new user namespaces
+	seccomp    string // the file of a profile in its place; "": its own
 }
 
 // String names it as people do.
@@ -48,7 +50,9 @@ type said struct {
 		CgroupControllers []string `json:"cgroupControllers"`
 		ServiceIsRemote   bool     `json:"serviceIsRemote"`
 		Security          struct {
-			Rootless bool `json:"rootless"`
+			Rootless           bool   `json:"rootless"`
+			SeccompEnabled     bool   `json:"seccompEnabled"`
+			SeccompProfilePath string `json:"seccompProfilePath"`
 		} `json:"security"`
 	} `json:"host"`
 	Version struct{ Version string } `json:"version"`
@@ -69,7 +73,7 @@ func (e *Engine) ask(ctx context.Context, path string) (*made, error) {
 	out, err := e.command(ctx, nil, path, "info", "--format", "{{json .}}")
 	var s said
 	if jsonErr := json.Unmarshal(out, &s); jsonErr == nil && (s.Host != nil || s.ServerVersion != "") {
-		return s.made(path), nil
+		return e.made(path, s)
 	}
 	switch {
 	case len(s.ServerErrors) > 0:
@@ -78,6 +82,21 @@ func (e *Engine) ask(ctx context.Context, path string) (*made, error) {
 		return nil, fmt.Errorf("%s: %s", filepath.Base(path), saidBy(err))
 	}
 	return nil, fmt.Errorf("%s does not answer as podman and docker do", path)
+}
+
+func (e *Engine) made(path string, s said) (*made, error) {
+	m := s.made(path)
+	own := ""
+	if s.Host != nil {
+		if own = s.Host.Security.SeccompProfilePath; !s.Host.Security.SeccompEnabled {
+			return m, nil // a sandbox is refused for that, when it is looked into
+		}
+	}
+	var err error
+	if m.seccomp, err = e.filter(m, own); err != nil {
+		return nil, fmt.Errorf("%s: its seccomp profile cannot be written: %w", m, err)
+	}
+	return m, nil
 }
 
 func (s said) made(path string) *made {
@@ -93,6 +112,9 @@ func (s said) made(path string) *made {
 		return m
 	}
 	m.version, m.cgroups, m.processors = s.ServerVersion, s.CgroupVersion, s.NCPU
+	m.filtered = slices.ContainsFunc(s.SecurityOptions, func(o string) bool {
+		return strings.HasPrefix(o, "name=seccomp") && (strings.HasSuffix(o, "profile=builtin") || strings.HasSuffix(o, "profile=default"))
+	})
 	m.rootless = slices.ContainsFunc(s.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=rootless") })
 	for controller, has := range map[string]bool{"memory": s.MemoryLimit, "cpu": s.CPUCfsQuota, "pids": s.PidsLimit} {
 		if !has {

@@ -81,6 +81,20 @@ func (p plan) variables() (variables, error) {
 	return v, nil
 }
 
+// over returns the environment of an engine's command line with the variables in
+// it. Of two with one name the engine would pass on the first.
+func (v variables) over(environ []string) []string {
+	given := make(map[string]bool, len(v.environ))
+	for _, kv := range v.environ {
+		name, _, _ := strings.Cut(kv, "=")
+		given[name] = true
+	}
+	return append(slices.DeleteFunc(environ, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return given[name]
+	}), v.environ...)
+}
+
 // open returns a pipe that holds the file of variables, for the engine's
 // descriptor 3; nil if there is none. Nothing of it is ever on a disk.
 func (v variables) open() (*os.File, error) {

@@ -158,6 +158,7 @@ func judge(p plan, parts map[string]string) (verdict, error) {
 		devices := devicesIn(parts["/proc/net/dev"])
 		miss(!slices.Equal(devices, []string{"lo"}), "it has a network (%s)", strings.Join(devices, ", "))
 	}
+	miss(p.opts.Sandboxed && status["Seccomp"] != "2", "no system call is filtered (seccomp)")
 	miss(p.opts.Sandboxed && !rootReadOnly(parts["/proc/self/mountinfo"]), "its files can be written to")
 	asked, held := p.opts.Limits, v.held
 	miss(asked.Memory > 0 && (held.Memory <= 0 || held.Memory > asked.Memory), "its memory is not limited to %d bytes, swap included", asked.Memory)

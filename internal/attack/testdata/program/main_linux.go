@@ -42,12 +42,34 @@ var attacks = map[string]func(args []string) (broke, saw string){
 }
 
 func main() {
+	if os.Args[1] == "each" {
+		each(os.Args[2:])
+		return
+	}
 	broke, saw := attacks[os.Args[1]](os.Args[2:])
 	if broke != "" {
 		fmt.Println("BROKE:", broke)
 		os.Exit(1)
 	}
 	fmt.Println("held:", saw)
+}
+
+// each makes several attacks, with their arguments, which "--" parts. Each line
+// begins with the attack's name.
+func each(args []string) {
+	for len(args) > 0 {
+		end := slices.Index(args, "--")
+		if end < 0 {
+			end = len(args)
+		}
+		one := args[:end]
+		args = args[min(end+1, len(args)):]
+		if broke, saw := attacks[one[0]](one[1:]); broke != "" {
+			fmt.Printf("%s: BROKE: %s\n", one[0], broke)
+		} else {
+			fmt.Printf("%s: held: %s\n", one[0], saw)
+		}
+	}
 }
 
 // collect keeps what attempts came to.
@@ -316,8 +338,16 @@ func userns([]string) (broke, saw string) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flag}
 		c.add("namespace "+name, cmd.Run())
 	}
-	_, _, no := syscall.RawSyscall(syscall.SYS_UNSHARE, syscall.CLONE_NEWUTS, 0, 0)
-	c.add("unshare", errOf(no))
+	for name, flag := range map[string]uintptr{"user": syscall.CLONE_NEWUSER, "uts": syscall.CLONE_NEWUTS} {
+		// Go makes them by clone3, and there are older ways.
+		pid, _, no := syscall.RawSyscall6(syscall.SYS_CLONE, flag|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		if no == 0 && pid == 0 {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+		}
+		c.add("clone "+name, errOf(no))
+		_, _, no = syscall.RawSyscall(syscall.SYS_UNSHARE, flag, 0, 0)
+		c.add("unshare "+name, errOf(no))
+	}
 	return c.result()
 }
 

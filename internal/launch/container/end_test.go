@@ -1,0 +1,226 @@
+package container_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/attack"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/container"
+)
+
+// running counts the processes of this machine with a word in their command line.
+func running(t *testing.T, word string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, path := range all {
+		text, _ := os.ReadFile(path)
+		stat, _ := os.ReadFile(filepath.Dir(path) + "/stat")
+		if bytes.Contains(text, []byte("hang\x00"+word)) && !bytes.Contains(stat, []byte(") Z ")) {
+			n++
+		}
+	}
+	return n
+}
+
+// leaver is a process that leaves another of a session of its own, and hangs.
+func leaver(t *testing.T, word string) launch.Spec {
+	path := attack.Program(t)
+	return launch.Spec{Path: path, Argv: []string{path, "daemon", word}, Expose: []string{path}, Input: []byte{}}
+}
+
+// hears waits until a process has said something.
+func hears(t *testing.T, p launch.Process) {
+	t.Helper()
+	_, out, _ := p.Streams()
+	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SPEC-TOOLS 7.3: at the deadline the container is killed and removed by its name;
+// nothing lives on, whatever forked twice, and whoever ignores SIGTERM.
+func TestT73StopLeavesNothing(t *testing.T) {
+	b := usualBench(t)
+	word := "left-by-stop"
+	spec := leaver(t, word)
+	p := b.start(b.launcher(b.ours()), spec)
+	hears(t, p)
+	if running(t, word) == 0 {
+		t.Fatal("the attack does not work")
+	}
+	p.Stop()
+	within(t, "its end", p.Gone())
+	if n, left := running(t, word), b.left(); n > 0 || len(left) > 0 {
+		t.Errorf("%d processes and %v are left", n, left)
+	}
+}
+
+// SPEC C4, SPEC-TOOLS 7.3: SIGTERM reaches the process, which may end as it likes.
+func TestT73StopIsPolite(t *testing.T) {
+	b := usualBench(t)
+	spec := sh(`trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done`)
+	spec.Grace = 30 * time.Second
+	p := b.start(b.launcher(b.ours()), spec)
+	hears(t, p)
+	p.Stop()
+	o := b.attend(p)
+	if o.exit.Code != 7 || o.stdout != "bye\n" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// SPEC-TOOLS 7.3: who ignores SIGTERM is killed after the grace; Kill does not
+// wait for it.
+func TestT73KillDoesNotWait(t *testing.T) {
+	b := usualBench(t)
+	deaf := sh(`trap '' TERM; echo ready; while :; do sleep 0.1; done`)
+	deaf.Grace = 10 * time.Minute
+	p := b.start(b.launcher(b.ours()), deaf)
+	hears(t, p)
+	p.Stop()
+	p.Kill()
+	within(t, "its end", p.Gone())
+	deaf.Grace = 100 * time.Millisecond
+	q := b.start(b.launcher(b.ours()), deaf)
+	hears(t, q)
+	q.Finish(time.Millisecond) // whose input is at its end already
+	within(t, "its end", q.Gone())
+	if left := b.left(); len(left) > 0 || q.Exit().Code != 137 {
+		t.Errorf("%v is left; %+v", left, q.Exit())
+	}
+}
+
+// SPEC-TOOLS 7.3: one that is ended while it is being made is not left behind
+// either: not yet made, made and not started, just started.
+func TestT73KilledWhileItIsMade(t *testing.T) {
+	b := usualBench(t)
+	l := b.launcher(b.ours())
+	b.run(l, sh("true")) // the engine is known
+	for _, after := range []time.Duration{0, 50, 110, 200} {
+		p := b.start(l, sh("sleep 60"))
+		if after > 0 {
+			<-time.After(after * time.Millisecond) // wherever it is by then
+		}
+		p.Kill()
+		within(t, "its end", p.Gone())
+		if left := b.left(); len(left) > 0 {
+			t.Errorf("after %d ms: %v is left", after, left)
+		}
+	}
+}
+
+// SPEC-TOOLS 7.3: a container whose command line was killed is found by its name.
+func TestT73TheCommandLineIsKilled(t *testing.T) {
+	b := usualBench(t)
+	p := b.start(b.launcher(b.ours()), sh(`echo ready; sleep 60`))
+	hears(t, p)
+	if err := syscall.Kill(p.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "its end", p.Gone())
+	if left := b.left(); len(left) > 0 || p.Exit().Err == nil {
+		t.Errorf("%v is left; %+v", left, p.Exit())
+	}
+}
+
+// asOrla makes the test binary an Orla that starts a container and is killed.
+const asOrla = "ORLA_TEST_CONTAINER_OWNER"
+
+// SPEC-TOOLS 7.3: what an Orla left that was killed is swept by the next one that
+// serves the same folder; what belongs to a living one, or to another folder, stays.
+func TestT73Sweep(t *testing.T) {
+	if os.Getenv(asOrla) != "" {
+		ownAndHang(t)
+		return
+	}
+	b := usualBench(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := func() *exec.Cmd {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self, "-test.run=^TestT73Sweep$", "-test.v")
+		cmd.Env = append(append(os.Environ(), b.podman.Environ...), asOrla+"=swept", "ORLA_TEST_PROGRAM="+program(t))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = cmd.Stdout
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // it may be dead
+			_ = cmd.Wait()
+		})
+		said := make([]byte, 0, 4096)
+		for !bytes.Contains(said, []byte("READY")) {
+			n, err := out.Read(said[len(said):cap(said)])
+			if said = said[:len(said)+n]; err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+		}
+		return cmd
+	}
+	names := func(label string) []string {
+		return strings.Fields(b.podman.Run(t, "ps", "--all", "--format={{.Names}}", "--filter=label="+label))
+	}
+	dead, alive := another(), another()
+	if got := names("orla.tool=swept"); len(got) != 2 {
+		t.Fatalf("there are %v", got)
+	}
+	if err := dead.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Wait() // it was killed
+
+	other := b.newEngine(func(o *container.EngineOptions) { o.Folder = "another folder" })
+	other.Sweep()
+	other.Close()
+	if got := names("orla.tool=swept"); len(got) != 2 {
+		t.Errorf("who serves another folder left %v", got)
+	}
+	next := b.newEngine(func(o *container.EngineOptions) { o.Folder = "swept" })
+	next.Sweep()
+	eventually(t, "one is swept", func() bool { return len(names("orla.tool=swept")) == 1 })
+	next.Close()
+	if got := names("orla.tool=swept"); len(got) != 1 {
+		t.Errorf("%v is left", got)
+	}
+	if alive.Process.Signal(syscall.Signal(0)) != nil || !strings.Contains(b.log.String(), "removed a container that an earlier Orla left") {
+		t.Errorf("the log says %s", b.log)
+	}
+}
+
+func ownAndHang(t *testing.T) {
+	log := discard()
+	local, err := launch.NewLocal(launch.Options{Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := container.NewEngine(container.EngineOptions{
+		Program: "podman", Local: local, Log: log, Folder: os.Getenv(asOrla), Environ: os.Environ(), Prober: []string{os.Getenv("ORLA_TEST_PROGRAM"), "probe"},
+	})
+	p, err := container.New(container.Options{Engine: e, Tool: "swept", Image: "localhost/orla-test:1"}).Start(t.Context(), sh("echo ready; sleep 120"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hears(t, p)
+	t.Log("READY")
+	within(t, "its end", p.Gone())
+}
