@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -46,10 +47,10 @@ func findBlock(file string, head []byte, whole bool) (found *block, unsure bool,
 		}
 		rest = after
 		if more, err := scan.line(string(bytes.TrimSuffix(line, []byte("\r")))); err != nil || !more {
-			return scan.found, false, err
+			return scan.found, false, cmp.Or(err, scan.stray)
 		}
 	}
-	return scan.found, !whole, scan.unclosed()
+	return scan.found, !whole, cmp.Or(scan.unclosed(), scan.stray)
 }
 
 // blockScan goes through the top of a file line by line.
@@ -59,7 +60,8 @@ type blockScan struct {
 	sign    string // of the block that is open; "" when none is
 	open    *block
 	found   *block
-	comment bool // inside /* … */
+	comment bool  // inside /* … */
+	stray   error // isolation is asked for where nobody reads it
 }
 
 // line takes the next line, and reports whether the top of the file goes on.
@@ -71,6 +73,7 @@ func (s *blockScan) line(line string) (bool, error) {
 	trimmed := strings.TrimSpace(line)
 	switch {
 	case s.comment:
+		s.heed(trimmed, "#")
 		s.comment = !strings.Contains(line, "*/")
 		return true, nil
 	case strings.HasPrefix(trimmed, "/*"):
@@ -83,13 +86,27 @@ func (s *blockScan) line(line string) (bool, error) {
 	if i < 0 {
 		return false, nil
 	}
-	if content, _, ok := uncomment(line, signs[i]); ok && strings.TrimRight(content, " \t") == "/// tool" {
+	content, _, ok := uncomment(line, signs[i])
+	s.heed(trimmed, signs[i])
+	if ok && strings.TrimRight(content, " \t") == "/// tool" {
 		if s.found != nil {
 			return false, s.fault(s.number, "a second metadata block begins here; the first is on line %d", s.found.line)
 		}
 		s.sign, s.open = signs[i], &block{line: s.number}
 	}
 	return true, nil
+}
+
+// heed looks whether a comment that is in no block means to have the tool
+// isolated. That is the one key whose author must not find out later that nobody
+// read it.
+func (s *blockScan) heed(comment, sign string) {
+	key, value, _ := strings.Cut(strings.TrimLeft(comment, "#/*-; \t"), ":")
+	mode := IsolationMode(strings.Trim(strings.TrimSpace(value), `"'`))
+	if s.stray != nil || strings.TrimSpace(key) != "isolation_mode" || mode == IsolationNone || !slices.Contains(mode.Values(), string(mode)) {
+		return
+	}
+	s.stray = s.fault(s.number, "isolation_mode stands in no metadata block, and would have no effect: the block begins with \"%s /// tool\" and ends with \"%[1]s ///\"", sign)
 }
 
 // inside takes a line of the open block.

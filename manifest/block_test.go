@@ -143,6 +143,14 @@ func TestA6ABrokenBlockIsAnErrorWithFileAndLine(t *testing.T) {
 			"#!/bin/sh\n# /// tool\n# ///\n\n# /// tool\n# ///\n",
 			"a.sh:5:1: a second metadata block begins here; the first is on line 2",
 		},
+		"isolation outside": { // SPEC-TOOLS 7: never weaker than its author believes
+			"#!/bin/sh\n# ---\n# runtime:\n#   isolation_mode: sandboxed\n# ---\necho\n",
+			`a.sh:4:1: isolation_mode stands in no metadata block, and would have no effect: the block begins with "# /// tool" and ends with "# ///"`,
+		},
+		"isolation outside, quoted, in a long comment": {
+			"#!/usr/bin/env node\n/*\n * isolation_mode: \"container\"\n */\n",
+			`a.sh:3:1: isolation_mode stands in no metadata block, and would have no effect: the block begins with "# /// tool" and ends with "# ///"`,
+		},
 		"one inside the other": {
 			"#!/bin/sh\n# /// tool\n# /// tool\n# ///\n",
 			`a.sh:3:1: a second metadata block begins inside that of line 2, which must end with "# ///"`,
