@@ -45,7 +45,8 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 	disk := r.disk()
 	c, err := build(ctx, metered, limits, disk.folder(metered))
 	if err != nil && disk != nil && ctx.Err() == nil {
-		c, err = build(ctx, metered, limits, "") // what was on the disk may be at fault
+		disk.remove(metered) // it may be what is at fault
+		c, err = build(ctx, metered, limits, "")
 	}
 	if err != nil {
 		return nil, r.refused(ctx, err)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
@@ -181,22 +180,23 @@ func (i *instance) failed(ctx context.Context, err error) error {
 		if exit.ExitCode() == 0 {
 			return nil
 		}
-		return fault.New(fault.ExecutionFailed, "the module exited with code %d%s", exit.ExitCode(), i.lastWords())
+		return fault.New(fault.ExecutionFailed, "the module exited with code %d%s", exit.ExitCode(), i.words())
 	}
 	trap, _, _ := strings.Cut(err.Error(), "\n")
 	trap = strings.TrimSuffix(strings.TrimPrefix(trap, "wasm error: "), " (recovered by wazero)")
-	return fault.Wrap(fault.ExecutionFailed, err, "the module trapped: %s%s", trap, i.lastWords())
+	return fault.Wrap(fault.ExecutionFailed, err, "the module trapped: %s%s", trap, i.words())
 }
 
-// lastWords are what the module said before it failed, short enough for a reason.
-func (i *instance) lastWords() string {
-	const most = 2 << 10
+// words are how what the module said on stderr began, and how it ended: where the
+// cause stands differs from language to language.
+func (i *instance) words() string {
+	const most = 1 << 10
 	said := strings.TrimSpace(strings.ToValidUTF8(string(i.stderr.bytes()), "\uFFFD"))
 	if said == "" {
 		return ""
 	}
-	if len(said) > most {
-		said = "…" + strings.ToValidUTF8(said[len(said)-most:], "")
+	if len(said) > 2*most {
+		said = strings.ToValidUTF8(said[:most], "") + "\n[…]\n" + strings.ToValidUTF8(said[len(said)-most:], "")
 	}
-	return fmt.Sprintf("; on stderr it said:\n%s", said)
+	return "; on stderr it said:\n" + said
 }

@@ -5,17 +5,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
-// built compiles a Go program of testdata to WebAssembly.
+// built compiles a Go program of testdata to WebAssembly, once.
 func built(t testing.TB, name string) []byte {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), name+".wasm")
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", out, "./testdata/"+name)
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	if module := modules[name]; module != nil {
+		return module
+	}
+	out := filepath.Join(t.TempDir(), "module.wasm")
+	cmd := exec.Command("go", "build", "-o", out, "./testdata/"+name)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -23,24 +31,82 @@ func built(t testing.TB, name string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	modules[name] = module
 	return module
 }
 
-func newRuntime(t testing.TB) *wasm.Runtime {
-	r := wasm.NewRuntime(wasm.Options{Log: slog.New(slog.DiscardHandler)})
+var (
+	buildMu sync.Mutex
+	modules = map[string][]byte{}
+)
+
+// shared is the runtime of the tests that need none of their own. What is compiled
+// for one is there for the next, and on the disk for those of newRuntime.
+var (
+	shared *wasm.Runtime
+	kept   string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if kept, err = os.MkdirTemp("", "orla-wasm"); err != nil {
+		panic(err)
+	}
+	shared = wasm.NewRuntime(wasm.Options{CacheDir: kept, Log: slog.New(slog.DiscardHandler)})
+	code := m.Run()
+	shared.Close()
+	_ = os.RemoveAll(kept) // it is in the folder of temporary files
+	os.Exit(code)
+}
+
+func newRuntime(t testing.TB, opts wasm.Options) *wasm.Runtime {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.CacheDir == "" {
+		opts.CacheDir = kept
+	}
+	r := wasm.NewRuntime(opts)
 	t.Cleanup(r.Close)
 	return r
 }
 
-func TestT37Echo(t *testing.T) {
-	r := newRuntime(t)
-	m, err := r.Compile(t.Context(), built(t, "echo"), wasm.Limits{WASI: true})
+func compile(t testing.TB, r *wasm.Runtime, module []byte, limits wasm.Limits) *wasm.Module {
+	t.Helper()
+	m, err := r.Compile(t.Context(), module, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := m.Run(t.Context(), []byte(`{"input":"hello"}`), 0)
-	t.Logf("%s %s %d %d", out.Stdout, out.Stderr, out.FuelUsed, out.MemoryPeak)
+	return m
+}
+
+// answer runs a module that must answer.
+func answer(t testing.TB, m *wasm.Module, input string) string {
+	t.Helper()
+	out, err := m.Run(t.Context(), []byte(input), 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, out.Stderr)
+	}
+	return string(out.Stdout)
+}
+
+// fails checks an error's code, and that its reason has all those words.
+func fails(t testing.TB, err error, code fault.Code, retryable bool, words ...string) {
+	t.Helper()
+	f := fault.From(err)
+	if f == nil || f.Code != code || f.Retryable() != retryable {
+		t.Errorf("got the error %v; want %s, retryable %v", err, code, retryable)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(f.Reason, word) {
+			t.Errorf("got the reason %q; want it to say %q", f.Reason, word)
+		}
 	}
 }
+
+const (
+	endless   = 1 << 60
+	fewUnits  = 1000
+	oneSecond = 1_000_000_000
+)

@@ -1,0 +1,12 @@
+package wasm
+
+// Running returns how many calls are under way.
+func (r *Runtime) Running() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, e := range r.entries {
+		n += e.runs
+	}
+	return n
+}
