@@ -64,7 +64,8 @@ func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, needed
 	}
 	all := &engines{local: local, environ: environ.Clean(os.Environ()), folder: cfg.ToolsDir, log: slog.New(slog.DiscardHandler)}
 	defer all.close()
-	name, err := all.named(cfg.ContainerEngine).About(ctx, cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids})
+	engine := all.named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
+	name, err := engine.About(ctx, cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids})
 	if err != nil {
 		text, fix := fault.From(err).Reason, ""
 		if i := strings.LastIndex(text, "; "); i >= 0 {

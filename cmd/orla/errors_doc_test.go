@@ -91,8 +91,9 @@ var errorTools = map[string]string{
 	"services.yaml": resource("weather", "http", "NAME/429", "") + resource("news", "http", "NAME/401", "") + resource("payroll", "http", "NAME/403", "") +
 		resource("metadata", "http", "http://169.254.169.254/latest/meta-data", "") + resource("mail", "http", "NAME/401", "\n  auth: {secretRef: mail-token}") +
 		resource("deploy", "external", "NAME/permission_denied", "") + resource("pay", "external", "NAME/approval_pending", "") +
-		resource("erase", "external", "NAME/approval_denied", "") + resource("order", "external", "NAME/approval_timeout", "") +
-		resource("build", "external", "NAME/isolation_unavailable", ""),
+		resource("erase", "external", "NAME/approval_denied", "") + resource("order", "external", "NAME/approval_timeout", ""),
+	"build/tool.yaml": "name: build\nversion: 1.0.0\ndescription: Builds.\nentrypoint: main.sh\nruntime: {isolation_mode: container, image: localhost/builder}\n",
+	"build/main.sh":   "#!/bin/sh\n",
 }
 
 func resource(name, kind, endpoint, more string) string {
@@ -106,11 +107,10 @@ func errorService(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewDecoder(r.Body).Decode(&req) // the arguments of type http have none
 	said := map[string][2]any{
-		"permission_denied":     {"tool_permission_denied: ada may not deploy on a Friday", false},
-		"approval_pending":      {"the payment waits for the treasurer; ask again with the same reference", false},
-		"approval_denied":       {"the treasurer has declined", false},
-		"approval_timeout":      {"nobody decided within 10m0s", false},
-		"isolation_unavailable": {"there is no container engine on this host; install podman", false},
+		"permission_denied": {"tool_permission_denied: ada may not deploy on a Friday", false},
+		"approval_pending":  {"the payment waits for the treasurer; ask again with the same reference", false},
+		"approval_denied":   {"the treasurer has declined", false},
+		"approval_timeout":  {"nobody decided within 10m0s", false},
 	}
 	switch path := strings.Trim(r.URL.Path, "/"); path {
 	case "429":
@@ -163,7 +163,7 @@ func TestTheErrorsAreAsDescribed(t *testing.T) {
 	for name, text := range errorTools {
 		writeTool(t, tools, name, strings.NewReplacer("NAME", service.URL, "LOST", interpreter).Replace(text))
 	}
-	o := startOrla(t, t.TempDir(), "--config", writeConfig(t, tools, "queue_timeout: 2s\n"))
+	o := startOrla(t, t.TempDir(), "--config", writeConfig(t, tools, "queue_timeout: 2s\ntool_container_engine: none\n"))
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	if err := os.Remove(interpreter); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/orla-project/orla/internal/containertest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,6 +24,7 @@ func (t tidy) Run() int {
 	}
 	_ = os.Setenv("XDG_RUNTIME_DIR", "/nonexistent")
 	defer func() {
+		containertest.Release()
 		for _, dir := range built {
 			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
 		}

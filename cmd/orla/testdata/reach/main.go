@@ -1,10 +1,12 @@
 // Command reach tries what a tool should not be able to do, and prints a line
-// for each: what it tried, and what came of it. docs/ISOLATION.md shows what it
-// prints in each isolation mode. It is one program for all of them, and as a
-// module it speaks the contract of type wasm.
+// for each: what it tried, and whether it could. docs/ISOLATION.md shows what it
+// prints in each isolation mode. It is one program for all of them; built for
+// wasip1 it speaks the contract of type wasm.
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,12 +17,16 @@ import (
 	"time"
 )
 
-// target is what the tests have set up for it to reach.
+// target is what has been set up for it to reach.
 type target struct {
+	Only     string `json:"only"`     // the one attempt to make; "" for all that none is the last of
+	Passwd   string `json:"passwd"`   // the digest of the machine's file
+	Shadow   string `json:"shadow"`   // the same
 	Home     string `json:"home"`     // a file in Orla's home
-	TCP      string `json:"tcp"`      // an address that answers
+	Tmp      string `json:"tmp"`      // a file in the machine's /tmp
+	TCP      string `json:"tcp"`      // an address that answers a byte
 	UDP      string `json:"udp"`      // the same
-	Unix     string `json:"unix"`     // an abstract socket that is listened on
+	Unix     string `json:"unix"`     // the same, by an abstract name
 	Orla     int    `json:"orla"`     // the process
 	Variable string `json:"variable"` // is set in Orla's environment
 }
@@ -29,6 +35,7 @@ type target struct {
 type attempt struct {
 	what string
 	try  func(target) string
+	last bool // it may be the end of this process
 }
 
 const (
@@ -36,31 +43,28 @@ const (
 	no  = "no"
 )
 
-func done(err error) string {
-	if err != nil {
-		return no
-	}
-	return yes
+// attempts are those of all systems, and those of processes.
+func attempts() []attempt {
+	return append([]attempt{
+		{what: "runs as", try: func(target) string { return identity() }},
+		{what: "has capabilities", try: func(target) string { return capable() }},
+		{what: "reads the machine's `/etc/passwd`", try: func(t target) string { return digests("/etc/passwd", t.Passwd) }},
+		{what: "reads the machine's `/etc/shadow`", try: func(t target) string { return digests("/etc/shadow", t.Shadow) }},
+		{what: "reads a file in the home of Orla's user", try: func(t target) string { return reads(t.Home) }},
+		{what: "reads a file in the machine's `/tmp`", try: func(t target) string { return reads(t.Tmp) }},
+		{what: "writes to a `/tmp`", try: func(target) string { return writes("/tmp") }},
+		{what: "runs what it wrote there", try: func(target) string { return runsOwn() }},
+		{what: "writes beside itself, in the tools folder", try: func(target) string { return writes(beside()) }},
+		{what: "writes to `/usr`", try: func(target) string { return writes("/usr") }},
+		{what: "writes to `/etc`", try: func(target) string { return writes("/etc") }},
+		{what: "sees a variable of Orla's environment", try: func(t target) string { return has(os.Getenv(t.Variable) != "") }},
+		{what: "sees Orla's process", try: func(t target) string { return reads(fmt.Sprintf("/proc/%d/cmdline", t.Orla)) }},
+		{what: "reads the environment of Orla's process", try: func(t target) string { return reads(fmt.Sprintf("/proc/%d/environ", t.Orla)) }},
+		{what: "connects to a server on the machine's loopback", try: func(t target) string { return dials("tcp", t.TCP) }},
+		{what: "gets an answer to a UDP packet, as of DNS", try: func(t target) string { return dials("udp", t.UDP) }},
+		{what: "connects to an abstract unix socket", try: func(t target) string { return dials("unix", "@"+t.Unix) }},
+	}, ofProcesses...)
 }
-
-var attempts = append([]attempt{
-	{"runs as", func(target) string { return identity() }},
-	{"has capabilities", func(target) string { return capable() }},
-	{"reads `/etc/passwd`", func(target) string { return reads("/etc/passwd") }},
-	{"reads `/etc/shadow`", func(target) string { return reads("/etc/shadow") }},
-	{"reads a file in Orla's home", func(t target) string { return reads(t.Home) }},
-	{"lists the machine's `/home`", func(target) string { return lists("/home") }},
-	{"writes beside itself, in the tools folder", func(target) string { return writes(beside()) }},
-	{"writes to `/usr`", func(target) string { return writes("/usr") }},
-	{"writes to `/tmp`", func(target) string { return writes("/tmp") }},
-	{"runs what it wrote to `/tmp`", func(target) string { return runsOwn() }},
-	{"sees a variable of Orla's environment", func(t target) string { return has(os.Getenv(t.Variable) != "") }},
-	{"sees Orla's process", func(t target) string { return reads(fmt.Sprintf("/proc/%d/cmdline", t.Orla)) }},
-	{"reads the environment of Orla's process", func(t target) string { return reads(fmt.Sprintf("/proc/%d/environ", t.Orla)) }},
-	{"connects to a server on the machine's loopback", func(t target) string { return dials("tcp", t.TCP) }},
-	{"gets an answer to a UDP packet, as of DNS", func(t target) string { return dials("udp", t.UDP) }},
-	{"connects to an abstract unix socket", func(t target) string { return dials("unix", "@"+t.Unix) }},
-}, more...)
 
 func main() {
 	if len(os.Args) > 1 && child(os.Args[1]) {
@@ -75,8 +79,13 @@ func main() {
 		fail(err)
 	}
 	var lines strings.Builder
-	for _, a := range attempts {
-		fmt.Fprintf(&lines, "%s: %s\n", a.what, a.try(t))
+	for _, a := range attempts() {
+		switch {
+		case t.Only == "" && a.last:
+			fmt.Fprintf(&lines, "%s:\n", a.what)
+		case t.Only == "" || t.Only == a.what:
+			fmt.Fprintf(&lines, "%s: %s\n", a.what, a.try(t))
+		}
 	}
 	if _, err := os.Stdout.Write(wrap(lines.String())); err != nil {
 		fail(err)
@@ -95,46 +104,55 @@ func has(it bool) string {
 	return no
 }
 
+func digests(path, want string) string {
+	text, err := os.ReadFile(path)
+	sum := sha256.Sum256(text)
+	return has(err == nil && hex.EncodeToString(sum[:]) == want)
+}
+
 func reads(path string) string {
 	text, err := os.ReadFile(path)
 	return has(err == nil && len(text) > 0)
 }
 
-func lists(path string) string {
-	entries, err := os.ReadDir(path)
-	return has(err == nil && len(entries) > 0)
-}
-
 func writes(dir string) string {
-	path := filepath.Join(dir, "reach-wrote-this")
-	err := os.WriteFile(path, []byte("here"), 0o600)
-	if err == nil {
-		_ = os.Remove(path) // it was there
+	path := filepath.Join(dir, fmt.Sprint("reach-", os.Getpid()))
+	if err := os.WriteFile(path, []byte("here"), 0o600); err != nil {
+		return no
 	}
-	return done(err)
+	_ = os.Remove(path) // it was there
+	return yes
 }
 
+// beside is the folder of this program. A module is in none.
 func beside() string {
 	self, err := os.Executable()
 	if err != nil {
-		return "/" // a module has no file
+		return "/"
 	}
 	return filepath.Dir(self)
 }
 
-// dials asks for an answer of a byte, which both servers give to a byte.
+// dials sends a byte and wants one back.
 func dials(network, address string) string {
-	conn, err := net.DialTimeout(network, address, 2*time.Second)
+	conn, err := net.DialTimeout(network, address, time.Second)
 	if err != nil {
 		return no
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return no
-	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second)) // or it waits longer
 	if _, err := conn.Write([]byte("?")); err != nil {
 		return no
 	}
 	_, err = conn.Read(make([]byte, 1))
-	return done(err)
+	return has(err == nil)
+}
+
+// takes takes so much memory, and uses it.
+func takes(bytes int) string {
+	block := make([]byte, bytes)
+	for i := 0; i < len(block); i += 4096 {
+		block[i] = 1
+	}
+	return has(block[len(block)/4096*4096-4096] == 1)
 }

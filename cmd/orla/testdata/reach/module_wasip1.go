@@ -2,19 +2,18 @@ package main
 
 import "encoding/json"
 
-// more is what only processes can try.
-var more = []attempt{
-	{"opens a raw socket", never},
-	{"signals Orla", never},
-	{"traces its parent", never},
-	{"mounts a file system", never},
-	{"makes a user namespace", never},
-	{"becomes root by a setuid program", never},
-	{"has 200 processes at once", never},
-	{"has 256 MiB of memory", func(target) string { return memory() }},
+var ofProcesses = []attempt{
+	{what: "opens a raw socket", try: never},
+	{what: "signals Orla's process", try: never},
+	{what: "traces Orla's process", try: never},
+	{what: "mounts a file system", try: never},
+	{what: "makes a user namespace", try: never},
+	{what: "becomes root by a setuid program", try: never},
+	{what: "has 200 processes at once", try: never, last: true},
+	{what: "has 256 MiB of memory", try: func(target) string { return takes(256 << 20) }, last: true},
 }
 
-// never is what no module can ask for: there is no such call.
+// never is what a module has no words for: WASI has no such call.
 func never(target) string { return no }
 
 func identity() string  { return "nobody" }
