@@ -20,17 +20,20 @@ const claimPrefix = "orla-"
 const bootedWithSystemd = "/run/systemd/system"
 
 // Claim makes a Root where nobody delegated one, and nobody manages the cgroups
-// either: as root, below this process's own cgroups. That is a machine with the
-// hierarchies of version 1, or one without systemd. Orla itself stays where
-// it is. It returns nil, and why, if there is none to be had. The caller must
-// Close the Root; what an Orla left that was killed is removed by the next.
+// either: below this process's own cgroups, if they belong to its user. That is
+// root on a machine with the hierarchies of version 1, or on one without
+// systemd, or whom root gave such cgroups. Orla itself stays where it is. It
+// returns nil, and why, if there is none to be had. The caller must Close the
+// Root; what an Orla left that was killed is removed by the next.
 func Claim(log *slog.Logger) (root *Root, reason string) {
-	if os.Geteuid() != 0 {
-		return nil, "Orla is not root, and no cgroup is delegated to it"
-	}
 	places, err := claimable()
 	if err != nil {
 		return nil, err.Error()
+	}
+	for _, dir := range places {
+		if ownerOf(dir) != os.Geteuid() {
+			return nil, "Orla is not root, and no cgroup is delegated to it"
+		}
 	}
 	r, err := claim(places, log)
 	if err != nil {
