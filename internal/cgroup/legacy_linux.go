@@ -79,18 +79,20 @@ func (g *Group) outOfMemoryLegacy() bool {
 	return number(read(g.legacy["memory"], "memory.oom_control"), "oom_kill") > 0
 }
 
-// set writes a number, and reports whether the kernel took it: it may round it
-// down to whole pages.
+// set writes a limit, and reports whether the kernel took it.
 func set(dir, file, value string) bool {
-	if write(dir, file, value) != nil {
-		return false
+	return write(dir, file, value) == nil && kept(value, read(dir, file))
+}
+
+// kept reports whether what is read back of a limit is what was written: the
+// kernel may round a number down to whole pages.
+func kept(wrote, reads string) bool {
+	want, err1 := strconv.ParseInt(wrote, 10, 64)
+	got, err2 := strconv.ParseInt(reads, 10, 64)
+	if err1 != nil || err2 != nil {
+		return wrote == reads
 	}
-	want, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return read(dir, file) == value
-	}
-	got, err := strconv.ParseInt(read(dir, file), 10, 64)
-	return err == nil && got <= want && want-got < int64(os.Getpagesize()) && got > 0
+	return got > 0 && got <= want && want-got < int64(os.Getpagesize())
 }
 
 // hasSwap reports whether memory can be moved out of what is counted.

@@ -24,19 +24,35 @@ const (
 	argVar    = "ATTACK_ARG"
 )
 
+// all is the attack that tries every one, and says how each ends. It is no use
+// where one that worked would change what the next one finds.
+const all = "all"
+
 // attack tries what its name says. It prints "done" if it worked, or the error.
-func attack(name string) {
+func attack(name, arg string) {
 	runtime.LockOSThread()
-	err := attacks[name](os.Getenv(argVar))
-	if err == nil {
-		fmt.Println("done")
+	if name != all {
+		fmt.Println(outcome(attacks[name](arg)))
 		return
+	}
+	args := map[string]string{}
+	for line := range strings.Lines(arg) {
+		name, one, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		args[name] = one
+	}
+	for name, try := range attacks {
+		fmt.Println(name, outcome(try(args[name])))
+	}
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "done"
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		fmt.Println(unix.ErrnoName(errno))
-		return
+		return unix.ErrnoName(errno)
 	}
-	fmt.Println(err)
+	return err.Error()
 }
 
 // errNot is what an attack returns that worked for the kernel, and did nothing.
@@ -161,8 +177,10 @@ func setuid(program string) error {
 	return nil
 }
 
-// environments looks for a secret in the environment of any other process.
-func environments(secret string) error {
+// environments looks for a secret in the environment of any other process. What
+// it is told has a star in it, since it is in its own environment.
+func environments(arg string) error {
+	secret := strings.ReplaceAll(arg, "*", "")
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {
 		data, _ := os.ReadFile(file) // most are of others

@@ -3,14 +3,12 @@
 package sandbox_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/orla-project/orla/internal/launch"
@@ -39,8 +37,16 @@ func TestMain(m *testing.M) {
 		asUser(folder)
 		os.Exit(0)
 	}
-	if name := os.Getenv(attackVar); name != "" {
-		attack(name)
+	if mark := os.Getenv(orlaVar); mark != "" {
+		keepSandbox(mark)
+		os.Exit(0)
+	}
+	switch name := os.Getenv(attackVar); {
+	case greed[name] != nil:
+		greed[name]()
+		os.Exit(0)
+	case name != "":
+		attack(name, os.Getenv(argVar))
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -53,39 +59,39 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// userVar makes the test binary an Orla of an ordinary user: it tries the attacks
-// that it reads, a line each, and writes how they end.
-const userVar = "ATTACK_AS_USER"
-
-func asUser(folder string) {
+// aHost is newHost for those who are no test.
+func aHost() (*sandbox.Host, *launch.Local, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	local, err := launch.NewLocal(launch.Options{Log: log})
 	if err != nil {
-		log.Error("start", "err", err)
-		return
+		return nil, nil, err
 	}
-	host := sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log})
-	defer host.Close()
-	defer local.Close()
-	g := &ground{launcher: host.Launcher(sandbox.Options{}), self: filepath.Join(folder, "attacker"), folder: folder, args: map[string]string{}}
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		name, arg, _ := strings.Cut(lines.Text(), " ")
-		g.args[name] = arg
-		fmt.Println(g.tell(name))
-	}
+	return sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log}), local, nil
 }
 
-// tell is inside for those who are no test.
-func (g *ground) tell(name string) string {
-	p, err := g.launcher.Start(context.Background(), g.spec(name))
+// userVar makes the test binary an Orla of an ordinary user, which tries all
+// attacks in a sandbox, with what it reads for them, and writes how they end.
+const userVar = "ATTACK_AS_USER"
+
+func asUser(folder string) {
+	host, local, err := aHost()
 	if err != nil {
-		return err.Error()
+		fmt.Println(err)
+		return
+	}
+	defer host.Close()
+	defer local.Close()
+	args, _ := io.ReadAll(os.Stdin) // when all is read, this process is where it has to be
+	g := &ground{self: filepath.Join(folder, "attacker"), folder: folder}
+	p, err := host.Launcher(sandbox.Options{}).Start(context.Background(), g.spec(all, string(args)))
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
 	_, stdout, stderr := p.Streams()
-	said, _ := io.ReadAll(stdout) // until it ends
+	_, _ = io.Copy(os.Stdout, stdout) // until it ends
 	_, _ = io.Copy(os.Stderr, stderr)
 	<-p.Exited()
 	_, _ = stdout.Close(), stderr.Close()
 	<-p.Gone()
-	return strings.TrimSpace(string(said))
 }

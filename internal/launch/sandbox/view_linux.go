@@ -97,7 +97,13 @@ func (v view) expose(path string) error {
 	if place, ok := v.locate(path); ok && place == source {
 		return nil // it is seen already
 	}
-	delete(v.links, path)
+	for _, own := range [...]map[string]string{v.links, v.binds} {
+		for inside := range own {
+			if under(inside, path) { // it is shown with this one
+				delete(own, inside)
+			}
+		}
+	}
 	v.binds[path] = source
 	return nil
 }

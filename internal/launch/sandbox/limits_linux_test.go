@@ -1,0 +1,148 @@
+//go:build amd64 || arm64
+
+package sandbox_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/sandbox"
+)
+
+// greed is what a program may take too much of. Each prints how much it got.
+var greed = map[string]func(){
+	"processes":  takeProcesses,
+	"memory":     takeMemory,
+	"processors": takeProcessors,
+}
+
+const manyProcesses = 100
+
+// takeProcesses starts processes that stay.
+func takeProcesses() {
+	got := 0
+	for range manyProcesses {
+		cmd := exec.Command("/bin/sleep", "1000") //nolint:noctx // it dies with this one
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if cmd.Start() != nil {
+			break
+		}
+		got++
+	}
+	fmt.Println(got)
+}
+
+const muchMemory = 256 << 20
+
+// takeMemory writes to memory, page by page.
+func takeMemory() {
+	m, err := unix.Mmap(-1, 0, muchMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := 0; i < len(m); i += os.Getpagesize() {
+		m[i] = 1
+	}
+	fmt.Println(len(m))
+}
+
+// takeProcessors computes for a while, and prints how much of one processor
+// that took.
+func takeProcessors() {
+	begin := time.Now()
+	var spent unix.Rusage
+	for time.Since(begin) < 400*time.Millisecond {
+		for range 1_000_000 {
+			spent.Nsignals++
+		}
+	}
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &spent) // of oneself it can be had
+	fmt.Println(float64(spent.Utime.Nano()+spent.Stime.Nano()) / float64(time.Since(begin)))
+}
+
+// TestT72Limits: SPEC-TOOLS 7.2: memory 128 MiB, 0.50 CPU, 64 pids. A process
+// that wants more of each does not get it, and does where nothing limits it.
+func TestT72Limits(t *testing.T) {
+	needRoot(t)
+	g := newGround(t)
+	host, local := newHost(t)
+	ask := func(l launch.Launcher, limits cgroup.Limits, name string) (float64, launch.Process) {
+		t.Helper()
+		spec := g.spec(name, "")
+		spec.Limits = limits
+		stdout, stderr, p := run(t, l, spec)
+		if stdout == "" {
+			return 0, p
+		}
+		got, err := strconv.ParseFloat(stdout, 64)
+		if err != nil {
+			t.Fatalf("%s: %q, %s", name, stdout, stderr)
+		}
+		return got, p
+	}
+
+	free, _ := ask(local.Launcher(), cgroup.Limits{}, "processes")
+	got, p := ask(g.launcher, cgroup.Limits{}, "processes")
+	if free != manyProcesses || got >= 64 || got < 32 {
+		t.Errorf("it has started %g processes, and %g without a sandbox; want less than 64, and %d", got, free, manyProcesses)
+	}
+	if p.Held().Tree != sandbox.DefaultLimits {
+		t.Errorf("held: %+v; want %+v", p.Held(), sandbox.DefaultLimits)
+	}
+	got, _ = ask(g.launcher, cgroup.Limits{Pids: 32}, "processes")
+	if got >= 32 {
+		t.Errorf("it has started %g processes; it asked for 32", got)
+	}
+
+	free, _ = ask(local.Launcher(), cgroup.Limits{}, "memory")
+	got, p = ask(g.launcher, cgroup.Limits{}, "memory")
+	if free != muchMemory || got != 0 || !p.Exit().OutOfMemory || p.Exit().Signal != syscall.SIGKILL || p.Exit().Code != 137 {
+		t.Errorf("it has taken %g bytes, and %g without a sandbox; it ended as %+v", got, free, p.Exit())
+	}
+	got, _ = ask(host.Launcher(sandbox.Options{Limits: cgroup.Limits{Memory: 512 << 20}}), cgroup.Limits{}, "memory")
+	if got != muchMemory {
+		t.Errorf("it has taken %g bytes of 512 MiB", got)
+	}
+
+	// It may be given less than the limit, when the machine is busy, and never more.
+	got, p = ask(g.launcher, cgroup.Limits{CPUs: 0.1}, "processors")
+	if got > 0.2 || p.Held().Tree.CPUs != 0.1 {
+		t.Errorf("it has taken %g of a processor; it asked for 0.1", got)
+	}
+	free, _ = ask(local.Launcher(), cgroup.Limits{}, "processors")
+	if free < 2*got {
+		t.Errorf("without a sandbox it has taken %g of a processor, and %g in one: that tells nothing", free, got)
+	}
+	if got, _ = ask(g.launcher, cgroup.Limits{}, "processors"); got > 0.6 {
+		t.Errorf("it has taken %g of a processor; it may have 0.5", got)
+	}
+}
+
+// TestT72AsksForMore: a tool may only ask for less (SPEC-TOOLS 7.2).
+func TestT72AsksForMore(t *testing.T) {
+	needRoot(t)
+	host, _ := newHost(t)
+	l := host.Launcher(sandbox.Options{Limits: cgroup.Limits{Memory: 64 << 20}})
+	for _, c := range []struct{ asked, want cgroup.Limits }{
+		{cgroup.Limits{}, cgroup.Limits{Memory: 64 << 20, CPUs: 0.5, Pids: 64}},
+		{cgroup.Limits{Memory: 1 << 30, CPUs: 4, Pids: 1000}, cgroup.Limits{Memory: 64 << 20, CPUs: 0.5, Pids: 64}},
+		{cgroup.Limits{Memory: 32 << 20, CPUs: 0.25, Pids: 32}, cgroup.Limits{Memory: 32 << 20, CPUs: 0.25, Pids: 32}},
+	} {
+		spec := shell("exit 0")
+		spec.Limits = c.asked
+		_, _, p := run(t, l, spec)
+		if p.Held().Tree != c.want {
+			t.Errorf("asked for %+v it gets %+v; want %+v", c.asked, p.Held().Tree, c.want)
+		}
+	}
+}
