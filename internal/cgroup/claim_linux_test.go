@@ -97,8 +97,11 @@ func TestClaimSweeps(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		close(ended)
+	}()
 	if err := g.Add(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +136,14 @@ func TestSet(t *testing.T) {
 		value, kept string
 		want        bool
 	}{
-		{"1000000", "999424", true}, {"1000000", "1000000", true}, {"64", "max", false}, {"1000000", "9223372036854771712", false},
-		{"50000 100000", "50000 100000", true}, {"50000 100000", "max 100000", false}, {"1000000", "1", false}, {"64", "", false},
+		{"1000000", "999424", true},
+		{"1000000", "1000000", true},
+		{"64", "max", false},
+		{"1000000", "9223372036854771712", false},
+		{"50000 100000", "50000 100000", true},
+		{"50000 100000", "max 100000", false},
+		{"1000000", "1", false},
+		{"64", "", false},
 	} {
 		if got := kept(c.value, c.kept); got != c.want {
 			t.Errorf("kept(%q, %q) = %t", c.value, c.kept, got)

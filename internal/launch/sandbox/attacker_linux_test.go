@@ -162,12 +162,12 @@ func runFrom(path string) error {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil { //nolint:gosec // it is to be run
 		return err
 	}
-	return exec.Command(path).Run() //nolint:noctx // it ends at once
+	return exec.Command(path).Run()
 }
 
 // setuid runs a copy of id that belongs to root and is marked so.
 func setuid(program string) error {
-	out, err := exec.Command(program, "-u").Output() //nolint:noctx // it ends at once
+	out, err := exec.Command(program, "-u").Output()
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func environments(arg string) error {
 }
 
 func trace() error {
-	cmd := exec.Command("/bin/sleep", "1000") //nolint:noctx // it dies with the attacker
+	cmd := exec.Command("/bin/sleep", "1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -217,7 +217,7 @@ func signalTo(arg string) error {
 }
 
 func dial(network, address string) error {
-	c, err := net.DialTimeout(network, address, 5*time.Second) //nolint:noctx // it has a bound
+	c, err := net.DialTimeout(network, address, 5*time.Second)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func dial(network, address string) error {
 
 // start starts something with attributes.
 func start(attr *syscall.SysProcAttr) error {
-	cmd := exec.Command("/bin/true") //nolint:noctx // it ends at once
+	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = attr
 	return cmd.Run()
 }

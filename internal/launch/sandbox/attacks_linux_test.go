@@ -234,7 +234,7 @@ func give(t *testing.T, uid, pid int) {
 
 func listen(t *testing.T, network, address string) string {
 	t.Helper()
-	l, err := net.Listen(network, address) //nolint:noctx // it is there at once
+	l, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func listen(t *testing.T, network, address string) string {
 
 func receive(t *testing.T) string {
 	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0") //nolint:noctx // it is there at once
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

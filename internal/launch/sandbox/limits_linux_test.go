@@ -31,7 +31,7 @@ const manyProcesses = 100
 func takeProcesses() {
 	got := 0
 	for range manyProcesses {
-		cmd := exec.Command("/bin/sleep", "1000") //nolint:noctx // it dies with this one
+		cmd := exec.Command("/bin/sleep", "1000")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if cmd.Start() != nil {
 			break

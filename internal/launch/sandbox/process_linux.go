@@ -31,7 +31,7 @@ type process struct {
 }
 
 // await sends the plan, and waits for what becomes of it.
-func (p *process) await(ctx context.Context, plan shim.Plan, spec launch.Spec, v view) (*Reason, error) {
+func (p *process) await(ctx context.Context, plan shim.Plan) (*Reason, error) {
 	if err := p.channel.SetDeadline(time.Now().Add(stagePatience)); err != nil {
 		return nil, fault.Wrap(fault.StartFailed, err, "the channel to a sandbox: %v", err)
 	}
@@ -54,7 +54,7 @@ func (p *process) await(ctx context.Context, plan shim.Plan, spec launch.Spec, v
 	}
 	step, cause := string(said[1:]), syscall.Errno(said[0])
 	if shim.Report(first[0]) == shim.Unrun {
-		return nil, v.unrun(spec, step, cause)
+		return nil, unrun(step, cause)
 	}
 	return notMade(step, cause), nil
 }

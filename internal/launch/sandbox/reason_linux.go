@@ -106,6 +106,7 @@ func notMade(step string, cause syscall.Errno) *Reason {
 		r.Fix = "run Linux 5.12 or newer, " + elsewhere
 	case unix.EPERM, unix.EACCES:
 		r.Fix = allowUsers() + elsewhere
+	default: // there is no telling
 	}
 	return r
 }
@@ -202,7 +203,7 @@ func shebang(path string) (interpreter, name string) {
 
 // unrun says why a program could not be executed in its sandbox, or its folder
 // not be entered.
-func (v view) unrun(spec launch.Spec, path string, cause syscall.Errno) error {
+func unrun(path string, cause syscall.Errno) error {
 	failed := func(format string, args ...any) error {
 		return fault.Wrap(fault.StartFailed, cause, format, args...)
 	}
@@ -215,6 +216,7 @@ func (v view) unrun(spec launch.Spec, path string, cause syscall.Errno) error {
 		return failed("%s is no program for this machine; a script begins with a line such as #!/bin/sh", path)
 	case unix.E2BIG:
 		return fault.Wrap(fault.InvalidInput, cause, "the arguments are larger than the system allows on a command line; take them on stdin (arguments: stdin)")
+	default:
+		return failed("%s could not be started in its sandbox: %v", path, cause)
 	}
-	return failed("%s could not be started in its sandbox: %v", path, cause)
 }

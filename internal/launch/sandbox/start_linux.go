@@ -73,7 +73,7 @@ func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgrou
 		tool.abandon()
 		return nil, notHeld(held, limits), nil
 	}
-	reason, err := tool.await(ctx, planOf(spec, v), spec, v)
+	reason, err := tool.await(ctx, planOf(spec, v))
 	if reason != nil || err != nil {
 		tool.abandon()
 		return nil, reason, err
