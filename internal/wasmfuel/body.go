@@ -260,9 +260,11 @@ func (c *scanner) leave() {
 	switch {
 	case f.before == dead:
 		c.cur = dead
+	case f.op == opLoop && c.cur == dead: // nobody comes out at the end
+		c.begin(paySegment)
 	case f.leaves >= index:
 		c.cur = f.before
-	case f.op == opLoop && c.cur != dead: // only its last pass comes out
+	case f.op == opLoop: // only its last pass comes out
 	case c.cur == dead || f.reached || f.op != opBlock:
 		c.begin(paySegment)
 	}
