@@ -7,7 +7,7 @@ package wasmfuel
 // edit is a change of a function's body.
 type edit struct {
 	at   uint32 // an offset into the module
-	arg  uint32 // the segment, or the function
+	arg  uint32 // the segment, the function, or the label
 	drop uint8  // how many bytes of the module are replaced
 	kind editKind
 }
@@ -15,12 +15,26 @@ type edit struct {
 type editKind byte
 
 const (
-	paySegment   editKind = iota // pays for the segment arg
-	checkSegment                 // the same, and looks whether that was too much
-	nameFunction                 // names the function arg
-	payBytes                     // pays for what the top of the stack says
-	payElements                  // the same, for elements of a table
-	payPages                     // the same, for pages of memory
+	paySegment    editKind = iota // pays for the segment arg
+	payEntry                      // the same, where the function begins, and looks whether that was too much
+	payHead                       // looks whether the slice is overdrawn, and pays for the segment arg
+	payHeadHere                   // the same, where the loop has no wrapping
+	payBytes                      // pays for what the top of the stack says
+	payElements                   // the same, for elements of a table
+	payPages                      // the same, for pages of memory
+	wrapLoop                      // begins the wrapping of a loop
+	unwrapLoop                    // ends it
+	unwrapEntry                   // ends the wrapping of the function
+	nameFunction                  // names the function arg
+	nameLabel                     // names the label arg
+	nameOutermost                 // names the label arg, which is the function's
+	afterCall                     // sees what the call used
+)
+
+// What wraps a loop and a function is so many blocks.
+const (
+	loopWrapping  = 3
+	entryWrapping = 2
 )
 
 // dead is the segment of instructions that no execution reaches.
@@ -34,7 +48,8 @@ type frame struct {
 	// index if some path leaves it by another way than its end.
 	leaves  int
 	arity   int  // what its label takes
-	reached bool // a branch goes to its end
+	reached bool // a branch goes to its label
+	wrapped int  // how many loops up to this frame have wrappings
 }
 
 // scanner goes through a function's body once and says what has to be put where. It is
@@ -49,6 +64,10 @@ type scanner struct {
 	// What compiling it takes, roughly, in values that the compiler must remember; and
 	// how many of them a label and a call are.
 	weight, locals int
+	loops, calls   bool // there are any that are executed
+
+	groups   int  // of locals
+	groupsAt span // where these stand, after their number
 }
 
 // maxWeight bounds what a function costs to compile.
@@ -58,10 +77,10 @@ const maxWeight = 8 << 20
 func (c *scanner) scan(pos, end int, params int) *Error {
 	c.r = &reader{buf: c.m.buf, pos: pos, end: end}
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
-	c.weight, c.locals = 0, params
+	c.weight, c.locals, c.loops, c.calls = 0, params, false, false
 	c.scanLocals()
 	c.open(opBlock, 0)
-	c.begin(checkSegment)
+	c.begin(payEntry)
 	for c.r.err == nil && len(c.stack) > 0 {
 		at := c.r.pos
 		c.instruction(at, c.r.byte())
@@ -77,7 +96,10 @@ func (c *scanner) scan(pos, end int, params int) *Error {
 
 func (c *scanner) scanLocals() {
 	at := c.r.pos
-	for range c.r.count("groups of locals", 2, maxLocals) {
+	c.groups = c.r.count("groups of locals", 2, maxLocals)
+	c.groupsAt.start = c.r.pos
+	defer func() { c.groupsAt.end = c.r.pos }()
+	for range c.groups {
 		n := c.r.u32()
 		c.r.valueType()
 		if int64(c.locals)+int64(n) > maxLocals {
@@ -94,7 +116,11 @@ func (c *scanner) open(op byte, arity int) {
 		c.r.fail(c.r.pos, "blocks nested more than %d deep", maxDepth)
 		return
 	}
-	c.stack = append(c.stack, frame{op: op, before: c.cur, leaves: len(c.stack), arity: arity})
+	wrapped := 0
+	if len(c.stack) > 0 {
+		wrapped = c.stack[len(c.stack)-1].wrapped
+	}
+	c.stack = append(c.stack, frame{op: op, before: c.cur, leaves: len(c.stack), arity: arity, wrapped: wrapped})
 }
 
 // begin starts a segment here. What is never paid anything for costs nothing.
@@ -104,9 +130,26 @@ func (c *scanner) begin(kind editKind) {
 	c.edits = append(c.edits, edit{at: uint32(c.r.pos), kind: kind, arg: uint32(c.cur)})
 }
 
-// branch notes that an instruction goes to the label that many frames out.
-func (c *scanner) branch(label uint32) {
+// branch reads the label of a branch, and notes where that goes.
+func (c *scanner) branch() {
+	at := c.r.pos
+	label := c.r.index("label", len(c.stack))
+	if c.r.err != nil {
+		return
+	}
 	target := len(c.stack) - 1 - int(label)
+	kind := nameLabel
+	if target == 0 {
+		kind = nameOutermost
+	}
+	if more := loopWrapping * (c.stack[len(c.stack)-1].wrapped - c.stack[target].wrapped); more > 0 || target == 0 {
+		c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: kind, arg: label + uint32(more)})
+	}
+	c.jump(target)
+}
+
+// jump notes that an instruction goes to the label of a frame.
+func (c *scanner) jump(target int) {
 	c.weight += 1 + c.stack[target].arity
 	if c.cur == dead {
 		return
@@ -115,8 +158,6 @@ func (c *scanner) branch(label uint32) {
 	top.leaves = min(top.leaves, target)
 	c.stack[target].reached = true
 }
-
-func (c *scanner) label() uint32 { return c.r.index("label", len(c.stack)) }
 
 // instruction reads one.
 func (c *scanner) instruction(at int, op byte) {
@@ -131,25 +172,21 @@ func (c *scanner) instruction(at int, op byte) {
 	switch op {
 	case opNop:
 	case opBlock, opLoop, opIf:
-		c.enter(op)
+		c.enter(at, op)
 	case opElse:
 		c.otherwise(at)
 	case opEnd:
-		c.leave()
+		c.leave(at)
 	case opBr, opBrIf:
-		if label := c.label(); c.r.err == nil {
-			c.branch(label)
-			c.afterBranch(op == opBrIf)
-		}
+		c.branch()
+		c.afterBranch(op == opBrIf)
 	case opBrTable:
 		for range c.r.count("targets", 1, maxTargets) + 1 {
-			if label := c.label(); c.r.err == nil {
-				c.branch(label)
-			}
+			c.branch()
 		}
 		c.afterBranch(false)
 	case opReturn, opUnreachable:
-		c.branch(uint32(len(c.stack) - 1))
+		c.jump(0)
 		c.afterBranch(false)
 	case opCall, opRefFunc:
 		c.r.function(c.m, func(at, length int, function uint32) {
@@ -159,13 +196,14 @@ func (c *scanner) instruction(at int, op byte) {
 			}
 		})
 	case opCallIndirect:
-		if t := c.r.index("type", len(c.m.types)); c.r.err == nil {
+		t := c.r.index("type", len(c.m.types))
+		c.r.u32()
+		if c.r.err == nil {
 			c.call(c.m.types[t])
 		}
-		c.r.u32()
 	case opMemoryGrow:
 		c.r.constant("memory", 0)
-		c.pay(at, payPages)
+		c.edit(at, payPages)
 	case opMisc:
 		c.misc(at)
 	case opVector:
@@ -186,27 +224,38 @@ func (c *scanner) afterBranch(sometimes bool) {
 	}
 }
 
-// call notes what a call takes to compile: its values, and that all globals are read anew.
+// call is behind one. All globals are read anew there, which takes compiling too.
 func (c *scanner) call(t signature) {
 	c.weight += len(t.params) + len(t.results) + c.m.mutable
+	if c.cur != dead {
+		c.calls = true
+		c.edit(c.r.pos, afterCall)
+	}
 }
 
-// enter reads the type of a frame and enters it.
-func (c *scanner) enter(op byte) {
+// enter reads the type of a frame and enters it. A loop without parameters is wrapped.
+func (c *scanner) enter(at int, op byte) {
 	params, results := c.blockType()
 	c.weight += params + results + c.locals
 	arity := results
 	if op == opLoop {
 		arity = params
 	}
-	c.open(op, arity)
-	if c.cur == dead || op == opBlock {
+	live := c.cur != dead
+	if c.open(op, arity); c.r.err != nil || !live {
 		return
 	}
-	if op == opLoop {
-		c.begin(checkSegment)
-	} else {
+	switch {
+	case op == opIf:
 		c.begin(paySegment)
+	case op == opLoop && params == 0:
+		c.loops = true
+		c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: wrapLoop})
+		c.stack[len(c.stack)-1].wrapped++
+		c.begin(payHead)
+	case op == opLoop:
+		c.loops = true
+		c.begin(payHeadHere)
 	}
 }
 
@@ -248,14 +297,18 @@ func (c *scanner) otherwise(at int) {
 
 // leave ends a frame. What follows it belongs to what came before it if whoever comes
 // in comes out at the end.
-func (c *scanner) leave() {
+func (c *scanner) leave(at int) {
 	index := len(c.stack) - 1
 	f := c.stack[index]
 	c.stack = c.stack[:index]
 	if index == 0 {
+		c.edits = append(c.edits, edit{at: uint32(at), kind: unwrapEntry})
 		return
 	}
 	outer := &c.stack[index-1]
+	if f.wrapped > outer.wrapped {
+		c.edits = append(c.edits, edit{at: uint32(c.r.pos), kind: unwrapLoop})
+	}
 	outer.leaves = min(outer.leaves, f.leaves)
 	switch {
 	case f.before == dead:
@@ -270,8 +323,8 @@ func (c *scanner) leave() {
 	}
 }
 
-// pay has the operand on top of the stack paid for, before the instruction at that offset.
-func (c *scanner) pay(at int, kind editKind) {
+// edit puts something at that offset, if it is ever executed.
+func (c *scanner) edit(at int, kind editKind) {
 	if c.cur != dead {
 		c.edits = append(c.edits, edit{at: uint32(at), kind: kind})
 	}
@@ -288,9 +341,9 @@ func (c *scanner) misc(at int) {
 	c.r.pass(op, miscImmediates[op], c.m)
 	switch op {
 	case miscMemoryInit, miscMemoryCopy, miscMemoryFill:
-		c.pay(at, payBytes)
+		c.edit(at, payBytes)
 	case miscTableInit, miscTableCopy, miscTableGrow, miscTableFill:
-		c.pay(at, payElements)
+		c.edit(at, payElements)
 	}
 }
 

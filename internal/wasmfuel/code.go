@@ -16,7 +16,7 @@ func (w *writer) code() *Error {
 			if err = c.scan(start, end, len(w.m.typeOf(uint32(len(w.m.imports)+i)).params)); err != nil {
 				return
 			}
-			w.sized(func() { w.body(c, start, end) })
+			w.sized(func() { w.body(c, end) })
 		}
 		w.sized(w.refill)
 		for _, p := range payers {
@@ -30,26 +30,106 @@ func (w *writer) code() *Error {
 }
 
 // body copies a function's body with the edits that were found for it.
-func (w *writer) body(c *scanner, start, end int) {
-	copied := start
+func (w *writer) body(c *scanner, end int) {
+	w.wrapped = c.calls && c.costs[0] > 0
+	w.locals(c)
+	copied := c.groupsAt.end
 	for _, e := range c.edits {
-		w.copy(copied, int(e.at))
-		copied = int(e.at) + int(e.drop)
+		at := int(e.at)
+		w.copy(copied, at)
+		copied = at + int(e.drop)
 		switch e.kind {
-		case paySegment, checkSegment:
-			if cost := c.costs[e.arg]; cost > 0 {
-				w.pay(cost)
-				if e.kind == checkSegment {
-					w.check()
-				}
+		case paySegment, payEntry, payHead, payHeadHere:
+			w.segment(e.kind, c.costs[e.arg])
+		case payBytes, payElements, payPages:
+			w.call(w.added(payers[e.kind-payBytes].function))
+			w.reload()
+		case wrapLoop:
+			w.ops(opBlock)
+			w.copy(at+1, copied)
+			w.ops(opLoop, typeEmpty, opBlock, typeEmpty)
+			w.copy(at, copied)
+		case unwrapLoop:
+			w.ops(opBr, 2)
+			w.unwrap()
+			w.ops(opEnd)
+		case unwrapEntry:
+			if w.wrapped {
+				w.ops(opReturn)
+				w.unwrap()
 			}
 		case nameFunction:
 			w.u32(w.function(e.arg))
-		case payBytes, payElements, payPages:
-			w.call(w.added(payers[e.kind-payBytes].function))
+		case nameLabel:
+			w.u32(e.arg)
+		case nameOutermost:
+			if w.wrapped {
+				e.arg += entryWrapping
+			}
+			w.u32(e.arg)
+		case afterCall:
+			w.reload()
 		}
 	}
 	w.copy(copied, end)
+	w.local = noLocal
+}
+
+// unwrap ends a loop and a block in it, which is left when the slice is overdrawn.
+func (w *writer) unwrap() {
+	w.ops(opEnd)
+	w.call(w.added(refillFunction))
+	w.reload()
+	w.ops(opBr, 0, opEnd, opUnreachable)
+}
+
+// locals writes a function's locals. One with loops gets another, which always has the value
+// of the global: the compiler keeps that in a register, and would load the global anew
+// in each pass, from where it has just been stored.
+func (w *writer) locals(c *scanner) {
+	if !c.loops {
+		w.u32(uint32(c.groups))
+		w.copy(c.groupsAt.start, c.groupsAt.end)
+		return
+	}
+	w.local = c.locals
+	w.u32(uint32(c.groups + 1))
+	w.copy(c.groupsAt.start, c.groupsAt.end)
+	w.ops(1, typeI64)
+}
+
+// segment pays for one. What costs nothing is neither paid nor checked: whatever goes
+// round or calls itself costs something.
+func (w *writer) segment(kind editKind, cost int64) {
+	if kind == payEntry {
+		w.reload()
+	}
+	if cost == 0 {
+		return
+	}
+	switch kind {
+	case payEntry:
+		w.pay(cost)
+		if w.wrapped {
+			w.ops(opLoop, typeEmpty, opBlock, typeEmpty)
+			w.leaveOverdrawn(0)
+		}
+	case payHead:
+		w.leaveOverdrawn(1)
+		w.pay(cost)
+	case payHeadHere:
+		w.pay(cost)
+		w.check()
+	default:
+		w.pay(cost)
+	}
+}
+
+func (w *writer) leaveOverdrawn(depth uint32) {
+	w.readSlice()
+	w.constant(0)
+	w.ops(opI64LtS, opBrIf)
+	w.u32(depth)
 }
 
 func (w *writer) global(op byte, index uint32) {
@@ -67,20 +147,43 @@ func (w *writer) constant(v int64) {
 	w.i64(v)
 }
 
-// pay takes so many units from the slice.
+// pay takes so many steps from the slice.
 func (w *writer) pay(cost int64) {
-	w.global(opGlobalGet, w.sliceGlobal())
+	w.readSlice()
 	w.constant(cost)
 	w.ops(opI64Sub)
+	if w.local != noLocal {
+		w.ops(opLocalTee)
+		w.u32(uint32(w.local))
+	}
 	w.global(opGlobalSet, w.sliceGlobal())
+}
+
+func (w *writer) readSlice() {
+	if w.local == noLocal {
+		w.global(opGlobalGet, w.sliceGlobal())
+		return
+	}
+	w.ops(opLocalGet)
+	w.u32(uint32(w.local))
+}
+
+// reload reads the global after someone else wrote it.
+func (w *writer) reload() {
+	if w.local != noLocal {
+		w.global(opGlobalGet, w.sliceGlobal())
+		w.ops(opLocalSet)
+		w.u32(uint32(w.local))
+	}
 }
 
 // check has the slice filled again if it is overdrawn.
 func (w *writer) check() {
-	w.global(opGlobalGet, w.sliceGlobal())
+	w.readSlice()
 	w.constant(0)
 	w.ops(opI64LtS, opIf, typeEmpty)
 	w.call(w.added(refillFunction))
+	w.reload()
 	w.ops(opEnd)
 }
 

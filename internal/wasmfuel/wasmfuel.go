@@ -107,7 +107,7 @@ func Instrument(module []byte, opts Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{m: m, slice: opts.Slice}
+	w := &writer{m: m, slice: opts.Slice, local: noLocal}
 	if err := w.module(); err != nil {
 		return nil, err
 	}

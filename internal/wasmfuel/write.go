@@ -19,10 +19,14 @@ const hostCall = 100
 // writer writes the new module. Functions and globals that are added stand behind those of
 // the module, but for the import, which moves all defined functions up by one.
 type writer struct {
-	m     *module
-	out   []byte
-	slice int64
+	m       *module
+	out     []byte
+	slice   int64
+	wrapped bool
+	local   int // the local that has the value of the global Slice in the function that is written, or noLocal
 }
+
+const noLocal = -1
 
 // Functions that are added behind those of the module, in this order, and a thunk
 // for each imported one behind these.
