@@ -171,6 +171,8 @@ func (c *scanner) instruction(at int, op byte) {
 	}
 	switch op {
 	case opNop:
+	case opLocalGet, opLocalSet, opLocalTee:
+		c.r.index("local", c.locals) // the one behind them may be ours
 	case opBlock, opLoop, opIf:
 		c.enter(at, op)
 	case opElse:

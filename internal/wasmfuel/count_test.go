@@ -145,7 +145,8 @@ func TestT37FuelIsCountedAsWritten(t *testing.T) {
 			types: []string{of("\x7f", "\x7f")}, exports: []string{export("f", 2)},
 			tables: []string{"\x70\x00\x02"}, elements: []string{"\x00" + code(i32Const, 0, end) + "\x02\x00\x01"},
 			funcs: []function{
-				{code: code(i32Const, 10)}, {code: code(i32Const, 9, i32Const, 11, i32Add)},
+				{code: code(i32Const, 10)},
+				{code: code(i32Const, 9, i32Const, 11, i32Add)},
 				{code: code(i32Const, 3, localGet, 0, callIndirect, 0, 0)},
 			},
 		}, 1, 3 + 3, 20},

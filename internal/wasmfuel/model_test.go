@@ -98,6 +98,7 @@ func (s *source) list(blocks, f int) []*node {
 			if statement.two = s.next(2) == 1; statement.two && blocks < 8 {
 				statement.other = s.list(blocks+1, f)
 			}
+		default: // no operands
 		}
 		switch statement.kind {
 		case branch, branchIf:
@@ -110,6 +111,7 @@ func (s *source) list(blocks, f int) []*node {
 			if blocks < 8 {
 				statement.body = s.list(blocks+1, f)
 			}
+		default: // no labels, and nothing in it
 		}
 	}
 	return list
@@ -171,8 +173,9 @@ func (n *node) code(f int) string {
 		return codeOf(n.kids[:1], f) + code(if_, i32) + codeOf(n.kids[1:2], f) + code(else_) + codeOf(n.kids[2:], f) + code(end, localSet, int(n.n))
 	case drops:
 		return kids + code(drop)
+	default:
+		panic("unknown node")
 	}
-	panic("unknown node")
 }
 
 // codeOfBranch assembles a branch. One to the function itself, which takes a value, becomes
@@ -353,6 +356,8 @@ func (i *interpreter) statement(n *node) int {
 		}
 		i.steps++
 		i.locals[n.n] = v
+	default:
+		panic("no statement")
 	}
 	return goesOn
 }
@@ -365,12 +370,13 @@ func agree(t *testing.T, data []byte) {
 	want, how := i.call(0, 7)
 	m := newMachine(t)
 	opts := wasmfuel.Options{Slice: 50}
-	switch got := m.run(t, p.bytes(), opts, i.most, 7); {
-	case how == tooLong:
+	got := m.run(t, p.bytes(), opts, i.most, 7)
+	switch how {
+	case tooLong:
 		if !got.exhausted {
 			t.Errorf("endless: got %+v", got)
 		}
-	case how == trapped:
+	case trapped:
 		if got.err == nil || got.exhausted || got.steps < i.steps || got.steps > i.steps+1000 {
 			t.Errorf("a trap after %d steps: got %+v", i.steps, got)
 		}

@@ -73,7 +73,6 @@ const (
 	unknown immediate = iota
 	none
 	special // the meter looks at it
-	localIndex
 	globalIndex
 	otherIndex // of a table, a data or an element segment: nothing is added to these
 	twoIndices
@@ -98,7 +97,7 @@ var immediates = [256]immediate{
 	opEnd: special, opBr: special, opBrIf: special, opBrTable: special, opReturn: special,
 	opCall: special, opCallIndirect: special,
 	0x1a: none, opSelect: none, 0x1c: oneValueType, // drop, select, select with a type
-	opLocalGet: localIndex, opLocalSet: localIndex, opLocalTee: localIndex,
+	opLocalGet: special, opLocalSet: special, opLocalTee: special,
 	opGlobalGet: globalIndex, opGlobalSet: globalIndex,
 	0x25: otherIndex, 0x26: otherIndex, // table.get, table.set
 	0x3f: zero, opMemoryGrow: special, // memory.size
@@ -151,7 +150,7 @@ func vectorImmediate(op byte) immediate {
 func (r *reader) pass(op byte, what immediate, m *module) {
 	switch what {
 	case none:
-	case localIndex, otherIndex:
+	case otherIndex:
 		r.u32() // the runtime knows which there are; none is added
 	case globalIndex:
 		r.index("global", m.globals)
@@ -197,10 +196,9 @@ func (r *reader) pass(op byte, what immediate, m *module) {
 }
 
 // valueType reads a type that a value can have.
-func (r *reader) valueType() byte {
-	b := r.byte()
-	if !isValueType(b) {
-		r.fail(r.pos-1, "unknown type %#x", b)
+func (r *reader) valueType() {
+	at := r.pos
+	if b := r.byte(); !isValueType(b) {
+		r.fail(at, "unknown type %#x", b)
 	}
-	return b
 }
