@@ -207,7 +207,7 @@ func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([
 		<-p.Gone() // SIGKILL sees to it
 	}
 	for _, f := range []*os.File{p.Stdout, p.Stderr} {
-		_ = f.SetReadDeadline(time.Unix(1, 0)) // a descendant may hold the other end
+		_ = f.SetReadDeadline(time.Now().Add(relayPatience)) // a descendant may hold the other end
 	}
 	streams.Wait()
 	_, _ = p.Stdout.Close(), p.Stderr.Close() // only read

@@ -41,7 +41,7 @@ func (r *relay) close() { _, _ = r.out.Close(), r.to.Close() }
 
 // relayPatience is how long what was written before the end may take to be
 // passed on: a descendant may hold the pipe, or nobody read it.
-const relayPatience = 250 * time.Millisecond
+const relayPatience = time.Second
 
 // drain returns when all that the ended command line wrote is passed on.
 func (r *relay) drain() {
