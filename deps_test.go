@@ -131,6 +131,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/artifact"}, // the same
 	"k8s.io/client-go":                         {"internal/launch/kube"},
 	"k8s.io/apimachinery":                      {"internal/launch/kube"},
+	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
 	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench"},

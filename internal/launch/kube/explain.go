@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/orla-project/orla/internal/fault"
+)
+
+// explain says what stands between Orla and what it asked of the cluster, and
+// what to do about it.
+func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
+	}
+	unavailable := func(format string, args ...any) *fault.Error {
+		return fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: "+format, args...)
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		f := unavailable("the cluster's API at %s cannot be reached: %s; check the kubeconfig's server and the network", client.host, wire(err))
+		retry := true
+		f.Retry = &retry
+		return f
+	}
+	said := clip(status.Status().Message)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return unavailable("the cluster at %s does not take Orla's credentials (401); renew those of the kubeconfig", client.host)
+	case apierrors.IsForbidden(err) && strings.Contains(said, "exceeded quota"): // the API has no other word for it
+		return unavailable("the quota of namespace %s is used up: %s", client.namespace, said)
+	case apierrors.IsForbidden(err):
+		return unavailable("Orla may not %s %s in namespace %s: %s; grant it a role that does (deploy/kubernetes/orla.yaml)",
+			what.verb, what.resource, client.namespace, said)
+	case apierrors.IsNotFound(err) && what.verb == "create":
+		return unavailable("namespace %s is not there, or the cluster has no %s: %s", client.namespace, what.resource, said)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		if what.resource == secrets.Resource {
+			said = "the API does not accept it" // and may quote it
+		}
+		return fault.Wrap(fault.RuntimePolicyInvalid, err, "isolation_mode kubernetes: the cluster refuses the tool's definition: %s", said)
+	}
+	f := unavailable("the cluster's API at %s could not %s %s (%d): %s", client.host, what.verb, what.resource, status.Status().Code, said)
+	retry := passes(err)
+	f.Retry = &retry
+	return f
+}
+
+// wire is why nothing came back, without the address, which stands before it.
+func wire(err error) string {
+	if unknown, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return clip(unknown.Error())
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	return clip(err.Error())
+}
+
+// neverSent reports whether there was no connection.
+func neverSent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	_, badName := errors.AsType[*net.DNSError](err)
+	_, badCertificate := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok && op.Op == "dial" || badName || badCertificate
+}
+
+// gone reports whether there is nothing of that name.
+func gone(err error) bool { return apierrors.IsNotFound(err) }
+
+// exists reports whether there is already one of that name.
+func exists(err error) bool { return apierrors.IsAlreadyExists(err) }
+
+// taskOf is a task on a resource.
+func taskOf(verb string, r schema.GroupVersionResource) task {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	return task{verb, resource}
+}
+
+// maxSaid bounds what an error repeats of a cluster's words.
+const maxSaid = 400
+
+func clip(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxSaid {
+		return strings.ToValidUTF8(text[:maxSaid], "") + "…"
+	}
+	return text
+}

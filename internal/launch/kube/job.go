@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/secret"
+)
+
+// object and list are what the API's JSON is made of.
+type (
+	object = map[string]any
+	list   = []any
+)
+
+const (
+	// nobody is the user and the group of every process.
+	nobody = int64(65532)
+	// leeway keeps the cluster's deadline, which it counts from the beginning of a
+	// second, from coming before Orla's own.
+	leeway = 2 * time.Second
+	// container is the name of the one container.
+	container = "tool"
+	// tmpSize is that of /tmp, which is memory and counts as such.
+	tmpSize = "16Mi"
+	// pullSuffix tells the Secret that an image is pulled with from that of the process.
+	pullSuffix = "-pull"
+)
+
+// plan is one Job before it is made.
+type plan struct {
+	name     string
+	tool     Tool
+	spec     launch.Spec
+	deadline time.Duration // how long it may take
+	pull     []byte        // a .dockerconfigjson; nil: nothing
+}
+
+// secretive reports whether the Job needs Secrets before it may run.
+func (p *plan) secretive() bool { return len(p.spec.Secrets) > 0 || p.pull != nil }
+
+// labels are those of everything that the plan makes.
+func (c *Cluster) labels(t Tool) object {
+	return object{
+		labelManaged:  managedBy,
+		labelInstance: c.instance,
+		labelLife:     life(),
+		labelTool:     labelValue(t.Name),
+	}
+}
+
+// podLabels are those of a plan's pod, without what the cluster adds.
+func (c *Cluster) podLabels(p *plan) object {
+	labels := c.labels(p.tool)
+	labels[labelJob] = p.name
+	if p.tool.Network == NoNetwork {
+		labels[labelNetwork] = noneValue
+	}
+	return labels
+}
+
+// job is the Job of a plan. It starts nothing while its Secrets are not there.
+func (c *Cluster) job(p *plan) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object{
+		"apiVersion": jobs.GroupVersion().String(),
+		"kind":       "Job",
+		"metadata": object{
+			"name":        p.name,
+			"namespace":   c.opts.Namespace,
+			"labels":      c.labels(p.tool),
+			"annotations": object{annotationCall: p.spec.ID},
+		},
+		"spec": object{
+			"backoffLimit":            int64(0),
+			"completions":             int64(1),
+			"parallelism":             int64(1),
+			"activeDeadlineSeconds":   seconds(p.deadline + leeway),
+			"ttlSecondsAfterFinished": seconds(c.opts.TTL),
+			"suspend":                 p.secretive(),
+			"template": object{
+				"metadata": object{"labels": c.podLabels(p)},
+				"spec":     podSpec(p),
+			},
+		},
+	}}
+}
+
+// podSpec is what the cluster holds the process by (SPEC-TOOLS 7.4).
+func podSpec(p *plan) object {
+	grace := p.spec.Grace
+	if grace == 0 {
+		grace = launch.DefaultGrace
+	}
+	spec := object{
+		"restartPolicy":                 "Never",
+		"automountServiceAccountToken":  false,
+		"enableServiceLinks":            false,
+		"terminationGracePeriodSeconds": seconds(grace),
+		"securityContext": object{
+			"runAsNonRoot":   true,
+			"runAsUser":      nobody,
+			"runAsGroup":     nobody,
+			"fsGroup":        nobody,
+			"seccompProfile": object{"type": "RuntimeDefault"},
+		},
+		"containers": list{containerSpec(p)},
+		"volumes": list{object{
+			"name":     "tmp",
+			"emptyDir": object{"medium": "Memory", "sizeLimit": tmpSize},
+		}},
+	}
+	if p.tool.Network == NoNetwork { // names are not found at once, and not after a timeout
+		spec["dnsPolicy"] = "None"
+		spec["dnsConfig"] = object{"nameservers": list{"127.0.0.1"}}
+	}
+	if p.pull != nil {
+		spec["imagePullSecrets"] = list{object{"name": p.name + pullSuffix}}
+	}
+	return spec
+}
+
+func containerSpec(p *plan) object {
+	spec := object{
+		"name":    container,
+		"image":   p.tool.Image,
+		"command": list{literal(p.spec.Path)},
+		"env":     environment(p),
+		"securityContext": object{
+			"runAsNonRoot":             true,
+			"privileged":               false,
+			"allowPrivilegeEscalation": false,
+			"readOnlyRootFilesystem":   true,
+			"capabilities":             object{"drop": list{"ALL"}},
+		},
+		"volumeMounts":             list{object{"name": "tmp", "mountPath": "/tmp"}},
+		"terminationMessagePolicy": "File",
+	}
+	if len(p.spec.Argv) > 1 {
+		var args list
+		for _, arg := range p.spec.Argv[1:] {
+			args = append(args, literal(arg))
+		}
+		spec["args"] = args
+	}
+	if p.spec.Dir != "" {
+		spec["workingDir"] = p.spec.Dir
+	}
+	if bounds := resources(p.tool.Limits); len(bounds) > 0 {
+		spec["resources"] = object{"limits": bounds, "requests": bounds}
+	}
+	return spec
+}
+
+// literal keeps the cluster from putting the values of variables into a text:
+// it takes $(NAME) for one, and $$ for $.
+func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// resources are limits in the API's words. A number of processes is not among them.
+func resources(l cgroup.Limits) object {
+	bounds := object{}
+	if l.Memory > 0 {
+		bounds["memory"] = strconv.FormatInt(l.Memory, 10)
+	}
+	if l.CPUs > 0 {
+		bounds["cpu"] = strconv.FormatInt(max(1, int64(math.Floor(l.CPUs*1000+0.5))), 10) + "m"
+	}
+	return bounds
+}
+
+// environment is the process's: secrets by reference, and the rest as it is.
+func environment(p *plan) list {
+	env := list{}
+	home := false
+	for _, kv := range p.spec.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		home = home || name == "HOME"
+		env = append(env, object{"name": name, "value": literal(value)})
+	}
+	if !home {
+		env = append(env, object{"name": "HOME", "value": "/tmp"})
+	}
+	for i, kv := range p.spec.Secrets {
+		name, _, _ := strings.Cut(kv, "=")
+		env = append(env, object{
+			"name":      name,
+			"valueFrom": object{"secretKeyRef": object{"name": p.name, "key": secretKey(i), "optional": false}},
+		})
+	}
+	return env
+}
+
+// secretKey is where the Secret of a process has its i-th value. Names of
+// variables need not be keys.
+func secretKey(i int) string { return "value-" + strconv.Itoa(i) }
+
+// secretsOf are the Secrets that a plan needs. The Job owns them: when it is
+// deleted, the cluster deletes them.
+func (c *Cluster) secretsOf(p *plan, uid string) []*unstructured.Unstructured {
+	made := func(name, kind string, data object) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: object{
+			"apiVersion": secrets.GroupVersion().String(),
+			"kind":       "Secret",
+			"metadata": object{
+				"name":      name,
+				"namespace": c.opts.Namespace,
+				"labels":    c.labels(p.tool),
+				"ownerReferences": list{object{
+					"apiVersion": jobs.GroupVersion().String(), "kind": "Job", "name": p.name, "uid": uid,
+				}},
+			},
+			"type":      kind,
+			"immutable": true,
+			"data":      data,
+		}}
+	}
+	var all []*unstructured.Unstructured
+	if len(p.spec.Secrets) > 0 {
+		data := object{}
+		for i, kv := range p.spec.Secrets {
+			_, value, _ := strings.Cut(kv, "=")
+			data[secretKey(i)] = base64.StdEncoding.EncodeToString([]byte(value))
+		}
+		all = append(all, made(p.name, "Opaque", data))
+	}
+	if p.pull != nil {
+		data := object{".dockerconfigjson": base64.StdEncoding.EncodeToString(p.pull)}
+		all = append(all, made(p.name+pullSuffix, "kubernetes.io/dockerconfigjson", data))
+	}
+	return all
+}
+
+// dockerConfig is what a registry is shown, in the form that nodes read: the
+// secret itself where it has that form, and for the image's registry where it is USER:PASSWORD.
+func dockerConfig(image string, v secret.Value) ([]byte, bool) {
+	text := strings.TrimSpace(v.Reveal())
+	var config struct {
+		Auths map[string]json.RawMessage `json:"auths"`
+	}
+	if strings.HasPrefix(text, "{") {
+		return []byte(text), json.Unmarshal([]byte(text), &config) == nil && len(config.Auths) > 0
+	}
+	if user, _, ok := strings.Cut(text, ":"); !ok || user == "" || strings.ContainsAny(text, "\r\n") {
+		return nil, false
+	}
+	auth := object{"auth": base64.StdEncoding.EncodeToString([]byte(text))}
+	raw, err := json.Marshal(object{"auths": object{registryOf(image): auth}})
+	return raw, err == nil
+}
+
+// registryOf is the registry that an image is pulled from, as nodes know it.
+func registryOf(image string) string {
+	const hub = "https://index.docker.io/v1/"
+	host, _, ok := strings.Cut(image, "/")
+	switch {
+	case !ok, !strings.ContainsAny(host, ".:") && host != "localhost", host == "docker.io", host == "index.docker.io":
+		return hub
+	}
+	return host
+}
+
+// seconds is d in whole ones, and never less than it.
+func seconds(d time.Duration) int64 {
+	return max(1, int64(math.Ceil(d.Seconds())))
+}

@@ -1,0 +1,118 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+)
+
+const (
+	// maxLog bounds what is read of a container's log.
+	maxLog = 64 << 20
+	// lastLines is how long a log may take to end when its container has.
+	lastLines = 2 * time.Second
+	// logTries is how often the log of a container that has ended is asked for.
+	logTries = 3
+)
+
+// errLogFull ends a log that is longer than anybody reads.
+var errLogFull = errors.New("the log is too long")
+
+// copyLog passes on what the container prints, until it has ended and all of it
+// is there. A stream that breaks is taken up where it was: a log only grows.
+func (p *process) copyLog() {
+	var passed int64
+	pause := firstLook
+	for tries := 0; tries < logTries; {
+		over := isClosed(p.ended)
+		if over {
+			tries++
+		}
+		before := passed
+		err := p.readLog(&passed, !over)
+		switch {
+		case errors.Is(err, errLogFull):
+			p.cluster.opts.Log.Warn("the rest of a Job's log is dropped", "job", p.name, "bytes", passed)
+			return
+		case err == nil && (over || p.endsSoon()):
+			return
+		case passed > before:
+			pause = firstLook
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, lastLook)
+		case <-p.ended:
+			if over && !sleep(p.ctx, pause) {
+				return
+			}
+		}
+	}
+	p.cluster.opts.Log.Warn("the log of a Job could not be read to its end", "job", p.name, "bytes", passed)
+}
+
+// endsSoon reports whether the container's end is known, or is in a moment: a
+// log that ended by itself ended for a reason.
+func (p *process) endsSoon() bool {
+	select {
+	case <-p.ended:
+		return true
+	case <-time.After(lastLines):
+		return false
+	}
+}
+
+// readLog reads the log from its beginning, and passes on what is after passed.
+func (p *process) readLog(passed *int64, follow bool) error {
+	client, err := p.cluster.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	if follow {
+		p.logging.Go(func() { p.hurry(ctx, cancel) })
+	} else {
+		bound := time.AfterFunc(requestTime, cancel)
+		defer bound.Stop()
+	}
+	stream, err := client.core.Get().Namespace(client.namespace).Resource("pods").Name(p.pod).SubResource("log").
+		Param("container", container).Param("follow", strconv.FormatBool(follow)).Param("limitBytes", strconv.Itoa(maxLog)).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }() // only read
+	if _, err := io.CopyN(io.Discard, stream, *passed); errors.Is(err, io.EOF) {
+		return nil // nothing new
+	} else if err != nil {
+		return err
+	}
+	n, err := io.Copy(p.out, io.LimitReader(stream, maxLog-*passed))
+	*passed += n
+	if *passed >= maxLog {
+		return errLogFull
+	}
+	return err
+}
+
+// hurry ends a stream that does not end after its container has.
+func (p *process) hurry(ctx context.Context, cancel context.CancelFunc) {
+	select {
+	case <-p.ended:
+		if sleep(ctx, lastLines) {
+			cancel()
+		}
+	case <-ctx.Done():
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,276 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// pod is what Orla reads of a pod.
+type pod struct {
+	Metadata struct {
+		Name              string `json:"name"`
+		UID               string `json:"uid"`
+		DeletionTimestamp string `json:"deletionTimestamp"`
+	} `json:"metadata"`
+	Spec   podWish `json:"spec"`
+	Status struct {
+		Phase             string            `json:"phase"`
+		Reason            string            `json:"reason"`
+		Message           string            `json:"message"`
+		Conditions        []condition       `json:"conditions"`
+		ContainerStatuses []containerStatus `json:"containerStatuses"`
+	} `json:"status"`
+}
+
+// podWish is how a pod is held.
+type podWish struct {
+	HostNetwork     bool  `json:"hostNetwork"`
+	HostPID         bool  `json:"hostPID"`
+	HostIPC         bool  `json:"hostIPC"`
+	Token           *bool `json:"automountServiceAccountToken"`
+	SecurityContext struct {
+		RunAsUser *int64  `json:"runAsUser"`
+		Seccomp   seccomp `json:"seccompProfile"`
+	} `json:"securityContext"`
+	Containers []containerWish `json:"containers"`
+}
+
+type containerWish struct {
+	Name            string `json:"name"`
+	SecurityContext struct {
+		RunAsUser    *int64   `json:"runAsUser"`
+		RunAsNonRoot bool     `json:"runAsNonRoot"`
+		Privileged   bool     `json:"privileged"`
+		Escalation   *bool    `json:"allowPrivilegeEscalation"`
+		ReadOnly     bool     `json:"readOnlyRootFilesystem"`
+		Seccomp      *seccomp `json:"seccompProfile"`
+		Capabilities struct {
+			Add  []string `json:"add"`
+			Drop []string `json:"drop"`
+		} `json:"capabilities"`
+	} `json:"securityContext"`
+	Resources struct {
+		Limits map[string]string `json:"limits"`
+	} `json:"resources"`
+}
+
+type seccomp struct {
+	Type string `json:"type"`
+}
+
+type condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+type containerStatus struct {
+	Name  string `json:"name"`
+	State struct {
+		Waiting    *waiting    `json:"waiting"`
+		Running    *struct{}   `json:"running"`
+		Terminated *terminated `json:"terminated"`
+	} `json:"state"`
+}
+
+type waiting struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+type terminated struct {
+	ExitCode int    `json:"exitCode"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
+}
+
+// readPod reads what the API calls a pod.
+func readPod(u *unstructured.Unstructured) (*pod, error) {
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	p := &pod{}
+	if err := json.Unmarshal(raw, p); err != nil {
+		return nil, fmt.Errorf("a pod that cannot be read: %w", err)
+	}
+	return p, nil
+}
+
+// state is that of the container that matters; others are the cluster's own. It
+// is zero when nothing is known of it yet.
+func (p *pod) state() containerStatus {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == container {
+			return c
+		}
+	}
+	return containerStatus{}
+}
+
+// begun reports whether the container runs, or has run.
+func (p *pod) begun() bool {
+	s := p.state().State
+	return s.Running != nil || s.Terminated != nil || p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
+}
+
+// hopeless are the reasons for which a container waits that no waiting mends.
+var hopeless = map[string]string{
+	"ErrImagePull":               "the image cannot be pulled",
+	"ImagePullBackOff":           "the image cannot be pulled",
+	"ErrImageNeverPull":          "the image is not on the node, and may not be pulled",
+	"ImageInspectError":          "the image cannot be read",
+	"InvalidImageName":           "the image's name is no name of an image",
+	"RegistryUnavailable":        "the image's registry cannot be reached",
+	"SignatureValidationFailed":  "the image is not signed as the node wants it",
+	"CreateContainerConfigError": "the container cannot be made as it is described",
+	"CreateContainerError":       "the container cannot be made",
+	"RunContainerError":          "the container cannot be started",
+}
+
+// stuck says why the container will not start, if that is known.
+func (p *pod) stuck() *fault.Error {
+	w := p.state().State.Waiting
+	if w == nil || hopeless[w.Reason] == "" {
+		return nil
+	}
+	code := fault.IsolationUnavailable
+	if w.Reason == "InvalidImageName" {
+		code = fault.RuntimePolicyInvalid
+	}
+	return fault.New(code, "isolation_mode kubernetes: %s (%s): %s", hopeless[w.Reason], w.Reason, clip(w.Message))
+}
+
+// awaited says what the pod is waiting for; "" if it does not say.
+func (p *pod) awaited() string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "PodScheduled" && c.Status == "False" {
+			return fmt.Sprintf("no node takes its pod (%s): %s", c.Reason, clip(c.Message))
+		}
+	}
+	if w := p.state().State.Waiting; w != nil && w.Reason != "" {
+		return strings.TrimSuffix(fmt.Sprintf("its container waits (%s): %s", w.Reason, clip(w.Message)), ": ")
+	}
+	return ""
+}
+
+// exit is how the container ended; false when it has not.
+func (p *pod) exit() (launch.Exit, bool) {
+	over := p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
+	if over && p.Status.Reason != "" { // the pod's end, and not the process's
+		return launch.Exit{Code: -1, Err: p.ended()}, true
+	}
+	t := p.state().State.Terminated
+	switch {
+	case t == nil && !over:
+		return launch.Exit{}, false
+	case t == nil:
+		return launch.Exit{Code: -1, Err: p.ended()}, true
+	case t.Reason == "ContainerStatusUnknown":
+		return launch.Exit{Code: -1, Err: lost("the node does not know how the container ended: %s", clip(t.Message))}, true
+	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
+		return launch.Exit{Code: -1, Err: noStart(t.Message)}, true
+	}
+	return launch.Exit{Code: t.ExitCode, OutOfMemory: t.Reason == "OOMKilled"}, true
+}
+
+// noStart is the fault of a command that its image does not have, or cannot run.
+func noStart(message string) *fault.Error {
+	f := fault.New(fault.StartFailed, "isolation_mode kubernetes: the command cannot be started in its image: %s", clip(message))
+	never := false
+	f.Retry = &never
+	return f
+}
+
+// ended says why the cluster ended a pod.
+func (p *pod) ended() *fault.Error {
+	text := strings.TrimSuffix(fmt.Sprintf("the cluster ended the pod (%s): %s", p.Status.Reason, clip(p.Status.Message)), ": ")
+	switch p.Status.Reason {
+	case "DeadlineExceeded":
+		return fault.New(fault.Timeout, "isolation_mode kubernetes: %s", text)
+	case "Evicted": // for what it took, as a rule
+		return fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: %s", text)
+	}
+	return lost("%s", text)
+}
+
+// lost is the fault of a process that ended for the cluster's own reasons.
+func lost(format string, args ...any) *fault.Error {
+	f := fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: "+format, args...)
+	again := true
+	f.Retry = &again
+	return f
+}
+
+// wish is how the container is held; nil if the pod has lost it.
+func (p *pod) wish() *containerWish {
+	for i, c := range p.Spec.Containers {
+		if c.Name == container {
+			return &p.Spec.Containers[i]
+		}
+	}
+	return nil
+}
+
+// held reads back which limits the pod has.
+func (p *pod) held() cgroup.Limits {
+	var l cgroup.Limits
+	w := p.wish()
+	if w == nil {
+		return l
+	}
+	if q, err := resource.ParseQuantity(w.Resources.Limits["memory"]); err == nil {
+		l.Memory = q.Value()
+	}
+	if q, err := resource.ParseQuantity(w.Resources.Limits["cpu"]); err == nil {
+		l.CPUs = float64(q.MilliValue()) / 1000
+	}
+	return l
+}
+
+// loosened says in what way the cluster holds a pod less than it was told to;
+// "" if it does not. Whatever admits pods may change them on their way.
+func (p *pod) loosened(asked cgroup.Limits) string {
+	w := p.wish()
+	if w == nil {
+		return "it has no container " + container
+	}
+	s, held := w.SecurityContext, p.held()
+	for _, look := range []struct {
+		weak bool
+		what string
+	}{
+		{p.Spec.HostNetwork || p.Spec.HostPID || p.Spec.HostIPC, "it has namespaces of the node"},
+		{p.Spec.Token == nil || *p.Spec.Token, "it has a token of a service account"},
+		{!s.RunAsNonRoot, "it may be root"},
+		{differs(s.RunAsUser, nobody) || s.RunAsUser == nil && p.Spec.SecurityContext.RunAsUser == nil || differs(p.Spec.SecurityContext.RunAsUser, nobody), "it has another user"},
+		{s.Privileged, "it is privileged"},
+		{s.Escalation == nil || *s.Escalation, "it may gain privileges"},
+		{!s.ReadOnly, "its root can be written to"},
+		{len(s.Capabilities.Add) > 0 || !slices.Contains(s.Capabilities.Drop, "ALL"), "it has capabilities"},
+		{unconfined(s.Seccomp) || s.Seccomp == nil && unconfined(&p.Spec.SecurityContext.Seccomp), "its system calls are not filtered"},
+		{asked.Memory > 0 && (held.Memory == 0 || held.Memory > asked.Memory), "its memory is not bounded as it has to be"},
+		{asked.CPUs > 0 && (held.CPUs == 0 || held.CPUs > asked.CPUs+0.001), "its processors are not bounded as they have to be"},
+	} {
+		if look.weak {
+			return look.what
+		}
+	}
+	return ""
+}
+
+func differs(user *int64, from int64) bool { return user != nil && *user != from }
+
+func unconfined(s *seccomp) bool {
+	return s != nil && s.Type != "RuntimeDefault" && s.Type != "Localhost"
+}

@@ -1,0 +1,270 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// start makes the Job of a process, and waits until its container runs. What it
+// made is removed when it fails, by who the cluster waits for, and not by the caller.
+func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error) {
+	c := l.cluster
+	plan, err := l.plan(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if plan.tool.Network == NoNetwork {
+		if err := c.denyNetwork(ctx, plan); err != nil {
+			return nil, err
+		}
+	}
+	p, err := c.newProcess(plan)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.create(ctx, plan, p); err == nil {
+		err = p.begin(ctx)
+	}
+	if err != nil {
+		p.abandon()
+		return nil, err
+	}
+	go p.attend() // which leaves what Start entered
+	return p, nil
+}
+
+// plan gathers what a Job is made of.
+func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
+	p := &plan{name: nameFor(l.tool.Name), tool: l.tool, spec: spec, deadline: longest}
+	if by, ok := ctx.Deadline(); ok {
+		p.deadline = time.Until(by)
+	}
+	if l.tool.PullSecret.IsZero() {
+		return p, nil
+	}
+	v, err := l.cluster.opts.Secrets(l.tool.PullSecret)
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	if p.pull, ok = dockerConfig(l.tool.Image, v); !ok {
+		return nil, fault.New(fault.SecretResolutionFailed,
+			"the pull secret %s is neither USER:PASSWORD nor a Docker configuration with auths", l.tool.PullSecret)
+	}
+	return p, nil
+}
+
+// create makes the Job, and then its Secrets, which it owns from the first moment.
+func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
+	uid, err := c.make(ctx, jobs, c.job(plan))
+	if err != nil {
+		return err
+	}
+	if !plan.secretive() {
+		return nil
+	}
+	for _, s := range c.secretsOf(plan, uid) {
+		if _, err := c.make(ctx, secrets, s); err != nil {
+			return err
+		}
+		p.secrets = append(p.secrets, s.GetName())
+	}
+	return c.try(ctx, taskOf("patch", jobs), func(ctx context.Context, client *client) error {
+		resume := []byte(`{"spec":{"suspend":false}}`)
+		_, err := client.in(jobs).Patch(ctx, plan.name, types.MergePatchType, resume, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// make creates an object and returns its uid. That it is there already is no
+// trouble: names are ours alone, so it was made by a request whose answer got lost.
+func (c *Cluster) make(ctx context.Context, kind schema.GroupVersionResource, o *unstructured.Unstructured) (uid string, err error) {
+	err = c.try(ctx, taskOf("create", kind), func(ctx context.Context, client *client) error {
+		made, err := client.in(kind).Create(ctx, o, metav1.CreateOptions{})
+		if exists(err) && kind == jobs {
+			made, err = client.in(kind).Get(ctx, o.GetName(), metav1.GetOptions{})
+		} else if exists(err) {
+			return nil
+		}
+		if err == nil {
+			uid = string(made.GetUID())
+		}
+		return err
+	})
+	return uid, err
+}
+
+// remove deletes an object. That there is none is what it is for.
+func (c *Cluster) remove(ctx context.Context, kind schema.GroupVersionResource, name string) error {
+	return c.try(ctx, taskOf("delete", kind), func(ctx context.Context, client *client) error {
+		after := metav1.DeletePropagationBackground // the pod ends as its grace says, the Secrets go as well
+		err := client.in(kind).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &after})
+		if gone(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// hesitation is how long a Job may be without a pod until its events are asked why.
+const hesitation = 3 * time.Second
+
+// begin waits until the container has started.
+func (p *process) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime,
+		fault.New(fault.Timeout, "isolation_mode kubernetes: the Job's container has not started within %s", startTime))
+	defer cancel()
+	p.watching.Go(func() { p.cluster.follow(p.ctx, p.name, p.sights) })
+	why := "its pod is not there yet"
+	look := time.NewTicker(hesitation)
+	defer look.Stop()
+	for seen := false; ; {
+		select {
+		case s := <-p.sights:
+			switch {
+			case s.err != nil:
+				return s.err
+			case s.gone:
+				return p.late(p.deleted(), why)
+			case s.pod == nil:
+				continue
+			}
+			if what := s.pod.loosened(p.limits); what != "" {
+				return fault.New(fault.IsolationUnavailable, "isolation_mode kubernetes: the cluster changed the pod that it was given: %s; "+
+					"see which webhook or policy of namespace %s does", what, p.cluster.opts.Namespace)
+			}
+			if err := s.pod.stuck(); err != nil {
+				return err
+			}
+			if s.pod.begun() {
+				p.last, p.pod, p.held = s.pod, s.pod.Metadata.Name, s.pod.held()
+				return nil
+			}
+			seen = true
+			if text := s.pod.awaited(); text != "" {
+				why = text
+			}
+		case <-look.C:
+			if seen {
+				continue
+			}
+			if err := p.cluster.failed(ctx, p.name); err != nil {
+				return err
+			}
+			why = p.cluster.unmade(ctx, p.name)
+		case <-ctx.Done():
+			return p.late(context.Cause(ctx), why)
+		}
+	}
+}
+
+// failed is how a Job came to an end of which no pod tells; nil if it did not.
+func (c *Cluster) failed(ctx context.Context, job string) error {
+	var failure error
+	err := c.try(ctx, taskOf("get", jobs), func(ctx context.Context, client *client) error {
+		found, err := client.in(jobs).Get(ctx, job, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
+		for _, each := range conditions {
+			switch c, _ := each.(object); {
+			case c["type"] != "Failed" || c["status"] != "True":
+			case c["reason"] == "DeadlineExceeded":
+				failure = fault.New(fault.Timeout, "isolation_mode kubernetes: the cluster ended the Job at its deadline")
+			default:
+				said, _ := c["message"].(string)
+				failure = lost("the Job's pod is gone, and it was not Orla who deleted it (%v): %s", c["reason"], clip(said))
+			}
+		}
+		return nil
+	})
+	if gone(errors.Unwrap(err)) {
+		return lost("the Job was deleted, and not by Orla")
+	}
+	if failure != nil {
+		return failure
+	}
+	return err
+}
+
+// late says what a Job was waiting for when its time was over.
+func (p *process) late(cause error, why string) error {
+	f := fault.From(cause)
+	if f.Code != fault.Timeout {
+		return f
+	}
+	told := *f
+	told.Reason = fmt.Sprintf("%s; the Job has not started: %s", f.Reason, why)
+	return &told
+}
+
+// unmade says why a Job has no pod, as the cluster's events have it. They are a
+// help, and nothing is decided by them.
+func (c *Cluster) unmade(ctx context.Context, job string) string {
+	const unknown = "its pod is not there yet; kubectl describe job tells more"
+	client, err := c.connect()
+	if err != nil {
+		return unknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, hesitation)
+	defer cancel()
+	found, err := client.in(events).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,involvedObject.name=" + job, Limit: 50})
+	if err != nil {
+		return unknown
+	}
+	for i := len(found.Items) - 1; i >= 0; i-- {
+		kind, _, _ := unstructured.NestedString(found.Items[i].Object, "type")
+		reason, _, _ := unstructured.NestedString(found.Items[i].Object, "reason")
+		message, _, _ := unstructured.NestedString(found.Items[i].Object, "message")
+		if kind == "Warning" {
+			return fmt.Sprintf("%s: %s", reason, clip(message))
+		}
+	}
+	return unknown
+}
+
+// newProcess makes what stands for a Job here.
+func (c *Cluster) newProcess(plan *plan) (*process, error) {
+	p := &process{
+		cluster: c,
+		name:    plan.name,
+		limits:  plan.tool.Limits,
+		grace:   time.Duration(seconds(max(plan.spec.Grace, launch.DefaultGrace))) * time.Second,
+		sights:  make(chan sight),
+		stop:    make(chan struct{}),
+		ended:   make(chan struct{}),
+		exited:  make(chan struct{}),
+		gone:    make(chan struct{}),
+	}
+	var errs [2]error
+	p.stdout, p.out, errs[0] = os.Pipe()
+	var err *os.File
+	p.stderr, err, errs[1] = os.Pipe()
+	if errors.Join(errs[:]...) != nil {
+		closeAll(p.stdout, p.out, p.stderr, err)
+		return nil, fault.Wrap(fault.StartFailed, errors.Join(errs[:]...), "no file descriptor is left; raise the limit (ulimit -n) or lower max_concurrent_calls")
+	}
+	_ = err.Close() // the log has both streams in one
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p, nil
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // nothing was written
+		}
+	}
+}
