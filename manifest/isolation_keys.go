@@ -90,8 +90,8 @@ func (i *Isolation) setNetwork(name string) error {
 	switch {
 	case !networkName.MatchString(name):
 		return errors.New("must be the name of a network: letters, digits and _ . -, and no - in front; none is no network")
-	case i.Mode == IsolationKubernetes:
-		return errors.New("does not go with isolation_mode kubernetes: the cluster's own policies say what a pod reaches")
+	case i.Mode == IsolationKubernetes && name != "none" && name != "cluster":
+		return errors.New("must be none or cluster with isolation_mode kubernetes: what a pod reaches is said by the cluster")
 	case !i.Isolated():
 		return errors.New("does not go with isolation_mode none, where a process has the machine's network")
 	case name == "none":

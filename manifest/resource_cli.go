@@ -232,8 +232,22 @@ func (d *declaration) cliIsolation(k cliKeys) {
 		}
 	}
 	d.cliResources(k.Resources)
-	if i.Mode == IsolationKubernetes && k.StdinFromInput {
-		d.doc.Faultf(at+"stdin_from_input", "does not go with runtime.isolation_mode: kubernetes: a Job has no stdin")
+	if i.Mode == IsolationKubernetes {
+		d.checkJob(k)
+	}
+}
+
+// checkJob refuses what a Job of Kubernetes cannot do.
+func (d *declaration) checkJob(k cliKeys) {
+	const at, with = "spec.cli.", "does not go with runtime.isolation_mode: kubernetes: "
+	if k.StdinFromInput {
+		d.doc.Faultf(at+"stdin_from_input", with+"a Job has no stdin")
+	}
+	if k.Output != "" && k.Output != CLIStdout {
+		d.doc.Faultf(at+"output", with+"a Job has one log of both streams; stdout, the default, is all of it")
+	}
+	if k.Resources.PidsLimit != 0 {
+		d.doc.Faultf(at+"resources.pids_limit", with+"a Job cannot have one; the kubelet of its node does (podPidsLimit)")
 	}
 }
 

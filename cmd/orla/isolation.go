@@ -48,6 +48,7 @@ func (p *parts) isolatedPlace(t manifest.Tool) place {
 	case manifest.BackendContainer:
 		return p.contained(t)
 	case manifest.BackendKubernetes:
+		return p.clusterPlace(t)
 	}
 	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}}
 }

@@ -43,6 +43,7 @@ type parts struct {
 	launcher   *launch.Local
 	sandboxes  *sandbox.Host
 	engines    *engines // of containers
+	clusters   *clusters
 	supervisor *supervisor.Supervisor
 	slots      *simple.Slots
 	hub        *watch.Hub
@@ -79,6 +80,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 	}
 	p.modules = newModules(cfg, p.services, log)
 	clean := environ.Clean(os.Environ())
+	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.services.secrets.Resolve, log: log}
 	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	p.supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
@@ -143,6 +145,7 @@ func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 
 // close waits for the processes that are left.
 func (p *parts) close() {
+	p.clusters.close()
 	p.engines.close() // before what their command lines are started by
 	p.launcher.Close()
 	p.sandboxes.Close()

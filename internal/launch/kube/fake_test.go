@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"gopkg.in/yaml.v3" //nolint:depguard // the file is of Kubernetes and not ours
 )
 
 type object = map[string]any
@@ -180,9 +181,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case wrong != nil && wrong.drop:
 		panic(http.ErrAbortHandler)
 	case wrong != nil && wrong.status != 0:
-		for key, values := range wrong.header {
-			w.Header()[key] = values
-		}
+		maps.Copy(w.Header(), wrong.header)
 		body := wrong.body
 		if body == nil {
 			body = status(wrong.status, http.StatusText(wrong.status), "planned")
@@ -277,7 +276,7 @@ func (f *fakeAPI) selected(resource, selector string) []object {
 func matches(o object, selector string) bool {
 	meta, _ := o["metadata"].(object)
 	labels, _ := meta["labels"].(object)
-	for _, want := range strings.Split(selector, ",") {
+	for want := range strings.SplitSeq(selector, ",") {
 		if key, value, ok := strings.Cut(want, "="); ok && labels[key] != value {
 			return false
 		}

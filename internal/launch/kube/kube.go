@@ -158,8 +158,8 @@ func (l *launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 
 // check refuses what a Job cannot do.
 func (l *launcher) check(spec launch.Spec) error {
-	refuse := func(format string, args ...any) error {
-		return fault.New(fault.RuntimePolicyInvalid, "isolation_mode kubernetes: "+format, args...)
+	refuse := func(why string) error {
+		return fault.New(fault.RuntimePolicyInvalid, "isolation_mode kubernetes: %s", why)
 	}
 	switch {
 	case spec.Input == nil:

@@ -287,7 +287,7 @@ func TestT74Ends(t *testing.T) {
 		"evicted":            {part{code: 137, pod: [2]string{"Evicted", "The node was low on resource: memory."}}, launch.Exit{}, fault.ExecutionFailed, "low on resource"},
 		"deadline of a pod":  {part{code: 137, pod: [2]string{"DeadlineExceeded", "Pod was active too long"}}, launch.Exit{}, fault.Timeout, "DeadlineExceeded"},
 		"node lost":          {part{code: 137, reason: "ContainerStatusUnknown", message: "The container could not be located"}, launch.Exit{}, fault.ExecutionFailed, "could not be located"},
-		"deleted by others":  {part{deleted: true}, launch.Exit{}, fault.ExecutionFailed, "not by Orla"},
+		"deleted by others":  {part{deleted: true}, launch.Exit{}, fault.ExecutionFailed, "not Orla who deleted it"},
 		"deadline of a Job":  {part{deadline: true}, launch.Exit{}, fault.Timeout, "deadline"},
 		"the node shut down": {part{code: 137, pod: [2]string{"Terminated", "Pod was terminated in response to imminent node shutdown."}}, launch.Exit{}, fault.ExecutionFailed, "node shutdown"},
 	} {
@@ -415,23 +415,23 @@ func TestT74BadMoments(t *testing.T) {
 		}
 	}
 	for name, plan := range map[string]func(string, int) *refusal{
-		"500 for a Job":                     first("create jobs", refusal{status: 500}),
-		"429 with Retry-After":              first("create jobs", refusal{status: 429, header: soon}),
-		"429 for a patch":                   first("patch jobs", refusal{status: 429}),
-		"the answer gets lost":              first("create jobs", refusal{after: true, drop: true}),
-		"and that of a Secret":              first("create secrets", refusal{after: true, status: 500}),
-		"503 for the pods":                  first("list pods", refusal{status: 503}),
-		"410 for a watch":                   first("watch pods", refusal{cut: -1}),
-		"410 at once":                       first("watch pods", refusal{status: 410}),
-		"a watch that breaks":               first("watch pods", refusal{cut: 1}),
-		"a watch that is dropped":           first("watch pods", refusal{drop: true}),
-		"no log yet":                        first("get pods/log", refusal{status: 400}),
-		"500 at the end":                    first("delete jobs", refusal{status: 500}),
-		"the end's answer gets lost":        first("delete jobs", refusal{after: true, drop: true}),
-		"the Secret is kept for a moment":   first("delete secrets", refusal{status: 503}),
-		"the log's connection breaks":       first("get pods/log", refusal{drop: true}),
-		"the policies are late":             first("list networkpolicies", refusal{status: 504}),
-		"somebody else makes the policy":    first("create networkpolicies", refusal{after: true, status: 500}),
+		"500 for a Job":                   first("create jobs", refusal{status: 500}),
+		"429 with Retry-After":            first("create jobs", refusal{status: 429, header: soon}),
+		"429 for a patch":                 first("patch jobs", refusal{status: 429}),
+		"the answer gets lost":            first("create jobs", refusal{after: true, drop: true}),
+		"and that of a Secret":            first("create secrets", refusal{after: true, status: 500}),
+		"503 for the pods":                first("list pods", refusal{status: 503}),
+		"410 for a watch":                 first("watch pods", refusal{cut: -1}),
+		"410 at once":                     first("watch pods", refusal{status: 410}),
+		"a watch that breaks":             first("watch pods", refusal{cut: 1}),
+		"a watch that is dropped":         first("watch pods", refusal{drop: true}),
+		"no log yet":                      first("get pods/log", refusal{status: 400}),
+		"500 at the end":                  first("delete jobs", refusal{status: 500}),
+		"the end's answer gets lost":      first("delete jobs", refusal{after: true, drop: true}),
+		"the Secret is kept for a moment": first("delete secrets", refusal{status: 503}),
+		"the log's connection breaks":     first("get pods/log", refusal{drop: true}),
+		"the policies are late":           first("list networkpolicies", refusal{status: 504}),
+		"somebody else makes the policy":  first("create networkpolicies", refusal{after: true, status: 500}),
 		"a watch that may not be had at all": func(asked string, _ int) *refusal {
 			if asked == "watch pods" {
 				return &refusal{status: 403}
@@ -635,7 +635,7 @@ func TestT74Sweep(t *testing.T) {
 		}
 		f.objects["jobs/"+name] = o
 	}
-	add("dead", "4194304-abc", "", "")              // beyond what a pid can be
+	add("dead", "4194304-abc", "", "")             // beyond what a pid can be
 	add("elsewhere", "4194304-abc", "0123456", "") // another machine, or another folder
 	add("same-pid", fmt.Sprintf("%d-abc", os.Getpid()), "", "")
 	add("running", fmt.Sprintf("%d-abc", os.Getppid()), "", "")

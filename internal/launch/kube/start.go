@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,10 +38,10 @@ func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error
 		err = p.begin(ctx)
 	}
 	if err != nil {
-		p.abandon()
+		p.abandon() //nolint:contextcheck // ctx may be over
 		return nil, err
 	}
-	go p.attend() // which leaves what Start entered
+	go p.attend() //nolint:contextcheck // ctx bounds only the start; it leaves what Start entered
 	return p, nil
 }
 
@@ -136,7 +137,7 @@ func (p *process) begin(ctx context.Context) error {
 			case s.err != nil:
 				return s.err
 			case s.gone:
-				return p.late(p.deleted(), why)
+				return p.late(p.deleted(), why) //nolint:contextcheck // by the Job's own, which has a bound
 			case s.pod == nil:
 				continue
 			}
@@ -224,10 +225,10 @@ func (c *Cluster) unmade(ctx context.Context, job string) string {
 	if err != nil {
 		return unknown
 	}
-	for i := len(found.Items) - 1; i >= 0; i-- {
-		kind, _, _ := unstructured.NestedString(found.Items[i].Object, "type")
-		reason, _, _ := unstructured.NestedString(found.Items[i].Object, "reason")
-		message, _, _ := unstructured.NestedString(found.Items[i].Object, "message")
+	for _, event := range slices.Backward(found.Items) {
+		kind, _, _ := unstructured.NestedString(event.Object, "type")
+		reason, _, _ := unstructured.NestedString(event.Object, "reason")
+		message, _, _ := unstructured.NestedString(event.Object, "message")
 		if kind == "Warning" {
 			return fmt.Sprintf("%s: %s", reason, clip(message))
 		}
