@@ -96,7 +96,10 @@ func TestT72Ends(t *testing.T) {
 			t.Errorf("%s: %+v; want %+v", script, p.Exit(), want)
 		}
 	}
-	spec := shell("cat; cat >&2 <&-; exit 0")
+	if stdout, stderr, _ := run(t, l, shell("echo one >/dev/stdout; echo two >/dev/stderr; echo three >/proc/self/fd/1; echo four >/dev/null")); stdout != "one\nthree" || stderr != "two" {
+		t.Errorf("it writes %q and %q", stdout, stderr)
+	}
+	spec := shell("cat; exit 0")
 	spec.Input = []byte(strings.Repeat("x", 1<<20))
 	if got := said(t, l, spec); len(got) != 1<<20 {
 		t.Errorf("it reads %d bytes of its input", len(got))

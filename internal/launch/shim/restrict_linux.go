@@ -13,6 +13,7 @@ const (
 	sysLandlockRestrictSelf  = 446
 
 	prSetPdeathsig  = 1
+	prSetName       = 15
 	prSetDumpable   = 4
 	prCapbsetDrop   = 24
 	prSetNoNewPrivs = 38
@@ -65,6 +66,9 @@ func lower(p Plan) failure {
 // in any set. The calls of package syscall change all threads.
 func become(p Plan) failure {
 	if p.Drop {
+		if f := ownStreams(p.ID); f.is() {
+			return f
+		}
 		if f := try("leave all groups", syscall.Setgroups(nil)); f.is() {
 			return f
 		}
@@ -86,6 +90,24 @@ func become(p Plan) failure {
 	// this is for them; a program that is linked to C cannot do it, and has
 	// threads that could at most do to the namespace what they never do.
 	_, _, _ = syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	return failure{}
+}
+
+// ownStreams gives the user its streams: else it may use them, and not open
+// /dev/stderr.
+func ownStreams(id uint64) failure {
+	for fd := range 3 {
+		var info syscall.Stat_t
+		if f := try("streams", syscall.Fstat(fd, &info)); f.is() {
+			return f
+		}
+		if info.Mode&syscall.S_IFMT != syscall.S_IFIFO {
+			continue // it is not Orla's own
+		}
+		if f := try("streams", syscall.Fchown(fd, int(id), int(id))); f.is() {
+			return f
+		}
+	}
 	return failure{}
 }
 

@@ -102,6 +102,8 @@ func ownNothing() failure {
 	if _, _, errno := syscall.RawSyscall(sysCloseRange, Channel+1, all, 0); errno != 0 {
 		return failure{"close what was inherited", errno}
 	}
+	name := [16]byte{'t', 'o', 'o', 'l', '-', 's', 'a', 'n', 'd', 'b', 'o', 'x'} // as ps has it; pgrep orla is to find Orla alone
+	_ = prctl(prSetName, uintptr(unsafe.Pointer(&name)))                         // cosmetic
 	_, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, Channel, syscall.F_SETFD, syscall.FD_CLOEXEC)
 	if errno != 0 {
 		return failure{"keep the channel", errno}
