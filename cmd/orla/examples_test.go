@@ -248,7 +248,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 			t.Errorf("nothing was found in\n%s", yaml)
 		}
 	}
-	if got := fmt.Sprint(resources, parts, files); got != "8 6 6" {
+	if got := fmt.Sprint(resources, parts, files); got != "10 6 7" {
 		t.Errorf("it has %s resources, parts and files", got)
 	}
 }
@@ -258,6 +258,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 // killed comes back while its tools stay listed (SPEC-TOOLS 3, 5.3).
 func TestAFolderWithToolsOfEveryKind(t *testing.T) {
 	dir := serveExamples(t)
+	t.Setenv("ORLA_CLI_ALLOWED_COMMANDS", "seq")
 	examples := filepath.Join(dir, "examples", "resources")
 	tools := filepath.Join(examples, "tools")
 	writeTool(t, tools, "hello.sh", readFile(t, filepath.Join("..", "..", "examples", "tools", "hello.sh")))
@@ -324,7 +325,7 @@ func (c *client) lists(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-const everyKind = "complain factors hello loud__count loud__greet notes--read notes--write rates report stock tickets--close tickets--list tickets--open weather"
+const everyKind = "complain factors hello loud__count loud__greet notes--read notes--write numbers rates report stock tickets--close tickets--list tickets--open weather"
 
 func (c *client) callsEveryKind(t *testing.T) {
 	if got := c.lists(t); got != everyKind {
@@ -349,6 +350,8 @@ func (c *client) callsEveryKind(t *testing.T) {
 		{"notes--write", map[string]any{"name": "milk", "text": "none"}, "signed by Ada", ""},
 		{"complain", map[string]any{"title": "Too hot"}, "is open", ""},
 		{"tickets--list", map[string]any{}, "Too hot", ""},
+		{"numbers", map[string]any{"first": -1, "last": 1, "separator": "; "}, "-1; 0; 1", ""},
+		{"numbers", map[string]any{"first": 1, "last": 2, "separator": "\x00"}, "a value holds a NUL byte", "invalid_input"},
 	} {
 		if text, code := c.says(t, call.tool, call.args); !strings.Contains(text, call.text) || code != call.code {
 			t.Errorf("%s %v: %q %q, want %q %q", call.tool, call.args, text, code, call.text, call.code)

@@ -39,7 +39,7 @@ func (p *parts) placeOf(t manifest.Tool) place {
 func (p *parts) isolatedPlace(t manifest.Tool) place {
 	i := t.Isolation
 	if i.Terms.Refused != "" {
-		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s; %s", i.Terms.Refused, i.Terms.Remedy)}}
+		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s; %s", i.Terms.Refused, i.Terms.Remedy)}, elsewhere: true} // nothing is looked for here
 	}
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
@@ -50,7 +50,7 @@ func (p *parts) isolatedPlace(t manifest.Tool) place {
 	case manifest.BackendKubernetes:
 		return p.clusterPlace(t)
 	}
-	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}}
+	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}, elsewhere: true}
 }
 
 // refusing is a Launcher that starts nothing.
