@@ -23,7 +23,7 @@ import (
 // the names of files NAME stands for the tool's name, in their text {{name}};
 // files that end in .txt have names that the Go tool would take for our own code.
 //
-//go:embed templates
+//go:embed all:templates
 var templates embed.FS
 
 // languages are those of the templates.
@@ -91,12 +91,22 @@ var newName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 // pythonsOwn are the modules that come with json. A file beside a tool goes before them.
 var pythonsOwn = []string{"collections", "copyreg", "enum", "functools", "json", "keyword", "operator", "re", "reprlib", "types"}
 
-func (t *newTool) check() error {
+// checkNewName returns what is wrong with the name of a new tool, or nil.
+func checkNewName(name string) error {
 	switch {
-	case !newName.MatchString(t.name) || len(t.name) > 48:
-		return fmt.Errorf("%q is no good name: a letter, then letters, digits, _ and -, 48 at most", t.name)
-	case slices.Contains([]string{"node_modules", "venv"}, t.name):
-		return fmt.Errorf("what is called %q is skipped in a folder of tools", t.name)
+	case !newName.MatchString(name) || len(name) > 48:
+		return fmt.Errorf("%q is no good name: a letter, then letters, digits, _ and -, 48 at most", name)
+	case slices.Contains([]string{"node_modules", "venv"}, name):
+		return fmt.Errorf("what is called %q is skipped in a folder of tools", name)
+	}
+	return nil
+}
+
+func (t *newTool) check() error {
+	if err := checkNewName(t.name); err != nil {
+		return err
+	}
+	switch {
 	case t.lang == "python" && !t.capsule && slices.Contains(pythonsOwn, t.name):
 		return fmt.Errorf("a file %s.py would hide Python's own module %s, which tools need", t.name, t.name)
 	case !slices.Contains(languages, t.lang):
@@ -116,45 +126,59 @@ func (t *newTool) kind() string {
 // make makes the tool and returns its files. A running Orla sees it come whole:
 // it is written under a hidden name, and then gets its own.
 func (t *newTool) make() (files []string, err error) {
-	from, err := fs.Sub(templates, path.Join("templates", t.kind(), t.lang))
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(t.dir, 0o755); err != nil {
-		return nil, err
-	}
-	draft, err := os.MkdirTemp(t.dir, "."+t.name+".*")
+	draft, names, err := draftOf(path.Join("templates", t.kind(), t.lang), t.dir, t.name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(draft)) }()
-	if err := os.Chmod(draft, 0o755); err != nil {
-		return nil, err
+	if !slices.Contains(names, "tool.yaml") {
+		return t.placeFile(draft, names[0])
 	}
-	var names []string
+	return placeFolder(draft, filepath.Join(t.dir, t.name), names)
+}
+
+// draftOf writes what stands in a folder of the templates, for a tool of that
+// name, to a hidden folder in dir, and returns that and the names of its files.
+func draftOf(template, dir, name string) (draft string, names []string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	if draft, err = os.MkdirTemp(dir, "."+name+".*"); err != nil {
+		return "", nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(draft))
+		}
+	}()
+	if err := os.Chmod(draft, 0o755); err != nil {
+		return "", nil, err
+	}
+	from, err := fs.Sub(templates, template)
+	if err != nil {
+		return "", nil, err
+	}
 	err = fs.WalkDir(from, ".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil {
 			return err
+		}
+		made := strings.TrimSuffix(strings.ReplaceAll(file, "NAME", name), ".txt")
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(draft, made), 0o755)
 		}
 		text, err := fs.ReadFile(from, file)
 		if err != nil {
 			return err
 		}
-		name := strings.TrimSuffix(strings.ReplaceAll(file, "NAME", t.name), ".txt")
-		names = append(names, name)
+		names = append(names, made)
 		mode := fs.FileMode(0o644)
 		if strings.HasPrefix(string(text), "#!") {
 			mode = 0o755
 		}
-		return os.WriteFile(filepath.Join(draft, name), []byte(strings.ReplaceAll(string(text), "{{name}}", t.name)), mode)
+		return os.WriteFile(filepath.Join(draft, made), []byte(strings.ReplaceAll(string(text), "{{name}}", name)), mode)
 	})
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(names, "tool.yaml") {
-		return t.placeFile(draft, names[0])
-	}
-	return t.placePackage(draft, names)
+	slices.Sort(names) // their names may have changed the order
+	return draft, names, err
 }
 
 // placeFile gives a single file its place. A link, unlike a rename, replaces nothing.
@@ -166,8 +190,8 @@ func (t *newTool) placeFile(draft, name string) ([]string, error) {
 	return []string{file}, nil
 }
 
-func (t *newTool) placePackage(draft string, names []string) ([]string, error) {
-	dir := filepath.Join(t.dir, t.name)
+// placeFolder gives a draft its place, where nothing may be yet.
+func placeFolder(draft, dir string, names []string) ([]string, error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil, takenOr(dir, fs.ErrExist)
 	}
