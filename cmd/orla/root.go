@@ -65,6 +65,7 @@ func newRoot(std stdio) *cobra.Command {
 		newConfig(flags, std),
 		newSchema(std),
 		newNew(flags, std),
+		newToolGroup(flags, std),
 		newImport(flags, std),
 		newDoctor(flags, std),
 		newVersion(std),
