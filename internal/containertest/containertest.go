@@ -1,6 +1,9 @@
 // Package containertest gives tests a podman of their own, with images that they
 // make themselves: nothing is pulled, and no other container is touched. Only
 // tests import it.
+//
+// With ORLA_TEST_ENGINE=docker they use the docker that DOCKER_HOST names instead,
+// which is to be one that nobody else uses.
 package containertest
 
 import (
@@ -40,6 +43,9 @@ var (
 // their TestMain calls Release.
 func Podman(t testing.TB) *Engine {
 	t.Helper()
+	if os.Getenv("ORLA_TEST_ENGINE") == "docker" {
+		return docker(t)
+	}
 	needs.Programs(t, "podman", "runc", "busybox", "catatonit")
 	if os.Geteuid() != 0 {
 		needs.Missing(t, "the store of the test's images is root's")
@@ -58,6 +64,25 @@ func Podman(t testing.TB) *Engine {
 	}
 	return shared
 }
+
+// docker returns the engine that is not made here.
+func docker(t testing.TB) *Engine {
+	t.Helper()
+	needs.Programs(t, "docker", "busybox")
+	e := &Engine{Program: "docker", Environ: []string{"DOCKER_HOST=" + os.Getenv("DOCKER_HOST")}}
+	mu.Lock()
+	defer mu.Unlock()
+	if e.Command("image", "inspect", Image).Run() == nil {
+		return e
+	}
+	if err := e.Import(Image, Busybox(nil)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// IsPodman reports whether it is one, and not docker.
+func (e *Engine) IsPodman() bool { return e.Program == "podman" }
 
 // Release removes what Podman made.
 func Release() {
@@ -130,7 +155,10 @@ func (e *Engine) Run(t testing.TB, args ...string) string {
 
 // Import makes an image of files. changes are lines of a Dockerfile.
 func (e *Engine) Import(name string, image []byte, changes ...string) error {
-	args := []string{"import", "--quiet"}
+	args := []string{"import"}
+	if e.IsPodman() {
+		args = append(args, "--quiet")
+	}
 	for _, change := range changes {
 		args = append(args, "--change", change)
 	}

@@ -155,7 +155,7 @@ func TestT73Sweep(t *testing.T) {
 	}
 	another := func() *exec.Cmd {
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self, "-test.run=^TestT73Sweep$", "-test.v")
-		cmd.Env = append(append(os.Environ(), b.podman.Environ...), asOrla+"=swept", "ORLA_TEST_PROGRAM="+program(t))
+		cmd.Env = append(append(os.Environ(), b.podman.Environ...), asOrla+"=swept", "ORLA_TEST_OWNER_ENGINE="+b.podman.Program, "ORLA_TEST_PROGRAM="+program(t))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -214,7 +214,7 @@ func ownAndHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := container.NewEngine(container.EngineOptions{
-		Program: "podman", Local: local, Log: log, Folder: os.Getenv(asOrla), Environ: os.Environ(), Prober: []string{os.Getenv("ORLA_TEST_PROGRAM"), "probe"},
+		Program: os.Getenv("ORLA_TEST_OWNER_ENGINE"), Local: local, Log: log, Folder: os.Getenv(asOrla), Environ: os.Environ(), Prober: []string{os.Getenv("ORLA_TEST_PROGRAM"), "probe"},
 	})
 	p, err := container.New(container.Options{Engine: e, Tool: "swept", Image: "localhost/orla-test:1"}).Start(t.Context(), sh("echo ready; sleep 120"))
 	if err != nil {

@@ -2,6 +2,8 @@ package container_test
 
 import (
 	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -60,7 +62,7 @@ func TestT72AnEngineThatDropsFlags(t *testing.T) {
 		"--memory*":               "memory is not limited",
 		"--cap-drop*|--read-only": "its files can be written to",
 	} {
-		program := script(t, `for a; do shift; case $a in `+flags+`) ;; *) set -- "$@" "$a";; esac; done; exec podman "$@"`)
+		program := script(t, `for a; do shift; case $a in `+flags+`) ;; *) set -- "$@" "$a";; esac; done; exec `+b.podman.Program+` "$@"`)
 		b.engine = b.newEngine(func(o *container.EngineOptions) { o.Program = program; o.Prober = nil }) // by the image's own head
 		_, err := b.launcher(b.ours(sandboxed)).Start(t.Context(), sh("touch "+marker))
 		if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, want) {
@@ -70,6 +72,26 @@ func TestT72AnEngineThatDropsFlags(t *testing.T) {
 	if left := b.left(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
+}
+
+// push puts the test's image into a registry, which the engine trusts from then on.
+func (b *bench) push(host, image, account string) {
+	b.t.Helper()
+	if b.podman.IsPodman() {
+		if err := b.podman.Registries("unqualified-search-registries = []\n[[registry]]\nlocation = \"" + host + "\"\ninsecure = true\n"); err != nil {
+			b.t.Fatal(err)
+		}
+		b.podman.Run(b.t, "push", "--quiet", "--creds="+account, containertest.Image, "docker://"+image)
+		return
+	}
+	dir := b.t.TempDir() // docker trusts what is on this machine
+	config := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte(account)))
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	b.podman.Run(b.t, "tag", containertest.Image, image)
+	b.podman.Run(b.t, "--config="+dir, "push", image)
+	b.podman.Run(b.t, "rmi", image)
 }
 
 // SPEC-TOOLS 7.3: an image that is not there is pulled, with a secret that is on
@@ -89,11 +111,8 @@ func TestT73Pull(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
-	if err := b.podman.Registries("unqualified-search-registries = []\n[[registry]]\nlocation = \"" + host + "\"\ninsecure = true\n"); err != nil {
-		t.Fatal(err)
-	}
 	image := host + "/team/tool:1"
-	b.podman.Run(t, "push", "--quiet", "--creds=ada:"+password, containertest.Image, "docker://"+image)
+	b.push(host, image, "ada:"+password)
 
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -260,7 +260,7 @@ func TestT73AnImageThatGoes(t *testing.T) {
 	if o := b.run(l, sh("true")); o.exit.Code != 0 || o.exit.Err != nil {
 		t.Fatalf("%+v", o)
 	}
-	b.podman.Run(t, "untag", name)
+	b.podman.Run(t, "rmi", name)
 	o := b.run(l, sh("true"))
 	if f := fault.From(o.exit.Err); f == nil || f.Code != fault.StartFailed || !strings.Contains(f.Reason, name) {
 		t.Errorf("%+v", o.exit)
