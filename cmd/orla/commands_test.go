@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/needs"
 )
 
@@ -188,3 +190,29 @@ const heldServer = `while IFS= read -r line; do
 	[ -z "$id" ] || printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$r"
 done
 `
+
+// SPEC-TOOLS 3.6, 7.3: the default of type cli. The command is the image's, and so is
+// its PATH; it has what its file gives, in the folder of the image that the file
+// names, and a secret that nobody else on the machine can read.
+func TestT36ACommandInAContainer(t *testing.T) {
+	podman := containertest.Podman(t)
+	tools := t.TempDir()
+	script := `echo "uid $(id -u) in $(pwd), home $HOME, lang $LANG, a $A, token ${#TOKEN}, path ${PATH:+set}, orla ${ORLA_CALL_ID:-none}; $0 $1"; cat; exit $2`
+	args := `command: sh, args: ["-c", ` + strconv.Quote(script) + `, zero, "{{.q}}", "{{.code}}"], image: "` + containertest.Image + `"`
+	writeTool(t, tools, "tools.yaml",
+		cliResource("command", "container", args+`, stdin_from_input: true, working_dir: /bin, env: {A: "1 $(id)"}, env_from: [{name: TOKEN, secretRef: k}], retry_exit_codes: [75]`, "")+
+			cliResource("sandboxed", "sandboxed", args, ""))
+	secret := writeTool(t, tools, "secret.yaml", "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: k}\nspec: {stringData: {value: planted-secret}}\n")
+	if err := os.Chmod(secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := serveContained(t, podman, tools)
+	for _, call := range []struct{ tool, args, text, code string }{
+		{"command", `{"q":"a; b $(id)","code":0}`, "uid 65532 in /bin, home /tmp, lang C.UTF-8, a 1 $(id), token 14, path set, orla none; zero a; b $(id)\n" + `{"q":"a; b $(id)","code":0}`, ""},
+		{"sandboxed", `{"q":"x","code":3}`, "uid 65532 in /tmp, home /tmp, lang C.UTF-8, a , token 0, path set, orla none; zero x\nsandboxed exited with code 3", "execution_failed"},
+	} {
+		if text, code := o.coded(call.tool, call.args); !strings.Contains(text, call.text) || code != call.code || strings.Contains(text, "planted") {
+			t.Errorf("%s %s: %q %q\nwant %q %q", call.tool, call.args, text, code, call.text, call.code)
+		}
+	}
+}

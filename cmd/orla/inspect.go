@@ -86,7 +86,10 @@ func listTools(tools []manifest.Tool) []listedTool {
 
 // runsWith is the program that runs a tool, where the tool is none itself.
 func runsWith(t manifest.Tool) string {
-	if t.Runtime.Generated && t.Path != "" {
+	switch {
+	case t.Kind == manifest.Cli:
+		return filepath.Base(t.Resource.CLI.Command)
+	case t.Runtime.Generated && t.Path != "":
 		return filepath.Base(t.Path)
 	}
 	return t.Interpreter.Name
