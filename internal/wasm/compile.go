@@ -36,7 +36,8 @@ func (c *code) close(ctx context.Context) {
 // compile makes code of a module: it is metered first, which bounds all that the
 // compiler believes of it.
 func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
-	metered, err := wasmfuel.Instrument(module, wasmfuel.Options{MaxMemory: limits.MaxMemory})
+	// What it makes does not depend on the limits, so that the disk has it once.
+	metered, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 	if err != nil {
 		return nil, invalid("%v", err)
 	}

@@ -32,7 +32,7 @@ func TestT37MemoryIsBounded(t *testing.T) {
 	declares := buffered(i64Const, int64(0))
 	declares.memory = []byte{0, 5}
 	_, err := shared.Compile(t.Context(), declares.bytes(), wasm.Limits{MaxMemory: limit})
-	fails(t, err, fault.RuntimePolicyInvalid, false, "memory", "minimum of 5", "at most 4")
+	fails(t, err, fault.RuntimePolicyInvalid, false, "memory", "5 pages", "4 pages")
 	declares.memory = []byte{1, 2, 100} // a maximum above it is lowered
 	compile(t, shared, declares.bytes(), wasm.Limits{MaxMemory: limit})
 

@@ -13,7 +13,9 @@ import (
 	"github.com/orla-project/orla/internal/wasm"
 )
 
-// built compiles a Go program of testdata to WebAssembly, once.
+// built compiles a Go program of testdata to WebAssembly, once. With the race
+// detector a compiler takes ten times as long: then a test without it puts the
+// native code on the disk, where the others find it.
 func built(t testing.TB, name string) []byte {
 	t.Helper()
 	buildMu.Lock()
@@ -22,10 +24,17 @@ func built(t testing.TB, name string) []byte {
 		return module
 	}
 	out := filepath.Join(t.TempDir(), "module.wasm")
-	cmd := exec.Command("go", "build", "-o", out, "./testdata/"+name)
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
-	if said, err := cmd.CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", out, "./testdata/"+name)
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
+	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
+	}
+	if detectsRaces {
+		warm := exec.Command("go", "test", "-count=1", "-run=^TestWarm$", ".")
+		warm.Env = append(os.Environ(), "GOFLAGS=", warmDir+"="+kept, warmModule+"="+out)
+		if said, err := warm.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
 	}
 	module, err := os.ReadFile(out)
 	if err != nil {
@@ -33,6 +42,24 @@ func built(t testing.TB, name string) []byte {
 	}
 	modules[name] = module
 	return module
+}
+
+// What TestWarm compiles, and where to, for another test.
+const (
+	warmDir    = "ORLA_TEST_WARM_DIR"
+	warmModule = "ORLA_TEST_WARM_MODULE"
+)
+
+// TestWarm is run by built.
+func TestWarm(t *testing.T) {
+	if os.Getenv(warmDir) == "" {
+		t.Skip("it is for other tests to run")
+	}
+	module, err := os.ReadFile(os.Getenv(warmModule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile(t, newRuntime(t, wasm.Options{CacheDir: os.Getenv(warmDir)}), module, wasm.Limits{WASI: true})
 }
 
 var (
