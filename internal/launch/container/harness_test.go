@@ -39,7 +39,7 @@ var usual = cgroup.Limits{Memory: 128 << 20, CPUs: 0.5, Pids: 64}
 
 // bench is what tests of real containers use.
 type bench struct {
-	t      *testing.T
+	t      testing.TB
 	podman *containertest.Engine
 	engine *container.Engine
 	log    *syncBuffer
@@ -71,7 +71,7 @@ var (
 
 // usualBench returns the engine that tests share, so that each need not find out
 // anew what it is.
-func usualBench(t *testing.T) *bench {
+func usualBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{t: t, podman: containertest.Podman(t), log: &commonLog}
 	prober := program(t)
@@ -96,7 +96,7 @@ func (b *bench) environ() []string {
 }
 
 // newBench returns an engine that the test closes at its end. change may be nil.
-func newBench(t *testing.T, change func(*container.EngineOptions)) *bench {
+func newBench(t testing.TB, change func(*container.EngineOptions)) *bench {
 	t.Helper()
 	b := &bench{t: t, podman: containertest.Podman(t), log: &syncBuffer{}}
 	b.engine = b.newEngine(change)
@@ -122,7 +122,7 @@ func (b *bench) newEngine(change func(*container.EngineOptions)) *container.Engi
 	return e
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
@@ -200,7 +200,7 @@ func (b *bench) attend(p launch.Process) outcome {
 }
 
 // within waits for a channel to be closed.
-func within(t *testing.T, what string, done <-chan struct{}) {
+func within(t testing.TB, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
@@ -233,7 +233,7 @@ var (
 )
 
 // program builds testdata/program, which is static.
-func program(t *testing.T) string {
+func program(t testing.TB) string {
 	t.Helper()
 	programOnce.Do(func() {
 		if programDir, programErr = os.MkdirTemp("", "orla-program-*"); programErr != nil { //nolint:usetesting // it is all tests'
