@@ -125,7 +125,7 @@ var owners = map[string][]string{
 	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
-	"github.com/tetratelabs/wazero":            {"internal/wasm"},
+	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/bench"},          // which measures a module without meters
 	"oras.land/oras-go/v2":                     {"internal/artifact"},
 	"github.com/opencontainers/go-digest":      {"internal/artifact"}, // in oras-go's own types
 	"github.com/opencontainers/image-spec":     {"internal/artifact"}, // the same

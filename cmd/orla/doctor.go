@@ -90,8 +90,8 @@ func examine(ctx context.Context, l *loader) []doctor.Finding {
 	found := discover(cfg, l.home)
 	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineFolders(cfg, l)...)
-	findings = append(findings, examineIsolation(ctx, cfg, found.Tools)...)
 	running, pids := examineSockets(ctx, cfg, l)
+	findings = append(findings, examineIsolation(ctx, cfg, found.Tools, len(pids) > 0)...)
 	findings = append(findings, running)
 	if !cfg.Stdio {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.address(), pids...))

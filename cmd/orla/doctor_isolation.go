@@ -17,8 +17,10 @@ import (
 )
 
 // examineIsolation says what this machine can hold tools by, and of what it
-// cannot why not. That is a failure only where a tool needs it.
-func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool) []doctor.Finding {
+// cannot why not. That is a failure only where a tool needs it. Where an Orla
+// runs already, as a service with a cgroup of its own, it may have what this
+// process lacks.
+func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool, running bool) []doctor.Finding {
 	log := slog.New(slog.DiscardHandler)
 	local, err := launch.NewLocal(launch.Options{Log: log})
 	if err != nil {
@@ -31,8 +33,13 @@ func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool) [
 			needed[b] = append(needed[b], t.Name)
 		}
 	}
+	sandboxes := examineSandbox(ctx, local, needed[manifest.BackendNative], log)
+	if sandboxes.Level == doctor.Fail && running {
+		sandboxes.Level = doctor.Warn
+		sandboxes.Text += "; the Orla that runs may have it: call one, and see orla status NAME"
+	}
 	findings := []doctor.Finding{
-		examineSandbox(ctx, local, needed[manifest.BackendNative], log),
+		sandboxes,
 		examineEngine(ctx, cfg, local, needed[manifest.BackendContainer]),
 	}
 	findings = append(findings, refusedTools(tools)...)

@@ -34,7 +34,15 @@ func measureIsolation(ctx context.Context, b *bench) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []table{native, contained}, nil
+	modules, err := b.measureModules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fuel, err := b.measureFuel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(append([]table{native, contained}, modules...), fuel), nil
 }
 
 // isolatedEcho makes a package of the smallest program there can be.

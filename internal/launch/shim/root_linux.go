@@ -57,7 +57,12 @@ func enterRoot(p Plan) failure {
 	if f := try("a read-only root", setattr("/", 0, attrReadOnly)); f.is() {
 		return f
 	}
-	return try("a host name", syscall.Sethostname([]byte(p.Hostname)))
+	// Where the service may not change its name (ProtectHostname=), the tool reads the
+	// machine's: no promise is broken by that.
+	if err := syscall.Sethostname([]byte(p.Hostname)); err != syscall.EPERM { //nolint:errorlint // package syscall wraps nothing
+		return try("a host name", err)
+	}
+	return failure{}
 }
 
 // enter makes one thing of the new root.
