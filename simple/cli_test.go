@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -445,4 +446,23 @@ func TestT36ACommandEndsAtItsDeadline(t *testing.T) {
 	if got := text(t, res, 0); got != "begun\n" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// The templates of a tool are shared by its calls.
+func TestT36CallsDoNotMeetInTheirTemplates(t *testing.T) {
+	c := command(t, cliTool(t, eachArg, []string{`{{range .l}}{{.}}{{end}}`, `{{define "x"}}<{{.}}>{{end}}{{template "x" .n}}`}))
+	var calls sync.WaitGroup
+	for i := range 32 {
+		calls.Go(func() {
+			res, err := answer(c.Call(t.Context(), peer.Call{Args: fmt.Appendf(nil, `{"n":%d,"l":[%[1]d,%[1]d]}`, i)}))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got, want := res.Content[0].(*mcp.TextContent).Text, fmt.Sprintf("[%d%[1]d]\n[<%[1]d>]\n", i); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+	calls.Wait()
 }
