@@ -55,36 +55,45 @@ type frame struct {
 // scanner goes through a function's body once and says what has to be put where. It is
 // used for one function after the other.
 type scanner struct {
-	m     *module
-	r     *reader
-	edits []edit
-	costs []int64 // of the segments
-	cur   int     // the segment that instructions belong to now, or dead
-	stack []frame
-	// What compiling it takes, roughly, in values that the compiler must remember; and
-	// how many of them a label and a call are.
-	weight, locals int
-	loops, calls   bool // there are any that are executed
+	m      *module
+	r      *reader
+	edits  []edit
+	costs  []int64 // of the segments
+	cur    int     // the segment that instructions belong to now, or dead
+	stack  []frame
+	locals int
+	// What compiling it takes: roughly, in values that the compiler must remember; how many
+	// places there are where it goes on elsewhere.
+	weight, branches int
+	loops, calls     bool // there are any that are executed
+	wrapped          int  // how many loops are wrapped
 
 	groups   int  // of locals
 	groupsAt span // where these stand, after their number
 }
 
 // maxWeight bounds what a function costs to compile.
-const maxWeight = 8 << 20
+const maxWeight = 4 << 20
+
+// perLoop is how many branches a loop is to the compiler.
+const perLoop = 10
+
+// maxWrapped is how many loops of a function get wrappings: the compiler's work grows with
+// the square of these.
+const maxWrapped = 300
 
 // scan reads the function that begins with its locals at pos and ends at end.
 func (c *scanner) scan(pos, end int, params int) *Error {
 	c.r = &reader{buf: c.m.buf, pos: pos, end: end}
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
-	c.weight, c.locals, c.loops, c.calls = 0, params, false, false
+	c.weight, c.branches, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, params, false, false
 	c.scanLocals()
 	c.open(opBlock, 0)
 	c.begin(payEntry)
 	for c.r.err == nil && len(c.stack) > 0 {
 		at := c.r.pos
 		c.instruction(at, c.r.byte())
-		if c.weight > maxWeight {
+		if c.weight > maxWeight || c.branches > maxBranches {
 			c.r.fail(at, "the function at %#x is too complex to be compiled", pos)
 		}
 	}
@@ -163,6 +172,12 @@ func (c *scanner) jump(target int) {
 func (c *scanner) instruction(at int, op byte) {
 	c.weight++
 	switch op {
+	case opIf, opBrIf, opBr:
+		c.branches++
+	case opLoop:
+		c.branches += perLoop
+	}
+	switch op {
 	case opNop, opBlock, opLoop, opElse, opEnd: // free
 	default:
 		if c.cur != dead {
@@ -228,7 +243,8 @@ func (c *scanner) afterBranch(sometimes bool) {
 
 // call is behind one. All globals are read anew there, which takes compiling too.
 func (c *scanner) call(t signature) {
-	c.weight += len(t.params) + len(t.results) + c.m.mutable
+	const addedGlobals, perGlobal = 2, 8
+	c.weight += len(t.params) + len(t.results) + perGlobal*(c.m.mutable+addedGlobals)
 	if c.cur != dead {
 		c.calls = true
 		c.edit(c.r.pos, afterCall)
@@ -250,8 +266,9 @@ func (c *scanner) enter(at int, op byte) {
 	switch {
 	case op == opIf:
 		c.begin(paySegment)
-	case op == opLoop && params == 0:
+	case op == opLoop && params == 0 && c.wrapped < maxWrapped:
 		c.loops = true
+		c.wrapped++
 		c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: wrapLoop})
 		c.stack[len(c.stack)-1].wrapped++
 		c.begin(payHead)

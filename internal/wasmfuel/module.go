@@ -23,9 +23,10 @@ const (
 	maxExports      = 100_000
 	maxSegments     = 100_000
 	maxLocals       = 50_000 // of a function
-	maxBody         = 7_654_321
-	maxDepth        = 10_000
+	maxBody         = 4 << 20
+	maxDepth        = 5_000
 	maxTargets      = 65_520 // of a br_table
+	maxBranches     = 25_000 // of a function: what the compiler takes for them grows with their square
 	maxPages        = 1 << 16
 )
 
