@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +73,13 @@ func TestT37ImagesThatAreNone(t *testing.T) {
 	r.put(t, "lost", manifest, `{"layers":[{"mediaType":"application/wasm","digest":"`+digestOf([]byte("lost"))+`","size":10}]}`)
 	r.put(t, "huge", manifest, `{"layers":[]}`+strings.Repeat(" ", 5<<20))
 
+	var fetched atomic.Bool
+	r.blob = func(_ http.ResponseWriter, req *http.Request) bool {
+		if strings.HasSuffix(req.URL.Path, digestOf(large)) {
+			fetched.Store(true)
+		}
+		return false
+	}
 	f := newStore(t, artifact.Options{MaxBytes: 1 << 20})
 	for tag, words := range map[string]string{
 		"two": "2 layers", "none": "no WebAssembly module", "texts": "no layer", "container": "container image",
@@ -82,6 +90,9 @@ func TestT37ImagesThatAreNone(t *testing.T) {
 		if got := f.refuse(t, r.place(tag), "", secret.Ref{}, fault.RuntimePolicyInvalid, words); got.Retryable() {
 			t.Errorf("%s is worth another attempt", tag)
 		}
+	}
+	if fetched.Load() {
+		t.Error("what is too large by its manifest was asked for")
 	}
 	for place, words := range map[string]string{
 		"oci://" + r.host:                          "REGISTRY/REPOSITORY",
@@ -228,6 +239,7 @@ func TestT37PullSecrets(t *testing.T) {
 			t.Errorf("%s: without credentials the registry was asked %d times", scheme, got-before)
 		}
 	}
+	r.admit = bearer(service.URL)
 	newStore(t, opts).want(t, r.place("v1"), "", ref("token"), module("private"))
 	r.admit = basic
 	newStore(t, opts).refuse(t, r.place("v1"), "", ref("token"), fault.AuthInvalid, "cannot be logged in to")

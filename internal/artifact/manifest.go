@@ -39,7 +39,7 @@ type document struct {
 }
 
 // module returns the module of a manifest or index. What it consists of is got by
-// get, which checks digests and what is said to be the most.
+// get, by a digest that is one; get checks it, and what is said to be the most.
 func (i *image) module(top digest.Digest, get func(want ocispec.Descriptor, max int64) ([]byte, error)) ([]byte, error) {
 	at := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: top}
 	for range maxDepth {
@@ -52,12 +52,12 @@ func (i *image) module(top digest.Digest, get func(want ocispec.Descriptor, max 
 			return nil, err
 		}
 		if len(doc.Manifests) > 0 {
-			if at, err = choosePlatform(doc.Manifests); err != nil {
+			if at, err = named(choosePlatform(doc.Manifests)); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		layer, err := chooseLayer(doc)
+		layer, err := named(chooseLayer(doc))
 		if err != nil {
 			return nil, err
 		}
@@ -74,6 +74,14 @@ func (i *image) module(top digest.Digest, get func(want ocispec.Descriptor, max 
 		return module, nil
 	}
 	return nil, invalid("its index holds indexes more than %d deep", maxDepth-1)
+}
+
+// named is a choice, if it has a digest that is one.
+func named(d ocispec.Descriptor, err error) (ocispec.Descriptor, error) {
+	if err == nil && d.Digest.Validate() != nil {
+		err = invalid("its manifest has a digest that is none")
+	}
+	return d, err
 }
 
 func parseDocument(data []byte) (document, error) {
