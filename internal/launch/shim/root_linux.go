@@ -59,7 +59,7 @@ func enterRoot(p Plan) failure {
 	}
 	// Where the service may not change its name (ProtectHostname=), the tool reads the
 	// machine's: no promise is broken by that.
-	if err := syscall.Sethostname([]byte(p.Hostname)); err != syscall.EPERM { //nolint:errorlint // package syscall wraps nothing
+	if err := syscall.Sethostname([]byte(p.Hostname)); err != syscall.EPERM {
 		return try("a host name", err)
 	}
 	return failure{}
