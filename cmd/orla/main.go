@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/orla-project/orla/internal/launch"
@@ -56,6 +57,8 @@ type stdio struct {
 // run is the program without its process. It returns how it ended.
 func run(args []string, std stdio) exitCode {
 	if len(args) == 2 && args[0] == guardCommand {
+		debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
+		forgetProgram()
 		return exitCode(launch.RunGuard(args[1]))
 	}
 	if len(args) > 0 && args[0] == probeCommand {

@@ -61,6 +61,7 @@ func (s *server) settleDown(ctx context.Context) {
 		}
 		if len(s.supervisor.Starting()) == 0 {
 			debug.FreeOSMemory()
+			forgetProgram()
 			return
 		}
 	}
