@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/manifest"
 )
@@ -41,6 +42,9 @@ func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool, r
 	findings := []doctor.Finding{
 		sandboxes,
 		examineEngine(ctx, cfg, local, needed[manifest.BackendContainer]),
+	}
+	if cfg.K8sEnabled {
+		findings = append(findings, examineCluster(ctx, cfg, needed[manifest.BackendKubernetes]))
 	}
 	findings = append(findings, refusedTools(tools)...)
 	return append(findings, doctor.Finding{Check: "wasm", Level: doctor.OK, Text: "modules run in Orla itself, on every machine"})
@@ -81,6 +85,26 @@ func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, needed
 		return doctor.Lacking(check, text, fix, needed)
 	}
 	return doctor.Finding{Check: check, Level: doctor.OK, Text: name + " answers, and has what limits need"}
+}
+
+// examineCluster asks the cluster whether Orla may make Jobs in it.
+func examineCluster(ctx context.Context, cfg *loaded, needed []string) doctor.Finding {
+	const check = "kubernetes"
+	cluster := kube.New(kube.Options{
+		Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, Log: slog.New(slog.DiscardHandler),
+	})
+	defer cluster.Close()
+	if err := cluster.Check(ctx); err != nil {
+		text, fix := fault.From(err).Reason, ""
+		if i := strings.LastIndex(text, "; "); i >= 0 {
+			text, fix = text[:i], text[i+2:]
+		}
+		return doctor.Lacking(check, text, fix, needed)
+	}
+	return doctor.Finding{
+		Check: check, Level: doctor.OK,
+		Text: "Orla may make Jobs in namespace " + cfg.K8sNamespace + "; whether the cluster's network obeys NetworkPolicies cannot be seen from here",
+	}
 }
 
 // refusedTools are those whose calls the configuration itself refuses.

@@ -32,7 +32,7 @@ type IsolationConfig struct {
 	ContainerMaxPids   int          `json:"tool_container_max_pids_limit,omitempty" jsonschema:"The most processes and threads that a tool may ask for. Default: tool_container_pids_limit."`
 
 	K8sEnabled    bool             `json:"tool_k8s_enabled,omitempty" jsonschema:"Run tools with isolation_mode kubernetes, as Jobs of a cluster. Default false."`
-	K8sKubeconfig string           `json:"tool_k8s_kubeconfig,omitempty" jsonschema:"File that says how the cluster is reached; a relative path counts from this file's folder. Default: inside a pod its own cluster, else $KUBECONFIG or ~/.kube/config."`
+	K8sKubeconfig string           `json:"tool_k8s_kubeconfig,omitempty" jsonschema:"File that says how the cluster is reached; a relative path counts from this file's folder. Default: $KUBECONFIG or ~/.kube/config, else the cluster of the pod that Orla runs in."`
 	K8sContext    string           `json:"tool_k8s_context,omitempty" jsonschema:"Context of that file. Default: its current one."`
 	K8sNamespace  string           `json:"tool_k8s_namespace,omitempty" jsonschema:"Namespace of the Jobs. Default default."`
 	K8sTTL        yamldoc.Duration `json:"tool_k8s_ttl,omitempty" jsonschema:"After how long the cluster removes a Job that Orla could not. Default 300s."`

@@ -39,6 +39,7 @@ type fakeAPI struct {
 	version  int
 	objects  map[string]object // "resource/name"
 	watchers map[chan object]string
+	history  []object // of changes
 	requests []string // "verb resource/name"
 	bodies   []string // of creations
 	play     part     // what the next pods do
@@ -151,6 +152,10 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, 401, status(401, "Unauthorized", "Unauthorized"))
 		return
 	}
+	if strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+		f.review(w, r)
+		return
+	}
 	verb, resource, name := asked(r)
 	what := verb + " " + resource
 	f.mu.Lock()
@@ -190,6 +195,20 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.serve(w, r, verb, resource, name, wrong)
+}
+
+// review answers whether Orla may do something.
+func (f *fakeAPI) review(w http.ResponseWriter, r *http.Request) {
+	var o struct {
+		Spec struct {
+			ResourceAttributes struct{ Verb, Resource, Subresource string }
+		}
+	}
+	_ = json.NewDecoder(r.Body).Decode(&o)
+	a := o.Spec.ResourceAttributes
+	answer(w, 201, object{"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "status": object{
+		"allowed": f.granted[a.Verb+" "+strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")],
+	}})
 }
 
 // asked is a request in the words of a role.
@@ -336,11 +355,20 @@ func (f *fakeAPI) delete(resource, name string) {
 func (f *fakeAPI) changed(kind string, pod object) {
 	f.version++
 	pod["metadata"].(object)["resourceVersion"] = strconv.Itoa(f.version)
+	change := object{"type": kind, "object": clone(pod)}
+	f.history = append(f.history, change)
 	for watcher, selector := range f.watchers {
 		if matches(pod, selector) {
-			watcher <- object{"type": kind, "object": clone(pod)}
+			watcher <- change
 		}
 	}
+}
+
+// versionOf is that of a changed pod.
+func versionOf(change object) int {
+	text, _ := change["object"].(object)["metadata"].(object)["resourceVersion"].(string)
+	version, _ := strconv.Atoi(text)
+	return version
 }
 
 func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request, wrong *refusal) {
@@ -353,9 +381,9 @@ func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request, wrong *refu
 	}
 	changes := make(chan object, 100)
 	f.mu.Lock()
-	for _, o := range f.selected("pods", selector) { // what happened between the list and the watch
-		if v, _ := strconv.Atoi(o["metadata"].(object)["resourceVersion"].(string)); v > since {
-			changes <- object{"type": "MODIFIED", "object": clone(o)}
+	for _, change := range f.history { // what happened between the list and the watch
+		if versionOf(change) > since && matches(change["object"].(object), selector) {
+			changes <- change
 		}
 	}
 	f.watchers[changes] = selector

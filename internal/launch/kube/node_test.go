@@ -61,7 +61,7 @@ func (f *fakeAPI) act(pod object, part part) {
 		}
 	}
 	if part.deleted || part.deadline {
-		for f.sees()["get pods/log"] == 0 { // it was seen to run
+		for !f.wasAsked("get pods/log/" + pod["metadata"].(object)["name"].(string)) { // it was seen to run
 			select {
 			case <-f.closing:
 				return

@@ -268,6 +268,9 @@ func TestT74RealAPI(t *testing.T) {
 		Kubeconfig: r.kubeconfig(addr), Namespace: r.namespace, Instance: "/tools",
 		Secrets: func(secret.Ref) (secret.Value, error) { return secret.NewValue("me:pass"), nil },
 	})
+	if err := c.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
 	l := c.Launcher(weather)
 	step := func(name string, f func(t *testing.T)) {
 		tape.begin()
