@@ -310,6 +310,23 @@ func TestT35TheProgramOfAServerIsNoTool(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 3.6: a command that stands beside its file is no tool itself, and what
+// an isolated server finds elsewhere hides none.
+func TestT36TheCommandOfAToolIsNoTool(t *testing.T) {
+	const cli = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: %s}\nspec: {type: cli, cli: {command: %s%s}, runtime: {isolation_mode: %s}}\n"
+	r := discover(t, func() {
+		write(t, "tools", "a/bin/count", script, 0o755)
+		write(t, "tools", "a/other", script, 0o755)
+		write(t, "tools", "a/one.yaml", fmt.Sprintf(cli, "one", "./bin/count", "", "sandboxed"), 0o644)
+		write(t, "tools", "b/sh", script, 0o755)
+		write(t, "tools", "b/two.yaml", fmt.Sprintf(cli, "two", "sh", "", "none"), 0o644)
+		write(t, "tools", "c/npx", script, 0o755)
+		write(t, "tools", "c/three.yaml", "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: three}\n"+
+			"spec: {transport: stdio, command: npx, default_tool_runtime: {isolation_mode: container}}\n", 0o644)
+	})
+	expect(t, r, []string{"npx", "one", "other", "sh", "three", "two"}, nil)
+}
+
 // A reload keeps what has not changed, so the same files are the same manifests.
 func TestT11TheSameFilesAreTheSameTools(t *testing.T) {
 	dir := t.TempDir()

@@ -47,7 +47,7 @@ func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	argv, err := render(ctx, c.arguments, values)
+	argv, err := c.render(ctx, values)
 	if err != nil {
 		return input{}, err
 	}

@@ -24,5 +24,6 @@ func Render(ctx context.Context, templates []string, args json.RawMessage) (argv
 	if err != nil {
 		return nil, err
 	}
-	return render(ctx, arguments, values)
+	c := cli{CLI: manifest.CLI{Command: "command"}, arguments: arguments}
+	return c.render(ctx, values)
 }

@@ -136,10 +136,10 @@ func saysItself(pipe *parse.PipeNode) bool {
 // render makes the arguments of one call (SPEC-TOOLS 3.6): each template makes one,
 // or none if it comes out empty. values is what argumentValues returns. An error
 // is invalid_input, and repeats no value.
-func render(ctx context.Context, arguments []argument, values any) ([]string, error) {
+func (c *cli) render(ctx context.Context, values any) ([]string, error) {
 	var argv []string
-	room, ended := maxArgv, false
-	for i, a := range arguments {
+	room, ended := maxArgv-len(c.Command)-1, false
+	for i, a := range c.arguments {
 		text := a.literal
 		if a.trees != nil {
 			r := rendering{over: ctx.Err, room: room, ended: ended}
