@@ -17,7 +17,7 @@ type wasmKeys struct {
 	Module          string       `json:"module,omitempty" jsonschema:"The module: a path inside the file's folder, https:// or oci://, with @sha256: and its digest if it is to be checked"`
 	Entrypoint      string       `json:"entrypoint,omitempty" jsonschema:"The function to call, if the module exports it; else _start is called. Default run"`
 	MaxMemoryBytes  yamldoc.Size `json:"max_memory_bytes,omitempty" jsonschema:"Memory of a call: 64MiB or a number of bytes. Default 67108864"`
-	Fuel            int64        `json:"fuel,omitempty" jsonschema:"Work of a call, in units of about an instruction each. Default 1000000"`
+	Fuel            int64        `json:"fuel,omitempty" jsonschema:"Work of a call, in units of 100 instructions each. Default 1000000"`
 	EnableWASI      bool         `json:"enable_wasi,omitempty" jsonschema:"Whether the module has stdin, stdout and stderr, by WASI; most need them. Default false"`
 	ImagePullSecret string       `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull an oci:// module with"`
 }

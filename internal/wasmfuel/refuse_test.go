@@ -175,7 +175,7 @@ func TestLargeModule(t *testing.T) {
 // ours are reasons for what the runtime takes, or takes all memory for.
 var ours = []string{
 	"at most", "reserved", "no function", "too complex", "deep", "more than", "second byte of a vector", "kind of limits", "of a block",
-	"do not fit", "unexpected end", "unknown instruction 0xfc", "unknown table", "unknown memory",
+	"do not fit", "unexpected end", "unknown instruction 0xfc", "unknown table", "unknown memory", "unknown type", "unknown reference type", "form of a type",
 }
 
 // FuzzInstrument checks, of any bytes, that what comes out is a module exactly if it came in
