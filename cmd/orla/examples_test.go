@@ -236,6 +236,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 			yaml = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata:\n  name: part\nspec:\n  endpoint: https://example.com\n  " +
 				strings.ReplaceAll(strings.TrimRight(yaml, "\n"), "\n", "\n  ") + "\n"
 		}
+		writeTool(t, dir, "path/to/echo.wasm", "\x00asm\x01\x00\x00\x00")
 		writeTool(t, dir, "resource.yaml", yaml)
 		if err := os.Chmod(filepath.Join(dir, "resource.yaml"), 0o600); err != nil {
 			t.Fatal(err)
@@ -248,7 +249,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 			t.Errorf("nothing was found in\n%s", yaml)
 		}
 	}
-	if got := fmt.Sprint(resources, parts, files); got != "10 6 7" {
+	if got := fmt.Sprint(resources, parts, files); got != "11 6 7" {
 		t.Errorf("it has %s resources, parts and files", got)
 	}
 }

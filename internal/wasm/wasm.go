@@ -163,7 +163,11 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 	select {
 	case <-e.done:
 	case <-ctx.Done():
-		return nil, fault.From(context.Cause(ctx))
+		cause := context.Cause(ctx)
+		if fault.CodeOf(cause) == fault.Timeout {
+			return nil, fault.Wrap(fault.Timeout, cause, "the module was not compiled before the deadline; that goes on, for the calls to come")
+		}
+		return nil, fault.From(cause)
 	}
 	if e.err != nil {
 		return nil, e.err
