@@ -466,3 +466,22 @@ func TestT36CallsDoNotMeetInTheirTemplates(t *testing.T) {
 	}
 	calls.Wait()
 }
+
+// A template that is as deep as one may be long ends as any other.
+func TestT36DeepTemplates(t *testing.T) {
+	for name, template := range map[string]string{
+		"parentheses": "{{" + strings.Repeat("(", 30_000) + "1" + strings.Repeat(")", 30_000) + "}}",
+		"conditions":  strings.Repeat("{{if 1}}", 3_400) + "x" + strings.Repeat("{{end}}", 3_400),
+		"loops":       strings.Repeat("{{range $.l}}", 2_800) + "x" + strings.Repeat("{{end}}", 2_800),
+		"pipes":       "{{.q" + strings.Repeat("|js", 20_000) + "}}",
+		"fields":      "{{.q" + strings.Repeat(".q", 30_000) + "}}",
+	} {
+		argv, err := simple.Render(t.Context(), []string{template}, json.RawMessage(`{"l":[1,2],"q":"'"}`))
+		if len(argv) > 1 || err == nil && len(argv) != 1 {
+			t.Errorf("%s: %d arguments, %v", name, len(argv), err)
+		}
+		if err != nil && len(err.Error()) > 1000 {
+			t.Errorf("%s: its error has %d bytes", name, len(err.Error()))
+		}
+	}
+}

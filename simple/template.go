@@ -181,7 +181,12 @@ func refusal(ctx context.Context, i int, err error) error {
 		}
 	}
 	if reason == "" {
-		reason = "template error: " + strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":")
+		const enough = 500 // it repeats a part of the template
+		text := strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":")
+		if len(text) > enough {
+			text = strings.ToValidUTF8(text[:enough], "") + "…"
+		}
+		reason = "template error: " + text
 	}
 	f := fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason)
 	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the template's words may quote them (SPEC I2)
