@@ -2,8 +2,10 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/orla-project/orla/internal/cgroup"
@@ -58,8 +60,9 @@ func (e *engines) named(program string) *container.Engine {
 // close waits for the containers that are left.
 func (e *engines) close() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, made := range e.byProgram {
+	all := slices.Collect(maps.Values(e.byProgram))
+	e.mu.Unlock()
+	for _, made := range all {
 		made.Close()
 	}
 }

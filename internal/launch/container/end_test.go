@@ -111,7 +111,7 @@ func TestT73KilledWhileItIsMade(t *testing.T) {
 	b := usualBench(t)
 	l := b.launcher(b.ours())
 	b.run(l, sh("true")) // the engine is known
-	for _, after := range []time.Duration{0, 50, 110, 200} {
+	for _, after := range []time.Duration{0, 60, 150} {
 		p := b.start(l, sh("sleep 60"))
 		if after > 0 {
 			<-time.After(after * time.Millisecond) // wherever it is by then

@@ -27,7 +27,7 @@ type image struct {
 
 // image returns the image of opts, which is pulled if it is not there.
 func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error) {
-	img, err := e.images.get(ctx, e, opts.Image, pullPatience, func(ctx context.Context) (image, error) {
+	img, err := e.images.get(ctx, e, opts.imageKey(), pullPatience, func(ctx context.Context) (image, error) {
 		img, err := e.inspectImage(ctx, m, opts.Image)
 		if _, odd := errors.AsType[*fault.Error](err); err == nil || odd {
 			return img, err
@@ -46,6 +46,10 @@ func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error
 	}
 	return img, err
 }
+
+// imageKey tells what is known of an image for one tool from what is for another,
+// which may have another secret.
+func (o Options) imageKey() string { return o.Image + " " + o.Tool }
 
 func (e *Engine) inspectImage(ctx context.Context, m *made, name string) (image, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepPatience)

@@ -131,10 +131,9 @@ func (m *made) limits(wanted cgroup.Limits) error {
 	if wanted == (cgroup.Limits{}) {
 		return nil
 	}
-	const without = "or let tools be unlimited, which only the operator can"
 	switch {
 	case m.rootless && m.cgroups == "1":
-		return fault.New(fault.IsolationUnavailable, "%s runs without root on cgroups of version 1, where it ignores the limits of memory, processors and processes; boot with systemd.unified_cgroup_hierarchy=1, run Orla and its engine as root, %s", m, without)
+		return fault.New(fault.IsolationUnavailable, "%s runs without root on cgroups of version 1, where it ignores the limits of memory, processors and processes; boot with systemd.unified_cgroup_hierarchy=1, or run Orla and its engine as root", m)
 	case m.lacks == nil:
 		return nil
 	}
@@ -142,5 +141,5 @@ func (m *made) limits(wanted cgroup.Limits) error {
 	if m.rootless {
 		fix = "delegate them to this user (systemd: Delegate=cpu memory pids for user@.service)"
 	}
-	return fault.New(fault.IsolationUnavailable, "%s has no cgroup controller for %s; %s, %s", m, strings.Join(m.lacks, ", "), fix, without)
+	return fault.New(fault.IsolationUnavailable, "%s has no cgroup controller for %s; %s", m, strings.Join(m.lacks, ", "), fix)
 }

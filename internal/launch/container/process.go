@@ -230,7 +230,7 @@ func (p *process) howItEnded(ctx context.Context) launch.Exit {
 // failed is why the engine did not run the process.
 func (p *process) failed(exit launch.Exit) error {
 	o, m, said := p.plan.opts, p.plan.made, lastLine(p.stderr.last.bytes())
-	p.engine.images.forget(o.Image) // it may have been removed
+	p.engine.images.forget(o.imageKey()) // it may have been removed
 	switch {
 	case exit.Signal != 0:
 		return fault.New(fault.ExecutionFailed, "%s run was ended by a signal (%s); its container is removed", m, exit.Signal)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -65,6 +66,9 @@ func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 		e.dispose(ctx, p.made, probe.name)
 		if len(answer) > 0 {
 			return judge(p, parseProbe(answer))
+		}
+		if c, ok := errors.AsType[*errCommand](err); ok && look.flags != nil && (c.code == exitUnrunnable || c.code == exitNotFound) {
+			return verdict{}, fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), c.said)
 		}
 		first = cmp.Or(first, err)
 	}
