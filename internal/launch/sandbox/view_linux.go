@@ -176,7 +176,6 @@ var deviceLinks = [...][2]string{
 
 const (
 	tmpOptions  = "mode=1777,size=16m,nr_inodes=16k"
-	devOptions  = "mode=0755,size=64k"
 	procOptions = "hidepid=invisible,subset=pid"
 )
 
@@ -186,12 +185,12 @@ func (v view) entries() []shim.Entry {
 	p := &placing{there: map[string]bool{"/": true}}
 	for _, own := range [...]shim.Entry{
 		{Kind: shim.Memory, Path: "/tmp", Data: tmpOptions},
-		{Kind: shim.Memory, Path: "/dev", Data: devOptions},
 		{Kind: shim.Proc, Path: "/proc", Data: procOptions},
 	} {
 		p.folder(own.Path)
 		p.add(own)
 	}
+	p.folder("/dev")
 	for _, path := range devices {
 		p.add(shim.Entry{Kind: shim.File, Path: path})
 		p.add(shim.Entry{Kind: shim.Device, Path: path, Data: path})
@@ -199,7 +198,6 @@ func (v view) entries() []shim.Entry {
 	for _, l := range deviceLinks {
 		p.add(shim.Entry{Kind: shim.Link, Path: l[0], Data: l[1]})
 	}
-	p.add(shim.Entry{Kind: shim.Seal, Path: "/dev"})
 	shown := make([]string, 0, len(v.binds))
 	for path := range v.binds {
 		shown = append(shown, path)

@@ -19,6 +19,7 @@ const (
 	prSetNoNewPrivs = 38
 	prGetNoNewPrivs = 39
 	prGetSeccomp    = 21
+	prSetSeccomp    = 22
 	prCapAmbient    = 47
 
 	ambientClearAll       = 4
@@ -134,13 +135,23 @@ func restrict(p Plan) failure {
 	if f := landlock(p.Landlock); f.is() {
 		return f
 	}
+	return filter(p.Filter)
+}
+
+// filter has the kernel refuse system calls to all threads. Where a filter of
+// somebody else's, such as systemd's, refuses the call that does so for all,
+// there is an older one for the thread from which the tool comes.
+func filter(text string) failure {
 	program := struct { // struct sock_fprog
 		count  uint16
 		filter *byte
-	}{uint16(len(p.Filter) / 8), unsafe.StringData(p.Filter)}
+	}{uint16(len(text) / 8), unsafe.StringData(text)}
 	thread, _, errno := syscall.RawSyscall(sysSeccomp, seccompSetFilter, seccompFilterTsync, uintptr(unsafe.Pointer(&program)))
-	if errno == 0 && thread != 0 {
-		errno = syscall.ESRCH // a thread did not follow
+	switch {
+	case errno == syscall.EPERM || errno == syscall.ENOSYS:
+		_, _, errno = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetSeccomp, seccompModeFilter, uintptr(unsafe.Pointer(&program)), 0, 0, 0)
+	case errno == 0 && thread != 0:
+		errno = syscall.ESRCH // one did not follow
 	}
 	if errno != 0 {
 		return failure{"the filter of system calls", errno}

@@ -91,8 +91,6 @@ func enter(e Entry) failure {
 		return try("memory at "+e.Path, syscall.Mount("tmpfs", e.Path, "tmpfs", nothingSpecial, e.Data))
 	case Proc:
 		return try("processes at "+e.Path, syscall.Mount("proc", e.Path, "proc", nothingSpecial, e.Data))
-	case Seal:
-		return try("a read-only "+e.Path, setattr(e.Path, 0, attrReadOnly))
 	}
 	return failure{"an entry of the plan", syscall.EINVAL}
 }

@@ -53,7 +53,6 @@ const (
 	Device Kind = 'n' // of the machine's device Data
 	Memory Kind = 't' // a tmpfs with the options Data
 	Proc   Kind = 'p' // a proc with the options Data
-	Seal   Kind = 's' // what is mounted here is read-only from now on
 )
 
 // Entry is one thing of the new root.
