@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A tool in a sandbox, which says what it is and takes what it can get."""
-import json, os, sys, time
+import os, sys, time
 
 
 def status():
@@ -48,4 +48,7 @@ def spin():
     print("spun", "half" if share < 0.6 else "all", share)
 
 
-{"look": look, "fork": fork, "hog": hog, "spin": spin}[json.load(sys.stdin)["do"]]()
+asked = sys.stdin.read()  # there is no package json here
+for do in look, fork, hog, spin:
+    if f'"{do.__name__}"' in asked:
+        do()
