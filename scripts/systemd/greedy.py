@@ -1,25 +1,6 @@
 #!/usr/bin/python3
-"""A tool in a sandbox, which says what it is and takes what it can get."""
+"""A sandboxed tool that takes what it can get."""
 import os, sys, time
-
-
-def status():
-    wanted = {"CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp"}
-    lines = (line.split() for line in open("/proc/self/status"))
-    return " ".join(f"{f[0]}{int(f[1], 16)}" for f in lines if f[0].rstrip(":") in wanted)
-
-
-def tried(what, *args):
-    try:
-        what(*args)
-        return "done"
-    except OSError as e:
-        return os.strerror(e.errno)
-
-
-def look():
-    print("uid", os.getuid(), os.geteuid(), "gid", os.getgid(), os.getegid(), status())
-    print("write", tried(open, "/usr/x", "w"), "networks", len(open("/proc/self/net/dev").readlines()) - 2, "root", *sorted(os.listdir("/")))
 
 
 def fork():
@@ -49,6 +30,6 @@ def spin():
 
 
 asked = sys.stdin.read()  # there is no package json here
-for do in look, fork, hog, spin:
+for do in fork, hog, spin:
     if f'"{do.__name__}"' in asked:
         do()
