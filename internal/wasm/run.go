@@ -105,7 +105,7 @@ func (i *instance) config(ctx context.Context) wazero.ModuleConfig {
 		return config
 	}
 	return config.
-		WithStdin(bytes.NewReader(i.input)).WithStdout(&i.stdout).WithStderr(&i.stderr).
+		WithStdin(bytes.NewReader(i.input)).WithStdout(until{ctx, &i.stdout}).WithStderr(until{ctx, &i.stderr}).
 		WithSysWalltime().WithSysNanotime().WithNanosleep(sleeper(ctx)).
 		WithRandSource(random{ctx})
 }

@@ -24,6 +24,21 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// until is a writer that fails once ctx is done. A single call of the guest may
+// write a hundred million times.
+type until struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write implements io.Writer.
+func (u until) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Writer.Write(p)
+}
+
 // maxStderr is how much of stderr is kept: half of how it began, and half of how
 // it ended.
 const maxStderr = 64 << 10
