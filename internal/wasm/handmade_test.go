@@ -281,6 +281,10 @@ func TestT37AModuleIsCompiledOnce(t *testing.T) {
 	if _, err := r.Compile(gone, module, wasm.Limits{WASI: true}); fault.CodeOf(err) != fault.Canceled {
 		t.Errorf("got %v; want the caller's leave", err)
 	}
+	late, cancel := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.Timeout, "it took too long"))
+	defer cancel()
+	_, err := r.Compile(late, module, wasm.Limits{WASI: true})
+	fails(t, err, fault.Timeout, true, "not compiled before the deadline")
 	var asking sync.WaitGroup
 	for range 20 {
 		asking.Go(func() { answer(t, compile(t, r, module, wasm.Limits{WASI: true}), "{}") })
