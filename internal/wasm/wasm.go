@@ -163,6 +163,8 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 	select {
 	case <-e.done:
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		if fault.CodeOf(cause) == fault.Timeout {
 			return nil, fault.Wrap(fault.Timeout, cause, "the module was not compiled before the deadline; that goes on, for the calls to come")
