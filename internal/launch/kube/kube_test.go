@@ -489,6 +489,22 @@ func TestT74LogIsWhole(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 7.4: an output that cannot be read is not taken for an empty one.
+func TestT74LogIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.will(part{log: "sunny\n"})
+	f.fail(func(asked string, _ int) *refusal {
+		if asked == "get pods/log" {
+			return &refusal{status: 500}
+		}
+		return nil
+	})
+	if _, exit := run(t, open(t, kube.Options{Kubeconfig: f.kubeconfig(t)}).Launcher(weather), hello); fault.CodeOf(exit.Err) != fault.ExecutionFailed {
+		t.Errorf("%+v", exit)
+	}
+}
+
 // A reader that left does not keep a process from ending.
 func TestT74NobodyReads(t *testing.T) {
 	t.Parallel()

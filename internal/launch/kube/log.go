@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/fault"
 )
 
 const (
@@ -21,9 +24,11 @@ const (
 var errLogFull = errors.New("the log is too long")
 
 // copyLog passes on what the container prints, until it has ended and all of it
-// is there. A stream that breaks is taken up where it was: a log only grows.
+// is there. A stream that breaks is taken up where it was: a log only grows. unread
+// says why it could not be read to its end.
 func (p *process) copyLog() {
 	var passed int64
+	var err error
 	pause := firstLook
 	for tries := 0; tries < logTries; {
 		over := isClosed(p.ended)
@@ -31,10 +36,12 @@ func (p *process) copyLog() {
 			tries++
 		}
 		before := passed
-		err := p.readLog(&passed, !over)
+		err = p.readLog(&passed, !over)
 		switch {
 		case errors.Is(err, errLogFull):
 			p.cluster.opts.Log.Warn("the rest of a Job's log is dropped", "job", p.name, "bytes", passed)
+			return
+		case errors.Is(err, syscall.EPIPE): // nobody reads it
 			return
 		case err == nil && (over || p.endsSoon()):
 			return
@@ -50,7 +57,7 @@ func (p *process) copyLog() {
 			}
 		}
 	}
-	p.cluster.opts.Log.Warn("the log of a Job could not be read to its end", "job", p.name, "bytes", passed)
+	p.unread = fault.Wrap(fault.ExecutionFailed, err, "isolation_mode kubernetes: the container has ended, and its log cannot be read to the end")
 }
 
 // endsSoon reports whether the container's end is known, or is in a moment: a

@@ -32,6 +32,7 @@ type process struct {
 	sights   chan sight
 	watching sync.WaitGroup
 	logging  sync.WaitGroup
+	unread   *fault.Error // why the log is not whole; the copier's until it has returned
 	removing sync.WaitGroup
 
 	stopOnce sync.Once
@@ -78,6 +79,9 @@ func (p *process) attend() {
 	p.exit = p.awaitEnd()
 	close(p.ended)
 	p.logging.Wait()
+	if p.unread != nil && p.exit.Err == nil && !isClosed(p.stop) {
+		p.exit = launch.Exit{Code: -1, Err: p.unread} // an output that lacks something is none
+	}
 	_ = p.out.Close() // a pipe of ours
 	close(p.exited)
 	p.cancel()
