@@ -78,11 +78,7 @@ func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, needed
 	engine := all.named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
 	name, err := engine.About(ctx, cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids})
 	if err != nil {
-		text, fix := fault.From(err).Reason, ""
-		if i := strings.LastIndex(text, "; "); i >= 0 {
-			text, fix = text[:i], text[i+2:]
-		}
-		return doctor.Lacking(check, text, fix, needed)
+		return refused(check, err, needed)
 	}
 	return doctor.Finding{Check: check, Level: doctor.OK, Text: name + " answers, and has what limits need"}
 }
@@ -95,16 +91,22 @@ func examineCluster(ctx context.Context, cfg *loaded, needed []string) doctor.Fi
 	})
 	defer cluster.Close()
 	if err := cluster.Check(ctx); err != nil {
-		text, fix := fault.From(err).Reason, ""
-		if i := strings.LastIndex(text, "; "); i >= 0 {
-			text, fix = text[:i], text[i+2:]
-		}
-		return doctor.Lacking(check, text, fix, needed)
+		return refused(check, err, needed)
 	}
 	return doctor.Finding{
 		Check: check, Level: doctor.OK,
 		Text: "Orla may make Jobs in namespace " + cfg.K8sNamespace + "; whether the cluster's network obeys NetworkPolicies cannot be seen from here",
 	}
+}
+
+// refused is the finding about something that says itself what is missing, and
+// after that what to do.
+func refused(check string, err error, needed []string) doctor.Finding {
+	text, fix := fault.From(err).Reason, ""
+	if i := strings.LastIndex(text, "; "); i >= 0 {
+		text, fix = text[:i], text[i+2:]
+	}
+	return doctor.Lacking(check, text, fix, needed)
 }
 
 // refusedTools are those whose calls the configuration itself refuses.

@@ -181,12 +181,15 @@ func contained(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
 // clustered says in which cluster.
 func clustered(terms *manifest.Terms, cfg *loaded) {
 	terms.Backend, terms.User = manifest.BackendKubernetes, cfg.ContainerUser
-	terms.Cluster = manifest.Cluster{
-		Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, TTL: time.Duration(cfg.K8sTTL),
-	}
+	terms.Cluster = clusterOf(cfg)
 	if !cfg.K8sEnabled {
 		terms.Refused, terms.Remedy = "isolation_mode kubernetes is off", "set tool_k8s_enabled: true"
 	}
+}
+
+// clusterOf is the cluster that cfg names.
+func clusterOf(cfg *loaded) manifest.Cluster {
+	return manifest.Cluster{Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, TTL: time.Duration(cfg.K8sTTL)}
 }
 
 // weaker lists in which ways tools may be held less than by default, which only
