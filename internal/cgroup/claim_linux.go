@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,12 +113,17 @@ func legacy(cgroups, mounts string) (map[string]string, error) {
 func claim(places map[string]string, log *slog.Logger) (*Root, error) {
 	r := &Root{log: log, names: map[string]bool{}, claimed: true}
 	// One Orla at a time: whose folder is not locked yet would be swept.
-	turn, err := lockFolder(places["memory"], unix.LOCK_EX)
-	if err != nil {
-		return nil, err
+	parents := slices.Compact(slices.Sorted(maps.Values(places))) // all take them in one order
+	for _, dir := range parents {
+		turn, err := lockFolder(dir, unix.LOCK_EX)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = turn.Close() }() // which unlocks it
 	}
-	defer func() { _ = turn.Close() }() // which unlocks it
-	r.sweepClaims(places)
+	for _, dir := range parents {
+		r.sweepClaims(dir)
+	}
 	name := claimPrefix + strings.ToLower(rand.Text()[:10])
 	for _, c := range controllers {
 		dir := filepath.Join(places[c], name)
@@ -133,8 +139,12 @@ func claim(places map[string]string, log *slog.Logger) (*Root, error) {
 		}
 		r.legacy[c] = dir
 	}
-	if r.lock, err = lockFolder(r.folders()[0], unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(err, r.removeClaim())
+	for _, dir := range r.folders() {
+		lock, err := lockFolder(dir, unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			return nil, errors.Join(err, r.removeClaim())
+		}
+		r.locks = append(r.locks, lock)
 	}
 	if r.legacy != nil {
 		r.has = controllers[:]
@@ -164,28 +174,27 @@ func lockFolder(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// sweepClaims removes what Orlas made that are gone, which their locks tell.
-func (r *Root) sweepClaims(places map[string]string) {
-	entries, _ := os.ReadDir(places["memory"]) // what cannot be listed cannot be swept
+// sweepClaims removes what Orlas made in a folder that are gone, which their
+// locks tell.
+func (r *Root) sweepClaims(parent string) {
+	entries, _ := os.ReadDir(parent) // what cannot be listed cannot be swept
 	for _, e := range entries {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) {
 			continue
 		}
-		lock, err := lockFolder(filepath.Join(places["memory"], e.Name()), unix.LOCK_EX|unix.LOCK_NB)
+		g := &Group{dir: filepath.Join(parent, e.Name())}
+		lock, err := lockFolder(g.dir, unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil {
 			continue // it lives
 		}
-		killed := 0
-		for _, dir := range places {
-			g := &Group{dir: filepath.Join(dir, e.Name())}
-			killed += len(g.Pids())
-			g.Kill()
-			if err := g.removeWithin(sweepPatience); err != nil {
-				r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
-			}
+		left := g.Pids()
+		g.Kill()
+		if err := g.removeWithin(sweepPatience); err != nil {
+			r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
+		} else {
+			r.log.Info("removed the cgroup of an earlier Orla", "cgroup", g.dir, "killed", len(left))
 		}
-		r.log.Info("removed the cgroup of an earlier Orla", "cgroup", e.Name(), "killed", killed)
-		_ = lock.Close() // of a folder that is gone
+		_ = lock.Close() // only read
 	}
 }
 

@@ -105,7 +105,9 @@ func TestClaimSweeps(t *testing.T) {
 	if err := g.Add(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	_ = dead.lock.Close() // as when it is killed
+	for _, lock := range dead.locks {
+		_ = lock.Close() // as when it is killed
+	}
 
 	living, reason := Claim(log)
 	if living == nil {
@@ -117,8 +119,10 @@ func TestClaimSweeps(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("what was in the cgroup lives")
 	}
-	if _, err := os.Stat(dead.Dir()); err == nil {
-		t.Errorf("%s is there", dead.Dir())
+	for _, dir := range dead.folders() {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s is there", dir)
+		}
 	}
 	other, reason := Claim(log)
 	if other == nil {

@@ -34,8 +34,8 @@ var controllers = [...]string{"memory", "cpu", "pids"}
 // Root is a cgroup that was delegated to Orla. A nil Root is none.
 type Root struct {
 	dir   string
-	lock  *os.File // held while Orla lives
-	has   []string // of the controllers, what Groups have
+	locks []*os.File // held while Orla lives
+	has   []string   // of the controllers, what Groups have
 	log   *slog.Logger
 	mu    sync.Mutex // guards names
 	names map[string]bool
@@ -137,7 +137,7 @@ func take(dir string, pid int, log *slog.Logger) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Root{dir: dir, lock: lock, log: log, names: map[string]bool{}}
+	r := &Root{dir: dir, locks: []*os.File{lock}, log: log, names: map[string]bool{}}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		r.Close()
 		return nil, errors.New("another Orla uses the cgroup")
@@ -209,7 +209,9 @@ func (r *Root) Close() {
 			r.log.Warn("remove a cgroup", "cgroup", r.Dir(), "err", err)
 		}
 	}
-	_ = r.lock.Close() // which unlocks it
+	for _, lock := range r.locks {
+		_ = lock.Close() // which unlocks it
+	}
 }
 
 // New makes a Group with limits, named after what is to live in it. Those that
