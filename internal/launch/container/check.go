@@ -3,6 +3,7 @@ package container
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/fault"
 )
@@ -13,15 +14,21 @@ const noNetwork = "none"
 // What ends up on the engine's command line is checked here as well as where it
 // is read: a value that looks like a flag would be one.
 var (
-	imageForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,511}$`)
-	networkForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,254}$`)
-	userForm    = regexp.MustCompile(`^[0-9]{1,10}:[0-9]{1,10}$`)
-	runtimeForm = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9_./+-]{0,254}$`)
+	imageForm   = form(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,511}$`)
+	networkForm = form(`^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,254}$`)
+	userForm    = form(`^[0-9]{1,10}:[0-9]{1,10}$`)
+	runtimeForm = form(`^[A-Za-z0-9/][A-Za-z0-9_./+-]{0,254}$`)
 )
+
+// form is a regular expression that is compiled when it is first needed: these
+// are large, and most starts of the program need none.
+func form(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // CheckImage reports why ref cannot be the name of an image.
 func CheckImage(ref string) error {
-	if !imageForm.MatchString(ref) {
+	if !imageForm().MatchString(ref) {
 		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of an image", ref)
 	}
 	return nil
@@ -33,7 +40,7 @@ func CheckNetwork(name string) error {
 	switch {
 	case name == "":
 		return nil
-	case !networkForm.MatchString(name):
+	case !networkForm().MatchString(name):
 		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of a network", name)
 	case sharesNetwork(name):
 		return fault.New(fault.RuntimePolicyInvalid, "network %s is not one of the container's own; only the operator can allow it", name)
@@ -52,15 +59,15 @@ func (o Options) check() error {
 	if err := CheckImage(o.Image); err != nil {
 		return err
 	}
-	if err := CheckNetwork(o.Network); err != nil && (!o.Shared || !sharesNetwork(o.Network) || !networkForm.MatchString(o.Network)) {
+	if err := CheckNetwork(o.Network); err != nil && (!o.Shared || !sharesNetwork(o.Network) || !networkForm().MatchString(o.Network)) {
 		return err
 	}
 	switch {
 	case o.Sandboxed && o.Network != noNetwork:
 		return fault.New(fault.RuntimePolicyInvalid, "network %s does not go with isolation_mode sandboxed, which has none", o.Network)
-	case !userForm.MatchString(o.User):
+	case !userForm().MatchString(o.User):
 		return fault.New(fault.RuntimePolicyInvalid, "user %q is not UID:GID, two numbers", o.User)
-	case o.Runtime != "" && !runtimeForm.MatchString(o.Runtime):
+	case o.Runtime != "" && !runtimeForm().MatchString(o.Runtime):
 		return fault.New(fault.RuntimePolicyInvalid, "%q is no OCI runtime", o.Runtime)
 	}
 	return nil

@@ -2,7 +2,6 @@ package container
 
 import (
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -27,13 +26,13 @@ type variables struct {
 const pipeBytes = 16 << 10
 
 var (
-	nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+	nameForm = form(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 	// plainForm is what every engine reads alike in a file of variables, where
 	// some know quotes and comments.
-	plainForm = regexp.MustCompile("^([^\\s\"'`#\\\\$\\x00-\\x1f\\x7f]([^\"'`#\\\\$\\x00-\\x1f\\x7f]*[^\\s\"'`#\\\\$\\x00-\\x1f\\x7f])?)?$")
+	plainForm = form("^([^\\s\"'`#\\\\$\\x00-\\x1f\\x7f]([^\"'`#\\\\$\\x00-\\x1f\\x7f]*[^\\s\"'`#\\\\$\\x00-\\x1f\\x7f])?)?$")
 	// heeded are variables that engines, their libraries and the programs that they
 	// start take for theirs. It is wider than it has to be: it costs a variable nothing.
-	heeded = regexp.MustCompile(`(?i)^(PATH|HOME|SHELL|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|BASH_ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
+	heeded = form(`(?i)^(PATH|HOME|SHELL|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|BASH_ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
 		`_.*|LD_.*|DYLD_.*|LC_.*|GLIBC_.*|MALLOC_.*|GCONV_.*|NIS_.*|RES_.*|RESOLV_.*|NSS_.*|GO.*|CGO_.*|TMP.*|TEMP.*|XDG_.*|DBUS_.*|SSH_.*|GPG.*|GNUPG.*|SSL_.*|TLS_.*|.*_PROXY|` +
 		`DOCKER.*|BUILDKIT.*|BUILDX.*|COMPOSE_.*|MOBY.*|CONTAINER.*|PODMAN.*|LIBPOD.*|BUILDAH.*|STORAGE_.*|REGISTRY_.*|REGISTRIES_.*|REMOTE_.*|SIGNATURE.*|IMAGE_.*|CNI.*|NETAVARK.*|AARDVARK.*|CRUN.*|RUNC.*|CRIU.*|CONMON.*|OCI_.*|SELINUX.*|` +
 		`NOTIFY_.*|WATCHDOG_.*|LISTEN_.*|FDSTORE.*|INVOCATION_ID|JOURNAL_.*|CREDENTIALS_.*|SYSTEMD_.*|OTEL_.*|TRACEPARENT|TRACESTATE|BAGGAGE|EXPERIMENTAL_.*|CLICOLOR.*|NO_COLOR|COLUMNS|LINES)$`)
@@ -52,19 +51,19 @@ func (p plan) variables() (variables, error) {
 		switch {
 		case !ok || name == "PWD" || name == "ORLA_INSTANCE":
 			continue
-		case !nameForm.MatchString(name):
+		case !nameForm().MatchString(name):
 			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: a variable named %q cannot be given to a container; use letters, digits and _", p.opts.Tool, name)
 		}
 		values[name] = value
 	}
 	var file strings.Builder
 	for name, value := range values {
-		if !heeded.MatchString(name) {
+		if !heeded().MatchString(name) {
 			v.flags = append(v.flags, "--env="+name)
 			v.environ = append(v.environ, name+"="+value)
 			continue
 		}
-		if !plainForm.MatchString(value) {
+		if !plainForm().MatchString(value) {
 			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the value of %s cannot be given to a container: container engines take a variable of that name for their own, and its value has quotes, lines or spaces at its end; rename the variable", p.opts.Tool, name)
 		}
 		file.WriteString(name + "=" + value + "\n")
