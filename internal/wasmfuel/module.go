@@ -110,7 +110,7 @@ func parse(buf []byte, maxMemory int64) (*module, *Error) {
 	}
 	r.skip(8)
 	last := 0
-	for r.more() {
+	for r.err == nil && r.more() {
 		id := int(r.byte())
 		size := r.count("bytes of a section", 1, maxInt32)
 		at := r.pos
@@ -119,7 +119,11 @@ func parse(buf []byte, maxMemory int64) (*module, *Error) {
 		case id >= sections:
 			r.fail(at, "unknown section %d", id)
 		case id == customSection: // names and debugging, wrong after rewriting: left out
-			r.skip(size)
+			r.end = at + size
+			if r.bytes("a name"); r.err == nil {
+				r.pos = r.end
+			}
+			r.end = len(buf)
 		case order[id] <= last:
 			r.fail(at, "section %d is out of order", id)
 		default:
