@@ -98,11 +98,12 @@ func (e *Engine) Close() {
 		e.closed = true
 		close(e.closing)
 	}
-	dir := e.dir
 	e.mu.Unlock()
 	e.work.Wait()
-	if dir != "" {
-		_ = os.RemoveAll(dir) // it is ours alone
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dir != "" { // which may have been made meanwhile
+		_ = os.RemoveAll(e.dir) // it is ours alone
 	}
 }
 
