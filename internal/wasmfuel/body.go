@@ -15,27 +15,23 @@ type edit struct {
 type editKind byte
 
 const (
-	paySegment    editKind = iota // pays for the segment arg
-	payEntry                      // the same, where the function begins, and looks whether that was too much
-	payHead                       // looks whether the slice is overdrawn, and pays for the segment arg
-	payHeadHere                   // the same, where the loop has no wrapping
-	payBytes                      // pays for what the top of the stack says
-	payElements                   // the same, for elements of a table
-	payPages                      // the same, for pages of memory
-	wrapLoop                      // begins the wrapping of a loop
-	unwrapLoop                    // ends it
-	unwrapEntry                   // ends the wrapping of the function
-	nameFunction                  // names the function arg
-	nameLabel                     // names the label arg
-	nameOutermost                 // names the label arg, which is the function's
-	afterCall                     // sees what the call used
+	paySegment   editKind = iota // pays for the segment arg
+	payEntry                     // the same, where the function begins, and looks whether that was too much
+	payHead                      // looks whether the slice is overdrawn, and pays for the segment arg
+	payHeadHere                  // the same, where the loop has no wrapping
+	payBytes                     // pays for what the top of the stack says
+	payElements                  // the same, for elements of a table
+	payPages                     // the same, for pages of memory
+	wrapLoop                     // begins the wrapping of a loop
+	unwrapLoop                   // ends it
+	unwrapEntry                  // ends the wrapping of the function
+	nameFunction                 // names the function arg
+	nameLabel                    // names the label arg
+	afterCall                    // sees what the call used
 )
 
-// What wraps a loop and a function is so many blocks.
-const (
-	loopWrapping  = 3
-	entryWrapping = 2
-)
+// loopWrapping is how many blocks wrap a loop.
+const loopWrapping = 3
 
 // dead is the segment of instructions that no execution reaches.
 const dead = -1
@@ -68,8 +64,9 @@ type scanner struct {
 	loops, calls     bool // there are any that are executed
 	wrapped          int  // how many loops are wrapped
 
-	groups   int  // of locals
-	groupsAt span // where these stand, after their number
+	results  []byte // of the function
+	groups   int    // of locals
+	groupsAt span   // where these stand, after their number
 }
 
 // maxWeight bounds what a function costs to compile.
@@ -83,10 +80,10 @@ const perLoop = 10
 const maxWrapped = 300
 
 // scan reads the function that begins with its locals at pos and ends at end.
-func (c *scanner) scan(pos, end int, params int) *Error {
-	c.r = &reader{buf: c.m.buf, pos: pos, end: end}
+func (c *scanner) scan(pos, end int, t signature) *Error {
+	c.r, c.results = &reader{buf: c.m.buf, pos: pos, end: end}, t.results
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
-	c.weight, c.branches, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, params, false, false
+	c.weight, c.branches, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, len(t.params), false, false
 	c.scanLocals()
 	c.open(opBlock, 0)
 	c.begin(payEntry)
@@ -147,12 +144,8 @@ func (c *scanner) branch() {
 		return
 	}
 	target := len(c.stack) - 1 - int(label)
-	kind := nameLabel
-	if target == 0 {
-		kind = nameOutermost
-	}
-	if more := loopWrapping * (c.stack[len(c.stack)-1].wrapped - c.stack[target].wrapped); more > 0 || target == 0 {
-		c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: kind, arg: label + uint32(more)})
+	if more := loopWrapping * (c.stack[len(c.stack)-1].wrapped - c.stack[target].wrapped); more > 0 {
+		c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: nameLabel, arg: label + uint32(more)})
 	}
 	c.jump(target)
 }

@@ -13,7 +13,7 @@ func (w *writer) code() *Error {
 			size := int(r.u32())
 			start, end := r.pos, r.pos+size
 			r.skip(size)
-			if err = c.scan(start, end, len(w.m.typeOf(uint32(len(w.m.imports)+i)).params)); err != nil {
+			if err = c.scan(start, end, w.m.typeOf(uint32(len(w.m.imports)+i))); err != nil {
 				return
 			}
 			w.sized(func() { w.body(c, end) })
@@ -31,7 +31,7 @@ func (w *writer) code() *Error {
 
 // body copies a function's body with the edits that were found for it.
 func (w *writer) body(c *scanner, end int) {
-	w.wrapped = c.calls && c.costs[0] > 0
+	w.wrapped = c.calls && c.costs[0] > 0 && len(c.results) <= 1 // more have no block without a type of their own
 	w.locals(c)
 	copied := c.groupsAt.end
 	for _, e := range c.edits {
@@ -40,7 +40,7 @@ func (w *writer) body(c *scanner, end int) {
 		copied = at + int(e.drop)
 		switch e.kind {
 		case paySegment, payEntry, payHead, payHeadHere:
-			w.segment(e.kind, c.costs[e.arg])
+			w.segment(c, e.kind, c.costs[e.arg])
 		case payBytes, payElements, payPages:
 			w.call(w.added(payers[e.kind-payBytes].function))
 			w.reload()
@@ -55,17 +55,12 @@ func (w *writer) body(c *scanner, end int) {
 			w.ops(opEnd)
 		case unwrapEntry:
 			if w.wrapped {
-				w.ops(opReturn)
+				w.ops(opEnd, opReturn)
 				w.unwrap()
 			}
 		case nameFunction:
 			w.u32(w.function(e.arg))
 		case nameLabel:
-			w.u32(e.arg)
-		case nameOutermost:
-			if w.wrapped {
-				e.arg += entryWrapping
-			}
 			w.u32(e.arg)
 		case afterCall:
 			w.reload()
@@ -100,7 +95,7 @@ func (w *writer) locals(c *scanner) {
 
 // segment pays for one. What costs nothing is neither paid nor checked: whatever goes
 // round or calls itself costs something.
-func (w *writer) segment(kind editKind, cost int64) {
+func (w *writer) segment(c *scanner, kind editKind, cost int64) {
 	if kind == payEntry {
 		w.reload()
 	}
@@ -110,9 +105,17 @@ func (w *writer) segment(kind editKind, cost int64) {
 	switch kind {
 	case payEntry:
 		w.pay(cost)
-		if w.wrapped {
+		switch {
+		case w.wrapped: // the innermost block is in place of the function, to its branches and its results
 			w.ops(opLoop, typeEmpty, opBlock, typeEmpty)
 			w.leaveOverdrawn(0)
+			result := byte(typeEmpty)
+			if len(c.results) > 0 {
+				result = c.results[0]
+			}
+			w.ops(opBlock, result)
+		case c.calls:
+			w.check()
 		}
 	case payHead:
 		w.leaveOverdrawn(1)

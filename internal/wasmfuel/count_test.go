@@ -139,6 +139,21 @@ func TestT37FuelIsCountedAsWritten(t *testing.T) {
 			types: []string{of("\x7f", "\x7f")}, exports: []string{export("f", 1)},
 			funcs: []function{{code: code(localGet, 0, i32Const, 2, i32Mul)}, {code: code(localGet, 0, call, 0, call, 0)}},
 		}, 5, 3 + 2*3, 20},
+		"two results of a call": {program{
+			types: []string{of("\x7f", "\x7f"), of("\x7f", "\x7f\x7f")}, exports: []string{export("f", 1)},
+			funcs: []function{
+				{of: 1, code: code(localGet, 0, call, 2, localGet, 0)},
+				{code: code(localGet, 0, call, 0, i32Sub)},
+				{code: code(localGet, 0, i32Const, 1, i32Add)},
+			},
+		}, 5, 3 + 3 + 3, 1},
+		"a branch out of a function that calls": {program{
+			types: []string{of("\x7f", "\x7f")}, exports: []string{export("f", 0)},
+			funcs: []function{
+				{code: code(loop, empty, localGet, 0, call, 1, br, 1, end, unreachable)},
+				{code: code(localGet, 0, i32Const, 1, i32Add)},
+			},
+		}, 5, 3 + 3, 6},
 		"recursion": {main(code(localGet, 0, if_, i32, // 2, and 6 but for the last
 			localGet, 0, localGet, 0, i32Const, 1, i32Sub, call, 0, i32Mul, else_, i32Const, 1, end)), 5, 5*(2+6) + 2 + 1, 120},
 		"call_indirect": {program{

@@ -189,7 +189,7 @@ func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
 			m.parseMemory(s, maxMemory)
 		case globalSection:
 			s.valueType()
-			m.mutable += int(s.index("mutability", 2))
+			m.mutable += int(s.choice("mutability", 2))
 			s.expression(m, m.globals, nil)
 			m.globals++
 		case exportSection:
@@ -248,7 +248,7 @@ func (m *module) parseImport(s *reader) {
 // any that the format can hold unless it must be too.
 func (s *reader) parseLimits(what string, most int64) limits {
 	at := s.pos
-	flag := s.index("kind of limits", 2)
+	flag := s.choice("kind of limits", 2)
 	l := limits{min: int64(s.u32()), max: math.MaxUint32}
 	if flag == 1 {
 		l.max = int64(s.u32())
@@ -291,7 +291,7 @@ func (m *module) parseExport(s *reader) {
 	if name := s.bytes("a name"); strings.HasPrefix(string(name), reserved) {
 		s.fail(at, "exports %q, which is reserved", name)
 	}
-	switch kind := s.index("kind of an export", 4); kind {
+	switch kind := s.choice("kind of an export", 4); kind {
 	case exportFunction:
 		s.index("function", m.functions())
 	case exportTable:

@@ -123,6 +123,17 @@ func (r *reader) index(what string, below int) uint32 {
 	return i
 }
 
+// choice reads a byte that is below the number of what it chooses from.
+func (r *reader) choice(what string, below byte) byte {
+	start := r.pos
+	b := r.byte()
+	if b >= below {
+		r.fail(start, "unknown %s %#x", what, b)
+		return 0
+	}
+	return b
+}
+
 // constant reads a byte that can have one value.
 func (r *reader) constant(what string, value byte) {
 	start := r.pos

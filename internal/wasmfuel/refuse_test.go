@@ -42,6 +42,8 @@ var hostile = map[string]struct {
 	"a type of values":           {with(main(code(i32Const, 0)), func(p *program) { p.types[0] = of("\x69", "") }), "unknown type 0x69"},
 	"a recursive type":           {with(main(code(i32Const, 0)), func(p *program) { p.types[0] = "\x4e\x00" }), "form of a type"},
 	"a memory that is shared":    {with(main(code(i32Const, 0)), func(p *program) { p.memories[0] = "\x03\x01\x02" }), "kind of limits"},
+	"a memory of padded limits":  {with(main(code(i32Const, 0)), func(p *program) { p.memories[0] = "\x80\x00\x01" }), "kind of limits 0x80"},
+	"an export of a padded kind": {with(main(code(i32Const, 0)), func(p *program) { p.exports = []string{sized("g") + "\x80\x00\x00"} }), "kind of an export 0x80"},
 	"two memories":               {with(main(code(i32Const, 0)), func(p *program) { p.memories = []string{"\x00\x01", "\x00\x01"} }), "at most 1"},
 	"a memory upside down":       {with(main(code(i32Const, 0)), func(p *program) { p.memories[0] = "\x01\x02\x01" }), "above its maximum"},
 	"too much memory":            {with(main(code(i32Const, 0)), func(p *program) { p.memories[0] = "\x00\x81\x20" }), "a memory has a minimum of 4097: at most 4096"},
@@ -121,6 +123,41 @@ func TestT37HostileModulesAreRefused(t *testing.T) {
 			out, err := wasmfuel.Instrument(test.module, wasmfuel.Options{MaxMemory: 256 << 20})
 			if known := new(wasmfuel.Error); !errors.As(err, &known) || !strings.Contains(err.Error(), test.want) || out != nil {
 				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// What is put into a module makes none valid that was not: the compiler sees what was wrong.
+func TestT37WhatIsInvalidStaysSo(t *testing.T) {
+	again := code(i32Const, 0, call, 0, drop) // a function that calls others is wrapped
+	for name, body := range map[string]string{
+		"too many results":                 code(again, i32Const, 1, i32Const, 2),
+		"too few results":                  code(again),
+		"a result of another type":         code(again, i64Const, 1),
+		"too many results, of a loop":      code(loop, i32, i32Const, 1, i32Const, 2, end),
+		"too few results, of a loop":       code(loop, i32, end),
+		"a value from outside, in a loop":  code(i32Const, 1, loop, empty, drop, end, i32Const, 1),
+		"a branch without a value":         code(again, block, i32, loop, empty, br, 1, end, i32Const, 1, end),
+		"a return without a value":         code(again, loop, empty, return_, end, i32Const, 1),
+		"a branch out without a value":     code(again, loop, empty, br, 1, end, i32Const, 1),
+		"a load of a long":                 code(i64Const, 1, i32Load, 2, 0),
+		"a fill by a long":                 code(i32Const, 0, i32Const, 0, i64Const, 1, misc, memoryFill, 0, i32Const, 1),
+		"memory.grow by a long":            code(i64Const, 1, memoryGrow, 0),
+		"memory.grow by nothing":           code(memoryGrow, 0),
+		"a value too many behind a branch": code(block, empty, br, 0, end, again, i32Const, 1, i32Const, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			module := main(body).bytes()
+			metered, err := wasmfuel.Instrument(module, wasmfuel.Options{})
+			if err != nil {
+				return // the earlier the better
+			}
+			for kind, module := range map[string][]byte{"plain": module, "metered": metered} {
+				if _, err := m.CompileModule(t.Context(), module); err == nil {
+					t.Errorf("it is valid when it is %s", kind)
+				}
 			}
 		})
 	}
