@@ -61,6 +61,7 @@ type scanner struct {
 	// What compiling it takes: roughly, in values that the compiler must remember; how many
 	// places there are where it goes on elsewhere.
 	weight, branches int
+	total            int  // the weight of all functions so far
 	loops, calls     bool // there are any that are executed
 	wrapped          int  // how many loops are wrapped
 
@@ -69,8 +70,12 @@ type scanner struct {
 	groupsAt span   // where these stand, after their number
 }
 
-// maxWeight bounds what a function costs to compile.
-const maxWeight = 4 << 20
+// maxWeight bounds what a function costs to compile, and maxTotal what all do: a unit
+// is some hundred bytes of memory meanwhile, and a few of native code that stay.
+const (
+	maxWeight = 4 << 20
+	maxTotal  = 128 << 20
+)
 
 // perLoop is how many branches a loop is to the compiler.
 const perLoop = 10
@@ -93,6 +98,9 @@ func (c *scanner) scan(pos, end int, t signature) *Error {
 		if c.weight > maxWeight || c.branches > maxBranches {
 			c.r.fail(at, "the function at %#x is too complex to be compiled", pos)
 		}
+	}
+	if c.total += c.weight; c.total > maxTotal {
+		c.r.fail(pos, "the module is too complex to be compiled")
 	}
 	if c.r.err == nil && c.r.more() {
 		c.r.fail(c.r.pos, "%d bytes behind the end of a function", end-c.r.pos)
@@ -163,9 +171,9 @@ func (c *scanner) jump(target int) {
 
 // instruction reads one.
 func (c *scanner) instruction(at int, op byte) {
-	c.weight++
+	c.weight += 1 + weights[op]
 	switch op {
-	case opIf, opBrIf, opBr:
+	case opBlock, opIf, opBrIf, opBr:
 		c.branches++
 	case opLoop:
 		c.branches += perLoop
@@ -192,6 +200,7 @@ func (c *scanner) instruction(at int, op byte) {
 		c.afterBranch(op == opBrIf)
 	case opBrTable:
 		for range c.r.count("targets", 1, maxTargets) + 1 {
+			c.weight += perTarget
 			c.branch()
 		}
 		c.afterBranch(false)
@@ -351,6 +360,8 @@ func (c *scanner) misc(at int) {
 		return
 	}
 	c.r.pass(op, miscImmediates[op], c.m)
+	c.weight += miscWeights[op]
+	c.branches += miscBranches[op]
 	switch op {
 	case miscMemoryInit, miscMemoryCopy, miscMemoryFill:
 		c.edit(at, payBytes)
@@ -363,6 +374,7 @@ func (c *scanner) misc(at int) {
 // is 1. The runtime reads the second as a nop, so that it must be no other.
 func (c *scanner) vector() {
 	op := c.r.byte()
+	c.weight += perVector
 	if op >= 0x80 {
 		c.r.constant("second byte of a vector instruction", 1)
 	}

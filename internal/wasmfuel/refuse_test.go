@@ -19,6 +19,9 @@ func with(p program, change func(*program)) []byte {
 	return p.bytes()
 }
 
+// truncation is i64.trunc_f32_s of a number.
+var truncation = code(op(0x43), "\x00\x00\x00\x00", op(0xae), drop)
+
 var header = "\x00asm\x01\x00\x00\x00"
 
 // hostile are modules that are refused, and a part of why.
@@ -109,6 +112,14 @@ var hostile = map[string]struct {
 	"deep loops with locals": {with(main(strings.Repeat("\x03\x40", 1000)+strings.Repeat("\x0b", 1000)), func(p *program) {
 		p.funcs[0].locals = 10_000
 	}), "too complex"},
+	"more blocks than are compiled in time":         {main(strings.Repeat(code(block, empty, end), 25_001) + code(i32Const, 0)).bytes(), "too complex"},
+	"more fills than are compiled in time":          {main(strings.Repeat(code(i32Const, 0, i32Const, 0, localGet, 0, misc, memoryFill, 0), 3_126) + code(i32Const, 0)).bytes(), "too complex"},
+	"conversions that take gigabytes to compile":    {main(strings.Repeat(truncation, 60_000) + code(i32Const, 0)).bytes(), "too complex"},
+	"calls by table that take gigabytes to compile": {main(strings.Repeat(code(localGet, 0, localGet, 0, callIndirect, 0, 0, drop), 35_000) + code(i32Const, 0)).bytes(), "too complex"},
+	"branch tables that take gigabytes to compile":  {main(strings.Repeat(code(block, empty, localGet, 0, brTable)+unsigned(65_000)+strings.Repeat("\x00", 65_001)+code(end), 3) + code(i32Const, 0)).bytes(), "too complex"},
+	"functions that take gigabytes together": {with(main(strings.Repeat(truncation, 10_000)+code(i32Const, 0)), func(p *program) {
+		p.funcs = slices.Repeat(p.funcs, 200)
+	}), "the module is too complex"},
 	"more branches than are compiled in time": {main(code(block, empty) + strings.Repeat(code(localGet, 0, brIf, 0), 25_001) + code(end, i32Const, 0)).bytes(), "too complex"},
 	"calls with globals": {with(main(strings.Repeat(code(i32Const, 0, call, 0, drop), 10_000)), func(p *program) {
 		p.globals = slices.Repeat([]string{"\x7f\x01" + code(i32Const, 0, end)}, 1000)
