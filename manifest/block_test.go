@@ -97,6 +97,47 @@ func TestA6WhatItsAuthorMayTakeForABlockIsAWarning(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 7: a script that asks to be isolated where nobody reads it is not
+// served as if it had not.
+func TestT7IsolationThatNobodyReadsIsAnError(t *testing.T) {
+	for name, script := range map[string]string{
+		"below code":        "#!/bin/sh\nset -e\n# /// tool\n# isolation_mode: sandboxed\n# ///\n",
+		"in a section":      "#!/bin/sh\nset -e\n  # /// Tool\n  # runtime: {timeout: 3s, isolation_mode: 'container'} # held\n  # ///\n",
+		"in another script": "#!/usr/bin/env node\nx\n// ///tools\n// runtime:\n//   isolation_mode: sandboxed # it is\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, faults := one(t, script); !strings.Contains(faults, "isolation_mode would have no effect: line 3 opens no metadata block") {
+				t.Errorf("got %s", faults)
+			}
+		})
+	}
+	for name, script := range map[string]string{
+		"none":           "#!/bin/sh\nset -e\n# /// tool\n# isolation_mode: none\n",
+		"after the code": "#!/bin/sh\nset -e\n# /// tool\necho\n# isolation_mode: sandboxed\n",
+	} {
+		if _, faults := one(t, script); !strings.HasPrefix(faults, "line 3 looks like a metadata block") {
+			t.Errorf("%s: got %s", name, faults)
+		}
+	}
+}
+
+// SPEC-TOOLS 7: the same of a file whose name is nearly that of a sidecar, or of
+// a package's manifest.
+func TestT7ManifestsThatAreMisnamedAreErrors(t *testing.T) {
+	for _, name := range []string{"a.tool.yml", "a.sh.tool.yml", "a.tool.json", "a.Tool.yaml"} {
+		r := discover(t, func() {
+			write(t, "tools", "a.sh", script, 0o755)
+			write(t, "tools", name, "isolation_mode: sandboxed\n", 0o644)
+		})
+		expect(t, r, nil, []string{"error tools/a.sh: " + name + " is not read, and what it says would have no effect: call it a.tool.yaml"})
+	}
+	r := discover(t, func() {
+		write(t, "tools", "pack/tool.yml", "runtime: {isolation_mode: sandboxed}\n", 0o644)
+		write(t, "tools", "pack/bin/run.sh", script, 0o755)
+	})
+	expect(t, r, nil, []string{"error tools/pack/tool.yml: is not read: call it tool.yaml; nothing in its folder is served"})
+}
+
 func TestA6ABrokenBlockIsAnErrorWithFileAndLine(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"bad values": {

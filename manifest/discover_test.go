@@ -121,7 +121,7 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		"warning tools/forgot.py: is not executable: chmod +x tools/forgot.py",
 		"warning tools/old/orla-tool.json: " + deprecated,
 		"error tools/old/orla-tool.json: tools/old/orla-tool.json:1:1: version: is required\ntools/old/orla-tool.json:1:1: entrypoint: is required",
-		"warning tools/pack/tool.yml: is not read: call it tool.yaml",
+		"error tools/pack/tool.yml: is not read: call it tool.yaml; nothing in its folder is served",
 		"error tools/res.yaml: tools/res.yaml:1:1: metadata: is required\ntools/res.yaml:1:1: spec: is required\n" +
 			`tools/res.yaml:1:13: apiVersion: wants orloj.dev/v1, got "v1"`,
 		"error tools/res2.tool.yaml: tools/res2.tool.yaml:1:1: metadata: is required\ntools/res2.tool.yaml:1:1: spec: is required\n" +

@@ -19,6 +19,7 @@ type executable struct {
 	folder   string   // absolute, links resolved: where it was found
 	dir      string   // absolute: the working directory of its calls
 	sidecars []string // the names of the files that describe it
+	misnamed string   // a file that looks as if it were to; "" for none
 }
 
 // sidecarsOf picks those of a folder's sidecars that describe an executable:
@@ -31,6 +32,19 @@ func sidecarsOf(base string, has func(string) bool) []string {
 		}
 	}
 	return list
+}
+
+// misnamedSidecar finds what its author takes for a sidecar. Nobody must find out
+// later that a tool does not live where its file says (SPEC-TOOLS 7).
+func misnamedSidecar(base string, has func(string) bool) string {
+	for _, of := range [...]string{base, stem(base)} {
+		for _, end := range [...]string{".tool.yml", ".tool.json", ".Tool.yaml", ".tool.YAML"} {
+			if has(of + end) {
+				return of + end
+			}
+		}
+	}
+	return ""
 }
 
 // read makes a Tool of an executable. The name is filled in even if there is
@@ -70,6 +84,8 @@ func (e executable) describe(t *Tool, b *block) (warnings []error, err error) {
 	switch {
 	case b != nil && len(e.sidecars) > 0:
 		return nil, fmt.Errorf("is described twice, by the block on its line %d and by %s; keep one", b.line, e.sidecars[0])
+	case e.misnamed != "":
+		return nil, fmt.Errorf("%s is not read, and what it says would have no effect: call it %s", e.misnamed, stem(e.base)+sidecarSuffix)
 	case len(e.sidecars) > 1:
 		return nil, fmt.Errorf("is described twice, by %s; keep one", strings.Join(e.sidecars, " and "))
 	case b != nil:

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 )
 
 // firstRead is how much of a file is read before it is known that more is
@@ -51,6 +53,7 @@ func readHead(file, display string) (head, error) {
 	h := head{interpreter: interpreter, block: b}
 	if script && b == nil {
 		h.stray = strayOpening(buf)
+		err = errors.Join(err, strayIsolation(display, buf, h.stray))
 	}
 	return h, errors.Join(serr, err)
 }
@@ -65,6 +68,29 @@ func strayOpening(text []byte) int {
 		return 0
 	}
 	return 1 + bytes.Count(text[:at[0]], []byte("\n"))
+}
+
+var isolates = regexp.MustCompile(`\bisolation_mode["']?[ \t]*:[ \t]*["']?(sandboxed|container|kubernetes|wasm)\b`)
+
+// strayIsolation refuses a script that asks to be isolated where nobody reads it:
+// in the comments from a line that its author takes for the opening of a block.
+func strayIsolation(display string, text []byte, opening int) error {
+	if opening == 0 {
+		return nil
+	}
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		trimmed := strings.TrimSpace(string(line))
+		switch {
+		case number < opening:
+		case !slices.ContainsFunc(signs, func(sign string) bool { return strings.HasPrefix(trimmed, sign) }):
+			return nil
+		case isolates.MatchString(trimmed):
+			return (&blockScan{file: display}).fault(number, "isolation_mode would have no effect: line %d opens no metadata block, which stands above all code and opens with \"# /// tool\" (or //, --, ;) at the left edge", opening)
+		}
+	}
+	return nil
 }
 
 // readError drops the path, which the Problem has, from an error of os.

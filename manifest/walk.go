@@ -133,8 +133,16 @@ func (w *walker) folder(abs, display string, level int) {
 		w.packageAt(abs, display)
 		return
 	}
+	if level > 0 && has(entries, misnamedManifest) {
+		// What it holds must not be served as if it said nothing of itself.
+		w.problem(filepath.Join(display, misnamedManifest), "", Fault, fmt.Errorf("is not read: call it %s; nothing in its folder is served", manifestFile))
+		return
+	}
 	w.entries(abs, display, entries, level)
 }
+
+// misnamedManifest is what people call a manifestFile by mistake.
+const misnamedManifest = "tool.yml"
 
 // has reports whether a folder has an entry of that name that is no folder.
 // The entries are sorted.
@@ -238,7 +246,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	if strings.HasSuffix(name, sidecarSuffix) {
 		return // it describes an executable; see strayDescriptions
 	}
-	if name == "tool.yml" {
+	if name == misnamedManifest {
 		w.warn(at, "is not read: call it %s", manifestFile)
 		return
 	}
@@ -258,7 +266,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	for _, sidecar := range sidecars {
 		in.described[sidecar] = true
 	}
-	e := executable{base: name, path: file, display: at, folder: in.abs, dir: w.root, sidecars: sidecars}
+	e := executable{base: name, path: file, display: at, folder: in.abs, dir: w.root, sidecars: sidecars, misnamed: misnamedSidecar(name, in.has)}
 	t, warnings, err := e.read(w.resolve)
 	severity := Fault
 	if _, ok := errors.AsType[*unreadableError](err); ok {
