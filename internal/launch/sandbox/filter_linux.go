@@ -27,6 +27,14 @@ var forbidden = []uint32{
 	unix.SYS_OPEN_TREE_ATTR,
 }
 
+// hugePages are the calls that take huge pages, and the flag by which they do. Where
+// a machine has set some aside, the cgroup's limit of memory does not count them.
+var hugePages = [...]struct{ call, arg, flag uint32 }{
+	{unix.SYS_MMAP, 3, unix.MAP_HUGETLB},
+	{unix.SYS_MEMFD_CREATE, 1, unix.MFD_HUGETLB},
+	{unix.SYS_SHMGET, 2, 0o4000}, // SHM_HUGETLB
+}
+
 // newNamespaces are the flags of clone that make namespaces. clone3, which keeps
 // them where no filter sees them, is refused as if the kernel did not have it:
 // then programs use clone.
@@ -85,6 +93,13 @@ func filter() string {
 		p.ret(allow)
 	})
 	p.when(unix.SYS_SOCKET, p.sockets)
+	for _, huge := range hugePages {
+		p.when(huge.call, func() {
+			p.load(atArgs + 8*huge.arg)
+			p.unless(unix.BPF_JSET, huge.flag, func() { p.ret(deny | uint32(unix.ENOMEM)) })
+			p.ret(allow)
+		})
+	}
 	p.when(unix.SYS_IOCTL, func() { // typing into a terminal, which there is none of
 		p.load(atArgs + 8)
 		for _, request := range [...]uint32{unix.TIOCSTI, unix.TIOCLINUX} {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/launch"
 )
 
 // judge runs a filter as the kernel would, on one system call.
@@ -75,6 +77,12 @@ func TestT72Filter(t *testing.T) {
 		{"fork", auditArch, unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, allow},
 		{"a user namespace", auditArch, unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, eperm},
 		{"a cgroup namespace", auditArch, unix.SYS_CLONE, []uint64{unix.CLONE_NEWCGROUP}, eperm},
+		{"memory", auditArch, unix.SYS_MMAP, []uint64{0, 4096, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS}, allow},
+		{"huge pages", auditArch, unix.SYS_MMAP, []uint64{0, 2 << 20, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB}, deny | uint32(unix.ENOMEM)},
+		{"a file of memory", auditArch, unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_CLOEXEC}, allow},
+		{"a file of huge pages", auditArch, unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_HUGETLB}, deny | uint32(unix.ENOMEM)},
+		{"shared memory", auditArch, unix.SYS_SHMGET, []uint64{0, 4096, 0o1600}, allow},
+		{"shared huge pages", auditArch, unix.SYS_SHMGET, []uint64{0, 2 << 20, 0o5600}, deny | uint32(unix.ENOMEM)},
 		{"a socket of files", auditArch, unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, allow},
 		{"tcp", auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, allow},
 		{"udp", auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK}, allow},
@@ -106,6 +114,20 @@ func TestT72Filter(t *testing.T) {
 				t.Errorf("call %d by x32: %#x; want ENOSYS", call, got)
 			}
 		}
+	}
+}
+
+// TestT72NoRealTime: what Orla's user may (limits.conf gives it to many) a tool may
+// not: processes with a real-time policy are held by no limit of processors.
+func TestT72NoRealTime(t *testing.T) {
+	none := map[uint64]bool{unix.RLIMIT_RTPRIO: false, unix.RLIMIT_NICE: false}
+	for _, l := range planOf(launch.Spec{}, view{}).Limits {
+		if _, ok := none[l.Resource]; ok && l.Most == 0 {
+			none[l.Resource] = true
+		}
+	}
+	if !none[unix.RLIMIT_RTPRIO] || !none[unix.RLIMIT_NICE] {
+		t.Errorf("limits that are none: %v", none)
 	}
 }
 

@@ -149,6 +149,8 @@ func planOf(spec launch.Spec, v view) shim.Plan {
 			{Resource: unix.RLIMIT_CORE, Most: 0},
 			{Resource: unix.RLIMIT_NOFILE, Most: 4096},
 			{Resource: unix.RLIMIT_MEMLOCK, Most: 8 << 20},
+			{Resource: unix.RLIMIT_RTPRIO, Most: 0}, // such processes are held by no limit of processors
+			{Resource: unix.RLIMIT_NICE, Most: 0},
 		},
 		Path: spec.Path,
 		Dir:  dir,
