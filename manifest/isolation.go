@@ -30,6 +30,7 @@ type Terms struct {
 
 	User    string   // UID:GID that processes run as, in containers
 	Paths   []string // of this machine, absolute, that a native sandbox shows beside the rest
+	Hidden  []string // folders of which it shows only what a tool names
 	Engine  string   // of containers: auto, podman, docker or a path
 	Runtime string   // that the engine is to use; "" is its own
 	Cluster Cluster

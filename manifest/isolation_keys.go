@@ -148,7 +148,7 @@ func (d *description) warnOfIdleIsolation(t *Tool) {
 // see its files, as absolute paths: a package's folder, a simple tool's file; of
 // an McpServer what its command and its arguments name of the folder that its
 // file is in, and of type cli a command and a working folder of that folder.
-// Nothing else of the folder is shown: there may be secrets in it.
+// Nothing else of the folder is shown, and never the folder itself: there may be secrets in it.
 func (t Tool) Exposed() []string {
 	var named []string
 	switch {
@@ -194,7 +194,7 @@ func (t Tool) inDir(name string) string {
 		file = filepath.Join(t.Dir, file)
 	}
 	at := resolved(t.Dir, file)
-	if name == "" || at == "" || !within(t.Dir, at) || !within(t.Dir, file) {
+	if name == "" || at == "" || at == resolved(t.Dir, t.Dir) || !within(t.Dir, at) || !within(t.Dir, file) {
 		return ""
 	}
 	return filepath.Clean(file)

@@ -66,6 +66,9 @@ func (d *declaration) readCLI(k cliKeys) {
 		if err != nil {
 			d.doc.Faultf(at+"working_dir", "%v", err)
 		}
+		if err == nil && d.tool.Isolation.Isolated() && resolved(d.file.dir, dir) == d.file.dir {
+			d.doc.Faultf(at+"working_dir", "is the folder of this file, of which nothing is shown as a whole where the command is isolated: there may be secrets in it; name a folder inside it")
+		}
 		cli.WorkingDir = dir
 	}
 	for i, code := range k.RetryExitCodes {

@@ -378,3 +378,26 @@ func TestT37AModuleIsNoProgram(t *testing.T) {
 		t.Errorf("got the tools %v and the problems %v", names(r), texts(r))
 	}
 }
+
+// SPEC-TOOLS 7: what names the folder that a resource's file is in does not show
+// it to a process that is isolated, by whatever way.
+func TestT7AFolderOfResourcesIsNotExposed(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "sub/x", "x", 0o644)
+	if err := os.Symlink(".", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	server := manifest.Tool{Kind: manifest.Capsule, Dir: dir, Path: "npx"}
+	server.Runtime.Generated = true
+	server.Run.Args = []string{".", "./", dir, "link", "sub/..", "..", "sub"}
+	if got := server.Exposed(); !slices.Equal(got, []string{filepath.Join(dir, "sub")}) {
+		t.Errorf("an McpServer sees %q", got)
+	}
+	command := manifest.Tool{Kind: manifest.Cli, Dir: dir, Resource: &manifest.Resource{CLI: &manifest.CLI{WorkingDir: dir}}}
+	if got := command.Exposed(); len(got) > 0 {
+		t.Errorf("a command sees %q", got)
+	}
+}
