@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func (p *parts) isolatedPlace(t manifest.Tool) place {
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
 		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
-		return place{launcher: p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths})}
+		return place{launcher: p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths, Hidden: i.Terms.Hidden})}
 	case manifest.BackendContainer:
 		return p.contained(t)
 	case manifest.BackendKubernetes:
@@ -164,6 +165,11 @@ func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
 		terms.Refused, terms.Remedy = "its image needs a container engine, and sandbox_backend is native", "set sandbox_backend: auto"
 	default:
 		terms.Backend, terms.Paths = manifest.BackendNative, cfg.SandboxPaths
+		for _, dir := range [...]string{cfg.ToolsDir, cfg.SecretsDir, cfg.StateDir} {
+			if path, err := filepath.Abs(dir); dir != "" && err == nil {
+				terms.Hidden = append(terms.Hidden, path)
+			}
+		}
 	}
 }
 

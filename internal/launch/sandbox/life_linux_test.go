@@ -20,10 +20,48 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/sandbox"
+	"github.com/orla-project/orla/internal/needs"
 )
 
 func shell(script string) launch.Spec {
 	return launch.Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Input: []byte{}, Whole: true}
+}
+
+// TestT72HiddenFolders: of a folder of tools that is among the system's programs, a
+// tool sees its own package, and neither the others nor what else is there.
+func TestT72HiddenFolders(t *testing.T) {
+	needRoot(t)
+	folder, err := os.MkdirTemp("/usr/local", "orla-test-")
+	if err != nil {
+		needs.Missing(t, "the test makes a folder in /usr/local: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"mine/a": "mine", "yours/secret": "hunter2", "file": "a file", "other": "hunter2"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, _ := newHost(t)
+	hidden := sandbox.Options{Hidden: []string{folder, "/srv/nowhere"}}
+	spec := shell(`cd ` + folder + `; find . -type f | sort | xargs cat; touch new mine/new 2>&1 | grep -c -i read-only; ls /usr/bin/env`)
+	spec.Expose = []string{filepath.Join(folder, "mine"), filepath.Join(folder, "file")}
+	if got := said(t, host.Launcher(hidden), spec); got != "a filemine2\n/usr/bin/env" {
+		t.Errorf("it says %q", got)
+	}
+	spec.Expose = nil
+	if got := said(t, host.Launcher(hidden), spec); strings.Contains(got, "hunter2") || !strings.HasSuffix(got, "/usr/bin/env") {
+		t.Errorf("with nothing shown it says %q", got)
+	}
+	spec.Path = filepath.Join(folder, "other")
+	if _, err := host.Launcher(hidden).Start(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "sandbox_paths") {
+		t.Errorf("what is hidden runs: %v", err)
+	}
 }
 
 // TestT72WhatItIs: SPEC-TOOLS 7.2: uid and gid 65532, no capabilities in any set,

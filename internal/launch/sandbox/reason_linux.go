@@ -30,7 +30,7 @@ func (h *Host) Probe(ctx context.Context) []Reason {
 		return answer
 	}
 	answer = nil
-	v, _ := newView(nil) // nothing is exposed that could be wrong
+	v, _ := newView(nil, nil) // nothing is exposed that could be wrong
 	p, reason, err := h.start(ctx, launch.Spec{Whole: true}, v, DefaultLimits)
 	switch {
 	case reason != nil:

@@ -68,6 +68,9 @@ type Options struct {
 	// Paths are more folders and files of the machine that a process sees,
 	// absolute. One that is not there is left out.
 	Paths []string
+	// Hidden are folders of the machine, absolute, of which a process sees only
+	// what Paths and its Spec name, even if they are among the system's programs.
+	Hidden []string
 }
 
 // Reason is why this machine cannot hold processes natively.

@@ -31,7 +31,7 @@ type launcher struct {
 // Start starts a process in a sandbox of its own. It returns when the program
 // runs in it, or with the step that failed.
 func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
-	v, err := newView(append(slices.Clip(l.opts.Paths), spec.Expose...))
+	v, err := newView(append(slices.Clip(l.opts.Paths), spec.Expose...), l.opts.Hidden)
 	if err != nil {
 		return nil, err
 	}

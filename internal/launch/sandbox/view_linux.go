@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ type view struct {
 	binds map[string]string // read-only, by the path that it has inside; links in it are resolved
 	links map[string]string
 	files map[string]string
+	veils map[string]bool // folders of what is shown, which are empty but for what is shown in them
 }
 
 // programs are where a machine keeps its programs and their libraries. What of
@@ -42,14 +44,18 @@ var made = map[string]string{
 // own are the sandbox's own folders, of which nothing of the machine's is shown.
 var own = [...]string{"/proc", "/sys", "/dev", shim.Old}
 
-// newView returns what is seen by a process to which paths are exposed.
-func newView(paths []string) (view, error) {
-	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}}
+// newView returns what is seen by a process to which paths are exposed, and of
+// hidden folders nothing else.
+func newView(paths, hidden []string) (view, error) {
+	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}}
 	for _, path := range programs {
 		v.system(path)
 	}
 	for _, path := range settings {
 		v.system(path)
+	}
+	for _, path := range hidden {
+		v.hide(path)
 	}
 	for _, path := range paths {
 		if err := v.expose(path); err != nil {
@@ -76,6 +82,17 @@ func (v view) system(path string) {
 	}
 	if target, err := os.Readlink(path); err == nil {
 		v.links[path] = target
+	}
+}
+
+// hide hides a folder, if it is among what is the same on the machine.
+func (v view) hide(path string) {
+	folder, err := filepath.EvalSymlinks(path)
+	if err != nil || !filepath.IsAbs(folder) {
+		return // it is not there
+	}
+	if info, err := os.Stat(folder); err == nil && info.IsDir() && v.sees(folder) {
+		v.veils[folder] = true
 	}
 }
 
@@ -142,6 +159,9 @@ func (v view) locate(path string) (string, bool) {
 		if source, ok := v.binds[dir]; ok {
 			return source + path[len(dir):], true
 		}
+		if v.veils[dir] {
+			return "", false
+		}
 	}
 	return "", false
 }
@@ -198,13 +218,17 @@ func (v view) entries() []shim.Entry {
 	for _, l := range deviceLinks {
 		p.add(shim.Entry{Kind: shim.Link, Path: l[0], Data: l[1]})
 	}
-	shown := make([]string, 0, len(v.binds))
-	for path := range v.binds {
-		shown = append(shown, path)
-	}
+	shown := slices.Concat(slices.Collect(maps.Keys(v.binds)), slices.Collect(maps.Keys(v.veils)))
 	slices.Sort(shown) // a folder comes before what is in it
-	for _, path := range shown {
-		p.bind(path, v.binds[path])
+	for _, path := range slices.Compact(shown) {
+		if source, ok := v.binds[path]; ok {
+			p.bind(path, source)
+		} else {
+			p.veil(path)
+		}
+	}
+	for _, path := range p.veils {
+		p.add(shim.Entry{Kind: shim.Seal, Path: path})
 	}
 	for path, target := range v.links {
 		p.folder(filepath.Dir(path))
@@ -222,6 +246,7 @@ type placing struct {
 	entries []shim.Entry
 	there   map[string]bool // folders that are there by then
 	shown   []string        // what was bound, in which nothing can be made
+	veils   []string        // what was mounted on it, in which something can
 }
 
 func (p *placing) add(e shim.Entry) { p.entries = append(p.entries, e) }
@@ -236,6 +261,26 @@ func (p *placing) folder(path string) {
 	p.add(shim.Entry{Kind: shim.Folder, Path: path})
 }
 
+// veil adds an empty folder on top of one that is shown.
+func (p *placing) veil(path string) {
+	p.add(shim.Entry{Kind: shim.Memory, Path: path, Data: "size=64k,mode=0755"})
+	p.there[path] = true
+	p.veils = append(p.veils, path)
+}
+
+// full reports whether a path is in what is shown, and in no veil upon it.
+func (p *placing) full(path string) bool {
+	for dir := path; len(dir) > 1; dir = filepath.Dir(dir) {
+		switch {
+		case slices.Contains(p.shown, dir):
+			return true
+		case slices.Contains(p.veils, dir):
+			return false
+		}
+	}
+	return false
+}
+
 // bind adds something of the machine. Where it is mounted on what is shown
 // already, the machine has something there as well.
 func (p *placing) bind(path, source string) {
@@ -243,7 +288,7 @@ func (p *placing) bind(path, source string) {
 	if err != nil {
 		return // it has gone meanwhile
 	}
-	if !slices.ContainsFunc(p.shown, func(folder string) bool { return under(path, folder) }) {
+	if !p.full(path) {
 		if info.IsDir() {
 			p.folder(path)
 		} else {

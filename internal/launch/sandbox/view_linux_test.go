@@ -25,7 +25,7 @@ func TestT72View(t *testing.T) {
 		t.Fatal(err)
 	}
 	pkg, sub, link := filepath.Join(top, "pkg"), filepath.Join(top, "pkg/sub"), filepath.Join(top, "link")
-	v, err := newView([]string{pkg, sub, link, pkg + "/", "/usr/bin", "/nowhere"})
+	v, err := newView([]string{pkg, sub, link, pkg + "/", "/usr/bin", "/nowhere"}, []string{top, "/nowhere"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestT72View(t *testing.T) {
 
 // TestT72ShowsAllSettings: what an operator shows wins over what a sandbox has of its own.
 func TestT72ShowsAllSettings(t *testing.T) {
-	v, err := newView([]string{"/etc"})
+	v, err := newView([]string{"/etc"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,8 @@ func enter(e Entry) failure {
 		return try("device "+e.Path, setattr(e.Path, 0, attrReadOnly|attrNoSuid|attrNoExec))
 	case Memory:
 		return try("memory at "+e.Path, syscall.Mount("tmpfs", e.Path, "tmpfs", nothingSpecial, e.Data))
+	case Seal:
+		return try("a read-only "+e.Path, setattr(e.Path, 0, attrReadOnly))
 	case Proc:
 		return try("processes at "+e.Path, syscall.Mount("proc", e.Path, "proc", nothingSpecial, e.Data))
 	}

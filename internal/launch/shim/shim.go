@@ -53,6 +53,7 @@ const (
 	Device Kind = 'n' // of the machine's device Data
 	Memory Kind = 't' // a tmpfs with the options Data
 	Proc   Kind = 'p' // a proc with the options Data
+	Seal   Kind = 's' // of what is mounted there: from now on it is read-only
 )
 
 // Entry is one thing of the new root.
