@@ -31,7 +31,7 @@ func shell(script string) launch.Spec {
 // tool sees its own package, and neither the others nor what else is there.
 func TestT72HiddenFolders(t *testing.T) {
 	needRoot(t)
-	folder, err := os.MkdirTemp("/usr/local", "orla-test-")
+	folder, err := os.MkdirTemp("/usr/local", "orla-test-") //nolint:usetesting // it has to be there
 	if err != nil {
 		needs.Missing(t, "the test makes a folder in /usr/local: %v", err)
 	}
