@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	_ "crypto/sha512" // digests of this kind are OCI's, too
@@ -38,7 +40,7 @@ type cache struct {
 	dir  string
 	max  int64
 	log  *slog.Logger
-	make func() error // makes the folders, once
+	make func() error // makes the folders, once, and fails where they are somebody else's
 }
 
 // entry is what is remembered of an address.
@@ -62,7 +64,7 @@ func newCache(dir string, max int64, log *slog.Logger) *cache {
 			if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 				return err
 			}
-			if err := os.Chmod(filepath.Join(dir, sub), 0o700); err != nil { // it may have been there
+			if err := own(filepath.Join(dir, sub)); err != nil {
 				return err
 			}
 		}
@@ -71,9 +73,22 @@ func newCache(dir string, max int64, log *slog.Logger) *cache {
 	return c
 }
 
+// own makes a folder that may have been there one that nobody else may read or write
+// to, if it is this user's.
+func own(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if of, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(of.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s must be a folder of this user", dir)
+	}
+	return os.Chmod(dir, 0o700)
+}
+
 // blob returns what has digest d, if it is kept and has max bytes at most.
 func (c *cache) blob(d digest.Digest, max int64) ([]byte, bool) {
-	if c.dir == "" || d.Validate() != nil {
+	if c.dir == "" || d.Validate() != nil || c.make() != nil {
 		return nil, false
 	}
 	path := c.blobPath(d)
@@ -106,7 +121,7 @@ func (c *cache) putBlob(d digest.Digest, data []byte) {
 // entry returns what is remembered of an address; a zero entry if nothing is.
 func (c *cache) entry(k key) entry {
 	var e entry
-	if c.dir == "" {
+	if c.dir == "" || c.make() != nil { // what others wrote would say what an address has
 		return e
 	}
 	data, err := read(c.entryPath(k), maxEntry)

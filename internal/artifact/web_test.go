@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -335,6 +336,30 @@ func TestT37NowhereToKeep(t *testing.T) {
 	f.want(t, s.URL, digestOf(module("one")), secret.Ref{}, module("one"))
 	if !strings.Contains(f.log.String(), "not kept") {
 		t.Errorf("the log does not say so: %s", f.log)
+	}
+}
+
+// What somebody else keeps in the folder is not taken for what an address has.
+func TestT37FoldersOfOthers(t *testing.T) {
+	// SPEC-TOOLS 3.7: modules from https and oci.
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	var serves atomic.Value
+	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(serves.Load().([]byte)) })
+	first, second := module("first"), module("second")
+	for _, sub := range []string{"", "places"} {
+		t.Run("folder "+sub, func(t *testing.T) {
+			f := newStore(t, artifact.Options{})
+			serves.Store(first)
+			f.want(t, s.URL+"/m.wasm", "", secret.Ref{}, first)
+			if err := os.Chown(filepath.Join(f.dir, sub), 65532, 65532); err != nil {
+				t.Fatal(err)
+			}
+			serves.Store(second)
+			later := newStore(t, artifact.Options{Dir: f.dir})
+			later.want(t, s.URL+"/m.wasm", "", secret.Ref{}, second)
+		})
 	}
 }
 
