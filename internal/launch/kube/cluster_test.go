@@ -171,14 +171,15 @@ func TestT74Sweep(t *testing.T) {
 	add("same-pid", fmt.Sprintf("%d-abc", os.Getpid()), "", "")
 	add("running", fmt.Sprintf("%d-abc", os.Getppid()), "", "")
 	add("forgotten", "1-x", "0123456", "2020-01-01T00:00:00Z")
+	add("foreign", "", "0123456", "2020-01-01T00:00:00Z") // of somebody else whose name is orla
 	f.mu.Unlock()
 	c := open(t, kube.Options{Kubeconfig: kubeconfig, Instance: "/tools"})
 	c.Sweep()
-	eventually(t, func() bool { return len(f.left("jobs")) == 3 })
+	eventually(t, func() bool { return len(f.left("jobs")) == 4 })
 	left := f.left("jobs")
 	slices.Sort(left)
 	mineName := "jobs/" + at(t, mine, "metadata")["name"].(string)
-	if want := []string{"jobs/elsewhere", mineName, "jobs/running"}; !slices.Equal(left, want) {
+	if want := []string{"jobs/elsewhere", "jobs/foreign", mineName, "jobs/running"}; !slices.Equal(left, want) {
 		t.Errorf("left: %q; want %q", left, want)
 	}
 	p.Stop()

@@ -62,5 +62,6 @@ func (c *Cluster) left(job *unstructured.Unstructured) bool {
 		return true
 	}
 	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
-	return suspended && time.Since(job.GetCreationTimestamp().Time) > forgotten
+	ours := labels[labelInstance] != "" && labels[labelLife] != "" // "orla" may be somebody else's word as well
+	return ours && suspended && time.Since(job.GetCreationTimestamp().Time) > forgotten
 }
