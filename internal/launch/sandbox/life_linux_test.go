@@ -220,8 +220,10 @@ func TestT72KillsWithOrla(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
 		t.Fatal(line, err)
 	}
-	if n := len(marked(mark)); n < 3 {
-		t.Fatalf("there are %d processes in the sandbox", n)
+	for deadline := time.Now().Add(10 * time.Second); len(marked(mark)) < 3; <-time.After(5 * time.Millisecond) { // between fork and exec one is not marked
+		if time.Now().After(deadline) {
+			t.Fatalf("there are %d processes in the sandbox", len(marked(mark)))
+		}
 	}
 	if err := orla.Process.Kill(); err != nil {
 		t.Fatal(err)
