@@ -41,6 +41,7 @@ type loaded struct {
 	module *wasm.Module
 	err    error
 	stamp  stamp     // of a file
+	had    bool      // the module was there, whatever came of it
 	at     time.Time // when it was loaded
 }
 
@@ -118,8 +119,10 @@ func (s *source) keeps(l loaded) bool {
 	switch {
 	case l.err == nil:
 		return !s.local() || l.stamp.file != nil
-	case fault.CodeOf(l.err) != fault.RuntimePolicyInvalid, !s.local():
+	case fault.CodeOf(l.err) != fault.RuntimePolicyInvalid:
 		return false
+	case !s.local():
+		return l.had // what an address refuses it may give in a moment
 	}
 	return l.stamp.file != nil && time.Since(l.stamp.changed) > settled
 }
@@ -136,6 +139,7 @@ func (s *source) load(ctx context.Context) loaded {
 	if l.err != nil {
 		return l
 	}
+	l.had = true
 	l.module, l.err = s.opts.Runtime.Compile(ctx, module, wasm.Limits{
 		MaxMemory: s.from.MaxMemory, Fuel: s.from.Fuel, WASI: s.from.WASI, Entrypoint: s.from.Entrypoint,
 	})

@@ -394,6 +394,25 @@ func TestT37AModuleIsFetchedOnce(t *testing.T) {
 	}
 }
 
+// A far module that is none is looked at once, and not compiled at each call.
+func TestT37AFarModuleThatIsNoneIsFetchedOnce(t *testing.T) {
+	fetched := 0
+	fetch := func(ctx context.Context, _, _ string, _ secret.Ref) ([]byte, error) {
+		fetched++
+		return []byte("<html>"), ctx.Err()
+	}
+	of := tool(t, nil)
+	*of.Resource.WASM = manifest.WASM{Module: "https://a/b", Entrypoint: "run", MaxMemory: 16 << 20, Fuel: 1000}
+	built := build(t, of, func(o *kind.Options) { o.Fetch = fetch })
+	for range 2 {
+		_, err := call(t, built, "")
+		fails(t, err, fault.RuntimePolicyInvalid, false)
+	}
+	if fetched != 1 {
+		t.Errorf("fetched %d times", fetched)
+	}
+}
+
 // A module that had to make room is found again.
 func TestT37AModuleThatMadeRoomComesBack(t *testing.T) {
 	r := wasm.NewRuntime(wasm.Options{MaxCached: 1})
