@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -110,8 +112,17 @@ func TestT36AnIsolatedCommand(t *testing.T) {
 	local := cliTool(t, "", nil, func(t *manifest.Tool) {
 		t.Isolation = manifest.Isolation{Mode: manifest.IsolationSandboxed, Terms: manifest.Terms{Backend: manifest.BackendNative}}
 	})
-	local.Resource.CLI.WorkingDir = local.Dir
-	if spec = askedFor(t, local, `{}`); spec.Path != local.Path || !slices.Equal(spec.Expose, []string{local.Path, local.Dir}) {
-		t.Errorf("a command of the folder runs %s and sees %q", spec.Path, spec.Expose)
+	data := filepath.Join(local.Dir, "data")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string][]string{
+		local.Dir: {local.Path}, // others' tools are there
+		data:      {local.Path, data},
+	} {
+		local.Resource.CLI.WorkingDir = dir
+		if spec = askedFor(t, local, `{}`); spec.Path != local.Path || spec.Dir != dir || !slices.Equal(spec.Expose, want) {
+			t.Errorf("a command of the folder runs %s in %s and sees %q", spec.Path, spec.Dir, spec.Expose)
+		}
 	}
 }
