@@ -2,6 +2,8 @@ package outbound
 
 import (
 	"bytes"
+	"compress/flate"
+	"compress/gzip"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -73,6 +75,9 @@ func transportReason(err error, connected bool) (reason string, again bool) {
 			return "the connection was closed at once", true
 		}
 		return "the connection was closed before the answer was complete", true
+	}
+	if _, ok := errors.AsType[flate.CorruptInputError](err); ok || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
+		return "its answer is labelled gzip and is none", false
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !connected {
 		return "no connection in time", true

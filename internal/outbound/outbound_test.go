@@ -266,6 +266,7 @@ func TestAnotherProtocolIsNoAnswer(t *testing.T) {
 
 // The errors of SPEC-TOOLS §4 for what networks do.
 func TestTransportFaults(t *testing.T) {
+	const gzipped = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n"
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 10_000)) })
 	target := server.Listener.Addr().String()
 	for name, c := range map[string]struct {
@@ -284,6 +285,8 @@ func TestTransportFaults(t *testing.T) {
 		"a wrong length":           {faultproxy.Fault{Instead: "HTTP/1.1 200 OK\r\nContent-Length: " + planted + "\r\n\r\n"}, true, ""},
 		"a wrong encoding":         {faultproxy.Fault{Instead: "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + planted + "\r\n\r\n"}, true, ""},
 		"a wrong chunk":            {faultproxy.Fault{Instead: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + planted + "\r\n"}, true, ""},
+		"no gzip":                  {faultproxy.Fault{Instead: gzipped + planted}, false, "gzip"},
+		"a broken gzip":            {faultproxy.Fault{Instead: gzipped + "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xff" + planted}, false, "gzip"},
 		"a header without end":     {faultproxy.Fault{Instead: "HTTP/1.1 200 OK\r\nX: " + strings.Repeat(planted, 200_000)}, true, ""},
 		"a wrong place":            {faultproxy.Fault{Instead: "HTTP/1.1 307 X\r\nContent-Length: 0\r\nLocation: http://%zz" + planted + "\r\n\r\n"}, true, ""},
 	} {
