@@ -12,10 +12,16 @@ REVISION := $(shell git describe --always --abbrev=40 --match= --dirty 2>/dev/nu
 DATE     := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 STAMP    := github.com/orla-project/orla/internal/version
 LDFLAGS  := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).revision=$(REVISION) -X $(STAMP).date=$(DATE)
+# A program with the race detector sleeps for a second at its end, unless told
+# otherwise. Orla's goroutines have all returned by then, and tests start hundreds of programs.
+export GORACE ?= atexit_sleep_ms=10
 LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
 LIFECYCLE := ./internal/launch ./internal/cgroup ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
+
+# The packages whose tests take longest begin first, so that the others run beside them.
+SLOW := ./cmd/orla ./internal/systemd ./capsule ./deploy/package ./deploy/container ./mcpbridge
 
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64.
@@ -63,7 +69,7 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -shuffle=on -timeout=15m $(TESTFLAGS) ./...
+	$(GO) test $(RACE) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
 
 short: ## run the quick tests only
 	$(GO) test -short ./...
