@@ -310,7 +310,9 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		select {
 		case <-idle:
 		case <-in.p.Exited():
+			why = in.cutShort(why)
 		case <-in.conn.Over():
+			why = in.cutShort(why)
 		case <-timer.C:
 		}
 	}
@@ -338,6 +340,15 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	_ = stderr.SetReadDeadline(past)
 	in.readers.Wait()
 	closeStreams(stdout, stderr)
+}
+
+// cutShort is what calls are told in place of why when the process fails while it
+// may end them: it is not their time that is over.
+func (in *incarnation) cutShort(why error) error {
+	if !errors.Is(why, errLate) {
+		return why
+	}
+	return in.c.crashedDuring(in.exitOr("", fmt.Sprint(in.conn.Err())).Error())
 }
 
 // lastWords is how long what a process has written may take to be read when

@@ -287,6 +287,31 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A process that dies while it may end its calls has crashed: drain_ms had not passed.
+func TestADrainThatACrashCuts(t *testing.T) {
+	plan := func(n int) behaviour {
+		if n > 1 {
+			return behaviour{}
+		}
+		return behaviour{slow: 1200 * time.Millisecond, dies: 2 * time.Second}
+	}
+	inBubble(t, plan, unchanged, func(t *testing.T, w *fakeWorld, c *Capsule, m *moves) {
+		time.Sleep(time.Second)
+		answer := make(chan error, 1)
+		go func() { answer <- ask(t.Context(), c) }()
+		time.Sleep(500 * time.Millisecond)
+		c.Reload("a save")
+		err := <-answer
+		if f := fault.From(err); f.Code != fault.Crashed || !strings.Contains(f.Reason, "exited with code 1") || strings.Contains(f.Reason, "drain_ms") {
+			t.Errorf("the call is told %v", err)
+		}
+		until(c, func(s *status) bool { return s.state == Ready })
+		if life := c.Life(); life.Failures != 0 {
+			t.Errorf("a reload counts as %d failures", life.Failures)
+		}
+	})
+}
+
 // SPEC D7a: a lazy capsule is started by its first call, and stopped when it has
 // been idle; the next call starts it again.
 func TestLazyAndIdle(t *testing.T) {

@@ -256,6 +256,9 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
+// errLate is in the chain of what calls are told that are cut when drain_ms is over.
+var errLate = errors.New("the time to drain is over")
+
 // whyOver is what the calls are told that a process leaves unanswered.
 func (c *Capsule) whyOver(cause error, end ending) error {
 	name := c.tool.Name
@@ -265,11 +268,15 @@ func (c *Capsule) whyOver(cause error, end ending) error {
 	case cause != nil:
 		return errCut
 	case end.err != nil:
-		return fault.New(fault.Crashed, "%s crashed during the call: %v; it is started again, try once more", name, end.err)
+		return c.crashedDuring(end.err.Error())
 	case end.reload:
-		return fault.New(fault.NotReady, "%s was reloaded (%s) and the call did not end within drain_ms (%s); try again", name, end.reason, c.tool.Runtime.Drain)
+		return fault.Wrap(fault.NotReady, errLate, "%s was reloaded (%s) and the call did not end within drain_ms (%s); try again", name, end.reason, c.tool.Runtime.Drain)
 	}
 	return fault.New(fault.NotReady, "%s was stopped during the call (%s); try again", name, end.reason)
+}
+
+func (c *Capsule) crashedDuring(how string) error {
+	return fault.New(fault.Crashed, "%s crashed during the call: %s; it is started again, try once more", c.tool.Name, how)
 }
 
 // pause waits for what comes after a process: in CRASHED until the next start
@@ -392,7 +399,7 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 	})
 	end()
 	retired.Go(func() {
-		in.close(c.tool.Runtime.Drain, fault.New(fault.NotReady, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
+		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errLate, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
 	})
 	return s.in, s.in.help(ctx)
 }
