@@ -29,6 +29,7 @@ var imports = map[string][]string{
 	"internal/peer":    {},
 	"internal/rawjson": {},
 	"internal/tail":    {},
+	"internal/turns":   {},
 	"internal/version": {},
 	"internal/watch":   {},
 	"internal/history": {"internal/tail"}, // what the log said last, in a ring of lines
@@ -48,8 +49,8 @@ var imports = map[string][]string{
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":  {"internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
-	"capsule": {"manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
+	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
+	"capsule": {"internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach

@@ -41,7 +41,7 @@ func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer
 
 func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.RawMessage, error) {
 	if c.places != nil {
-		give, err := c.place(ctx)
+		give, err := c.place(ctx, call.Line)
 		if err != nil {
 			return nil, err
 		}
@@ -57,14 +57,12 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	return asResult(result), nil
 }
 
-// place waits for one of max_concurrency places, inside ctx, when the capsule is
-// READY: what is down says so at once, however many calls there are.
-func (c *Capsule) place(ctx context.Context) (give func(), err error) {
-	give = func() { <-c.places }
-	select {
-	case c.places <- struct{}{}:
+// place waits in a line for one of max_concurrency places, inside ctx, when the
+// capsule is READY: what is down says so at once, however many calls there are.
+func (c *Capsule) place(ctx context.Context, line string) (give func(), err error) {
+	give = func() { c.places.Give(1) }
+	if c.places.Try(1) {
 		return give, nil
-	default:
 	}
 	if _, err := c.ready(ctx, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
 		return nil, err
@@ -74,12 +72,10 @@ func (c *Capsule) place(ctx context.Context) (give func(), err error) {
 		return nil, c.tooMany()
 	}
 	defer c.waiting.Add(-1)
-	select {
-	case c.places <- struct{}{}:
-		return give, nil
-	case <-ctx.Done():
-		return nil, fault.Unsent(context.Cause(ctx))
+	if err := c.places.Take(ctx, line, 1); err != nil {
+		return nil, fault.Unsent(err)
 	}
+	return give, nil
 }
 
 func (c *Capsule) tooMany() error {

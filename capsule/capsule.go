@@ -30,6 +30,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
 )
@@ -85,7 +86,7 @@ type Capsule struct {
 	environ []string
 	start   func(context.Context, launch.Spec) (Process, error)
 	watcher *watch.Watcher // nil when nothing is watched
-	places  chan struct{}  // bounds the calls at once; nil without max_concurrency
+	places  *turns.Turns   // bounds the calls at once; nil without max_concurrency
 	stderr  tail.Buffer    // the last lines of every process
 
 	status   atomic.Pointer[status]
@@ -147,7 +148,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		c.start = launched(opts.Launcher)
 	}
 	if tool.Run.MaxConcurrency > 0 {
-		c.places = make(chan struct{}, tool.Run.MaxConcurrency)
+		c.places = turns.New(int64(tool.Run.MaxConcurrency))
 	}
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -444,13 +445,13 @@ func TestCallersOfOneThatIsDownWaitTogether(t *testing.T) {
 	}
 	t.Run("it never starts", func(t *testing.T) {
 		inBubble(t, plan, func(r *manifest.Runtime) { r.StartupTimeout = time.Hour }, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
-			c.places = make(chan struct{}, 1)
+			c.places = turns.New(1)
 			crowd(t, c, DefaultQueueTimeout, fault.NotReady, true)
 		})
 	})
 	t.Run("it comes to be STOPPED", func(t *testing.T) {
 		inBubble(t, plan, func(r *manifest.Runtime) { r.Restart.MaxFailures = 1 }, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
-			c.places = make(chan struct{}, 1)
+			c.places = turns.New(1)
 			// CRASHED or STOPPED already, as its process ends.
 			crowd(t, c, 2*time.Second, fault.StartFailed, false)
 			synctest.Wait()

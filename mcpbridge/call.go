@@ -39,6 +39,7 @@ const (
 type origin struct {
 	caller    string // the authenticated subject, else the transport
 	session   string // its id; "" where there is none
+	host      string // the client's, where it is known
 	transport Transport
 	version   string          // of the protocol; "" where it is not known
 	request   json.RawMessage // the JSON-RPC id, if it is at hand
@@ -73,6 +74,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from ori
 	began := time.Now()
 	id := callid.New()
 	asked.Task = taskOf(asked.Meta, from.session)
+	asked.Line = cmp.Or(from.session, from.caller+" at "+from.host)
 	ctx, ended := b.observe(ctx, id, asked, &from)
 	got, err := b.ask(callid.With(ctx, id), asked)
 	a, how, rpcErr := b.answerTo(got, err, call{id, asked.Tool, len(asked.Args), from})

@@ -160,7 +160,7 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 	ctx := r.Context()
 	from := origin{
 		caller: "anonymous", transport: StreamableHTTP, version: p.version,
-		request: p.id, parent: parentOf(r.Header),
+		request: p.id, parent: parentOf(r.Header), host: hostOf(r),
 	}
 	if who := subject(r); who != "" {
 		from.caller = who

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -343,6 +344,15 @@ func subject(r *http.Request) string {
 		return info.UserID
 	}
 	return ""
+}
+
+// hostOf is the address that a request came from, without the port.
+func hostOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr // of a unix socket
+	}
+	return host
 }
 
 // readBody reads a request's body within its limits and puts it back for the

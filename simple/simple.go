@@ -105,7 +105,7 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 		return peer.Answer{}, fault.Unsent(err)
 	}
 	for _, slots := range []*Slots{c.own, c.opts.Slots} {
-		if err := slots.Take(ctx); err != nil {
+		if err := slots.Take(ctx, call.Line); err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
 		defer slots.Give()

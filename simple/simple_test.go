@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -635,6 +637,33 @@ func TestC6TheBoundCanChange(t *testing.T) {
 	}
 	if free := slots.Free(); free != 1 {
 		t.Errorf("%d places are free; want 1", free)
+	}
+}
+
+// One client's flood does not keep another's calls waiting behind all of it.
+func TestC6PlacesAreGivenInTurn(t *testing.T) {
+	slots := simple.NewSlots(1)
+	if err := slots.Take(t.Context(), "flood"); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan string, 11)
+	var wg sync.WaitGroup
+	for i, line := range append(slices.Repeat([]string{"flood"}, 10), "other") {
+		wg.Go(func() {
+			if err := slots.Take(t.Context(), line); err != nil {
+				t.Error(err)
+			}
+			served <- line
+			slots.Give()
+		})
+		for slots.Waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	slots.Give()
+	wg.Wait()
+	if first, second := <-served, <-served; first != "flood" || second != "other" {
+		t.Errorf("served were first %s and then %s, want the flood and then the other", first, second)
 	}
 }
 

@@ -86,6 +86,7 @@ type Call struct {
 	Meta   json.RawMessage // what is for the tool of the client's _meta; see peer.Call
 	Caller string          // the authenticated subject, else the transport
 	Task   string          // see peer.Call
+	Line   string          // see peer.Call
 	Client peer.Client     // who can be spoken to meanwhile; nil for nobody
 }
 
@@ -227,7 +228,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	}
 	return e.attempt(ctx, peer.Call{
 		Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client,
-		Caller: call.Caller, Task: call.Task, Attempt: 1,
+		Caller: call.Caller, Task: call.Task, Line: call.Line, Attempt: 1,
 	})
 }
 

@@ -36,6 +36,9 @@ type Call struct {
 	// else a name of its session that does not let its reader take that over; ""
 	// where there is neither (SPEC-TOOLS 2.1).
 	Task string
+	// Line is who waits where calls have to wait: those with one Line wait behind
+	// each other, and the Lines are served in turn. It is shown to nobody.
+	Line string
 	// Attempt counts the attempts of the call, from 1.
 	Attempt int
 }

@@ -50,8 +50,8 @@ type Options struct {
 
 // Slots are places to run. The tools that run processes have the same.
 type Slots interface {
-	// Take waits for a place.
-	Take(ctx context.Context) error
+	// Take waits in a line for a place.
+	Take(ctx context.Context, line string) error
 	// Give gives it back.
 	Give()
 }
@@ -98,7 +98,7 @@ func (t *Tool) String() string { return "wasm " + t.name }
 // Call makes one attempt. Its error is a *fault.Error.
 func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, err error) {
 	if t.opts.Slots != nil {
-		if err := t.opts.Slots.Take(ctx); err != nil {
+		if err := t.opts.Slots.Take(ctx, call.Line); err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
 		defer t.opts.Slots.Give()
