@@ -4,7 +4,8 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 20s
 DIST     ?= dist
-SOAK     ?= 10m
+CHAOS    ?= 10m
+SEED     ?=
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
 # What the program says of itself. The revision's date, not the build's: two builds of one revision are equal.
@@ -33,7 +34,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross docs deb rpm image release test short script lint fmt fuzz bench cover flake soak tidy vet check clean clients checks
+.PHONY: help build cross docs deb rpm image release test short script lint fmt fuzz bench cover flake chaos tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,8 +96,9 @@ cover: ## write coverage.out and print what is covered
 flake: ## run the lifecycle packages fifty times over
 	$(GO) test -race -shuffle=on -count=50 -timeout=3h $(LIFECYCLE)
 
-soak: ## ten minutes of kills, saves, reloads and clients at random; SOAK=1h for longer
-	ORLA_SOAK=$(SOAK) $(GO) test ./cmd/orla -run '^TestSoak$$' -v -timeout=0
+chaos: ## ten minutes of faults at random while an oracle looks on; CHAOS=1h for longer, SEED=7 for the same again
+	$(GO) build -o bin/chaos ./internal/chaos
+	bin/chaos -for $(CHAOS) $(SEED:%=-seed %)
 
 tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff

@@ -98,6 +98,7 @@ var imports = map[string][]string{
 	"deploy/package":   {}, // tests alone
 
 	"internal/bench": {anything}, // measures the product, and is no part of it
+	"internal/chaos": {"internal/fault"}, // judges the product from outside; the codes are a promise
 	"cmd/orla":       {anything}, // the only place where parts are chosen and joined
 }
 
@@ -135,7 +136,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
-	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench", "internal/chaos"},
 	"golang.org/x/term":                        {"cmd/orla"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

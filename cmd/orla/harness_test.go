@@ -135,6 +135,15 @@ func writeTool(t *testing.T, dir, name, body string) string {
 	return path
 }
 
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
 // running is an Orla process.
 type running struct {
 	t    *testing.T

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/orla-project/orla/internal/needs"
+)
+
+// SPEC D1, D2, E1, F3, G3, H2: two short storms. "make chaos" is for long ones.
+func TestShortStorms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds Orla, and takes ten seconds")
+	}
+	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "true").CombinedOutput(); err != nil {
+		needs.Missing(t, "no namespaces of its own for who runs the tests: %v: %s", err, out)
+	}
+	dir := t.TempDir()
+	build := func(name, what string, flags ...string) string {
+		path := filepath.Join(dir, name)
+		if out, err := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), what)...).CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		return path
+	}
+	// A race that Orla finds in itself is no line of its log, and so a violation.
+	var flags []string
+	if detectsRaces {
+		flags = append(flags, "-race")
+	}
+	chaos, orla := build("chaos", "."), build("orla", "../../cmd/orla", flags...)
+	runs, err := os.MkdirTemp("", "orla-chaos-") //nolint:usetesting // its logs stay when it fails
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(chaos, "-orla", orla, "-dir", runs, "-seed", "1", "-for", "7s", "-storm", "3s").CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("%v; its logs stay in %s", err, runs)
+	}
+	if err := os.RemoveAll(runs); err != nil {
+		t.Error(err)
+	}
+}

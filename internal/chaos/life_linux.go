@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// patience bounds every wait for something that must come. The machine may be a
+// small one and busy; nothing waits for so long unless something is wrong.
+const patience = 60 * time.Second
+
+// life is one process of Orla, from its start to its end.
+type life struct {
+	cmd  *exec.Cmd
+	book *book
+	url  string        // of /mcp, without a path; set before the life is handed out
+	over chan struct{} // closed when it has ended and its log is read
+	base *level        // what it held after its first storm; of the goroutine of the rounds
+	err  error         // how it ended; set before over is closed
+
+	mu      sync.Mutex // guards what follows
+	history *histories
+	last    []string // lines of its log
+	noise   bool     // inside what the race detector or a panic prints
+}
+
+// startLife starts Orla and waits until it serves.
+func startLife(ctx context.Context, o options, b *book, number int) (*life, error) {
+	l := &life{book: b, over: make(chan struct{}), history: newHistories()}
+	l.cmd = exec.CommandContext(context.WithoutCancel(ctx), o.orla, "--config", filepath.Join(o.dir, "orla.yaml"))
+	l.cmd.Dir = o.dir
+	l.cmd.Env = l.environ(o)
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	l.cmd.Stderr = in
+	err = l.cmd.Start()
+	_ = in.Close() // Orla has its own
+	if err != nil {
+		_ = out.Close() // it was not read
+		return nil, err
+	}
+	file, err := os.Create(filepath.Join(o.dir, "log", fmt.Sprintf("orla-%03d.log", number)))
+	if err != nil {
+		return nil, err
+	}
+	serving := make(chan string, 1)
+	go func() {
+		defer close(l.over)
+		l.read(bufio.NewReaderSize(out, 1<<20), file, serving)
+		l.err = l.cmd.Wait()
+		_, _ = out.Close(), file.Close() // all is read, and written
+	}()
+	select {
+	case l.url = <-serving:
+		b.event("Orla %d serves at %s", l.cmd.Process.Pid, l.url)
+		return l, nil
+	case <-l.over:
+		return nil, fmt.Errorf("it ended at its start: %w; it said:\n%s", l.err, strings.Join(l.tail(20), "\n"))
+	case <-time.After(patience):
+		return nil, fmt.Errorf("it does not serve after %s; it said:\n%s", patience, strings.Join(l.tail(20), "\n"))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *life) environ(o options) []string {
+	return append(os.Environ(),
+		"HOME="+filepath.Join(o.dir, "home"), "XDG_RUNTIME_DIR="+filepath.Join(o.dir, "run"), "TMPDIR="+filepath.Join(o.dir, "tmp"),
+		"XDG_STATE_HOME="+filepath.Join(o.dir, "state"), envJournal+"="+filepath.Join(o.dir, "journal"))
+}
+
+// read reads the log to its end, keeps it in a file, and judges every line.
+func (l *life) read(in *bufio.Reader, file *os.File, serving chan<- string) {
+	for {
+		raw, err := in.ReadBytes('\n')
+		if len(raw) > 0 {
+			_, _ = file.Write(raw) // it is for people, and missed if the disk is full
+			l.take(bytes.TrimSpace(raw), serving)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *life) take(raw []byte, serving chan<- string) {
+	var line map[string]any
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if json.Unmarshal(raw, &line) != nil {
+		l.remember(string(raw))
+		// What is no JSON comes from the Go runtime or from nobody.
+		if !l.noise {
+			l.noise = true
+			l.book.violated("log", "Orla printed what is no line of its log: %.500s", raw)
+		}
+		return
+	}
+	if line["msg"] != "call" {
+		l.remember(string(raw))
+	}
+	if url, ok := line["url"].(string); ok && line["msg"] == "serving" {
+		select {
+		case serving <- strings.TrimSuffix(url, "/mcp"):
+		default: // it is known
+		}
+	}
+	if msg, _ := line["msg"].(string); strings.Contains(msg, "panic") {
+		l.book.violated("panic", "%.2000s", raw)
+	}
+	if line["msg"] == "state" {
+		l.book.count(l.book.moves, fmt.Sprint(line["from"], " to ", line["to"]), 1)
+	}
+	for _, f := range l.history.read(line) {
+		l.book.violated("D1", "%s: %.400s", f, raw)
+	}
+}
+
+func (l *life) remember(line string) {
+	l.last = append(l.last, line)
+	l.last = l.last[max(0, len(l.last)-200):]
+}
+
+func (l *life) tail(n int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last[max(0, len(l.last)-n):]
+}
+
+func (l *life) pid() int { return l.cmd.Process.Pid }
+
+func (l *life) signal(sig syscall.Signal) { _ = l.cmd.Process.Signal(sig) } // it may be over
+
+// isOver reports whether it has ended.
+func (l *life) isOver() bool {
+	select {
+	case <-l.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// command runs one of the operator's commands, and returns its exit code.
+func (l *life) command(ctx context.Context, o options, args ...string) (code int, text string) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, o.orla, append([]string{"--config", filepath.Join(o.dir, "orla.yaml")}, args...)...)
+	cmd.Dir, cmd.Env = o.dir, l.environ(o)
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), string(out)
+	}
+	if err != nil {
+		return -1, err.Error()
+	}
+	return 0, string(out)
+}
