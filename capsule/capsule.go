@@ -267,11 +267,13 @@ func (c *Capsule) finish(ctx context.Context) {
 		reason = "its service ended"
 	}
 	last := status{reason: reason, final: true}
-	if s.state == Stopped {
-		// The state stays, and those who wait in it must not.
-		last.state, last.since, last.changed = Stopped, s.since, make(chan struct{})
+	if s.state == Stopped || s.state == Created {
+		// The state stays, and those who wait in it must not. What has never begun
+		// does not stop: another one of its name may be stopping now.
+		last.state, last.since, last.changed = s.state, s.since, make(chan struct{})
 		c.status.Store(&last)
 		close(s.changed)
+		c.offers.giveUp()
 		return
 	}
 	if !slices.Contains(legal[s.state], Stopped) {

@@ -2,6 +2,7 @@ package capsule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -389,4 +390,26 @@ func TestFlapping(t *testing.T) {
 			t.Fatalf("change %d of ten files does not reload", i)
 		}
 	}
+}
+
+// SPEC D1, I3: what is removed before it ever began makes no move. It may have
+// waited for another one of its name to stop, whose last lines are still to come.
+func TestWhatNeverBeganDoesNotStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &moves{began: time.Now()}
+		c := walker(t, &fakeWorld{t: t, plan: well, most: 1}, unchanged)
+		c.log = slog.New(m)
+		waits := make(chan error, 1)
+		go func() { waits <- ask(t.Context(), c) }()
+		synctest.Wait()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = c.Serve(over) // over's error
+		if err := <-waits; !errors.Is(err, peer.ErrGone) {
+			t.Errorf("a call that waited is told %v", err)
+		}
+		if got := m.String(); got != "" {
+			t.Errorf("the log has it move to %s", got)
+		}
+	})
 }
