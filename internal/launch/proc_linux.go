@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,11 +78,41 @@ func statOf(pid int) (procStat, error) {
 	return procStat{fields[0][0], number(1), number(2), number(3), uint64(number(19))}, err
 }
 
+// execPatience is how often a process in the middle of an exec is asked again,
+// with execPause between: it is a matter of microseconds where nobody is in the
+// way.
+const (
+	execPatience = 100
+	execPause    = time.Millisecond
+)
+
 // environOf returns the environment that a process was started with. That of
-// another user's cannot be had, and a zombie has none.
+// another user's cannot be had, and a zombie has none. Nor has a process that is
+// becoming another program, for a moment: that one is asked again.
 func environOf(pid int) (string, error) {
-	env, err := readProc(pid, "environ", make([]byte, 16<<10))
-	return string(env), err
+	buf := make([]byte, 16<<10)
+	for range execPatience {
+		env, err := readProc(pid, "environ", buf)
+		if err != nil || len(env) > 0 || hasNone(pid) {
+			return string(env), err
+		}
+		<-time.After(execPause)
+	}
+	return "", nil
+}
+
+// hasNone reports whether a process has no environment for good. One that was
+// given none knows where it would be; one in the middle of an exec does not yet.
+// The kernel's own have no memory, nor has what is over.
+func hasNone(pid int) bool {
+	var buf [2048]byte // as in statOf
+	fields, err := statFields(pid, buf[:])
+	const memory, envStart, envEnd = 20, 47, 48
+	if err != nil || len(fields) <= envEnd || string(fields[memory]) == "0" {
+		return true
+	}
+	end := string(fields[envEnd])
+	return end != "0" && end == string(fields[envStart])
 }
 
 // readProc reads a file of /proc without what os.ReadFile does for others: a
