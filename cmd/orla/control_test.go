@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/needs"
 )
 
 // said is what a command printed, and how it ended.
@@ -594,9 +595,7 @@ func (o *running) stream(args ...string) <-chan string {
 
 // SPEC J2: where modes let another user in, Orla does not.
 func TestJ2AnotherUserIsSentAway(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: only root can be another user")
-	}
+	needs.Root(t, "be another user")
 	dir := t.TempDir()
 	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	socket := shortPath(t)

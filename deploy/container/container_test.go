@@ -4,95 +4,39 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/needs"
 )
 
-// engine runs podman with a store, a configuration and a name of its own.
-type engine struct {
-	t      *testing.T
-	podman []string
-}
-
-func newEngine(t *testing.T) *engine {
+// newEngine returns a podman with a store of its own, which holds nothing.
+func newEngine(t *testing.T) *containertest.Engine {
 	t.Helper()
 	needs.Programs(t, "podman", "runc")
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: the store of the test's images is root's")
-	}
-	dir := t.TempDir()
-	// runc and no cgroup manager of systemd: they work with any cgroups.
-	conf := filepath.Join(dir, "containers.conf")
-	text := `[containers]
-default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-`
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+	needs.Root(t, "keep images in a store of its own")
+	e, err := containertest.New()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("CONTAINERS_CONF", conf)
-	e := &engine{t, []string{"podman", "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--tmpdir", filepath.Join(dir, "tmp"), "--storage-driver", "vfs"}}
-	before := cgroups()
-	t.Cleanup(func() {
-		e.run("rm", "--all", "--force", "--volumes")
-		for _, path := range slices.Backward(cgroups()) {
-			if !slices.Contains(before, path) {
-				_ = os.Remove(path) // another test's podman may use it
-			}
-		}
-	})
+	t.Cleanup(e.Close)
 	return e
 }
 
-// cgroups lists those that podman leaves behind, parents before what is in them.
-func cgroups() []string {
-	var found []string
-	for _, pattern := range []string{"/sys/fs/cgroup/libpod_parent", "/sys/fs/cgroup/*/libpod_parent"} {
-		tops, _ := filepath.Glob(pattern) // the pattern is a good one
-		for _, top := range tops {
-			_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error { // what is gone needs no removal
-				if err == nil && entry.IsDir() {
-					found = append(found, path)
-				}
-				return nil
-			})
-		}
-	}
-	return found
-}
-
-func (e *engine) command(args ...string) *exec.Cmd {
-	return exec.Command(e.podman[0], append(e.podman[1:len(e.podman):len(e.podman)], args...)...)
-}
-
-func (e *engine) run(args ...string) string {
-	e.t.Helper()
-	out, err := e.command(args...).CombinedOutput()
-	if err != nil {
-		e.t.Errorf("podman %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
 // image builds the image as make does, and returns its name.
-func (e *engine) image() string {
-	e.t.Helper()
+func image(t *testing.T, e *containertest.Engine) string {
+	t.Helper()
 	const name = "localhost/orla:test"
 	build := exec.Command(filepath.Join("..", "..", "scripts", "image"), name)
-	build.Env = append(os.Environ(), "DIST="+e.t.TempDir(), "CONTAINER="+strings.Join(e.podman, " "), "VERSION=v1.2.3")
+	build.Env = append(os.Environ(), "DIST="+t.TempDir(), "VERSION=v1.2.3")
+	build.Env = append(build.Env, e.Environ...)
 	if out, err := build.CombinedOutput(); err != nil {
-		e.t.Fatalf("scripts/image: %v\n%s", err, out)
+		t.Fatalf("scripts/image: %v\n%s", err, out)
 	}
 	return name
 }
@@ -138,11 +82,11 @@ func locked(tools string) []string {
 // In a container that may do nothing Orla answers, as a user of its own (SPEC K2).
 func TestImage(t *testing.T) {
 	e := newEngine(t)
-	image, tools := e.image(), tools(t)
+	image, tools := image(t, e), tools(t)
 
 	t.Run("one client on stdio", func(t *testing.T) {
 		args := append(append([]string{"run", "--rm", "--interactive"}, locked(tools)...), image, "--stdio")
-		cmd := e.command(args...)
+		cmd := e.Command(args...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -192,24 +136,24 @@ func TestImage(t *testing.T) {
 
 	t.Run("a service", func(t *testing.T) {
 		name := fmt.Sprintf("orla-test-%d", os.Getpid())
-		e.run(append(append([]string{"run", "--detach", "--name", name}, locked(tools)...), image)...)
+		e.Run(t, append(append([]string{"run", "--detach", "--name", name}, locked(tools)...), image)...)
 		deadline := time.After(time.Minute)
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for healthy := false; !healthy; {
 			select {
 			case <-tick.C:
-				healthy = e.command("healthcheck", "run", name).Run() == nil
+				healthy = e.Command("healthcheck", "run", name).Run() == nil
 			case <-deadline:
-				t.Fatalf("it does not get healthy\n%s", e.run("logs", name))
+				t.Fatalf("it does not get healthy\n%s", e.Run(t, "logs", name))
 			}
 		}
-		if got := e.run("exec", name, "/usr/bin/orla", "call", "who"); !strings.Contains(got, "uid 65532") {
+		if got := e.Run(t, "exec", name, "/usr/bin/orla", "call", "who"); !strings.Contains(got, "uid 65532") {
 			t.Errorf("orla call: %s", got)
 		}
-		e.run("stop", "--time", "30", name)
-		if got := strings.TrimSpace(e.run("inspect", "--format", "{{.State.ExitCode}}", name)); got != "0" {
-			t.Errorf("it ends with %s\n%s", got, e.run("logs", name))
+		e.Run(t, "stop", "--time", "30", name)
+		if got := e.Run(t, "inspect", "--format", "{{.State.ExitCode}}", name); got != "0" {
+			t.Errorf("it ends with %s\n%s", got, e.Run(t, "logs", name))
 		}
 	})
 }

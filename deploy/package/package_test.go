@@ -44,11 +44,9 @@ func output(t *testing.T, argv ...string) string {
 func inCopy(t *testing.T, file, script string) string {
 	t.Helper()
 	needs.Programs(t, "unshare")
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: packages are installed by root")
-	}
+	needs.Root(t, "install packages")
 	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: there are no mount namespaces here: %v: %s", err, out)
+		needs.Missing(t, "there are no mount namespaces here: %v: %s", err, out)
 	}
 	const copied = `set -eu
 mount -t tmpfs none "$1"

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/artifact"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/secret"
 )
@@ -342,9 +343,7 @@ func TestT37NowhereToKeep(t *testing.T) {
 // What somebody else keeps in the folder is not taken for what an address has.
 func TestT37FoldersOfOthers(t *testing.T) {
 	// SPEC-TOOLS 3.7: modules from https and oci.
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a folder away")
-	}
+	needs.Root(t, "give a folder away")
 	var serves atomic.Value
 	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(serves.Load().([]byte)) })
 	first, second := module("first"), module("second")

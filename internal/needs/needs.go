@@ -22,6 +22,14 @@ func Programs(t testing.TB, programs ...string) {
 	}
 }
 
+// Root returns if the test runs as root; why says what only root can.
+func Root(t testing.TB, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "only root can %s", why)
+	}
+}
+
 // Missing ends a test because something is not there.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()

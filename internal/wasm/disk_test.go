@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -107,9 +108,7 @@ func TestT37AFolderOfOthersIsNotUsed(t *testing.T) {
 		"a link":            func(t *testing.T, dir string) { must(t, os.Symlink(t.TempDir(), dir)) },
 		"a file":            func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o600)) },
 		"of another user": func(t *testing.T, dir string) {
-			if os.Geteuid() != 0 {
-				t.Skip("SKIPPED: only root can give a folder away")
-			}
+			needs.Root(t, "give a folder away")
 			must(t, os.Mkdir(dir, 0o700))
 			must(t, os.Chown(dir, 65532, 65532))
 		},
