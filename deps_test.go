@@ -26,7 +26,7 @@ var imports = map[string][]string{
 	// Leaves.
 	"internal/callid":  {},
 	"internal/fault":   {},
-	"internal/peer":    {},
+	"internal/peer":    {"internal/rawjson"}, // what a peer says of its questions
 	"internal/rawjson": {},
 	"internal/tail":    {},
 	"internal/turns":   {},

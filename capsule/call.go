@@ -136,7 +136,7 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 // enough. params are told the context of the process's own part.
 func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func(context.Context, int64) [][]byte) (json.RawMessage, error) {
 	req := linerpc.Request{Method: method, About: client}
-	if client != nil {
+	if client != nil && client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { client.Notify(ctx, method, params) }
 	}
 	var last *linerpc.Conn

@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,9 +20,10 @@ import (
 // to the client that asked, and requests of its own to that client (SPEC D6, D8).
 //
 // A process serves many clients, and MCP does not say which of them a message
-// or a request is for. A progress token does. Without one it goes to the client
-// whose calls alone are in flight; with several clients it goes to nobody, since
-// it may be about what only one of them may know.
+// or a request is for. A progress token does, and what a capsule may say for the
+// purpose (peer.MetaCall). Without either it goes to the client whose calls alone
+// are in flight; with several clients it goes to nobody, since it may be about
+// what only one of them may know.
 
 // token reads the progress token of params, or of their _meta; 0 if there is none.
 func token(params json.RawMessage) (id int64) {
@@ -58,7 +60,7 @@ func wantsProgress(about any) bool {
 // message passes notifications/message to the client that it is for.
 func (in *incarnation) message(params json.RawMessage) {
 	in.c.log.Debug("a capsule's log message", "tool", in.c.tool.Name, "params", string(params))
-	if id := token(params); id != 0 {
+	if id := cmp.Or(peer.About(params), token(params)); id != 0 {
 		if _, ok := in.conn.About(id).(peer.Client); ok {
 			in.conn.Note(id, "notifications/message", params)
 		}
@@ -69,6 +71,19 @@ func (in *incarnation) message(params json.RawMessage) {
 		return
 	}
 	in.conn.NoteOne("notifications/message", params, func(about any) bool { return about == client })
+}
+
+// meant returns the client that params of a question are for.
+func (in *incarnation) meant(params json.RawMessage) (peer.Client, *jsonrpc.Error) {
+	id := peer.About(params)
+	if id == 0 {
+		return in.only()
+	}
+	client, ok := in.conn.About(id).(peer.Client)
+	if !ok {
+		return nil, refusal("the request %d of %q is none that a client waits for", id, peer.MetaCall)
+	}
+	return client, nil
 }
 
 // only returns the client whose requests alone are in flight.
@@ -87,7 +102,8 @@ func (in *incarnation) only() (peer.Client, *jsonrpc.Error) {
 	})
 	switch {
 	case several:
-		return nil, refusal("several clients are calling %s, and it cannot be told which of them is meant; max_concurrency: 1 lets one in at a time", in.c.tool.Name)
+		return nil, refusal("several clients are calling %s, and it cannot be told which of them is meant: %q in _meta would, and max_concurrency: 1 lets one in at a time",
+			in.c.tool.Name, peer.MetaCall)
 	case found == nil:
 		return nil, refusal("no client that could be asked is calling %s", in.c.tool.Name)
 	}
@@ -138,7 +154,7 @@ const maxAsks = 64
 
 // begin asks the client that is meant, and answers the capsule when it has.
 func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params json.RawMessage) {
-	client, none := in.only()
+	client, none := in.meant(params)
 	if none != nil {
 		in.conn.Reply(id, nil, none)
 		return

@@ -254,16 +254,18 @@ func TestNeverAnswersACall(t *testing.T) {
 
 // client is whoever makes a request, in the eyes of a capsule.
 type client struct {
-	reply json.RawMessage
-	fails error
-	wants bool
+	session string
+	reply   json.RawMessage
+	fails   error
+	wants   bool
 
 	mu    sync.Mutex // guards what follows
 	notes []string
 	asked []string
 }
 
-func (*client) Session() string       { return "session" }
+func (c *client) Session() string     { return c.session }
+func (*client) Hears() bool           { return true }
 func (c *client) WantsProgress() bool { return c.wants }
 
 func (c *client) Notify(_ context.Context, method string, params json.RawMessage) {
@@ -349,6 +351,34 @@ func TestTalksWhileItAnswers(t *testing.T) {
 	l.askFor(c, capsuletest.Args{Notify: []capsuletest.Notice{{Method: "notifications/message", Params: json.RawMessage(`{"level":"info","data":"well"}`)}}})
 	if len(c.notes) != 1 || !strings.Contains(c.notes[0], `"data":"well"`) {
 		t.Errorf("the client got %q, want the log message", c.notes)
+	}
+}
+
+// SPEC D6, D8: of several clients that of the call that is named is meant, and none
+// when there is no such call.
+func TestSaysWhichCallItIsAbout(t *testing.T) {
+	l := live(t, "echo")
+	c, other := &client{session: "a", reply: json.RawMessage(`{"said":"yes"}`)}, &client{session: "b"}
+	done := make(chan capsuletest.Answer, 1)
+	go func() { done <- l.askFor(other, capsuletest.Args{Hold: "other"}) }()
+	l.inFlight()
+	roots, message := &capsuletest.Notice{Method: "roots/list"}, capsuletest.Notice{Method: "notifications/message"}
+	got := l.askFor(c, capsuletest.Args{Ask: roots})
+	if !strings.Contains(string(got.Client), "several clients") {
+		t.Errorf("the capsule, which names no call, got %s", got.Client)
+	}
+	got = l.askFor(c, capsuletest.Args{Ask: roots, Notify: []capsuletest.Notice{message}, Named: true})
+	if !strings.Contains(string(got.Client), `{"said":"yes"}`) || len(c.asked) != 1 || len(c.notes) != 1 {
+		t.Errorf("the capsule got %s; its client was asked %q and told %q", got.Client, c.asked, c.notes)
+	}
+	roots.Params = json.RawMessage(`{"_meta":{"orla/call":123456}}`)
+	got = l.askFor(c, capsuletest.Args{Ask: roots, Release: "other"})
+	if !strings.Contains(string(got.Client), "none that a client waits for") {
+		t.Errorf("the capsule, which names a call that is none, got %s", got.Client)
+	}
+	<-done
+	if len(other.asked)+len(other.notes) != 0 || len(c.asked) != 1 {
+		t.Errorf("the other client was asked %q and told %q", other.asked, other.notes)
 	}
 }
 

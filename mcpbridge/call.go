@@ -53,6 +53,14 @@ type answer struct {
 	passed *passedAnswer
 }
 
+// failed reports whether it says of itself that it is none.
+func (a answer) failed() bool {
+	if a.passed != nil {
+		return a.passed.failed
+	}
+	return a.result.IsError
+}
+
 // outcome is what the log tells of how a call ended.
 type outcome struct {
 	ok       bool

@@ -31,8 +31,8 @@ type caller struct {
 	session *mcp.ServerSession
 	id      string
 	token   json.RawMessage // nil if the client gave none
-	takes   map[string]bool // the requests that it can be asked
 	newest  bool
+	*askable
 
 	// request is the context of the client's request: the SDK finds in it which
 	// stream its messages go to.
@@ -49,7 +49,7 @@ var _ peer.Client = (*caller)(nil)
 // newCaller returns the client of a request that came through the SDK. Its end
 // must be called before the request is answered.
 func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSession) *caller {
-	c := &caller{carrier: b.carrier, session: session, id: session.ID(), request: ctx, newest: isNewest(r)}
+	c := &caller{carrier: b.carrier, session: session, id: session.ID(), request: ctx, newest: isNewest(r), askable: &askable{}}
 	c.asking, c.stop = context.WithCancel(ctx)
 	if c.newest || c.id == "" {
 		c.id = rand.Text()
@@ -80,6 +80,9 @@ func (c *caller) end() {
 
 // Session implements peer.Client.
 func (c *caller) Session() string { return c.id }
+
+// Hears implements peer.Client.
+func (c *caller) Hears() bool { return true }
 
 // WantsProgress implements peer.Client.
 func (c *caller) WantsProgress() bool { return c.token != nil }
@@ -117,7 +120,7 @@ func (c *caller) Notify(ctx context.Context, method string, params json.RawMessa
 
 // Ask implements peer.Client.
 func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := askable(method, c.takes); err != nil {
+	if err := c.refuses(method); err != nil {
 		return nil, err
 	}
 	if c.newest {
@@ -141,18 +144,6 @@ func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage)
 		return nil, &jsonrpc.Error{Code: refused.Code, Message: refused.Message, Data: refused.Data}
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
-}
-
-// askable says why a client cannot be asked something, if so.
-func askable(method string, takes map[string]bool) error {
-	lacks := map[string]string{methodSample: "sampling", methodElicit: "elicitation", methodRoots: "roots"}[method]
-	switch {
-	case lacks == "":
-		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
-	case !takes[method]:
-		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}
-	}
-	return nil
 }
 
 // result is the client's answer as it came.

@@ -352,12 +352,12 @@ func TestL1WhoIsSpokenToGoesTheSDKsWay(t *testing.T) {
 			p.next(t)
 		}
 		f.post(t, call(1, "echo"), "Mcp-Session-Id", session)
-		if got := <-spoken; (got == nil) != c.plain {
+		if got := <-spoken; got.Hears() == c.plain {
 			t.Errorf("%s, http: client %v", c.name, got)
 		}
 		p.write(t, call(1, "echo")+"\n")
 		p.next(t)
-		if got := <-spoken; (got == nil) != c.plain {
+		if got := <-spoken; got.Hears() == c.plain {
 			t.Errorf("%s, stdio: client %v", c.name, got)
 		}
 	}
@@ -365,7 +365,7 @@ func TestL1WhoIsSpokenToGoesTheSDKsWay(t *testing.T) {
 	for capabilities, plain := range map[string]bool{`{}`: true, `{"elicitation":{}}`: false} {
 		for try := range 2 {
 			f.post(t, strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":`+capabilities, 1), headers...)
-			if got := <-spoken; try == 1 && (got == nil) != plain {
+			if got := <-spoken; try == 1 && got.Hears() == plain {
 				t.Errorf("newest with %s: client %v", capabilities, got)
 			}
 		}

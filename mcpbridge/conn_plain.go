@@ -42,7 +42,7 @@ func (c *conn) answerPlain(raw []byte) bool {
 	c.run(func() {
 		from := callerOf(c.extra)
 		from.session, from.version, from.request = c.id, who.version, p.id
-		response, record := c.bridge.direct(ctx, p, from)
+		response, _, record := c.bridge.direct(ctx, p, from)
 		answer := response.join(1) // a line's end may follow
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a

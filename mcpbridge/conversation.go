@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -19,6 +20,9 @@ import (
 )
 
 const (
+	// together is how long a question waits for others of its peer, so that a client
+	// is asked at once what is asked at once.
+	together = 20 * time.Millisecond
 	// holdTime is how long a client has for its answers before its call is given up.
 	holdTime = 5 * time.Minute
 	// maxHeld bounds the calls that wait for answers at one time.
@@ -35,10 +39,10 @@ const (
 type conversation struct {
 	owner   owner
 	session string
-	takes   map[string]bool
 	cancel  context.CancelFunc // ends the peer's work
-	asked   chan struct{}      // holds a token when there is a new question
-	done    chan struct{}      // closed when the fields that follow are set
+	*askable
+	asked chan struct{} // holds a token when there is a new question
+	done  chan struct{} // closed when the fields that follow are set
 
 	result mcp.Result
 	err    error
@@ -46,6 +50,7 @@ type conversation struct {
 	mu      sync.Mutex // guards the fields that follow
 	open    *caller    // the request that is being answered; nil while the peer is kept waiting
 	pending []*question
+	given   map[string]json.RawMessage // by the open request, for what has not been asked yet
 	serial  int
 }
 
@@ -71,6 +76,9 @@ type question struct {
 // Session implements peer.Client.
 func (v *conversation) Session() string { return v.session }
 
+// Hears implements peer.Client.
+func (v *conversation) Hears() bool { return true }
+
 // WantsProgress implements peer.Client.
 func (v *conversation) WantsProgress() bool {
 	c := v.current()
@@ -93,18 +101,16 @@ func (v *conversation) current() *caller {
 
 // Ask implements peer.Client.
 func (v *conversation) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := askable(method, v.takes); err != nil {
+	if err := v.refuses(method); err != nil {
 		return nil, err
 	}
 	if len(params) == 0 {
 		params = json.RawMessage("{}")
 	}
 	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
-	v.mu.Lock()
-	v.serial++
-	q.id = fmt.Sprint("question-", v.serial)
-	v.pending = append(v.pending, q)
-	v.mu.Unlock()
+	if given := v.put(q, peer.NameOf(params)); given != nil {
+		return given, nil
+	}
 	select {
 	case v.asked <- struct{}{}:
 	default:
@@ -122,23 +128,46 @@ func (v *conversation) Ask(ctx context.Context, method string, params json.RawMe
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
 }
 
+// put makes q a question to be asked, by a name if it has one that is not in use.
+// If the client has answered it already, that is returned instead.
+func (v *conversation) put(q *question, name string) (given json.RawMessage) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.serial++
+	q.id = fmt.Sprint("question-", v.serial)
+	if name != "" && !slices.ContainsFunc(v.pending, func(p *question) bool { return p.id == name }) {
+		q.id = name
+		if given = v.given[name]; given != nil {
+			delete(v.given, name)
+			return given
+		}
+	}
+	v.pending = append(v.pending, q)
+	return nil
+}
+
 func (v *conversation) drop(q *question) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.pending = slices.DeleteFunc(v.pending, func(p *question) bool { return p == q })
 }
 
-// reply hands answers to those who asked. A question without one is asked again.
+// reply hands answers to those who asked, and keeps the others for questions that
+// come while the request is open. A question without one is asked again, as is
+// one whose answer is none: any result of a client's is an object.
 func (v *conversation) reply(answers map[string]json.RawMessage) {
+	maps.DeleteFunc(answers, func(_ string, raw json.RawMessage) bool { return !rawjson.IsObject(raw) })
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.pending = slices.DeleteFunc(v.pending, func(q *question) bool {
 		raw, ok := answers[q.id]
 		if ok {
 			q.answer <- raw
+			delete(answers, q.id)
 		}
 		return ok
 	})
+	v.given = answers
 }
 
 // questions are what is to be asked now, as inputRequests; nil if nothing is.
@@ -157,6 +186,28 @@ func (v *conversation) questions() json.RawMessage {
 	return append(out, []byte("}")).join(0)
 }
 
+// gathered are the questions, if there are any, once no more have come for a
+// moment; nil also when there is nobody left to ask or to answer.
+func (v *conversation) gathered(ctx context.Context) json.RawMessage {
+	if v.questions() == nil {
+		return nil
+	}
+	calm := time.NewTimer(together)
+	defer calm.Stop()
+	for {
+		select {
+		case <-v.asked:
+			calm.Reset(together)
+		case <-calm.C:
+			return v.questions()
+		case <-v.done:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // refuseAll gives the questions no answer.
 func (v *conversation) refuseAll() {
 	v.mu.Lock()
@@ -171,7 +222,7 @@ func (v *conversation) refuseAll() {
 func (v *conversation) attach(c *caller) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open = c
+	v.open, v.given = c, nil
 }
 
 // work is what a peer does for a client.
@@ -194,7 +245,7 @@ func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of owne
 	defer v.attach(nil)
 	v.reply(answers)
 	for {
-		if ask := v.questions(); ask != nil {
+		if ask := v.gathered(ctx); ask != nil {
 			if state, ok := b.held.park(v); ok {
 				return &rawResult{json: parts{
 					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
@@ -245,7 +296,7 @@ type parked struct {
 func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	v := &conversation{owner: of, session: c.id, takes: c.takes, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	v := &conversation{owner: of, session: c.id, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked = map[*conversation]bool{}, map[string]parked{}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // round is a request of the stateless era whose client can be asked anything.
@@ -254,10 +257,135 @@ func TestConversationsAreBounded(t *testing.T) {
 		return err.Error(), nil
 	})
 	f := w.front(t, mcpbridge.HTTPSettings{})
-	for range 256 {
-		required(t, f.round(t, ""))
+	var all sync.WaitGroup
+	replies := make([]reply, 256)
+	for i := range replies {
+		all.Go(func() { replies[i] = f.round(t, "") })
+	}
+	all.Wait()
+	for _, r := range replies {
+		required(t, r)
 	}
 	if r := f.round(t, ""); !strings.Contains(r.raw, "too many calls wait") {
 		t.Errorf("one more: %s", r.raw)
+	}
+}
+
+// A question has the name that its peer gave it, unless another has it; it may be
+// answered before it is asked, and what is no answer is none.
+func TestD8QuestionsHaveNames(t *testing.T) {
+	const named = `{"_meta":{"orla/name":"user_name"},"message":"?"}`
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		var both sync.WaitGroup
+		said := make([]json.RawMessage, 2)
+		for i := range said {
+			both.Go(func() { said[i], _ = c.Ask(ctx, "elicitation/create", json.RawMessage(named)) })
+		}
+		both.Wait()
+		return string(said[0]) + string(said[1]), nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	names := func(questions map[string]struct {
+		Method string
+		Params json.RawMessage
+	},
+	) string {
+		return strings.Join(slices.Sorted(maps.Keys(questions)), " ")
+	}
+	state, questions := required(t, f.round(t, ""))
+	if got := names(questions); got != "question-2 user_name" && got != "question-1 user_name" {
+		t.Fatalf("asked %s", got)
+	}
+	state, questions = required(t, f.round(t, goOn(state, `"user_name":5,"question-1":{"n":1},"question-2":{"n":1}`)))
+	if got := names(questions); got != "user_name" {
+		t.Fatalf("asked %s after an answer that is none", got)
+	}
+	if r := f.round(t, goOn(state, `"user_name":{"n":2},"other":{}`)); !strings.Contains(r.raw, `{\"n\":2}`) {
+		t.Errorf("the answer: %s", r.raw)
+	}
+
+	early := `,"inputResponses":{"user_name":{"n":3},"other":null}`
+	state, questions = required(t, f.round(t, early)) // one of the two is answered
+	if len(questions) != 1 {
+		t.Fatalf("asked %s", names(questions))
+	}
+	for id := range questions {
+		if r := f.round(t, goOn(state, fmt.Sprintf(`%q:{"n":4}`, id))); !strings.Contains(r.raw, `{\"n\":3}`) || !strings.Contains(r.raw, `{\"n\":4}`) {
+			t.Errorf("the answer: %s", r.raw)
+		}
+	}
+}
+
+// What a peer asks at once is asked at once.
+func TestD8QuestionsOfOneMomentGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+			var all sync.WaitGroup
+			for i := range 3 {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond) // in a bubble
+					_, _ = c.Ask(ctx, "roots/list", nil)
+				})
+			}
+			all.Wait()
+			return "", nil
+		})
+		opts := asks()
+		opts.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true}
+		if res := ask(t, connect(t, stdioTransport(t, w), newest, opts)); !res.NeedsInput() || len(res.InputRequests) != 3 {
+			t.Errorf("asked %d of 3 questions", len(res.InputRequests))
+		}
+	})
+}
+
+// SPEC G2: a client of the stateless era whose call fails for want of a capability
+// is told which, whichever way its call went. One that a peer can do without is not missed.
+func TestG2AMissingCapabilityIsNamed(t *testing.T) {
+	copes := false
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		_, err := c.Ask(ctx, "sampling/createMessage", json.RawMessage(`{}`))
+		if copes {
+			return "copes", nil
+		}
+		return "", err
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
+	for _, copes = range []bool{true, false} {
+		for _, way := range []struct{ name, capabilities string }{{"the SDK", `{}`}, {"plain", `{}`}, {"a conversation", `{"roots":{}}`}} {
+			r := f.post(t, strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":`+way.capabilities, 1), headers...)
+			switch {
+			case copes && (r.failed || !strings.Contains(r.raw, "copes")):
+				t.Errorf("%s: a peer that copes: %d %s", way.name, r.status, r.raw)
+			case !copes && (r.status != http.StatusBadRequest || r.code != -32021 || !strings.Contains(r.raw, `"requiredCapabilities":{"sampling":{}}`)):
+				t.Errorf("%s: %d %s", way.name, r.status, r.raw)
+			}
+		}
+	}
+	if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", f.initialize(t)); r.status != http.StatusOK || r.code != -32601 {
+		t.Errorf("in a session: %d %s", r.status, r.raw)
+	}
+}
+
+// An error of the protocol has the same status on the plain way as on the SDK's.
+func TestG2StatusOfAPeersError(t *testing.T) {
+	w := newWorld(t)
+	w.set(tool("echo"))
+	var code int64
+	w.raw("echo", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+		if code == 0 {
+			return json.RawMessage(`{"content":[]}`), nil
+		}
+		return nil, &jsonrpc.Error{Code: code, Message: "no"}
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
+	f.post(t, body, headers...) // from here on it is plain
+	for code = range map[int64]bool{-32602: true, -32601: true, -32603: true, -1: true} {
+		plain := f.post(t, body, headers...)
+		sdk := f.post(t, strings.Replace(body, `"_meta":{`, `"_meta":{"x":1,`, 1), headers...)
+		if plain.status != sdk.status || plain.code != code || sdk.code != code {
+			t.Errorf("%d: plain %d %s; by the SDK %d %s", code, plain.status, plain.raw, sdk.status, sdk.raw)
+		}
 	}
 }

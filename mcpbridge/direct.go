@@ -51,25 +51,33 @@ func (b *Bridge) answerable(p plainCall, from client, session string) (tool trai
 }
 
 // direct answers a plain call without the SDK: the response as JSON. record is
-// that of answerCall.
-func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response parts, record func()) {
+// that of answerCall, and code that of an error.
+func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response parts, code int64, record func()) {
 	if p.method == methodList {
-		return b.directList(p), func() {}
+		return b.directList(p), 0, func() {}
 	}
 	if own := parentInRaw(p.trace); !own.IsZero() {
 		from.parent = own
 	}
 	asked := supervisor.Call{Tool: p.name, Args: p.args, Meta: p.trace, Caller: from.caller}
+	var who *deaf
+	if b.catalog.Catalog().Talks[p.name] {
+		who = &deaf{session: from.session}
+		asked.Client = who
+	}
 	answer, record, rpcErr := b.answerCall(ctx, asked, from)
+	if who != nil && p.meta != nil && (rpcErr != nil || answer.failed()) {
+		rpcErr = cmp.Or(who.missing(), rpcErr)
+	}
 	if rpcErr != nil {
-		return parts{errorOf(p.id, rpcErr)}, record
+		return parts{errorOf(p.id, rpcErr)}, rpcErr.Code, record
 	}
 	result, err := b.encoded(answer, p.meta != nil)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", p.name, "err", err)
-		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}, record
+		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}, jsonrpc.CodeInternalError, record
 	}
-	return slices.Concat(parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":`)}, result, parts{[]byte("}")}), record
+	return slices.Concat(parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":`)}, result, parts{[]byte("}")}), 0, record
 }
 
 // encoded is an answer as a result, in the stateless era or another.
@@ -176,9 +184,25 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		defer end()
 		ctx = called
 	}
-	response, record := h.bridge.direct(ctx, p, from)
+	response, code, record := h.bridge.direct(ctx, p, from)
 	record()
+	if status := statusOf(code); status != 0 && p.meta != nil {
+		writeJSON(out, status, string(response.join(0)))
+		return
+	}
 	_ = out.answer(response) // the client's leaving is its own business
+}
+
+// statusOf is the status that the stateless era has an error of the protocol say
+// as well; 0 for most, which come as any answer does.
+func statusOf(code int64) int {
+	switch code {
+	case jsonrpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case jsonrpc.CodeInvalidParams, mcp.CodeMissingRequiredClientCapabilities:
+		return http.StatusBadRequest
+	}
+	return 0
 }
 
 // cancelled ends the plain call that a POST cancels, and reports whether it was one.

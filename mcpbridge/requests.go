@@ -19,12 +19,16 @@ import (
 // as it is.
 func (b *Bridge) request(ctx context.Context, method, name string, r request, session *mcp.ServerSession) (mcp.Result, error) {
 	b.asksLevel(ctx, r)
-	client := b.newCaller(ctx, r, session)
-	defer client.end()
+	who := b.newCaller(ctx, r, session)
+	defer who.end()
 	params := b.ownParams(r.GetParams())
 	of := ownerOf(method, name, params, session, r.GetExtra())
-	return b.converse(ctx, r, client, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
-		return b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client})
+	return b.converse(ctx, r, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
+		res, err := b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client})
+		if missing := who.missing(); missing != nil && who.newest && err != nil {
+			return nil, missing
+		}
+		return res, err
 	})
 }
 

@@ -100,14 +100,17 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	if b.catalog.Catalog().Talks[req.Params.Name] {
 		b.asksLevel(ctx, req)
 	}
-	client := b.newCaller(ctx, req, req.Session)
-	defer client.end()
+	who := b.newCaller(ctx, req, req.Session)
+	defer who.end()
 	asked := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller}
 	of := ownerOf(methodCall, asked.Tool, asked.Args, req.Session, req.Extra)
-	res, err := b.converse(ctx, req, client, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
+	res, err := b.converse(ctx, req, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
 		asked.Client = client
 		a, record, rpcErr := b.answerCall(ctx, asked, from)
 		record()
+		if missing := who.missing(); missing != nil && who.newest && (rpcErr != nil || a.failed()) {
+			return nil, missing
+		}
 		switch {
 		case rpcErr != nil:
 			return nil, rpcErr

@@ -31,6 +31,8 @@ type Args struct {
 	Notify []Notice `json:"notify,omitempty"`
 	// Ask is a request of the client, whose answer is in the Answer.
 	Ask *Notice `json:"ask,omitempty"`
+	// Named says in the _meta of what it notifies and asks which call it is about.
+	Named bool `json:"named,omitempty"`
 	// Tools makes these the tools of tools/list and says list_changed.
 	Tools []string `json:"tools,omitempty"`
 
@@ -97,6 +99,15 @@ func call(s *server, m *Message) {
 	n, inFlight, out := s.count()
 	defer out()
 
+	if args.Named {
+		about := encode(map[string]any{"_meta": map[string]any{"orla/call": m.ID}})
+		for i := range args.Notify {
+			args.Notify[i].Params = about
+		}
+		if args.Ask != nil {
+			args.Ask.Params = about
+		}
+	}
 	client := s.act(m.ctx, args, params)
 	if args.Mute || m.ctx.Err() != nil && !args.Late {
 		return

@@ -69,6 +69,8 @@ type Request struct {
 type Client interface {
 	// Session tells clients apart: two requests of one client have the same.
 	Session() string
+	// Hears reports whether anything that Notify is given may reach the client.
+	Hears() bool
 	// WantsProgress reports whether the client gave a progress token.
 	WantsProgress() bool
 	// Notify sends notifications/progress or notifications/message. The

@@ -176,6 +176,7 @@ type teller struct {
 }
 
 func (c *teller) Session() string     { return "s" }
+func (c *teller) Hears() bool         { return true }
 func (c *teller) WantsProgress() bool { return true }
 func (c *teller) Notify(_ context.Context, method string, params json.RawMessage) {
 	c.mu.Lock()

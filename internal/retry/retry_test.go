@@ -347,6 +347,7 @@ type listener struct {
 }
 
 func (l *listener) Session() string     { return "s" }
+func (l *listener) Hears() bool         { return true }
 func (l *listener) WantsProgress() bool { return true }
 func (l *listener) Ask(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(`{}`), nil
