@@ -271,6 +271,10 @@ type call struct {
 
 // record writes the one line that a call leaves in the log (SPEC I2).
 func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how outcome) {
+	to := b.log.Handler()
+	if !to.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("tool", brief(c.tool)),
 		slog.String("call_id", c.id),
@@ -297,7 +301,9 @@ func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how out
 			attrs = append(attrs, slog.String("err", brief(cause.Error())))
 		}
 	}
-	b.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
+	line := slog.NewRecord(time.Now(), slog.LevelInfo, "call", 0) // a Logger would look for the caller's place in the code
+	line.AddAttrs(attrs...)
+	_ = to.Handle(ctx, line) // as a Logger does
 }
 
 // brief bounds what a client's words, such as the name of no tool, take in the log.

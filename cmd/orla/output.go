@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,8 +28,13 @@ type output struct {
 	trouble  error      // why file could not be written the last time; nil if it could
 	told     bool       // that trouble has been told of
 	diverted int        // lines that went to stderr in place of file, until that has been told
-	dropped  int64      // lines that files dropped which are not open any more
+	waiting  []byte     // lines of writeSoon that are not written yet
+	soon     *time.Timer
+	dropped  int64 // lines that files dropped which are not open any more
 }
+
+// linger is how long a line of writeSoon may wait for others to be written with.
+const linger = time.Millisecond
 
 func newOutput(stderr io.Writer, socket string) *output {
 	return &output{stderr: newSteady(stderr, roomIn(stderr)), socket: socket}
@@ -51,6 +57,7 @@ func openLog(path string) (*os.File, error) {
 func (o *output) use(file *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.flushLocked()
 	if o.file != nil {
 		o.dropped += o.file.droppedInAll()
 		o.file.end()
@@ -61,29 +68,84 @@ func (o *output) use(file *os.File) {
 	}
 }
 
-// Write writes a line to log_file, or to stderr.
+// Write writes a line to log_file, or to stderr, after all that waits.
 func (o *output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.flushLocked()
+	return len(line), o.writeLocked(line, 1)
+}
+
+// writeSoon writes a line within linger, in its turn, and with others at once:
+// to write costs more than to make the lines of some calls. What is no file gets
+// each line by itself.
+func (o *output) writeSoon(line []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	to := o.stderr
+	if o.file != nil {
+		to = o.file
+	}
+	if to.ready == nil || len(line) > pipeBuf {
+		o.flushLocked()
+		return o.writeLocked(line, 1)
+	}
+	if len(o.waiting)+len(line) > pipeBuf {
+		o.flushLocked()
+	}
+	first := len(o.waiting) == 0
+	o.waiting = append(o.waiting, line...)
+	switch {
+	case !first: // it is seen to
+	case o.soon == nil:
+		o.soon = time.AfterFunc(linger, o.flush)
+	default:
+		o.soon.Reset(linger)
+	}
+	return nil
+}
+
+// flush writes what waits.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flushLocked()
+}
+
+func (o *output) flushLocked() {
+	if len(o.waiting) == 0 {
+		return
+	}
+	_ = o.writeLocked(o.waiting, bytes.Count(o.waiting, []byte("\n"))) // news tells of it
+	o.waiting = o.waiting[:0]
+}
+
+// writeLocked writes some lines.
+func (o *output) writeLocked(lines []byte, count int) error {
 	if o.file == nil {
-		return o.stderr.Write(line)
+		_, err := o.stderr.write(lines, count)
+		return err
 	}
-	whole := line
+	whole := lines
 	if o.torn {
-		whole = append([]byte("\n"), line...)
+		whole = append([]byte("\n"), lines...)
 	}
-	n, err := o.file.Write(whole)
+	n, err := o.file.write(whole, count)
 	if err == nil {
 		o.torn, o.trouble, o.told = false, nil, false
-		return len(line), nil
+		return nil
 	}
 	// The disk is full, perhaps: it may have room again.
 	if n > 0 {
 		o.torn = whole[n-1] != '\n'
 	}
+	n = max(0, n-(len(whole)-len(lines)))
+	written := bytes.LastIndexByte(lines[:n], '\n') + 1
+	count -= bytes.Count(lines[:written], []byte("\n"))
 	o.trouble = err
-	o.diverted++
-	return o.stderr.Write(line)
+	o.diverted += count
+	_, err = o.stderr.write(lines[written:], count)
+	return err
 }
 
 // record writes an entry to the journal, or where that cannot be reached a line
@@ -91,6 +153,7 @@ func (o *output) Write(line []byte) (int, error) {
 func (o *output) record(entry, line []byte, priority int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.flushLocked()
 	if o.journal == nil {
 		journal := systemd.NewJournal(o.socket)
 		o.journal = newSteady(journal, journal.Ready)

@@ -83,10 +83,16 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 			h.encoders.Put(e)
 		}
 	}()
-	if err := e.Handle(ctx, r); err != nil {
+	line, simple := e.line.AvailableBuffer(), false
+	if len(h.given) == 0 && h.group == "" {
+		line, simple = appendSimple(line, r)
+	}
+	if simple {
+		e.line.Write(line) // to keep the memory
+	} else if err := e.Handle(ctx, r); err != nil {
 		return err
 	}
-	line := escaped(e.line.Bytes())
+	line = escaped(e.line.Bytes())
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),
@@ -102,6 +108,9 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 		return h.coloured.Handle(ctx, r)
 	case look.format == formatPretty:
 		return h.plain.Handle(ctx, r)
+	}
+	if r.Message == history.CallEvent {
+		return h.log.out.writeSoon(line)
 	}
 	_, err := h.log.out.Write(line)
 	return err

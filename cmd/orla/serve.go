@@ -35,6 +35,7 @@ import (
 //	back:  one service per living tool
 func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	log := newLogging(std.err, systemd.JournalSocket)
+	defer log.out.flush()
 	cfg, err := from.load()
 	if err != nil {
 		return notLoaded(err)

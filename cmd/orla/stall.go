@@ -17,7 +17,7 @@ const stallAfter = time.Second
 // that never looks at the stderr of its server. While a line has not been taken
 // for stallAfter, the lines after it are dropped, so that Orla goes on.
 //
-// Until then a line has been written when Write returns.
+// Until then a line has been written when Write or write returns.
 type steady struct {
 	to    io.Writer
 	ready func() bool // reports whether to takes a short line without waiting
@@ -56,12 +56,15 @@ func newSteady(w io.Writer, ready func() bool) *steady {
 // been taken. Nothing may be written any more.
 func (s *steady) end() { close(s.lines) }
 
-func (s *steady) Write(line []byte) (int, error) {
+func (s *steady) Write(line []byte) (int, error) { return s.write(line, 1) }
+
+// write writes some lines as if they were one.
+func (s *steady) write(line []byte, count int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stuck() {
-		s.dropped++
-		s.total++
+		s.dropped += count
+		s.total += int64(count)
 		return len(line), nil
 	}
 	if len(line) <= pipeBuf && s.ready != nil && s.ready() {
@@ -88,6 +91,9 @@ func roomIn(w io.Writer) func() bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return nil
+	}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		return func() bool { return true } // as poll(2) would say each time
 	}
 	fd := int32(f.Fd()) // it stays open for as long as it is written to
 	return func() bool {
