@@ -196,10 +196,9 @@ func (w *Watcher) compare(t touched) (first string, differs bool) {
 	if w.polling {
 		first, differs, err := w.tree.compare(t.path, t.written, nil)
 		if err != nil {
-			// A tree half read must not look like one half deleted: keep the
-			// old one, and try again at the next tick.
+			// A tree half read must not look like one half deleted: the old one is
+			// kept, and looks different at the next tick.
 			w.log.Debug("reading the watched folder", "path", w.root, "err", err)
-			w.signature = 0
 		}
 		return first, differs
 	}
@@ -260,9 +259,6 @@ func (w *Watcher) begin() {
 			w.renew()
 		}
 	}
-	if w.polling {
-		w.stirred() // before the tree is compared: what happens between is then seen twice, not never
-	}
 }
 
 // end gives back all that the Hub holds for w.
@@ -304,17 +300,13 @@ func (w *Watcher) complain(err error) {
 	}
 }
 
-// stirred reports whether anything looks different than at the last tick.
+// stirred reports whether anything looks different than when it was last compared.
 func (w *Watcher) stirred() bool {
-	now, err := w.tree.signature()
+	differs, err := w.tree.stirred()
 	if err != nil {
 		w.log.Debug("reading the watched folder", "path", w.root, "err", err)
 		return false
 	}
-	if now == w.signature {
-		return false
-	}
-	w.signature = now
-	w.pending.all = true
-	return true
+	w.pending.all = w.pending.all || differs
+	return differs
 }

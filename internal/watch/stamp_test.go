@@ -72,3 +72,32 @@ func TestLargeContentsAreNotRead(t *testing.T) {
 		t.Error("a file was read that is larger than what may be read at once")
 	}
 }
+
+// H3: what comes between the tick that sees a burst and its end belongs to what was
+// signalled: that it goes again before the next tick is a change.
+func TestPollingMissesNothingBetweenItsLooks(t *testing.T) {
+	dir := t.TempDir()
+	w := New(dir, Options{Poll: true})
+	w.begin()
+	w.settle()
+	save := func(name string) string {
+		path := filepath.Join(dir, name)
+		mustDo(t, os.WriteFile(path, nil, 0o600))
+		return path
+	}
+	save("first")
+	if !w.stirred() {
+		t.Fatal("a new file is not seen")
+	}
+	between := save("between")
+	if w.settle(); w.found != between {
+		t.Fatalf("the burst comes to %q, want %q", w.found, between)
+	}
+	if w.stirred() {
+		t.Error("what was compared is seen as a change")
+	}
+	mustDo(t, os.Remove(between))
+	if !w.stirred() {
+		t.Error("what went before the next tick is missed for ever")
+	}
+}

@@ -181,24 +181,33 @@ func (t *tree) differs(p string, old stamp, known bool, now stamp) bool {
 	}
 }
 
-// signature stands for what all that counts looks like from outside, without
-// remembering it.
-func (t *tree) signature() (uint64, error) {
+// stirred reports whether anything looks different from outside than when it was
+// last compared, without remembering it.
+func (t *tree) stirred() (bool, error) {
+	// Sums of what stands for each path: they do not depend on an order.
+	var was, now uint64
+	for p, s := range t.seen {
+		was += t.signature(p, s)
+	}
+	err := t.walk(".", nil, func(p string, s stamp) { now += t.signature(p, s) })
+	return was != now, err
+}
+
+// signature stands for what p looks like from outside.
+func (t *tree) signature(p string, s stamp) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
-	err := t.walk(".", nil, func(p string, s stamp) {
-		h.WriteString(p) // never fails, nor does Write
-		b := make([]byte, 0, 33)
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.size))
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.mtime))
-		b = binary.LittleEndian.AppendUint64(b, s.ino)
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.mode))
-		if t.content && s.fresh {
-			b = append(b, 1) // to be read once more when that is over
-		}
-		h.Write(b)
-	})
-	return h.Sum64(), err
+	h.WriteString(p) // never fails, nor does Write
+	b := make([]byte, 0, 33)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.size))
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.mtime))
+	b = binary.LittleEndian.AppendUint64(b, s.ino)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.mode))
+	if t.content && s.fresh {
+		b = append(b, 1) // to be read once more when that is over
+	}
+	h.Write(b)
+	return h.Sum64()
 }
 
 // unlessLeftOut drops the errors that say that a path is gone or not for us.

@@ -100,12 +100,11 @@ type Watcher struct {
 	box      *inbox
 
 	// Owned by Serve.
-	tree      *tree // what is below the root, as far as it has been signalled
-	pending   pending
-	found     string // the first path that is not what it was and has not been signalled, if any
-	polling   bool
-	signature uint64            // while polling: what the tree looked like at the last tick
-	subs      map[string][]*sub // while not: by folder or link, relative to the root, or rootTrail
+	tree    *tree // what is below the root, as far as it has been signalled
+	pending pending
+	found   string // the first path that is not what it was and has not been signalled, if any
+	polling bool
+	subs    map[string][]*sub // while not polling: by folder or link, relative to the root, or rootTrail
 }
 
 // New makes a Watcher of root and remembers what is there now: a change made
