@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,8 +128,8 @@ func beCapsule(path string) error {
 		}
 		// All that it starts inherits the lock: who finds it taken found a process of
 		// the last tree alive (SPEC D2).
-		if syscall.Flock(int(c.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-			note("overlap %s - %d", c.name, os.Getpid())
+		if err := syscall.Flock(int(c.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			note("overlap %s %s %d", c.name, strings.ReplaceAll(fmt.Sprint(err, holders(lock)), " ", "_"), os.Getpid())
 		}
 	}
 	switch c.fault {
@@ -144,6 +146,21 @@ func beCapsule(path string) error {
 	}
 	c.say(map[string]any{"method": "orla.hello", "params": map[string]any{"name": c.name, "version": "1.0.0", "capabilities": capabilities}})
 	return c.listen(bufio.NewReaderSize(os.Stdin, 64<<10))
+}
+
+// holders says who else has a file open.
+func holders(path string) (all []string) {
+	open, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
+	for _, fd := range open {
+		target, err := os.Readlink(fd)
+		pid := strings.Split(fd, "/")[2]
+		if err != nil || target != path || pid == strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		stat, _ := os.ReadFile("/proc/" + pid + "/stat") // it may be over
+		all = append(all, fmt.Sprintf("%.60s", stat))
+	}
+	return all
 }
 
 // message is what a capsule reads.

@@ -26,6 +26,7 @@ func (w *world) calm(ctx context.Context, version string) bool {
 		}
 	}
 	w.book.event("everything is whole")
+	w.rotate(ctx)
 	whole := w.settled()
 	w.quiet(ctx)
 	w.checkLists(ctx)
@@ -59,12 +60,36 @@ func (w *world) mend(ctx context.Context, version string) {
 	w.book.event("mended")
 }
 
+// rotate does to a log what logrotate does, and has all of it judged that came.
+func (w *world) rotate(ctx context.Context) {
+	l := w.life()
+	if l.file == nil {
+		return
+	}
+	if !eventually(patience/4, l.file.caughtUp) {
+		w.book.violated("harness", "%s is not read to its end", l.file.path)
+	}
+	wait(ctx, 300*time.Millisecond) // the other way may be slower
+	l.judgeApart()
+	if err := os.Rename(l.file.path, l.file.path+".1"); err != nil {
+		w.book.violated("log", "rotation: %v", err)
+	}
+	l.signal(syscall.SIGHUP)
+	if !eventually(patience/4, func() bool { _, err := os.Stat(l.file.path); return err == nil }) {
+		w.book.violated("I1", "log_file is not opened anew on SIGHUP")
+	}
+	w.book.count(w.book.checks, "rotation", 1)
+}
+
 // live waits until a tool answers with what was saved last (SPEC E1, H3).
 func (w *world) live(ctx context.Context, s sort, version string) bool {
 	cl := &client{http: w.crowd.http, url: w.life().url}
 	var last outcome
 	if eventually(patience, func() bool {
 		last = w.plainly(ctx, cl, s)
+		if strings.Contains(last.text, startsIt) { // it came back when all the others were started
+			w.operate(ctx, "start", s.name)
+		}
 		return last.String() == "ok" && strings.Fields(last.text)[1] == version
 	}) {
 		return true

@@ -29,15 +29,22 @@ type life struct {
 	base *level        // what it held after its first storm; of the goroutine of the rounds
 	err  error         // how it ended; set before over is closed
 
+	file *logFile // that it logs to; nil for stderr
+
 	mu      sync.Mutex // guards what follows
+	apart   []timed    // lines of two ways that are not judged yet; only with file
 	history *histories
 	last    []string // lines of its log
 	noise   bool     // inside what the race detector or a panic prints
 }
 
 // startLife starts Orla and waits until it serves.
-func startLife(ctx context.Context, o options, b *book, number int) (*life, error) {
+// It logs to file, if that is not "", and else to stderr.
+func startLife(ctx context.Context, o options, b *book, number int, file string) (*life, error) {
 	l := &life{book: b, over: make(chan struct{}), history: newHistories()}
+	if file != "" {
+		l.file = &logFile{path: file, done: make(chan struct{})}
+	}
 	l.cmd = exec.CommandContext(context.WithoutCancel(ctx), o.orla, "--config", filepath.Join(o.dir, "orla.yaml"))
 	l.cmd.Dir = o.dir
 	l.cmd.Env = l.environ(o)
@@ -52,17 +59,12 @@ func startLife(ctx context.Context, o options, b *book, number int) (*life, erro
 		_ = out.Close() // it was not read
 		return nil, err
 	}
-	file, err := os.Create(filepath.Join(o.dir, "log", fmt.Sprintf("orla-%03d.log", number)))
+	kept, err := os.Create(filepath.Join(o.dir, "log", fmt.Sprintf("orla-%03d.log", number)))
 	if err != nil {
 		return nil, err
 	}
 	serving := make(chan string, 1)
-	go func() {
-		defer close(l.over)
-		l.read(bufio.NewReaderSize(out, 1<<20), file, serving)
-		l.err = l.cmd.Wait()
-		_, _ = out.Close(), file.Close() // all is read, and written
-	}()
+	go l.attend(out, kept, serving)
 	select {
 	case l.url = <-serving:
 		b.event("Orla %d serves at %s", l.cmd.Process.Pid, l.url)
@@ -82,26 +84,66 @@ func (l *life) environ(o options) []string {
 		"XDG_STATE_HOME="+filepath.Join(o.dir, "state"), envJournal+"="+filepath.Join(o.dir, "journal"))
 }
 
-// read reads the log to its end, keeps it in a file, and judges every line.
-func (l *life) read(in *bufio.Reader, file *os.File, serving chan<- string) {
+// attend reads the log to its end by both ways, keeps it in one file, and judges
+// every line.
+func (l *life) attend(stderr, kept *os.File, serving chan<- string) {
+	defer close(l.over)
+	take := func(raw []byte, filed bool) {
+		_, _ = kept.Write(append(raw, '\n')) // it is for people
+		l.take(raw, filed, serving)
+	}
+	var reader sync.WaitGroup
+	if l.file != nil {
+		reader.Go(func() { l.file.follow(func(raw []byte) { take(raw, true) }) })
+	}
+	in := bufio.NewReaderSize(stderr, 1<<20)
 	for {
 		raw, err := in.ReadBytes('\n')
-		if len(raw) > 0 {
-			_, _ = file.Write(raw) // it is for people, and missed if the disk is full
-			l.take(bytes.TrimSpace(raw), serving)
+		if raw = bytes.TrimSpace(raw); len(raw) > 0 {
+			take(raw, false)
 		}
 		if err != nil {
-			return
+			break
 		}
+	}
+	l.err = l.cmd.Wait()
+	if l.file != nil {
+		close(l.file.done)
+		reader.Wait()
+		_ = l.file.close() // it was only read
+		l.judgeApart()
+	}
+	_, _ = stderr.Close(), kept.Close() // all is read, and written
+}
+
+// judgeApart judges what came by two ways and is whole now.
+func (l *life) judgeApart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range inTurn(l.apart) {
+		l.judge(t.line)
+	}
+	l.apart = nil
+}
+
+// judge judges a line in its turn. The caller holds mu.
+func (l *life) judge(line map[string]any) {
+	l.book.count(l.book.moves, text(line, "from")+" to "+text(line, "to"), 1)
+	for _, f := range l.history.read(line) {
+		l.book.violated("D1", "%s: %v", f, line)
 	}
 }
 
-func (l *life) take(raw []byte, serving chan<- string) {
+// take takes one line; filed says that it is from the file.
+func (l *life) take(raw []byte, filed bool, serving chan<- string) {
 	var line map[string]any
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if json.Unmarshal(raw, &line) != nil {
 		l.remember(string(raw))
+		if filed && l.book.had("disk full") {
+			return // a part of a line, which is on stderr as a whole
+		}
 		// What is no JSON comes from the Go runtime or from nobody.
 		if !l.noise {
 			l.noise = true
@@ -121,11 +163,16 @@ func (l *life) take(raw []byte, serving chan<- string) {
 	if msg, _ := line["msg"].(string); strings.Contains(msg, "panic") {
 		l.book.violated("panic", "%.2000s", raw)
 	}
-	if line["msg"] == "state" {
-		l.book.count(l.book.moves, fmt.Sprint(line["from"], " to ", line["to"]), 1)
-	}
-	for _, f := range l.history.read(line) {
-		l.book.violated("D1", "%s: %.400s", f, raw)
+	switch {
+	case line["msg"] != "state":
+	case l.file != nil:
+		at, err := time.Parse(time.RFC3339Nano, text(line, "time"))
+		if err != nil {
+			l.book.violated("log", "%v: %.300s", err, raw)
+		}
+		l.apart = append(l.apart, timed{at, line})
+	default:
+		l.judge(line)
 	}
 }
 

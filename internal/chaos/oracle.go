@@ -160,7 +160,7 @@ func judgeJournal(text string) (faults []string) {
 		what, tool, nonce, pid := words[0], words[1], words[2], words[3]
 		switch {
 		case what == "overlap":
-			faults = append(faults, fmt.Sprintf("process %s of %s began while a process of the last tree lived", pid, tool))
+			faults = append(faults, fmt.Sprintf("process %s of %s began while a process of the last tree lived: %s", pid, tool, nonce))
 		case what != "ran":
 			faults = append(faults, fmt.Sprintf("%s of %s: %s %s", pid, tool, what, nonce))
 		case seen[nonce] != "" && !sortOf(tool).again:

@@ -149,14 +149,4 @@ func TestHistoriesFindMovesThatCannotBe(t *testing.T) {
 			t.Errorf("%s is taken for good", name)
 		}
 	}
-
-	h := newHistories()
-	read(h, path("CREATED STARTING"))
-	h.missed()
-	if faults := read(h, path("CRASHED STARTING READY")); len(faults) > 0 {
-		t.Errorf("after lines were lost: %v", faults)
-	}
-	if faults := read(h, path("STARTING CRASHED")); len(faults) == 0 {
-		t.Error("lines that were lost once excuse all that follows")
-	}
 }

@@ -21,20 +21,10 @@ var moves = map[string][]string{
 // one goroutine.
 type histories struct {
 	state map[string]string // of each capsule, as the log has it
-	seen  map[string]int    // how often each move was made
-	gap   bool              // lines may be missing before the next one of each capsule
-	after map[string]bool   // with gap: the capsules that were heard of since
 }
 
 func newHistories() *histories {
-	return &histories{state: map[string]string{}, seen: map[string]int{}, after: map[string]bool{}}
-}
-
-// missed says that lines of the log may have been lost: what a capsule did
-// meanwhile is unknown, and what it does from then on is not.
-func (h *histories) missed() {
-	h.gap = true
-	clear(h.after)
+	return &histories{state: map[string]string{}}
 }
 
 // read takes one line of the log and returns what is wrong with it.
@@ -42,23 +32,17 @@ func (h *histories) read(line map[string]any) (faults []string) {
 	if line["msg"] != "state" {
 		return nil
 	}
-	word := func(key string) string {
-		text, _ := line[key].(string)
-		return text
-	}
-	tool, from, to, reason := word("tool"), word("from"), word("to"), word("reason")
+	tool, from, to, reason := text(line, "tool"), text(line, "from"), text(line, "to"), text(line, "reason")
 	was, known := h.state[tool]
 	if !known {
 		was = "CREATED"
 	}
 	h.state[tool] = to
-	h.seen[from+" to "+to]++
 	// One whose manifest changed begins anew, after it was STOPPED.
 	follows := from == was || was == "STOPPED" && from == "CREATED"
-	if !follows && (!h.gap || h.after[tool]) {
+	if !follows {
 		faults = append(faults, fmt.Sprintf("%s leaves %s for %s, but it was %s", tool, from, to, was))
 	}
-	h.after[tool] = true
 	if !slices.Contains(moves[from], to) {
 		faults = append(faults, fmt.Sprintf("%s: %s to %s is no move", tool, from, to))
 	}
@@ -74,4 +58,9 @@ func (h *histories) read(line map[string]any) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s is READY without a process", tool))
 	}
 	return faults
+}
+
+func text(line map[string]any, key string) string {
+	s, _ := line[key].(string)
+	return s
 }

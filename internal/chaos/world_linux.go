@@ -18,11 +18,12 @@ type world struct {
 	book   *book
 	folder *folder
 
-	now    atomic.Pointer[life]
-	lives  int        // how many there were; of the one that begins them
-	single sync.Mutex // held by whoever ends one life and begins the next
-	alone  map[string]*sync.Mutex
-	crowd  *crowd
+	now     atomic.Pointer[life]
+	lives   int        // how many there were; of the one that begins them
+	logFile string     // of the life that is now; changes while no configuration is written
+	single  sync.Mutex // held by whoever ends one life and begins the next
+	alone   map[string]*sync.Mutex
+	crowd   *crowd
 }
 
 func newWorld(o options, b *book) (*world, error) {
@@ -41,8 +42,8 @@ func newWorld(o options, b *book) (*world, error) {
 
 // config is the configuration, all of which a call may feel.
 func (w *world) config() string {
-	return fmt.Sprintf("tools_dir: %s\nport: 0\ntimeout: %s\nqueue_timeout: 5s\nshutdown_grace: 3s\nmax_message: 1MiB\nmax_inline: 1MiB\nmax_concurrent_calls: 16\nstate_dir: %s\n",
-		w.folder.dir, callTimeout, filepath.Join(w.opts.dir, "state", "orla"))
+	return fmt.Sprintf("tools_dir: %s\nlog_file: %q\nport: 0\ntimeout: %s\nqueue_timeout: 5s\nshutdown_grace: 3s\nmax_message: 1MiB\nmax_inline: 1MiB\nmax_concurrent_calls: 16\nstate_dir: %s\n",
+		w.folder.dir, w.logFile, callTimeout, filepath.Join(w.opts.dir, "state", "orla"))
 }
 
 // callTimeout is the longest that a call may take Orla.
@@ -79,7 +80,14 @@ func (w *world) life() *life { return w.now.Load() }
 
 // begin starts an Orla.
 func (w *world) begin(ctx context.Context) error {
-	l, err := startLife(ctx, w.opts, w.book, w.lives)
+	// Every other life logs to a file, on the disk that is full at times.
+	w.logFile = ""
+	if w.lives%2 == 1 {
+		w.logFile = filepath.Join(w.opts.dir, "state", "orla.log")
+		_ = os.Remove(w.logFile) // of a life before
+	}
+	w.writeConfig(w.config())
+	l, err := startLife(ctx, w.opts, w.book, w.lives, w.logFile)
 	w.lives++
 	if err != nil {
 		return err
