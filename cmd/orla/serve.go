@@ -213,6 +213,7 @@ func (s *server) grow(ctx context.Context, services ...suture.Service) (stop fun
 	for _, service := range services {
 		front.Add(service)
 	}
+	front.Add(thrift{})
 	if s.notifier != nil {
 		front.Add(s.readiness())
 	}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What a busy moment took is given back soon after it, though nothing more is
+// allocated that would have the garbage collected.
+func TestG7MemoryIsGivenBack(t *testing.T) {
+	const size = 64 << 20
+	released := func() int64 {
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/released:bytes"}}
+		metrics.Read(sample)
+		return int64(sample[0].Value.Uint64())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- thrift{}.Serve(ctx) }()
+		synctest.Wait()
+		debug.FreeOSMemory()
+		touch(size)
+		low := released()
+		time.Sleep(3 * thriftEvery)
+		synctest.Wait()
+		if got := released() - low; got < size*3/4 {
+			t.Errorf("%d bytes were given back, want %d", got, size)
+		}
+		cancel()
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
+}
+
+// touch uses memory, and lets go of it.
+//
+//go:noinline
+func touch(size int) {
+	busy := make([]byte, size)
+	for i := range busy {
+		busy[i] = 1
+	}
+}
+
+func TestActivity(t *testing.T) {
+	base := activity{allocated: 100 << 20, goroutines: 100}
+	for _, test := range []struct {
+		name           string
+		bytes, more    int
+		quiet, stirred bool
+	}{
+		{"nothing", 0, 0, true, false},
+		{"a call", 100 << 10, 2, true, false},
+		{"many calls", 50 << 20, 0, false, true},
+		{"clients that leave", 200 << 10, -90, false, true},
+		{"clients that come", 200 << 10, 90, false, true},
+		{"a few calls over a long time", 5 << 20, 1, false, true},
+	} {
+		now := activity{base.allocated + uint64(test.bytes), uint64(int(base.goroutines) + test.more)}
+		if now.quietSince(base) != test.quiet || now.stirredSince(base) != test.stirred {
+			t.Errorf("%s: quiet %v, stirred %v", test.name, now.quietSince(base), now.stirredSince(base))
+		}
+	}
+}
