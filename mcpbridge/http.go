@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
@@ -30,8 +32,8 @@ const (
 	// long, because few clients begin a new session by themselves; a session
 	// whose event stream is open is not idle.
 	DefaultSessionTimeout = 12 * time.Hour
-	// DefaultMaxSessions bounds the sessions at one time. Past it, the one
-	// that was idle longest makes room.
+	// DefaultMaxSessions bounds the sessions at one time. Past it, the client
+	// with the most of them makes room; see sessions.admit.
 	DefaultMaxSessions = 10_000
 )
 
@@ -276,7 +278,12 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	opens := handler == h.stateful && id == ""
 	out.keepAlive(!opens)
 	if opens {
-		h.sessions.makeRoom(settings.MaxSessions)
+		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
+		if !ok {
+			crowded(w, idOf(body))
+			return
+		}
+		defer begun()
 	}
 	leave := h.sessions.use(id)
 	answer := &explainer{response: out, body: body}
@@ -304,7 +311,8 @@ func (h *HTTP) load(r *http.Request, body []byte) {
 // says of itself.
 func (h *HTTP) learn(r *http.Request, answered http.Header, body []byte) {
 	if began := answered.Get(sessionHeader); began != "" {
-		h.sessions.opened(began, subject(r), introduced(body))
+		says := introduced(body)
+		h.sessions.opened(began, subject(r), partyOf(r, says.name), says)
 	}
 	if p, ok := parsePlain(body); ok && p.meta != nil && r.Header.Get(versionHeader) == firstStateless {
 		h.bridge.metas.learn(p.meta)
@@ -325,6 +333,12 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	settings := h.settings.Load()
 	switch r.Method {
 	case http.MethodGet:
+		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
+		if !ok {
+			crowded(w, nil)
+			return
+		}
+		begun() // it is counted by itself from now on
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
 		h.sse.stream(w, r, settings.MaxRequest, subject(r))
@@ -344,6 +358,29 @@ func subject(r *http.Request) string {
 		return info.UserID
 	}
 	return ""
+}
+
+// partyOf is whose a session counts as, where sessions are many: the authenticated
+// caller's, else that of the program of some name at some address.
+func partyOf(r *http.Request, program string) string {
+	if who := subject(r); who != "" {
+		return who
+	}
+	return program + " at " + hostOf(r)
+}
+
+// crowdedFor is after how long a client should try again that found no room.
+const crowdedFor = 30 * time.Second
+
+// crowded refuses to begin a session.
+func crowded(w http.ResponseWriter, id json.RawMessage) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(crowdedFor.Seconds())))
+	writeJSON(w, http.StatusServiceUnavailable, string(errorOf(id, &jsonrpc.Error{
+		Code:    jsonrpc.CodeInternalError,
+		Message: "there are as many sessions as may be (max_sessions), and none that has to make room; try again later",
+		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
+			MetaToolCode, fault.NotReady, MetaRetryable, MetaRetryAfter, crowdedFor.Milliseconds())),
+	})))
 }
 
 // hostOf is the address that a request came from, without the port.

@@ -270,6 +270,61 @@ func TestG7TheLongestIdleMakesRoom(t *testing.T) {
 	}
 }
 
+// Whoever floods makes room for itself, and takes no session from others.
+func TestG7AFloodTakesNoSessionOfOthers(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 20})
+	named := func(name string) reply {
+		return f.post(t, strings.Replace(initialize("2025-11-25"), `"name":"t"`, `"name":"`+name+`"`, 1))
+	}
+	var others []string
+	for i := range 4 {
+		others = append(others, named(fmt.Sprint("other", i/2)).header.Get("Mcp-Session-Id"))
+	}
+	var last string
+	for range 200 {
+		r := named("flood")
+		if last = r.header.Get("Mcp-Session-Id"); r.status != http.StatusOK {
+			t.Fatalf("the flood is refused, whose own sessions make room: %d %s", r.status, r.raw)
+		}
+	}
+	for _, id := range append(others, last) {
+		if r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", id); r.failed {
+			t.Errorf("a session is lost: %d %s", r.status, r.raw)
+		}
+	}
+}
+
+// Where nobody has more than a share of the sessions, nobody loses one: who
+// comes then is told when to try again.
+func TestG7WhoFindsNoRoomIsToldSo(t *testing.T) {
+	const most = 10
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
+	named := func(i int) reply {
+		return f.post(t, strings.Replace(initialize("2025-11-25"), `"name":"t"`, fmt.Sprintf(`"name":"client%d"`, i), 1))
+	}
+	var ids []string
+	for i := range most {
+		ids = append(ids, named(i).header.Get("Mcp-Session-Id"))
+	}
+	r := named(most)
+	if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") != "30" || !r.failed || r.header.Get("Mcp-Session-Id") != "" ||
+		!strings.Contains(r.raw, `"id":0`) || !strings.Contains(r.raw, `"tool_code":"not_ready"`) || !strings.Contains(r.raw, `"retry_after_ms":30000`) {
+		t.Errorf("one too many: %d %v %s", r.status, r.header, r.raw)
+	}
+	if r := f.send(t, http.MethodGet, "/sse", ""); r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" {
+		t.Errorf("one too many over SSE: %d %s", r.status, r.raw)
+	}
+	for _, id := range ids {
+		if r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", id); r.failed {
+			t.Errorf("a session is lost: %d %s", r.status, r.raw)
+		}
+	}
+	f.send(t, http.MethodDelete, "/mcp", "", "Mcp-Session-Id", ids[0])
+	if r := named(most); r.failed {
+		t.Errorf("after one has left: %d %s", r.status, r.raw)
+	}
+}
+
 func TestG7AFloodStaysBounded(t *testing.T) {
 	const most = 100
 	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
@@ -285,7 +340,7 @@ func TestG7AFloodStaysBounded(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := f.Sessions(); n > most+8 {
+	if n := f.Sessions(); n > most {
 		t.Errorf("%d sessions; want %d at most", n, most)
 	}
 	f.CloseSessions()

@@ -137,6 +137,7 @@ type client struct {
 	// listens says that it takes requests of the server's while it waits for an answer.
 	listens bool
 	version string // of the protocol that it asked for; "" if that is none of ours
+	name    string // the program's, as an initialize gives it, or what is enough of that
 }
 
 const (
@@ -199,12 +200,20 @@ func introduced(message json.RawMessage) client {
 		Params struct {
 			Version      string          `json:"protocolVersion"`
 			Capabilities json.RawMessage `json:"capabilities"`
+			Info         struct {
+				Name string `json:"name"`
+			} `json:"clientInfo"`
 		} `json:"params"`
 	}
 	if json.Unmarshal(message, &init) != nil {
 		return client{listens: true}
 	}
-	c := client{listens: len(init.Params.Capabilities) > 0 && takesRequests(init.Params.Capabilities)}
+	const enough = 64
+	name := init.Params.Info.Name
+	c := client{
+		listens: len(init.Params.Capabilities) > 0 && takesRequests(init.Params.Capabilities),
+		name:    strings.Clone(name[:min(len(name), enough)]),
+	}
 	if withSessions[init.Params.Version] {
 		c.version = init.Params.Version
 	}

@@ -18,9 +18,10 @@ type sessions struct {
 
 	wake chan struct{} // holds a token when over is not empty
 
-	mu    sync.Mutex // guards the fields that follow
-	known map[string]*usage
-	over  []*mcp.ServerSession // to be closed by Serve
+	mu      sync.Mutex // guards the fields that follow
+	known   map[string]*usage
+	opening int                  // those that have room, and are not known yet
+	over    []*mcp.ServerSession // to be closed by Serve
 }
 
 // usage is how a session is used.
@@ -30,6 +31,7 @@ type usage struct {
 
 	ours  bool                          // we saw it begin, and nobody has ended it
 	user  string                        // who began it
+	party string                        // whose room it takes; see admit
 	says  client                        // what its client has said of itself
 	calls map[string]context.CancelFunc // plain calls in flight, by their ids as they came
 }
@@ -75,11 +77,11 @@ func (s *sessions) count() int {
 }
 
 // opened notes that a session has begun, and whose it is.
-func (s *sessions) opened(id, user string, says client) {
+func (s *sessions) opened(id, user, party string, says client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u := s.known[id]; u != nil {
-		u.ours, u.user, u.says = true, user, says
+		u.ours, u.user, u.party, u.says = true, user, party, says
 	}
 }
 
@@ -165,39 +167,73 @@ func (s *sessions) expire(timeout time.Duration) {
 	s.end(over)
 }
 
-// makeRoom has those sessions ended that were idle longest when there are most
-// already.
-func (s *sessions) makeRoom(most int) {
-	s.mu.Lock()
-	full := len(s.known) >= most
-	s.mu.Unlock()
-	if !full {
-		return
+// fairShare is the part of all sessions that one party may have for certain when
+// there are as many as may be.
+const fairShare = 10
+
+// admit reports whether there is room for one more session, where there may be
+// most; begun is called when it has begun, or has not. When there is none, the
+// party with the most sessions makes room, if it has more than its share, by those
+// of its own that were idle longest: one that floods takes nothing from others.
+func (s *sessions) admit(most int) (begun func(), ok bool) {
+	begun = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.opening--
+	}
+	if s.enter(most) {
+		return begun, true
 	}
 	live := s.live()
-	var idle []string
-	var over []*mcp.ServerSession
 	s.mu.Lock()
-	for id, u := range s.known {
-		if u.open > 0 {
-			continue
-		}
-		if live[id] == nil {
-			delete(s.known, id)
-			continue
-		}
-		idle = append(idle, id)
-	}
-	// A tenth at a time, so that a flood does not pay for a scan each.
-	if surplus := len(s.known) - most + max(1, most/10); surplus > 0 {
-		slices.SortFunc(idle, func(a, b string) int { return s.known[a].last.Compare(s.known[b].last) })
-		for _, id := range idle[:min(surplus, len(idle))] {
-			over = append(over, live[id])
-			delete(s.known, id)
-		}
-	}
+	over := s.yieldLocked(live, most)
 	s.mu.Unlock()
 	s.end(over)
+	return begun, s.enter(most)
+}
+
+// enter counts one more session in, if there is room for it.
+func (s *sessions) enter(most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known)+s.opening >= most {
+		return false
+	}
+	s.opening++
+	return true
+}
+
+// yieldLocked forgets sessions that are gone, and those that their party has to give up.
+func (s *sessions) yieldLocked(live map[string]*mcp.ServerSession, most int) (over []*mcp.ServerSession) {
+	parties := map[string]int{}
+	largest := ""
+	for id, u := range s.known {
+		if live[id] == nil && u.open == 0 {
+			delete(s.known, id)
+			continue
+		}
+		parties[u.party]++
+		if parties[u.party] > parties[largest] {
+			largest = u.party
+		}
+	}
+	share := max(1, most/fairShare)
+	if len(s.known)+s.opening < most || parties[largest] <= share {
+		return nil
+	}
+	var idle []string
+	for id, u := range s.known {
+		if u.party == largest && u.open == 0 {
+			idle = append(idle, id)
+		}
+	}
+	slices.SortFunc(idle, func(a, b string) int { return s.known[a].last.Compare(s.known[b].last) })
+	// A tenth of them at a time, so that a flood does not pay for a scan each.
+	for _, id := range idle[:min(len(idle), 1+(parties[largest]-share)/10)] {
+		over = append(over, live[id])
+		delete(s.known, id)
+	}
+	return over
 }
 
 // end hands sessions to Serve to be closed: that waits for their calls, which

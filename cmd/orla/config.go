@@ -46,7 +46,7 @@ type Config struct {
 	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered, and which were stopped by hand. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
 	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
 	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
-	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the one idle longest ends. Default 10000."`
+	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the client with over a tenth of them loses its longest idle, or a new one is refused. Default 10000."`
 	AllowedOrigins        []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://example.com."`
 	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
 	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path counts from this file's folder. Default: none."`

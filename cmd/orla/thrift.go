@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -43,6 +44,7 @@ func (thrift) Serve(ctx context.Context) error {
 		}
 		now := activityNow()
 		if now.quietSince(last) && now.stirredSince(given) {
+			runtime.GC() // what pools keep outlives one collection
 			debug.FreeOSMemory()
 			now = activityNow()
 			given = now
