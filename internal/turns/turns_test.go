@@ -26,7 +26,7 @@ func TestLinesTakeTurns(t *testing.T) {
 		take("flood")
 		var served []string // by whoever has the one place
 		var wg sync.WaitGroup
-		for _, name := range strings.FieldsSeq("flood flood flood flood a b a") {
+		for name := range strings.FieldsSeq("flood flood flood flood a b a") {
 			wg.Go(func() {
 				take(name)
 				served = append(served, name)
