@@ -16,11 +16,13 @@ type procStat struct {
 	parent  int
 	group   int
 	session int
+	threads int    // that have not ended; its first one counts until it is reaped
 	start   uint64 // in clock ticks since boot
 }
 
-// dead reports whether a process has ended and only waits to be reaped.
-func (st procStat) dead() bool { return st.state == 'Z' || st.state == 'X' }
+// dead reports whether a process has ended and only waits to be reaped. The state
+// is its first thread's: while others live, so does the process.
+func (st procStat) dead() bool { return (st.state == 'Z' || st.state == 'X') && st.threads <= 1 }
 
 // processIDs lists the processes that there are. Where there is no /proc it
 // lists none: the group is all that can be found there. Any other error means
@@ -75,7 +77,7 @@ func statOf(pid int) (procStat, error) {
 		err = errors.Join(err, convErr)
 		return n
 	}
-	return procStat{fields[0][0], number(1), number(2), number(3), uint64(number(19))}, err
+	return procStat{fields[0][0], number(1), number(2), number(3), number(17), uint64(number(19))}, err
 }
 
 // execPatience is how often a process in the middle of an exec is asked again,
