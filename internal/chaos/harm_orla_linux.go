@@ -131,6 +131,8 @@ func comeAndGo(ctx context.Context, w *world, s step) {
 // killOrla ends Orla with SIGKILL: nothing of it may be left, and its successor
 // finds everything in order (SPEC D3).
 func killOrla(ctx context.Context, w *world, s step) {
+	w.single.Lock()
+	defer w.single.Unlock()
 	defer w.book.begin("orla killed")()
 	l := w.life()
 	l.signal(syscall.SIGCONT)
@@ -141,6 +143,8 @@ func killOrla(ctx context.Context, w *world, s step) {
 // endOrla ends Orla with SIGTERM: it ends with 0, and nothing is left either
 // (SPEC H4).
 func endOrla(ctx context.Context, w *world, s step) {
+	w.single.Lock()
+	defer w.single.Unlock()
 	defer w.book.begin("orla ended")()
 	l := w.life()
 	l.signal(syscall.SIGTERM)

@@ -97,9 +97,8 @@ func (w *world) begin(ctx context.Context) error {
 }
 
 // succeed waits for a life's end, looks at what it has left, and begins the next.
+// The caller holds single.
 func (w *world) succeed(ctx context.Context, l *life, by string) {
-	w.single.Lock()
-	defer w.single.Unlock()
 	if !eventually(patience, l.isOver) {
 		w.book.violated("end", "Orla does not end on %s within %s", by, patience)
 		return
