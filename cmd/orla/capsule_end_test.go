@@ -58,6 +58,7 @@ os.wait()
 // SPEC H4, D11: SIGTERM ends capsules in whatever state they are, in time, and
 // leaves nothing.
 func TestH4SIGTERMEndsCapsulesInEveryState(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	deaf := "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 	quick := "stop_grace_ms: 300\nstartup_timeout_ms: 600000\nrestart: {initial_ms: 600000, max_ms: 600000}"

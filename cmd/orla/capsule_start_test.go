@@ -233,6 +233,7 @@ func TestJ1DevServesWhatIsSaved(t *testing.T) {
 
 // SPEC J1: orla dev begins with a tool that is wrong, and serves it once it is right.
 func TestJ1DevBeginsWithAMistake(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "draft", "", map[string]string{"answer.py": says("'fine'")})
 	p.manifest("tiemout: 5s", "")

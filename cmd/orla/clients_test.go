@@ -253,6 +253,7 @@ func toolbox(t *testing.T) string {
 // Every foreign client in every era over every transport, with real tools in
 // sh, Python, Node and a compiled one (SPEC G2, G5).
 func TestForeignClients(t *testing.T) {
+	t.Parallel()
 	tools := toolbox(t)
 	o := serveOrla(t, tools)
 	for _, s := range sdks(t) {
@@ -319,6 +320,7 @@ func slowRunning(tools string) int {
 
 // SPEC G3: a tool that is added and removed while clients listen.
 func TestListChangedReachesForeignClients(t *testing.T) {
+	t.Parallel()
 	tools := toolbox(t)
 	o := serveOrla(t, tools)
 	for _, s := range sdks(t) {

@@ -154,6 +154,7 @@ var jsonBlock = regexp.MustCompile("(?ms)^```json\n(.*?)^```$")
 // What the pages show is what Orla answers. UPDATE=1 in the environment writes
 // what it answers now.
 func TestTheErrorsAreAsDescribed(t *testing.T) {
+	t.Parallel()
 	service := httptest.NewServer(http.HandlerFunc(errorService))
 	defer service.Close()
 	tools, interpreter := t.TempDir(), filepath.Join(t.TempDir(), "bash5")

@@ -135,6 +135,7 @@ func having(names, prefix string) (n int) {
 // same: texts, images, structured content, progress, errors, and what they ask
 // the client.
 func TestMcpServersAnswerTheSame(t *testing.T) {
+	t.Parallel()
 	var far farServer
 	tools := mcpServers(t, &far)
 	far.start()
@@ -203,6 +204,7 @@ func TestMcpServersAnswerTheSame(t *testing.T) {
 // tools are listed throughout; calls meanwhile wait, or fail and say that they
 // may be tried again. It is operated by its name.
 func TestMcpServersGoAndComeBack(t *testing.T) {
+	t.Parallel()
 	var far farServer
 	tools := mcpServers(t, &far)
 	far.start()
@@ -365,6 +367,7 @@ func TestMcpServerThatIsAway(t *testing.T) {
 // are none, says without an end that they have changed, and changes them, harms
 // neither Orla nor what else it serves.
 func TestHostileMcpServer(t *testing.T) {
+	t.Parallel()
 	var lists atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // what cannot be read is none of the below

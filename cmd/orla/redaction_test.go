@@ -215,6 +215,7 @@ func (p *plot) call(name string) {
 // log at its most talkative, its errors, status, events, metrics, traces, and
 // what it keeps.
 func TestNoSecretIsShown(t *testing.T) {
+	t.Parallel()
 	p := hatch(t)
 	events := p.command("events", "--json")
 	var happened bytes.Buffer
