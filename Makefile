@@ -16,12 +16,15 @@ LDFLAGS  := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).revision=$(REVISION
 # A program with the race detector sleeps for a second at its end, unless told
 # otherwise. Orla's goroutines have all returned by then, and tests start hundreds of programs.
 export GORACE ?= atexit_sleep_ms=10
-LINT     := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+# What looks at the code has it compiled as build does, so that it is compiled once.
+LINT     := CGO_ENABLED=0 GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
 LIFECYCLE := ./internal/launch ./internal/cgroup ./internal/watch ./simple ./supervisor ./mcpbridge ./capsule
 
-# The packages whose tests take longest begin first, so that the others run beside them.
+# Tests wait more than they compute: one package more at a time than there are
+# cores. Those that take longest begin first, so that the others run beside them.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SLOW := ./cmd/orla ./internal/systemd ./capsule ./deploy/package ./deploy/container ./mcpbridge
 
 # The other processor and the other system of a release. What compiles for both
@@ -70,7 +73,7 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
+	$(GO) test $(RACE) -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
 
 short: ## run the quick tests only
 	$(GO) test -short ./...
@@ -104,7 +107,7 @@ tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff
 
 vet: ## let the compiler's own checks look, at what is for macOS as well
-	$(GO) vet ./...
+	CGO_ENABLED=0 $(GO) vet -trimpath ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet -trimpath ./...
 
 check: $(CHECKS) ## all that CI runs

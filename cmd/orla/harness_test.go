@@ -67,16 +67,16 @@ func waitlog(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // plainBinary and racingBinary build the program once for all tests that start
-// it as a whole.
+// it as a whole: as make does, and with the race detector.
 var (
-	plainBinary  = sync.OnceValues(func() (string, error) { return buildOrla() })
-	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla("-race") })
+	plainBinary  = sync.OnceValues(func() (string, error) { return buildOrla([]string{"CGO_ENABLED=0"}, "-trimpath") })
+	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla(nil, "-race") })
 
 	buildMu sync.Mutex // guards built
 	built   []string   // the folders that TestMain removes
 )
 
-func buildOrla(flags ...string) (string, error) {
+func buildOrla(env []string, flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "orla-test-*")
 	if err != nil {
 		return "", err
@@ -85,8 +85,9 @@ func buildOrla(flags ...string) (string, error) {
 	built = append(built, dir)
 	buildMu.Unlock()
 	path := filepath.Join(dir, "orla")
-	args := append(append([]string{"build", "-o", path}, flags...), ".")
-	out, err := exec.Command("go", args...).CombinedOutput()
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), ".")...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
