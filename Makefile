@@ -99,9 +99,9 @@ cover: ## write coverage.out and print what is covered
 flake: ## run the lifecycle packages fifty times over
 	$(GO) test -race -shuffle=on -count=50 -timeout=3h $(LIFECYCLE)
 
-chaos: ## ten minutes of faults at random while an oracle looks on; CHAOS=1h for longer, SEED=7 for the same again
-	$(GO) build -o bin/chaos ./internal/chaos
-	bin/chaos -for $(CHAOS) $(SEED:%=-seed %)
+chaos: ## ten minutes of faults at random while an oracle looks on; CHAOS=1h for longer, SEED=7 for the same again, CLOCK=1 for a clock that jumps
+	CGO_ENABLED=0 $(GO) build -o bin/chaos ./internal/chaos
+	bin/chaos -for $(CHAOS) $(SEED:%=-seed %) $(CLOCK:%=-clock)
 
 tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff

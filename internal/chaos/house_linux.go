@@ -29,6 +29,8 @@ type options struct {
 	storm time.Duration // of each round's storm
 	orla  string
 	dir   string
+	clock bool // in a kernel of its own, whose clock jumps
+	jump  bool // in that kernel
 }
 
 func parse(args []string) (options, error) {
@@ -40,6 +42,8 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.storm, "storm", 20*time.Second, "how `long` each storm is")
 	flags.StringVar(&o.orla, "orla", "", "the `program` to try; it is built from this module if none is given")
 	flags.StringVar(&o.dir, "dir", "", "the `folder` for tools and logs; a new temporary one if none is given")
+	flags.BoolVar(&o.clock, "clock", false, "run in a User Mode Linux, and set its clock back and forth")
+	flags.BoolVar(&o.jump, "jump", false, "set the clock of the kernel that -clock starts")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -52,13 +56,13 @@ func parse(args []string) (options, error) {
 // args are what makes the same options.
 func (o options) args() []string {
 	return []string{
-		"-seed", fmt.Sprint(o.seed), "-from", fmt.Sprint(o.from), "-for", o.long.String(), "-storm", o.storm.String(),
-		"-orla", o.orla, "-dir", o.dir,
+		fmt.Sprint("-jump=", o.jump), fmt.Sprint("-seed=", o.seed), fmt.Sprint("-from=", o.from), fmt.Sprint("-for=", o.long),
+		fmt.Sprint("-storm=", o.storm), "-orla=" + o.orla, "-dir=" + o.dir,
 	}
 }
 
 // runOutside prepares a folder and runs all else in namespaces of its own.
-func runOutside(args []string) error {
+func runOutside(args []string) (err error) {
 	ctx := context.Background() // Ctrl-C is for the run inside
 	o, err := parse(args)
 	if err != nil {
@@ -92,6 +96,21 @@ func runOutside(args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.clock {
+		return runInKernel(ctx, self, o)
+	}
+	jumping, stop := context.WithCancel(ctx)
+	jumped := make(chan error, 1)
+	go func() {
+		if o.jump {
+			jumped <- jump(jumping, o.seed)
+		}
+		close(jumped)
+	}()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-jumped)
+	}()
 	cmd := exec.CommandContext(ctx, self, append([]string{roleInit}, o.args()...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -19,8 +19,9 @@ import (
 )
 
 // What this program is, by its first argument: the same file is the harness, the
-// first process of its namespaces, and the tools of the Orla that it tries.
+// first process of its kernel and of its namespaces, and the tools of the Orla that it tries.
 const (
+	roleKernel  = "__kernel"
 	roleInit    = "__init"
 	roleRun     = "__run"
 	roleCapsule = "__capsule"
@@ -51,6 +52,8 @@ func act(args []string) error {
 	case roleChild:
 		pause(3600_000)
 		return nil
+	case roleKernel:
+		return beKernel(rest)
 	case roleInit:
 		return beInit(rest)
 	case roleRun:
