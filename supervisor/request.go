@@ -26,18 +26,17 @@ const othersTimeout = 5 * time.Second
 // logging/setLevel goes to every peer that logs, and succeeds when they have
 // been told as far as they could be.
 func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	if err := s.enter(); err != nil {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer s.leave()
+	defer leave()
 	var about subject
 	if len(req.Params) > 0 {
 		if err := json.Unmarshal(req.Params, &about); err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params are not of the shape that the protocol gives them"}
 		}
 	}
-	ctx, end := s.untilHalt(ctx)
-	defer end()
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer cancel()
 	for {

@@ -15,6 +15,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,12 +170,9 @@ type Supervisor struct {
 	stopping chan struct{} // closed when new calls are refused
 	idle     chan struct{} // closed when, beyond that, no call is in flight
 
-	mu       sync.Mutex // guards the fields that follow
-	refuses  bool       // stopping is closed
-	inFlight int
-
-	halt      context.Context // ends when calls in flight must end
-	haltCalls context.CancelCauseFunc
+	mu       sync.Mutex                            // guards the fields that follow
+	refuses  bool                                  // stopping is closed
+	inFlight map[*context.CancelCauseFunc]struct{} // what ends each call
 }
 
 // New returns a Supervisor that knows no tool yet.
@@ -186,8 +185,8 @@ func New(opts Options) *Supervisor {
 		updated:  make(chan string, maxUpdates),
 		stopping: make(chan struct{}),
 		idle:     make(chan struct{}),
+		inFlight: map[*context.CancelCauseFunc]struct{}{},
 	}
-	s.halt, s.haltCalls = context.WithCancelCause(context.Background())
 	s.publish()
 	return s
 }
@@ -211,12 +210,11 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	if !ok {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
-	if err := s.enter(); err != nil {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
 		return Answer{}, err
 	}
-	defer s.leave()
-	ctx, end := s.untilHalt(ctx)
-	defer end()
+	defer leave()
 	ctx = callid.With(ctx, callid.From(ctx)) // one id for all attempts, also where nobody gave one
 	if s.opts.Admit != nil {
 		if err := s.opts.Admit(ctx, call); err != nil {
@@ -273,33 +271,29 @@ func tooLate(what string, timeout time.Duration) error {
 	return fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout)
 }
 
-// untilHalt returns a context that ends, beyond what ctx does, when calls in
-// flight must end. The function that it returns must be called at the call's end.
-func (s *Supervisor) untilHalt(ctx context.Context) (context.Context, func()) {
+// enter counts a call in, unless Orla is stopping. The context that it returns
+// ends, beyond what ctx does, when calls in flight must end. leave must be called
+// at the call's end.
+func (s *Supervisor) enter(ctx context.Context) (_ context.Context, leave func(), _ error) {
 	ctx, end := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(s.halt, func() { end(context.Cause(s.halt)) })
-	return ctx, func() {
-		forget()
-		end(nil)
-	}
-}
-
-// enter counts a call in, unless Orla is stopping.
-func (s *Supervisor) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuses {
-		return errStopping
+		end(errStopping)
+		return nil, nil, errStopping
 	}
-	s.inFlight++
-	return nil
+	s.inFlight[&end] = struct{}{}
+	return ctx, func() {
+		end(nil)
+		s.leave(&end)
+	}, nil
 }
 
-func (s *Supervisor) leave() {
+func (s *Supervisor) leave(call *context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inFlight--
-	if s.refuses && s.inFlight == 0 {
+	delete(s.inFlight, call)
+	if s.refuses && len(s.inFlight) == 0 {
 		close(s.idle)
 	}
 }
@@ -316,11 +310,11 @@ func (s *Supervisor) Refuse() int {
 	if !s.refuses {
 		s.refuses = true
 		close(s.stopping)
-		if s.inFlight == 0 {
+		if len(s.inFlight) == 0 {
 			close(s.idle)
 		}
 	}
-	return s.inFlight
+	return len(s.inFlight)
 }
 
 // Drain refuses new calls and waits until those in flight have ended. When ctx
@@ -332,13 +326,23 @@ func (s *Supervisor) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	s.haltCalls(errStopping)
+	s.haltCalls()
 	<-s.idle
+}
+
+// haltCalls ends the calls in flight. There are no new ones.
+func (s *Supervisor) haltCalls() {
+	s.mu.Lock()
+	calls := slices.Collect(maps.Keys(s.inFlight))
+	s.mu.Unlock()
+	for _, end := range calls {
+		(*end)(errStopping)
+	}
 }
 
 // InFlight returns the number of calls that have begun and not ended.
 func (s *Supervisor) InFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.inFlight
+	return len(s.inFlight)
 }
