@@ -28,7 +28,7 @@ var errHungUp = errors.New("the connection is closed")
 // drop what is not answered yet when their input ends.
 type conn struct {
 	send  func(json.RawMessage) error // writes one message or batch; called by one goroutine at a time; returns when done is closed
-	write func(json.RawMessage) error // the same, but may hang for as long as the client does
+	out   io.Writer                   // takes the answers of plain calls, and may hang for as long as the client does; nil where send does
 	log   *slog.Logger
 	max   int64
 	extra *mcp.RequestExtra // goes with every request; may be nil
@@ -50,7 +50,7 @@ type conn struct {
 	stopOnce, closeOnce sync.Once
 	queue               []jsonrpc.Message // came in and was not read yet; owned by Read
 
-	writing chan struct{} // holds a token while send or write is at work
+	writing chan struct{} // holds a token while send or out is at work
 
 	mu         sync.Mutex             // guards the fields that follow
 	awaiting   map[jsonrpc.ID]pending // the requests that have no answer yet
@@ -62,6 +62,7 @@ type conn struct {
 	opened     bool                   // a session with a handshake has begun
 	client     client                 // what its client has said of itself
 	asked      []jsonrpc.ID           // the questions to the client that have no answer yet
+	soon       answers
 }
 
 // pending is a request that has no answer yet.
@@ -362,16 +363,16 @@ func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return err
 	}
 	if !ok {
-		return c.deliver(raw, c.send)
+		return c.deliver(raw)
 	}
 	if resp.Error == nil {
 		c.learn(resp.ID)
 	}
-	return c.answer(resp.ID, raw, c.send)
+	return c.answer(resp.ID, raw)
 }
 
-// answer sends a response by send, or collects it when it belongs to a batch.
-func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage, by func(json.RawMessage) error) error {
+// answer sends a response, or collects it when it belongs to a batch.
+func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage) error {
 	c.mu.Lock()
 	p, awaited := c.awaiting[id]
 	delete(c.awaiting, id) // first, since the client may use the id again at once
@@ -381,7 +382,7 @@ func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage, by func(json.RawMessag
 	c.mu.Unlock()
 	var err error
 	if raw != nil {
-		err = c.deliver(raw, by)
+		err = c.deliver(raw)
 	}
 	if awaited && !p.open {
 		c.mu.Lock()
@@ -394,30 +395,35 @@ func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage, by func(json.RawMessag
 
 // deliverLogged sends what no handler waits for.
 func (c *conn) deliverLogged(raw json.RawMessage) {
-	if err := c.deliver(raw, c.send); err != nil {
+	if err := c.deliver(raw); err != nil {
 		c.log.Debug("answer a malformed message", "err", err)
 	}
 }
 
-// deliver sends one message or batch by send or write. A client that cannot be
-// written to has left: the connection ends.
-func (c *conn) deliver(raw json.RawMessage, by func(json.RawMessage) error) error {
+// deliver sends one message or batch. A client that cannot be written to has
+// left: the connection ends.
+func (c *conn) deliver(raw json.RawMessage) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.done:
 		return errHungUp
 	}
-	err := by(raw)
+	err := c.send(raw)
 	<-c.writing
 	if err != nil && !errors.Is(err, errHungUp) {
-		c.mu.Lock()
-		if c.failed == nil {
-			c.failed = fmt.Errorf("write to the client: %w", err)
-		}
-		c.mu.Unlock()
-		c.hangUp()
+		c.broken(err)
 	}
 	return err
+}
+
+// broken ends a connection that cannot be written to.
+func (c *conn) broken(err error) {
+	c.mu.Lock()
+	if c.failed == nil {
+		c.failed = fmt.Errorf("write to the client: %w", err)
+	}
+	c.mu.Unlock()
+	c.hangUp()
 }
 
 // failure returns why the client could not be written to, if so.

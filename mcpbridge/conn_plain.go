@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -43,21 +44,33 @@ func (c *conn) answerPlain(raw []byte) bool {
 		from := callerOf(c.extra)
 		from.session, from.version, from.request = c.id, who.version, p.id
 		response, _, record := c.bridge.direct(ctx, p, from)
-		answer := response.join(1) // a line's end may follow
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
-			answer = nil
+			response = nil
 		}
 		cancel()
 		c.plain.Done() // the write may hang; see ServeStdio
-		if err := c.answer(id, answer, c.write); err != nil {
-			c.log.Debug("answer a call", "err", err)
-		}
+		c.answerPlainly(id, response)
 		record() // the client need not wait for the log
 		c.lines.Done()
 	})
 	return true
+}
+
+// answerPlainly ends a plain call with its answer; nil for none.
+func (c *conn) answerPlainly(id jsonrpc.ID, response parts) {
+	if c.out != nil {
+		c.answerSoon(id, response)
+		return
+	}
+	var answer json.RawMessage
+	if response != nil {
+		answer = response.join(0)
+	}
+	if err := c.answer(id, answer); err != nil {
+		c.log.Debug("answer a call", "err", err)
+	}
 }
 
 // awaitLog waits until the calls that are over are in the log, or for as long
@@ -77,7 +90,7 @@ func (c *conn) awaitLog() {
 }
 
 // maxIdle bounds the goroutines that wait for a job.
-const maxIdle = 16
+const maxIdle = 64
 
 // run does a job in a goroutine: one that is done with another, if there is one,
 // since its stack need not grow again.
@@ -109,7 +122,9 @@ func (c *conn) work(job func()) {
 // decodedID is an id as the SDK holds it.
 func decodedID(raw json.RawMessage) (jsonrpc.ID, bool) {
 	var v any
-	if json.Unmarshal(raw, &v) != nil {
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil { // as a rule
+		v = float64(n)
+	} else if json.Unmarshal(raw, &v) != nil {
 		return jsonrpc.ID{}, false
 	}
 	id, err := jsonrpc.MakeID(v)

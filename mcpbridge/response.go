@@ -44,6 +44,8 @@ type response struct {
 	before http.Header // with what the stream may begin before the handler says
 	early  bool        // it began so
 	over   bool        // the handler has returned, or has sent its answer
+
+	extended time.Time // when a write got its time last
 }
 
 func newResponse(w http.ResponseWriter, l limits) *response {
@@ -59,9 +61,15 @@ func (r *response) Unwrap() http.ResponseWriter { return r.w }
 // stream can begin meanwhile.
 func (r *response) Header() http.Header { return r.header }
 
-// extend gives the next write its time.
+// extend gives the next write its time, or nearly so.
 func (r *response) extend() {
-	_ = r.control.SetWriteDeadline(time.Now().Add(r.limits.write)) // a recorder in a test has none
+	const nearly = 64 // of which a part may be missing, since to set it costs as much as a write to memory
+	now := time.Now()
+	if now.Sub(r.extended) < r.limits.write/nearly {
+		return
+	}
+	r.extended = now
+	_ = r.control.SetWriteDeadline(now.Add(r.limits.write)) // a recorder in a test has none
 }
 
 // WriteHeader sends the status.

@@ -51,7 +51,6 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 		}
 		return out.Flush()
 	}
-	c.write = c.send
 	c.newest = false
 	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: markedSSE(r.Header)}
 

@@ -26,10 +26,7 @@ const lastAnswers = 500 * time.Millisecond
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
 	c := newConn(b, maxMessage)
 	c.send = writeLines(out, c.done)
-	c.write = func(raw json.RawMessage) error {
-		_, err := out.Write(append(raw, '\n'))
-		return err
-	}
+	c.out = out
 	go c.readLines(bufio.NewReaderSize(in, 64<<10)) //nolint:contextcheck // plain calls end with the connection, not with the reading of it
 
 	session, err := b.server.Connect(context.WithoutCancel(ctx), c, nil)

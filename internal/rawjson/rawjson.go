@@ -7,6 +7,7 @@ package rawjson
 import (
 	"bytes"
 	stdjson "encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/segmentio/encoding/json"
@@ -73,11 +74,19 @@ func String(value []byte) string {
 
 // Quote returns a text as a JSON string.
 func Quote(text string) stdjson.RawMessage {
+	if !strings.ContainsFunc(text, unusual) {
+		return slices.Concat([]byte{'"'}, []byte(text), []byte{'"'})
+	}
 	raw, err := stdjson.Marshal(text)
 	if err != nil { // it is a string
 		panic(err)
 	}
 	return raw
+}
+
+// unusual reports whether encoding/json may write a character in another way.
+func unusual(c rune) bool {
+	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
 }
 
 // Pair returns an object of one member, a text.
