@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -56,10 +55,4 @@ func Remove() {
 		_ = os.RemoveAll(dir)
 		dir = ""
 	}
-}
-
-// Verdict is the last line that an attack printed.
-func Verdict(printed string) string {
-	lines := strings.Split(strings.TrimSpace(printed), "\n")
-	return lines[len(lines)-1]
 }

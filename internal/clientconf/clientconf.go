@@ -8,7 +8,6 @@
 package clientconf
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -338,12 +337,4 @@ func allowedName(own string) string {
 	}
 	name = strings.TrimLeft(name, "-_")
 	return strings.TrimRight(name[:min(len(name), maxName)], "-_")
-}
-
-// Messages returns what err says, one fault each.
-func Messages(err error) []yamldoc.Fault {
-	if faults, ok := errors.AsType[yamldoc.Faults](err); ok {
-		return faults
-	}
-	return nil
 }

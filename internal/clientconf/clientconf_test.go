@@ -1,6 +1,7 @@
 package clientconf_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -243,7 +244,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		servers, err := clientconf.Parse("f.json", data, clientconf.Options{})
 		if err != nil {
-			if len(clientconf.Messages(err)) == 0 {
+			if faults, ok := errors.AsType[yamldoc.Faults](err); !ok || len(faults) == 0 {
 				t.Fatalf("a fault without a place: %v", err)
 			}
 			return
