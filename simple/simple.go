@@ -9,10 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -112,15 +110,10 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	}
 	ctx, over := trace.Begin(ctx)
 	defer over()
-	began := time.Now()
-	p, redactor, err := c.start(ctx, in)
+	run, err := c.run(ctx, in)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
-	run := c.attend(ctx, p)
-	run.took = time.Since(began)
-	run.stdout.redact(redactor)
-	run.stderr.redact(redactor)
 	res, err := c.answer(run)
 	return peer.Answer{Result: res}, err
 }
@@ -133,22 +126,47 @@ func (c *Command) input(ctx context.Context, args json.RawMessage) (input, error
 	return buildInput(args, c.tool.Run.Arguments)
 }
 
-// start starts the process of one call. The Redactor knows the secrets that it
-// was given.
-func (c *Command) start(ctx context.Context, in input) (launch.Process, *secret.Redactor, error) {
+// run is what one process left.
+type run struct {
+	callID         string
+	stdout, stderr capture
+	exit           launch.Exit
+	took           time.Duration
+	ended          error // why Orla ended it, nil when it ended by itself
+}
+
+// run runs the process of one call. An error says that none was started.
+func (c *Command) run(ctx context.Context, in input) (*run, error) {
+	began := time.Now()
 	spec, err := c.spec(ctx, in.flags)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var redactor *secret.Redactor
 	if spec.Secrets, redactor, err = c.secrets(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if spec.Input = in.stdin; spec.Input == nil {
 		spec.Input = []byte{} // none at all
 	}
-	p, err := c.opts.Launcher.Start(ctx, spec)
-	return p, redactor, err
+	r := &run{
+		callID: spec.ID,
+		stdout: capture{limit: c.tool.Run.MaxOutput},
+		stderr: capture{limit: c.tool.Run.MaxOutput},
+	}
+	ran, err := launch.Run(ctx, c.opts.Launcher, spec, r.stdout.write, r.stderr.write)
+	if err != nil {
+		return nil, err
+	}
+	r.exit, r.took = ran.Exit, time.Since(began)
+	if ran.Stopped {
+		r.ended = fault.From(context.Cause(ctx))
+	}
+	for _, c := range []*capture{&r.stdout, &r.stderr} {
+		c.torn = ran.Stopped || ran.Signal != 0
+		c.redact(redactor)
+	}
+	return r, nil
 }
 
 // spec puts the command line and the environment of one call together.
@@ -232,45 +250,4 @@ func traced(ctx context.Context, environ []string) []string {
 		own = append(own, trace.StateEnv+"="+t.State())
 	}
 	return own
-}
-
-// run is what one process left.
-type run struct {
-	callID         string
-	stdout, stderr capture
-	exit           launch.Exit
-	took           time.Duration
-	ended          error // why Orla ended it, nil when it ended by itself
-}
-
-// attend keeps what the process prints, and waits for its end.
-func (c *Command) attend(ctx context.Context, p launch.Process) *run {
-	r := &run{
-		callID: callid.From(ctx),
-		stdout: capture{limit: c.tool.Run.MaxOutput},
-		stderr: capture{limit: c.tool.Run.MaxOutput},
-	}
-	_, stdout, stderr := p.Streams()
-	var streams sync.WaitGroup
-	streams.Go(func() { r.stdout.readFrom(stdout) })
-	streams.Go(func() { r.stderr.readFrom(stderr) })
-
-	select {
-	case <-p.Exited():
-	case <-ctx.Done():
-		r.ended = fault.From(context.Cause(ctx))
-		p.Stop()
-		<-p.Exited() // SIGKILL sees to it within the grace
-	}
-	// A descendant may hold the streams open for as long as it likes. What is
-	// in the pipes now is all that belongs to this call.
-	past := time.Unix(1, 0)
-	for _, f := range []*os.File{stdout, stderr} {
-		_ = f.SetReadDeadline(past) // wakes its reader; a closed file has none
-	}
-	streams.Wait()
-	r.exit = p.Exit()
-	r.stdout.torn = r.ended != nil || r.exit.Signal != 0
-	r.stderr.torn = r.stdout.torn
-	return r
 }

@@ -3,8 +3,8 @@ package launch
 import (
 	"cmp"
 	"context"
-	"os"
 	"sync"
+	"syscall"
 
 	"github.com/orla-project/orla/internal/cgroup"
 )
@@ -68,7 +68,7 @@ func (l *Local) removeCell(cell *cgroup.Group) {
 
 // spawnInto starts a process in a cgroup. Where the kernel, or the filter of a
 // container, refuses to do so in one step, it is put there afterwards.
-func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, attr *os.ProcAttr) (spawned, error) {
+func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, attr *syscall.ProcAttr) (spawned, error) {
 	if cell == nil {
 		return l.spawnRetrying(ctx, spec, attr)
 	}
@@ -84,9 +84,9 @@ func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, at
 	if err != nil {
 		return s, err // it had nothing to do with the cgroup
 	}
-	if err := cell.Add(s.proc.Pid); err != nil {
+	if err := cell.Add(s.pid); err != nil {
 		s.free = true
-		l.log.Warn("a process is not in the cgroup that was made for it", "tool", spec.Cell, "pid", s.proc.Pid, "err", err)
+		l.log.Warn("a process is not in the cgroup that was made for it", "tool", spec.Cell, "pid", s.pid, "err", err)
 	}
 	return s, nil
 }
@@ -98,7 +98,7 @@ func (l *Local) hold(s spawned, cell *cgroup.Group, limits cgroup.Limits) Held {
 	if !s.free {
 		held.Tree = cell.Held()
 	}
-	pid := s.proc.Pid
+	pid := s.pid
 	if limits.Memory > 0 && held.Tree.Memory == 0 {
 		if err := boundMemory(pid, limits.Memory); err != nil {
 			l.log.Warn("bound the memory of a process", "pid", pid, "err", err)

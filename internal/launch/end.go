@@ -95,7 +95,7 @@ func (p *LocalProcess) endsBy(moment time.Time, hurry <-chan struct{}) bool {
 func (p *LocalProcess) ask(e *ending) {
 	e.asked = true
 	e.rest = p.find(e.rest)
-	group := p.state == nil || p.groupLeft()                                 // until the leader is reaped the id is its own
+	group := !p.reaped || p.groupLeft()                                      // until the leader is reaped the id is its own
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // a stopped process cannot obey
 		if group {
 			p.signalGroup(sig)

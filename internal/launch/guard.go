@@ -200,9 +200,11 @@ func (g *guard) runOnce() error {
 		// reach it, or there would be nobody left to clean up.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	_, err = g.heir.starting(func() (*os.Process, error) {
-		err := cmd.Start()
-		return cmd.Process, err
+	_, err = g.heir.starting(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
 	})
 	_ = r.Close() // the child has its own
 	if err != nil {

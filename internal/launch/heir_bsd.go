@@ -2,14 +2,12 @@
 
 package launch
 
-import "os"
-
 // heir is for the first process of a container, which is never one of these.
 type heir struct{}
 
 func newHeir() *heir { return nil }
 
-func (*heir) starting(start func() (*os.Process, error)) (*os.Process, error) { return start() }
+func (*heir) starting(start func() (pid int, err error)) (int, error) { return start() }
 
 func (*heir) forget(int) {}
 

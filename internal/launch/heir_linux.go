@@ -64,17 +64,17 @@ func (h *heir) reap() {
 }
 
 // starting makes start's process one that is waited for. forget ends that.
-func (h *heir) starting(start func() (*os.Process, error)) (*os.Process, error) {
+func (h *heir) starting(start func() (pid int, err error)) (int, error) {
 	if h == nil {
 		return start()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p, err := start()
+	pid, err := start()
 	if err == nil {
-		h.own[p.Pid] = struct{}{}
+		h.own[pid] = struct{}{}
 	}
-	return p, err
+	return pid, err
 }
 
 // forget says that a process of ours is reaped.

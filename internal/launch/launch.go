@@ -49,6 +49,7 @@ type Local struct {
 	instance string
 	outer    string // the mark of the process that this one runs in, if any
 	spawns   chan spawn
+	stays    chan struct{} // one for each process whose caller stays with it; see Run
 	groups   *groupTable
 	census   *census
 	guard    *guard
@@ -102,17 +103,19 @@ type Spec struct {
 	// Sys, if not nil, changes how the process is made: its namespaces. Only a
 	// Local heeds it, for the Launchers that start by it.
 	Sys func(*syscall.SysProcAttr)
+
+	stay bool // the caller has locked its thread, and keeps it until the process has ended
 }
 
 type spawn struct {
 	path  string
 	argv  []string
-	attr  *os.ProcAttr
+	attr  *syscall.ProcAttr
 	reply chan<- spawned
 }
 
 type spawned struct {
-	proc *os.Process
+	pid  int
 	slot *int32 // its entry in the guard's table
 	free bool   // it could not be put into its cgroup
 	err  error
@@ -127,6 +130,7 @@ func NewLocal(opts Options) (*Local, error) {
 		instance: rand.Text(),
 		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
+		stays:    make(chan struct{}, maxStays),
 		heir:     newHeir(),
 		cgroup:   opts.Cgroup,
 	}
@@ -144,21 +148,25 @@ func NewLocal(opts Options) (*Local, error) {
 	return l, nil
 }
 
-// spawnLoop starts every process from one thread that lives as long as they
-// do: the death signal is sent when the thread that forked ends, not the
-// process (golang/go#27505).
+// spawnLoop starts every process that nobody stays with from one thread that
+// lives as long as they do: the death signal is sent when the thread that forked
+// ends, not the process (golang/go#27505).
 func (l *Local) spawnLoop(ready chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	close(ready)
 	for s := range l.spawns {
-		p, err := l.heir.starting(func() (*os.Process, error) { return os.StartProcess(s.path, s.argv, s.attr) })
-		var slot *int32
-		if err == nil {
-			slot = l.groups.add(p.Pid) // here, since Orla may be killed at any moment
-		}
-		s.reply <- spawned{proc: p, slot: slot, err: err}
+		s.reply <- l.fork(s)
 	}
+}
+
+// fork starts a process, which dies with the thread that this runs on.
+func (l *Local) fork(s spawn) spawned {
+	pid, err := l.heir.starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
+	if err != nil {
+		return spawned{err: err}
+	}
+	return spawned{pid: pid, slot: l.groups.add(pid)} // here, since Orla may be killed at any moment
 }
 
 // errClosed is returned by Start after Close.
@@ -168,6 +176,17 @@ var errClosed = errors.New("the launcher is closed")
 // *fault.Error that names the program and what to do. ctx bounds only the
 // start; end the process with Stop.
 func (l *Local) Start(ctx context.Context, spec Spec) (*LocalProcess, error) {
+	p, err := l.begin(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	p.openStreams()
+	go p.attend() // leaves procs
+	return p, nil
+}
+
+// begin starts a process that nobody attends to yet.
+func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -181,7 +200,6 @@ func (l *Local) Start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		l.procs.Done()
 		return nil, err
 	}
-	go p.attend() // leaves procs
 	return p, nil
 }
 
@@ -196,10 +214,10 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	}
 	mark := l.instance + "." + spec.ID
 	var pidfd int
-	attr := &os.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Dir:   spec.Dir,
 		Env:   marked(append(slices.Clip(spec.Env), spec.Secrets...), l.outer, mark),
-		Files: append(pipes.child[:], spec.Files...),
+		Files: pipes.childAnd(spec.Files),
 		Sys:   sysProcAttr(&pidfd),
 	}
 	if spec.Sys != nil {
@@ -214,12 +232,9 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		return nil, diagnose(spec, err)
 	}
 	p := &LocalProcess{
-		Stdin:  pipes.parent[0],
-		Stdout: pipes.parent[1],
-		Stderr: pipes.parent[2],
 		local:  l,
-		proc:   s.proc,
-		pid:    s.proc.Pid,
+		pipes:  pipes.parent,
+		pid:    s.pid,
 		pidfd:  pidfd,
 		mark:   mark,
 		whole:  spec.Whole,
@@ -238,7 +253,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	p.held = l.hold(s, cell, spec.Limits)
 	l.cells.add(p.pid, cell)
 	if len(rest) > 0 {
-		p.feed, p.Stdin = p.Stdin, nil
+		p.feed, p.pipes[0] = os.NewFile(uintptr(p.pipes[0]), "|"), none
 		p.feeding.Go(func() {
 			_, _ = p.feed.Write(rest) // a process need not read it
 			_ = p.feed.Close()
@@ -255,15 +270,9 @@ var busyPauses = [...]time.Duration{
 	80 * time.Millisecond, 100 * time.Millisecond,
 }
 
-func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *os.ProcAttr) (spawned, error) {
-	reply := make(chan spawned, 1)
+func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *syscall.ProcAttr) (spawned, error) {
 	for try := 0; ; try++ {
-		select {
-		case l.spawns <- spawn{spec.Path, spec.Argv, attr, reply}:
-		case <-ctx.Done():
-			return spawned{}, context.Cause(ctx)
-		}
-		s := <-reply // the spawner always answers: a fork is never long
+		s := l.spawnOnce(ctx, spec, attr)
 		if !errors.Is(s.err, syscall.ETXTBSY) || try == len(busyPauses) {
 			return s, s.err
 		}
@@ -272,6 +281,24 @@ func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *os.ProcAttr)
 		case <-ctx.Done():
 			return spawned{}, context.Cause(ctx)
 		}
+	}
+}
+
+func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr) spawned {
+	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr}
+	if spec.stay {
+		if err := context.Cause(ctx); err != nil {
+			return spawned{err: err}
+		}
+		return l.fork(s)
+	}
+	reply := make(chan spawned, 1)
+	s.reply = reply
+	select {
+	case l.spawns <- s:
+		return <-reply // the spawner always answers: a fork is never long
+	case <-ctx.Done():
+		return spawned{err: context.Cause(ctx)}
 	}
 }
 
@@ -292,70 +319,4 @@ func (l *Local) Close() {
 	l.guard.dismiss()
 	l.heir.close()
 	l.groups.close()
-}
-
-// pipes are the three streams between Orla and one process.
-type pipes struct {
-	child  [3]*os.File
-	parent [3]*os.File
-}
-
-// open makes the pipes. Only Orla's ends are polled: os.Pipe would register the
-// process's ends as well, and take that back when they are handed over. As much
-// of input as fits goes into stdin right away; when that is all, Orla's end is
-// closed and nil. The rest is returned.
-func (p *pipes) open(input []byte) (rest []byte, err error) {
-	defer func() {
-		if err != nil {
-			p.closeChild()
-			p.closeParent()
-		}
-	}()
-	for i := range p.child {
-		ours, theirs, err := newPipe()
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			ours, theirs = theirs, ours
-		}
-		p.child[i] = os.NewFile(uintptr(theirs), "|child")
-		if err := syscall.SetNonblock(ours, true); err != nil {
-			_ = syscall.Close(ours) // nothing was written to it
-			return nil, err
-		}
-		if i == 0 && input != nil {
-			if rest = put(ours, input); len(rest) == 0 {
-				_ = syscall.Close(ours) // all is in the pipe
-				continue
-			}
-		}
-		p.parent[i] = os.NewFile(uintptr(ours), "|")
-	}
-	return rest, nil
-}
-
-// put writes what fits into a fresh pipe, and returns the rest.
-func put(fd int, input []byte) (rest []byte) {
-	for len(input) > 0 {
-		n, err := syscall.Write(fd, input)
-		switch {
-		case n > 0:
-			input = input[n:]
-		case err != syscall.EINTR:
-			return input // it is full
-		}
-	}
-	return nil
-}
-
-func (p *pipes) closeChild()  { closeAll(p.child[:]) }
-func (p *pipes) closeParent() { closeAll(p.parent[:]) }
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close() // a pipe of ours: nothing can be lost by closing it
-		}
-	}
 }

@@ -3,7 +3,6 @@
 package launch
 
 import (
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,14 +16,14 @@ func sysProcAttr(*int) *syscall.SysProcAttr {
 }
 
 // awaitExit returns when the process has ended, and leaves it unreaped.
-func awaitExit(p *os.Process, _ int) {
+func awaitExit(pid, _ int) {
 	kq, err := unix.Kqueue()
 	if err != nil {
-		return // Wait does the waiting
+		return // the reaping does the waiting
 	}
 	defer func() { _ = unix.Close(kq) }() // nothing was written to it
 	var watch unix.Kevent_t
-	unix.SetKevent(&watch, p.Pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
+	unix.SetKevent(&watch, pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
 	watch.Fflags = unix.NOTE_EXIT
 	events := make([]unix.Kevent_t, 1)
 	for {

@@ -10,10 +10,10 @@ import (
 // sysProcAttr gives a process a session of its own, and so a group. In Orla's
 // session it could reach for the terminal that Orla runs in, and stop for good
 // when it reads from there: a prompt for a password must fail at once.
-// pidfd receives a descriptor of the process, which awaitExit closes; -1 where
+// pidfd receives a descriptor of the process, which awaitExit closes; none where
 // there are none.
 func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
-	*pidfd = -1
+	*pidfd = none
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
@@ -21,11 +21,11 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 // becomes readable then, and the runtime polls it with all else, so that the
 // wait holds no thread. Before Linux 5.4, and behind some containers' filters,
 // there are none; a thread waits then.
-func awaitExit(p *os.Process, pidfd int) {
-	if pidfd >= 0 && pollExit(p.Pid, pidfd) {
+func awaitExit(pid, pidfd int) {
+	if pidfd >= 0 && pollExit(pid, pidfd) {
 		return
 	}
-	for hasEnded(p.Pid, 0) == unknown {
+	for hasEnded(pid, 0) == unknown {
 	}
 }
 

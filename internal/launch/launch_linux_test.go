@@ -208,8 +208,8 @@ func TestThreadsAreThereBeforeTheyAreNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if threads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || threads < 24 {
-		t.Errorf("%q threads, %v; want 24", out, err)
+	if threads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || threads < 40 {
+		t.Errorf("%q threads, %v; want 40", out, err)
 	}
 }
 

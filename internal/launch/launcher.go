@@ -82,12 +82,12 @@ func (p *LocalProcess) Streams() (stdin, stdout, stderr *os.File) {
 
 // Exit tells how the process ended. It may be called only after Exited is closed.
 func (p *LocalProcess) Exit() Exit {
-	if p.state == nil {
-		return Exit{Code: -1}
-	}
-	exit := Exit{Code: p.state.ExitCode(), OutOfMemory: p.starved}
-	if status, ok := p.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		exit.Signal = status.Signal()
+	exit := Exit{Code: p.status.ExitStatus(), OutOfMemory: p.starved}
+	switch {
+	case !p.known:
+		exit.Code = -1
+	case p.status.Signaled():
+		exit.Signal = p.status.Signal()
 		exit.Code = 128 + int(exit.Signal)
 	}
 	return exit

@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/cgroup"
@@ -16,9 +18,9 @@ type LocalProcess struct {
 	Stderr *os.File
 
 	local *Local
-	proc  *os.Process
+	pipes [3]int // Orla's ends, until openStreams makes them files; none where there is nothing
 	pid   int
-	pidfd int // closed by awaitExit; -1 where there is none
+	pidfd int // closed by who waits for the end; none where there are none
 	mark  string
 	whole bool
 	grace time.Duration
@@ -44,9 +46,11 @@ type LocalProcess struct {
 	feed    *os.File // takes the rest of Spec.Input; nil when all of it went at once
 	feeding sync.WaitGroup
 
-	state     *os.ProcessState // set before exited is closed
-	starved   bool             // it was killed for its limit of memory; set with state
-	exited    chan struct{}    // closed when the process itself is reaped
+	reaped    bool // set before exited is closed, with what follows
+	status    syscall.WaitStatus
+	known     bool          // whether status says anything
+	starved   bool          // it was killed for its limit of memory
+	exited    chan struct{} // closed when the process itself is reaped
 	leaveOnce sync.Once
 	gone      chan struct{} // closed when nothing of its tree is left, or all was tried
 }
@@ -108,39 +112,62 @@ func (p *LocalProcess) Kill() {
 	p.Stop()
 }
 
-// attend owns the process's end: it reaps the leader, sees the rest of the
-// tree off, and returns when all is done.
-func (p *LocalProcess) attend() {
-	defer p.leave()
-	defer p.local.removeCell(p.cell)
-	defer p.local.cells.remove(p.pid)
-	defer func() {
-		if !p.empty { // else it is released
-			p.local.groups.release(p.slot)
+// openStreams makes Orla's ends of the pipes files.
+func (p *LocalProcess) openStreams() {
+	for i, f := range [...]**os.File{&p.Stdin, &p.Stdout, &p.Stderr} {
+		if fd := p.pipes[i]; fd != none {
+			*f, p.pipes[i] = os.NewFile(uintptr(fd), "|"), none
 		}
-	}()
+	}
+}
 
-	awaitExit(p.proc, p.pidfd) // leaves a zombie, whose pid nobody else can get
+// attend waits for the process's end, and returns when all is done that it asks for.
+func (p *LocalProcess) attend() {
+	awaitExit(p.pid, p.pidfd) // leaves a zombie, whose pid nobody else can get
+	p.depart(func(rest func()) { rest() })
+}
+
+// depart does what is due when the process has ended: it reaps the leader, and
+// sees the rest of the tree off. What of that may take time it gives to later.
+func (p *LocalProcess) depart(later func(rest func())) {
 	close(p.ended)
 	p.mu.Lock()
 	p.over = true
 	stopping := p.stopping
 	p.mu.Unlock()
-	switch {
-	case stopping:
-		e := <-p.ending // before the reaping, since end signals the group by its id
-		p.reap()
-		p.seeOut(e)
-	case p.whole:
-		p.since = startOf(p.pid)
-		p.killTree()
-		rest := p.find(unseen()) // before the reaping too: the id still tells its session
-		p.reap()
-		p.sweep(rest)
-	default:
-		p.reap()
-		p.seeOff()
+	if !stopping && !p.whole {
+		if p.reap(); p.empty {
+			p.finish()
+			return
+		}
 	}
+	later(func() {
+		defer p.finish()
+		switch {
+		case stopping:
+			e := <-p.ending // before the reaping, since end signals the group by its id
+			p.reap()
+			p.seeOut(e)
+		case p.whole:
+			p.since = startOf(p.pid)
+			p.killTree()
+			rest := p.find(unseen()) // before the reaping too: the id still tells its session
+			p.reap()
+			p.sweep(rest)
+		default:
+			p.seeOff()
+		}
+	})
+}
+
+// finish gives back what the process had.
+func (p *LocalProcess) finish() {
+	if !p.empty { // else it is released
+		p.local.groups.release(p.slot)
+	}
+	p.local.cells.remove(p.pid)
+	p.local.removeCell(p.cell)
+	p.leave()
 }
 
 // leave says that the process is gone, or that it is given up.
@@ -153,13 +180,16 @@ func (p *LocalProcess) leave() {
 
 // reap collects the exit status. The leader is dead already, so it cannot block.
 func (p *LocalProcess) reap() {
-	state, err := p.proc.Wait()
+	_, err := syscall.Wait4(p.pid, &p.status, 0, nil)
+	for errors.Is(err, syscall.EINTR) {
+		_, err = syscall.Wait4(p.pid, &p.status, 0, nil)
+	}
+	p.reaped, p.known = true, err == nil
 	p.groupLeft() // at once: an empty group's id is anybody's from now on
 	p.local.heir.forget(p.pid)
 	if err != nil {
 		p.local.log.Error("reap", "pid", p.pid, "err", err)
 	}
-	p.state = state
 	p.starved = p.cell.OutOfMemory()
 	if p.feed != nil { // a descendant may hold the other end, and not read
 		_ = p.feed.SetWriteDeadline(time.Unix(1, 0))

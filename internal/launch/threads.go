@@ -7,8 +7,8 @@ import (
 
 // spareThreads is how many threads there are before the first process is
 // started: what serving many calls at once has been seen to take, and half as
-// much again.
-const spareThreads = 24
+// much again, and those that callers of Run keep.
+const spareThreads = 24 + maxStays
 
 // reserveThreads makes the runtime start threads that it keeps for later. When
 // a tool has used up the user's processes, none can be started any more, and

@@ -1,0 +1,78 @@
+package launch_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// ran is what Run gave and what the process printed.
+type ran struct {
+	launch.Ran
+	stdout, stderr strings.Builder
+	err            error
+}
+
+func run(ctx context.Context, l *launch.Local, script string) *ran {
+	r := &ran{}
+	spec := shell(script)
+	spec.Input = []byte("input")
+	spec.Grace = 100 * time.Millisecond
+	r.Ran, r.err = launch.Run(ctx, l.Launcher(), spec,
+		func(p []byte) { r.stdout.Write(p) }, func(p []byte) { r.stderr.Write(p) })
+	return r
+}
+
+// More at once than there are callers who keep a thread: all get what was
+// printed, to the last byte, and the exit code.
+func TestC3RunTakesAllThatIsPrinted(t *testing.T) {
+	l := newLocal(t)
+	const large = 300 << 10 // more than a pipe holds
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			r := run(t.Context(), l, `cat; head -c 307200 /dev/zero; echo trouble >&2; exit 3`)
+			if r.err != nil || r.Code != 3 || r.Stopped || r.stdout.Len() != len("input")+large || r.stderr.String() != "trouble\n" {
+				t.Errorf("got %+v, %v, %d bytes and %q", r.Ran, r.err, r.stdout.Len(), r.stderr.String())
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A descendant that holds the streams open keeps nobody.
+func TestC4RunEndsWithTheProcessItself(t *testing.T) {
+	needCommands(t, "setsid")
+	l := newLocal(t)
+	r := run(t.Context(), l, `setsid sleep 1000 & echo $!; exec 2>&-`)
+	if r.err != nil || r.Code != 0 || r.stdout.Len() == 0 {
+		t.Errorf("got %+v, %v, %q", r.Ran, r.err, r.stdout.String())
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(r.stdout.String()))
+	if err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
+		t.Errorf("the daemon %q is not there", r.stdout.String())
+	}
+}
+
+// The end of the context ends the tree, and what was printed before is kept.
+func TestC4RunStopsWithItsContext(t *testing.T) {
+	l := newLocal(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := &ran{}
+	spec := shell(`trap '' TERM; echo began; while :; do sleep 0.05; done`)
+	spec.Input, spec.Grace = []byte{}, 100*time.Millisecond
+	r.Ran, r.err = launch.Run(ctx, l.Launcher(), spec, func(p []byte) { r.stdout.Write(p); cancel() }, func([]byte) {})
+	if r.err != nil || !r.Stopped || r.Signal != syscall.SIGKILL || r.stdout.String() != "began\n" {
+		t.Errorf("got %+v, %v, %q", r.Ran, r.err, r.stdout.String())
+	}
+	if r := run(ctx, l, "echo late"); r.err == nil || r.stdout.Len() > 0 {
+		t.Errorf("after its end: %v, %q", r.err, r.stdout.String())
+	}
+}
