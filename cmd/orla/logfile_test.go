@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,6 +204,31 @@ func TestFullLogFileIsWrittenAgain(t *testing.T) {
 	}
 	if torn := strings.Count(disk.String(), "\n") - whole; torn != 1 || !strings.Contains(disk.String(), `can be written again`) || !strings.Contains(disk.String(), `"i":5`) {
 		t.Errorf("the file has %q", disk)
+	}
+}
+
+// SPEC I1: a file that ends with a part of a line, be it of a disk that was full
+// before a SIGHUP or of an Orla that was killed, swallows none of the lines after it.
+func TestI1LinesAfterATornOneAreWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.log")
+	const torn = `{"time":"2026-11-22T04:58:04.87`
+	if err := os.WriteFile(path, []byte(torn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := newOutput(io.Discard, "")
+	for _, line := range []string{"first\n", "second\n"} {
+		file, err := openLog(path) // anew for each line, as SIGHUP has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.use(file)
+		if _, err := out.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out.use(nil)
+	if got, want := readFile(t, path), torn+"\nfirst\nsecond\n"; got != want {
+		t.Errorf("the file holds %q, want %q", got, want)
 	}
 }
 

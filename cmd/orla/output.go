@@ -64,8 +64,25 @@ func (o *output) use(file *os.File) {
 	}
 	o.file, o.torn, o.trouble, o.told, o.diverted = nil, false, nil, false, 0
 	if file != nil {
-		o.file = newSteady(file, roomIn(file))
+		o.file, o.torn = newSteady(file, roomIn(file)), endsTorn(file.Name())
 	}
+}
+
+// endsTorn reports whether a file ends with a part of a line: the disk was full, or
+// an Orla before this one had no time for the rest.
+func endsTorn(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false // nobody can look into a FIFO
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false // it may be written and not read
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	last := make([]byte, 1)
+	_, err = file.ReadAt(last, info.Size()-1)
+	return err == nil && last[0] != '\n'
 }
 
 // Write writes a line to log_file, or to stderr, after all that waits.
