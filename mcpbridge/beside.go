@@ -14,8 +14,8 @@ import (
 // answer is whole, however large it is, since there is no client here that
 // would drop its connection for it.
 func (b *Bridge) Call(ctx context.Context, asked supervisor.Call) (json.RawMessage, *jsonrpc.Error) {
-	answer, record, rpcErr := b.answerCall(ctx, asked, origin{caller: asked.Caller, transport: Control, whole: true})
-	record()
+	answer, made, rpcErr := b.answerCall(ctx, asked, origin{caller: asked.Caller, transport: Control, whole: true})
+	b.record(ctx, made)
 	if rpcErr != nil {
 		return nil, rpcErr
 	}

@@ -44,6 +44,7 @@ type origin struct {
 	version   string          // of the protocol; "" where it is not known
 	request   json.RawMessage // the JSON-RPC id, if it is at hand
 	parent    trace.Context   // where the client's trace is
+	task      string          // see sessionTask; "" where it is not known yet
 	whole     bool            // the answer may be of any size
 }
 
@@ -78,22 +79,26 @@ func (o outcome) end(result bool, took time.Duration) CallEnd {
 // answerCall answers one call. What it returns beside an error is nothing. The
 // caller has record write the call's line in the log, when the answer is on
 // its way or before.
-func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (a answer, record func(), rpcErr *jsonrpc.Error) {
+func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (a answer, c *call, rpcErr *jsonrpc.Error) {
 	began := time.Now()
-	id := callid.New()
-	asked.Task = taskOf(asked.Meta, from.session)
-	asked.Line = cmp.Or(from.session, from.caller+" at "+from.host)
-	ctx, ended := b.observe(ctx, id, asked, &from)
-	got, err := b.ask(callid.With(ctx, id), asked)
-	a, how, rpcErr := b.answerTo(got, err, call{id, asked.Tool, len(asked.Args), from})
-	how.attempts = max(1, got.Attempts)
-	took := time.Since(began)
-	ended(how.end(rpcErr == nil, took))
-	return a, func() { b.record(ctx, call{id, asked.Tool, len(asked.Args), from}, took, how) }, rpcErr
+	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: from}
+	asked.Task = taskOf(asked.Meta, &c.from)
+	asked.Line = from.session
+	if asked.Line == "" {
+		asked.Line = from.caller + " at " + from.host
+	}
+	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
+	c.trace = trace.From(ctx)
+	got, err := b.ask(callid.With(ctx, c.id), asked)
+	a, c.how, rpcErr = b.answerTo(got, err, c)
+	c.how.attempts = max(1, got.Attempts)
+	c.took = time.Since(began)
+	ended(c.how.end(rpcErr == nil, c.took))
+	return a, c, rpcErr
 }
 
 // answerTo makes what a client gets of what the catalog gave.
-func (b *Bridge) answerTo(got supervisor.Answer, err error, c call) (answer, outcome, *jsonrpc.Error) {
+func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, outcome, *jsonrpc.Error) {
 	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
 		p, ok := look(rawjson.Compact(got.Raw), true)
@@ -262,23 +267,28 @@ func callerOf(extra *mcp.RequestExtra) origin {
 	return from
 }
 
-// call is what the log tells of a call beside its outcome.
+// call is what the log tells of a call.
 type call struct {
 	id, tool string
 	size     int // of the arguments, in bytes
 	from     origin
+	trace    trace.Context
+	took     time.Duration
+	how      outcome
 }
 
-// record writes the one line that a call leaves in the log (SPEC I2).
-func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how outcome) {
+// record writes the one line that a call leaves in the log (SPEC I2). Of nil,
+// which is none, it writes nothing.
+func (b *Bridge) record(ctx context.Context, c *call) {
 	to := b.log.Handler()
-	if !to.Enabled(ctx, slog.LevelInfo) {
+	if c == nil || !to.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
+	how := &c.how
 	attrs := []slog.Attr{
 		slog.String("tool", brief(c.tool)),
 		slog.String("call_id", c.id),
-		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Float64("duration_ms", float64(c.took.Microseconds())/1000),
 		slog.Bool("ok", how.ok),
 		slog.String("caller", c.from.caller),
 		slog.String("session", shortened(c.from.session)),
@@ -291,8 +301,8 @@ func (b *Bridge) record(ctx context.Context, c call, took time.Duration, how out
 	if how.attempts > 1 {
 		attrs = append(attrs, slog.Int("attempts", how.attempts))
 	}
-	if t := trace.From(ctx); !t.IsZero() {
-		attrs = append(attrs, slog.String("trace_id", t.TraceID()))
+	if !c.trace.IsZero() {
+		attrs = append(attrs, slog.String("trace_id", c.trace.TraceID()))
 	}
 	if f := how.fault; f != nil {
 		reason, cause := f.Log()

@@ -42,8 +42,8 @@ func (c *conn) answerPlain(raw []byte) bool {
 	c.lines.Add(1)
 	c.run(func() {
 		from := callerOf(c.extra)
-		from.session, from.version, from.request = c.id, who.version, p.id
-		response, _, record := c.bridge.direct(ctx, p, from)
+		from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
+		response, _, made := c.bridge.direct(ctx, p, from)
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
@@ -52,7 +52,7 @@ func (c *conn) answerPlain(raw []byte) bool {
 		cancel()
 		c.plain.Done() // the write may hang; see ServeStdio
 		c.answerPlainly(id, response)
-		record() // the client need not wait for the log
+		c.bridge.record(ctx, made) // the client need not wait for the log
 		c.lines.Done()
 	})
 	return true
@@ -156,6 +156,7 @@ func (c *conn) learn(id jsonrpc.ID) {
 	if p.opens {
 		c.opened = true
 		c.client = p.client
+		c.client.task = sessionTask(c.id)
 	}
 	c.mu.Unlock()
 	if p.meta != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -50,11 +49,11 @@ func (b *Bridge) answerable(p plainCall, from client, session string) (tool trai
 	return b.listedTraits(p.name)
 }
 
-// direct answers a plain call without the SDK: the response as JSON. record is
-// that of answerCall, and code that of an error.
-func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response parts, code int64, record func()) {
+// direct answers a plain call without the SDK: the response as JSON, the code
+// of an error, and what record is to write, nil for nothing.
+func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response parts, code int64, made *call) {
 	if p.method == methodList {
-		return b.directList(p), 0, func() {}
+		return b.directList(p), 0, nil
 	}
 	if own := parentInRaw(p.trace); !own.IsZero() {
 		from.parent = own
@@ -65,20 +64,28 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response
 		who = &deaf{session: from.session}
 		asked.Client = who
 	}
-	answer, record, rpcErr := b.answerCall(ctx, asked, from)
+	answer, made, rpcErr := b.answerCall(ctx, asked, from)
 	if who != nil && p.meta != nil && (rpcErr != nil || answer.failed()) {
 		rpcErr = cmp.Or(who.missing(), rpcErr)
 	}
 	if rpcErr != nil {
-		return parts{errorOf(p.id, rpcErr)}, rpcErr.Code, record
+		return parts{errorOf(p.id, rpcErr)}, rpcErr.Code, made
 	}
 	result, err := b.encoded(answer, p.meta != nil)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", p.name, "err", err)
-		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}, jsonrpc.CodeInternalError, record
+		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}, jsonrpc.CodeInternalError, made
 	}
-	return slices.Concat(parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":`)}, result, parts{[]byte("}")}), 0, record
+	response = append(make(parts, 0, len(result)+4), responseHead, p.id, resultKey)
+	return append(append(response, result...), closing), 0, made
 }
+
+// What stands around the id and the result of a response. Nobody changes it.
+var (
+	responseHead = []byte(`{"jsonrpc":"2.0","id":`)
+	resultKey    = []byte(`,"result":`)
+	closing      = []byte("}")
+)
 
 // encoded is an answer as a result, in the stateless era or another.
 func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
@@ -141,7 +148,7 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	if ok && version == firstStateless {
 		ok = r.Header.Get(methodHeader) == p.method && !tool.headers && (p.method == methodList || r.Header.Get(nameHeader) == p.name)
 	}
-	p.version = cmp.Or(version, who.version)
+	p.version, p.task = cmp.Or(version, who.version), who.task
 	return p, ok
 }
 
@@ -168,7 +175,7 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 	ctx := r.Context()
 	from := origin{
 		caller: "anonymous", transport: StreamableHTTP, version: p.version,
-		request: p.id, parent: parentOf(r.Header), host: hostOf(r),
+		request: p.id, task: p.task, parent: parentOf(r.Header), host: hostOf(r),
 	}
 	if who := subject(r); who != "" {
 		from.caller = who
@@ -184,8 +191,8 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		defer end()
 		ctx = called
 	}
-	response, code, record := h.bridge.direct(ctx, p, from)
-	record()
+	response, code, made := h.bridge.direct(ctx, p, from)
+	h.bridge.record(ctx, made)
 	if status := statusOf(code); status != 0 && p.meta != nil {
 		writeJSON(out, status, string(response.join(0)))
 		return

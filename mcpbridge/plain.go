@@ -26,6 +26,7 @@ type plainCall struct {
 	trace  json.RawMessage // what of _meta says where the client's trace is; nil if nothing does
 
 	version string // of the protocol, once the client is known to speak it
+	task    string // see client
 }
 
 // parsePlain returns the plain call that raw is, if it is one.
@@ -138,6 +139,7 @@ type client struct {
 	listens bool
 	version string // of the protocol that it asked for; "" if that is none of ours
 	name    string // the program's, as an initialize gives it, or what is enough of that
+	task    string // the name of its session, by sessionTask; "" where it is not known
 }
 
 const (

@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -72,7 +73,7 @@ func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp
 		ctx, ended := b.observe(ctx, id, supervisor.Call{Tool: r.Params.Name, Args: r.Params.Arguments}, &from)
 		took := time.Since(began)
 		ended(how.end(false, took))
-		b.record(ctx, call{id, r.Params.Name, len(r.Params.Arguments), from}, took, how)
+		b.record(ctx, &call{id, r.Params.Name, len(r.Params.Arguments), from, trace.From(ctx), took, how})
 		return nil, err
 	case err == nil && way.raw != nil:
 		return way.raw, nil
@@ -106,8 +107,8 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	of := ownerOf(methodCall, asked.Tool, asked.Args, req.Session, req.Extra)
 	res, err := b.converse(ctx, req, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
 		asked.Client = client
-		a, record, rpcErr := b.answerCall(ctx, asked, from)
-		record()
+		a, made, rpcErr := b.answerCall(ctx, asked, from)
+		b.record(ctx, made)
 		if missing := who.missing(); missing != nil && who.newest && (rpcErr != nil || a.failed()) {
 			return nil, missing
 		}

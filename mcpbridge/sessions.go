@@ -78,6 +78,7 @@ func (s *sessions) count() int {
 
 // opened notes that a session has begun, and whose it is.
 func (s *sessions) opened(id, user, party string, says client) {
+	says.task = sessionTask(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u := s.known[id]; u != nil {

@@ -215,7 +215,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 		return Answer{}, err
 	}
 	defer leave()
-	ctx = callid.With(ctx, callid.From(ctx)) // one id for all attempts, also where nobody gave one
+	ctx = callid.Ensure(ctx) // one id for all attempts, also where nobody gave one
 	if s.opts.Admit != nil {
 		if err := s.opts.Admit(ctx, call); err != nil {
 			return Answer{}, err

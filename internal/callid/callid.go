@@ -26,3 +26,11 @@ func From(ctx context.Context) string {
 	}
 	return New()
 }
+
+// Ensure returns a context that carries an id: ctx itself if it does.
+func Ensure(ctx context.Context) context.Context {
+	if _, ok := ctx.Value(key{}).(string); ok {
+		return ctx
+	}
+	return With(ctx, New())
+}

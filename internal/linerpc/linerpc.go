@@ -13,6 +13,7 @@
 package linerpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -400,14 +401,15 @@ const fewBytes = 16 << 10
 
 // requestLine is a request in pieces.
 func requestLine(id int64, req Request) [][]byte {
-	head := make([]byte, 0, 256)
+	var room [256]byte // most of the time it is copied from
+	head := room[:0]
 	head = append(head, `{"jsonrpc":"2.0","id":`...)
 	head = strconv.AppendInt(head, id, 10)
 	head = append(head, `,"method":"`...)
 	head = append(head, req.Method...)
 	head = append(head, '"')
 	if req.Params == nil {
-		return [][]byte{append(head, "}\n"...)}
+		return [][]byte{append(bytes.Clone(head), "}\n"...)}
 	}
 	head = append(head, `,"params":`...)
 	params := req.Params(id)
@@ -416,7 +418,7 @@ func requestLine(id int64, req Request) [][]byte {
 		size += len(piece)
 	}
 	if size > fewBytes {
-		return append(append([][]byte{head}, params...), []byte("}\n"))
+		return append(append([][]byte{bytes.Clone(head)}, params...), []byte("}\n"))
 	}
 	whole := append(make([]byte, 0, size), head...)
 	for _, piece := range params {
