@@ -25,6 +25,17 @@ func Server(t testing.TB, name string) string {
 	return ""
 }
 
+// Conformance returns the folder of testdata/conformance, absolute, if the suite is
+// installed there.
+func Conformance(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(root(t), "testdata", "conformance")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
+		Missing(t, "the conformance suite is not installed; run scripts/clients")
+	}
+	return dir
+}
+
 // root is the folder of the module, which a test runs somewhere below.
 func root(t testing.TB) string {
 	t.Helper()
