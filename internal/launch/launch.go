@@ -238,6 +238,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		pidfd:  pidfd,
 		mark:   mark,
 		whole:  spec.Whole,
+		alone:  leadsNamespace(attr.Sys),
 		cell:   cell,
 		grace:  spec.Grace,
 		slot:   s.slot,

@@ -15,6 +15,9 @@ func sysProcAttr(*int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true}
 }
 
+// leadsNamespace reports false: there are no pid namespaces.
+func leadsNamespace(*syscall.SysProcAttr) bool { return false }
+
 // awaitExit returns when the process has ended, and leaves it unreaped.
 func awaitExit(pid, _ int) {
 	kq, err := unix.Kqueue()

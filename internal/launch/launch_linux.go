@@ -17,6 +17,11 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
+// leadsNamespace reports whether a process is to be the first of a pid
+// namespace. The kernel kills what is in one when its first process ends, and
+// lets that be reaped when all the rest is (pid_namespaces(7)).
+func leadsNamespace(attr *syscall.SysProcAttr) bool { return attr.Cloneflags&unix.CLONE_NEWPID != 0 }
+
 // awaitExit returns when the process has ended, and leaves it unreaped. A pidfd
 // becomes readable then, and the runtime polls it with all else, so that the
 // wait holds no thread. Before Linux 5.4, and behind some containers' filters,

@@ -23,6 +23,7 @@ type LocalProcess struct {
 	pidfd int // closed by who waits for the end; none where there are none
 	mark  string
 	whole bool
+	alone bool // it is the first of its pid namespace: when it has ended, so has all of its tree
 	grace time.Duration
 	cell  *cgroup.Group // nil if it has none of its own
 	held  Held
@@ -135,8 +136,8 @@ func (p *LocalProcess) depart(later func(rest func())) {
 	p.over = true
 	stopping := p.stopping
 	p.mu.Unlock()
-	if !stopping && !p.whole {
-		if p.reap(); p.empty {
+	if !stopping && (p.alone || !p.whole) {
+		if p.reap(); p.alone || p.empty { // of one that is alone the kernel has killed the rest, and waited for it
 			p.finish()
 			return
 		}
@@ -146,8 +147,9 @@ func (p *LocalProcess) depart(later func(rest func())) {
 		switch {
 		case stopping:
 			e := <-p.ending // before the reaping, since end signals the group by its id
-			p.reap()
-			p.seeOut(e)
+			if p.reap(); !p.alone {
+				p.seeOut(e)
+			}
 		case p.whole:
 			p.since = startOf(p.pid)
 			p.killTree()
