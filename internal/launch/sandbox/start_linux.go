@@ -104,7 +104,7 @@ func stageOf(spec launch.Spec, root *cgroup.Root, limits cgroup.Limits, channel 
 	return launch.Spec{
 		Path:   "/proc/self/exe",
 		Argv:   []string{"orla", shim.Word},
-		Env:    []string{"GOMAXPROCS=1"},
+		Env:    []string{"GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
 		Dir:    "/",
 		ID:     spec.ID,
 		Whole:  spec.Whole,
@@ -123,6 +123,9 @@ func stageOf(spec launch.Spec, root *cgroup.Root, limits cgroup.Limits, channel 
 func namespaces(attr *syscall.SysProcAttr) {
 	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if os.Geteuid() == 0 {
+		// The runtime's threads, of which there are some by the time that the stage
+		// could do so itself, have to be stopped for it.
+		attr.Credential = &syscall.Credential{Uid: 0, Gid: ID}
 		return
 	}
 	attr.Cloneflags |= unix.CLONE_NEWUSER

@@ -64,16 +64,11 @@ func lower(p Plan) failure {
 }
 
 // become makes the process one of the user that tools are, with no capability
-// in any set. The calls of package syscall change all threads.
+// in any set. The calls of package syscall change all threads. Root's groups it
+// has left before there were any (package sandbox).
 func become(p Plan) failure {
 	if p.Drop {
 		if f := ownStreams(p.ID); f.is() {
-			return f
-		}
-		if f := try("leave all groups", syscall.Setgroups(nil)); f.is() {
-			return f
-		}
-		if f := try("become the group", syscall.Setresgid(int(p.ID), int(p.ID), int(p.ID))); f.is() {
 			return f
 		}
 		if f := try("become the user", syscall.Setresuid(int(p.ID), int(p.ID), int(p.ID))); f.is() {
@@ -87,10 +82,12 @@ func become(p Plan) failure {
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0); errno != 0 {
 		return failure{"clear the capabilities", errno}
 	}
-	// As root the others have lost theirs with the user. In a user namespace
-	// this is for them; a program that is linked to C cannot do it, and has
-	// threads that could at most do to the namespace what they never do.
-	_, _, _ = syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	if !p.Drop {
+		// As root the others have lost theirs with the user. In a user namespace
+		// this is for them; a program that is linked to C cannot do it, and has
+		// threads that could at most do to the namespace what they never do.
+		_, _, _ = syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	}
 	return failure{}
 }
 
@@ -209,6 +206,9 @@ func verify(p Plan) failure {
 	id := uint32(p.ID)
 	if want := [3]uint32{id, id, id}; user != want || group != want {
 		return failure{name + ": the user", syscall.EPERM}
+	}
+	if groups, _, _ := syscall.RawSyscall(syscall.SYS_GETGROUPS, 0, 0, 0); p.Drop && groups != 0 {
+		return failure{name + ": groups", syscall.EPERM}
 	}
 	header, sets := capabilityHeader(), [6]uint32{1}
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0)
