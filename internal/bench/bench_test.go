@@ -39,9 +39,17 @@ func TestAQuickRunFillsEveryTable(t *testing.T) {
 	if !strings.HasPrefix(got, head+beginMarker) || !strings.HasSuffix(got, endMarker+tail) || strings.Contains(got, "\nold\n") {
 		t.Errorf("what stands around the markers is not kept, or what stood between them is:\n%s", got)
 	}
-	for _, want := range []string{"HTTP, session", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec", "arguments of", "capsules at once", "per capsule", "by hand", "callback", "native sandbox", "module, warm", "counting"} {
+	for _, want := range []string{"HTTP, session", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec", "arguments of", "capsules at once", "per capsule", "by hand", "callback", "native sandbox", "module, warm", "counting", "stand-in of one session"} {
 		if !strings.Contains(stdout.String(), want) || !strings.Contains(got, want) {
 			t.Errorf("the tables do not speak of %q", want)
+		}
+	}
+	for _, name := range []string{"cpu.svg", "p50.svg", "memory.svg"} {
+		if picture, err := os.ReadFile(filepath.Join(filepath.Dir(doc), "benchmarks", name)); err != nil || !bytes.Contains(picture, []byte(">Orla<")) {
+			t.Errorf("%s: %v, %.200s", name, err, picture)
+		}
+		if !strings.Contains(got, "](benchmarks/"+name+")") {
+			t.Errorf("the document does not show %s", name)
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(tmp, "*bench*"))

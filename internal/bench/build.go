@@ -13,6 +13,7 @@ import (
 // bench is what all sections share. All that it makes is below dir.
 type bench struct {
 	dir      string // temporary; removed by close
+	root     string // of the module
 	orla     string
 	hello    string // a bare HTTP server
 	capsule  string // answers calls with texts
@@ -22,6 +23,7 @@ type bench struct {
 	toolsDir string // holds the programs, as tools
 	programs []program
 	scale    scale
+	plots    *plots
 }
 
 // program is a tool that is measured.
@@ -36,7 +38,7 @@ func prepare(ctx context.Context, quick bool) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{dir: dir, toolsDir: filepath.Join(dir, "tools"), scale: full}
+	b := &bench{dir: dir, toolsDir: filepath.Join(dir, "tools"), scale: full, plots: newPlots()}
 	if quick {
 		b.scale = smoke
 	}
@@ -57,6 +59,7 @@ func (b *bench) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.root = root
 	b.orla = filepath.Join(b.dir, "orla")
 	if err := goBuild(ctx, root, b.orla, "./cmd/orla"); err != nil {
 		return err

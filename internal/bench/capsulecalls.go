@@ -84,6 +84,7 @@ func (b *bench) compareContenders(ctx context.Context, f *field, p payload, inFl
 		return err
 	}
 	relay := results[0]
+	b.drawCalls(f, p, inFlight, results, withSDK)
 	cell := fmt.Sprintf("%s, %d", p, inFlight)
 	for i, r := range results[1 : 1+len(orlas)] {
 		over := orlas[i].over
@@ -101,4 +102,16 @@ func (b *bench) compareContenders(ctx context.Context, f *field, p payload, inFl
 			"≤ "+times(maxToSDK), verdict(check{"p50", toBoth, maxToSDK}, check{"CPU", cpuToBoth, maxToSDK}))
 	}
 	return nil
+}
+
+// drawCalls draws what was measured over HTTP in the first era.
+func (b *bench) drawCalls(f *field, p payload, inFlight int, results []result, withSDK bool) {
+	if f.orlas[0].over != withSession.name {
+		return
+	}
+	smallest := p == b.scale.payloads[0]
+	b.plots.addCall("Orla", p, smallest, inFlight, results[1], results[0])
+	if withSDK {
+		b.plots.addCall("Go SDK, tool inside", p, smallest, inFlight, results[len(results)-2], results[0])
+	}
 }

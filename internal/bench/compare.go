@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
+// load does n pieces of work, inFlight at a time, and returns how long each
+// took.
+type load func(n, inFlight int) ([]time.Duration, error)
+
 // subject is something whose work is measured against that of others.
 type subject struct {
 	name string
-	// load does n pieces of work, inFlight at a time, and returns how long
-	// each took.
-	load func(n, inFlight int) ([]time.Duration, error)
+	load load
 	// cpu is what the process that does the work has used.
 	cpu func() (cpu, error)
 	// shared says that this process does other things between two loads.
@@ -42,8 +44,21 @@ func (r result) against(baselines ...result) float64 {
 	return median(ratios)
 }
 
-// minRounds are measured even when the time is over.
-const minRounds = 3
+// subjectError is what went wrong with one subject.
+type subjectError struct {
+	name string
+	err  error
+}
+
+func (e *subjectError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *subjectError) Unwrap() error { return e.err }
+
+// minRounds are measured even when the time is over, unless it is over many
+// times: then one round has to do.
+const (
+	minRounds  = 3
+	mostBudget = 3
+)
 
 // turnTime is about how long a turn of the baseline takes: long enough that
 // each process works mostly with warm caches, short enough that what disturbs
@@ -52,18 +67,18 @@ const turnTime = 60 * time.Millisecond
 
 // compare lets subjects work in turns until the time is over. A turn is least
 // pieces of work, or more where they are short. The first subject is the
-// baseline of the ratios.
+// baseline of the ratios. An error of a subject is a *subjectError.
 func compare(ctx context.Context, budget time.Duration, least, inFlight int, subjects []subject) ([]result, error) {
-	n := least
+	n, began := least, time.Now()
 	for i, s := range subjects { // to warm up
-		began := time.Now()
 		if _, err := s.load(least, inFlight); err != nil {
-			return nil, err
+			return nil, &subjectError{s.name, err}
 		}
 		if i == 0 {
 			n = fit(least, time.Since(began), min(turnTime, budget/time.Duration(2*len(subjects))))
 		}
 	}
+	n = min(n, fit(least, time.Since(began), budget/minRounds)) // where others are much slower than the baseline
 	meters := make([]meter, len(subjects))
 	for i, s := range subjects {
 		if err := meters[i].start(s); err != nil {
@@ -72,7 +87,12 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 	}
 	p50s := make([][]time.Duration, len(subjects))
 	rounds := 0
-	for began := time.Now(); rounds < minRounds || time.Since(began) < budget; rounds++ {
+	began = time.Now()
+	again := func() bool {
+		took := time.Since(began)
+		return rounds == 0 || took < budget || rounds < minRounds && (took < mostBudget*budget || budget == 0)
+	}
+	for ; again(); rounds++ {
 		for turn := range subjects {
 			i := (turn + rounds) % len(subjects) // nobody always follows the same one
 			if err := ctx.Err(); err != nil {
@@ -80,7 +100,7 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 			}
 			took, err := meters[i].measure(subjects[i], n, inFlight)
 			if err != nil {
-				return nil, err
+				return nil, &subjectError{subjects[i].name, err}
 			}
 			p50s[i] = append(p50s[i], median(took))
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,35 +12,17 @@ import (
 // contender is a running server that answers calls of capsuleTool, by a capsule
 // of its own or by itself.
 type contender struct {
-	name    string
-	over    string       // transport and era
-	clients []*mcpClient // over HTTP, else none
-	pipe    *stdioClient // on pipes, else nil
-	cpu     func() (cpu, error)
-	shared  bool // see subject
-	stop    func()
+	name   string
+	over   string // transport and era
+	work   func(payload) load
+	cpu    func() (cpu, error)
+	shared bool   // see subject
+	close  func() // its clients, and the server itself
 }
 
 // subject is the contender at work on one payload.
 func (c *contender) subject(p payload) subject {
-	s := subject{name: c.name, cpu: c.cpu, shared: c.shared}
-	if c.pipe != nil {
-		line := p.line()
-		s.load = func(n, inFlight int) ([]time.Duration, error) { return c.pipe.exchange(n, inFlight, line, p.check) }
-		return s
-	}
-	calls := newCalls(p, c.clients)
-	s.load = func(n, inFlight int) ([]time.Duration, error) {
-		return lanes(n, inFlight, func(lane int) error { return calls.ask(c.clients[lane], lane) })
-	}
-	return s
-}
-
-func (c *contender) close() {
-	for _, client := range c.clients {
-		client.close()
-	}
-	c.stop()
+	return subject{name: c.name, load: c.work(p), cpu: c.cpu, shared: c.shared}
 }
 
 // capsulePackage makes a folder of tools with one package, whose capsule is the
@@ -68,14 +49,27 @@ runtime: {mode: capsule%s}
 
 // openHTTPContender connects clients to a server that was just started.
 func openHTTPContender(ctx context.Context, name string, s *server, e era, connections int) (*contender, error) {
-	c := &contender{name: name, over: e.name, stop: s.stop}
+	var clients []*mcpClient
+	c := &contender{name: name, over: e.name, cpu: func() (cpu, error) { return cpuOfTree(s.pid()) }}
+	c.close = func() {
+		for _, client := range clients {
+			client.close()
+		}
+		s.stop()
+	}
 	for range connections {
 		client, err := connect(ctx, s.host, e)
 		if err != nil {
 			c.close()
 			return nil, err
 		}
-		c.clients = append(c.clients, client)
+		clients = append(clients, client)
+	}
+	c.work = func(p payload) load {
+		calls := newCalls(p, clients)
+		return func(n, inFlight int) ([]time.Duration, error) {
+			return lanes(n, inFlight, func(lane int) error { return calls.ask(clients[lane].httpClient, lane) })
+		}
 	}
 	return c, nil
 }
@@ -87,36 +81,23 @@ func openPipeContender(name string, s *server) (*contender, error) {
 		s.stop()
 		return nil, err
 	}
-	return &contender{name: name, over: "stdio", pipe: client, stop: s.stop}, nil
+	used := func() (cpu, error) { return cpuOfTree(s.pid()) }
+	return &contender{name: name, over: "stdio", work: client.work, cpu: used, close: s.stop}, nil
 }
 
-// countCapsule makes the CPU time of c that of s and of the capsule that s
-// started. It makes one call before, which waits for the capsule.
-func (b *bench) countCapsule(c *contender, s *server) error {
-	if _, err := c.subject(payload{size: littleText}).load(1, 1); err != nil {
-		return err
-	}
-	pids, err := childrenOf(s.pid())
+// cpuOfTree is the CPU time of a server and of all that it has started.
+func cpuOfTree(pid int) (cpu, error) {
+	used, err := cpuOf(pid)
 	if err != nil {
-		return err
+		return used, err
 	}
-	for _, pid := range pids {
-		if path, err := exeOf(pid); err == nil && filepath.Base(path) == filepath.Base(b.capsule) {
-			c.cpu = func() (cpu, error) { return cpuOfBoth(s.pid(), pid) }
-			return nil
+	children, err := childrenOf(pid)
+	for _, child := range children {
+		if other, err := cpuOfTree(child); err == nil { // it may just have ended
+			used.children += other.total()
 		}
 	}
-	return errors.New(c.name + ": its capsule was not found")
-}
-
-// cpuOfBoth is the CPU time of a server and of its helper.
-func cpuOfBoth(server, helper int) (cpu, error) {
-	own, err := cpuOf(server)
-	if err != nil {
-		return cpu{}, err
-	}
-	other, err := cpuOf(helper)
-	return cpu{own: own.own, children: other.own}, err
+	return used, err
 }
 
 // openPipe starts a capsule at the other end of two pipes.
@@ -133,10 +114,10 @@ func (b *bench) openPipe(ctx context.Context) (*contender, error) {
 		other, err := cpuOf(p.cmd.Process.Pid)
 		return cpu{own: own.own, children: other.own}, err
 	}
+	client := &stdioClient{in: bufio.NewReaderSize(p.out, longestLine), out: p.in}
 	return &contender{
-		name: "pipe", over: "pipes", cpu: used, shared: true,
-		pipe: &stdioClient{in: bufio.NewReaderSize(p.out, longestLine), out: p.in},
-		stop: func() { _ = p.end() }, // how it ends is not measured
+		name: "pipe", over: "pipes", work: client.work, cpu: used, shared: true,
+		close: func() { _ = p.end() }, // how it ends is not measured
 	}, nil
 }
 
@@ -158,30 +139,22 @@ func (f *field) close() {
 // to be closed as well.
 func (b *bench) openHTTPField(ctx context.Context, toolsDir string, connections int) (*field, error) {
 	f := &field{}
-	open := func(name string, e era, counted bool, argv ...string) (*contender, error) {
+	open := func(name string, e era, argv ...string) (*contender, error) {
 		s, err := b.start(ctx, argv...)
 		if err != nil {
 			return nil, err
 		}
-		c, err := openHTTPContender(ctx, name, s, e, connections)
-		if err != nil {
-			return nil, err
-		}
-		c.cpu = func() (cpu, error) { return cpuOf(s.pid()) }
-		if counted {
-			err = b.countCapsule(c, s)
-		}
-		return c, err
+		return openHTTPContender(ctx, name, s, e, connections)
 	}
 	var err error
-	if f.relay, err = open("gateway", withSession, true, b.relay, "http", b.capsule); err != nil {
+	if f.relay, err = open("relay", withSession, b.relay, "http", b.capsule); err != nil {
 		return f, err
 	}
-	if f.sdk, err = open("SDK", withSession, false, b.sdk, "http"); err != nil {
+	if f.sdk, err = open("SDK", withSession, b.sdk, "http"); err != nil {
 		return f, err
 	}
 	for _, e := range []era{withSession, stateless} {
-		c, err := open("Orla", e, true, b.orlaHTTP(toolsDir)...)
+		c, err := open("Orla", e, b.orlaHTTP(toolsDir)...)
 		if c != nil {
 			f.orlas = append(f.orlas, c)
 		}
@@ -196,29 +169,21 @@ func (b *bench) openHTTPField(ctx context.Context, toolsDir string, connections 
 // openStdioField starts those on pipes, as openHTTPField does.
 func (b *bench) openStdioField(ctx context.Context, toolsDir string) (*field, error) {
 	f := &field{}
-	open := func(name string, counted bool, argv ...string) (*contender, error) {
+	open := func(name string, argv ...string) (*contender, error) {
 		s, err := b.startPiped(ctx, argv...)
 		if err != nil {
 			return nil, err
 		}
-		c, err := openPipeContender(name, s)
-		if err != nil {
-			return nil, err
-		}
-		c.cpu = func() (cpu, error) { return cpuOf(s.pid()) }
-		if counted {
-			err = b.countCapsule(c, s)
-		}
-		return c, err
+		return openPipeContender(name, s)
 	}
 	var err error
-	if f.relay, err = open("relay", true, b.relay, "stdio", b.capsule); err != nil {
+	if f.relay, err = open("relay", b.relay, "stdio", b.capsule); err != nil {
 		return f, err
 	}
-	if f.sdk, err = open("SDK", false, b.sdk, "stdio"); err != nil {
+	if f.sdk, err = open("SDK", b.sdk, "stdio"); err != nil {
 		return f, err
 	}
-	c, err := open("Orla", true, b.orla, "--stdio", "--tools-dir", toolsDir)
+	c, err := open("Orla", b.orla, "--stdio", "--tools-dir", toolsDir)
 	if c != nil {
 		f.orlas = append(f.orlas, c)
 	}

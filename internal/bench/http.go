@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ type httpClient struct {
 	conn net.Conn
 	in   *bufio.Reader
 	body []byte // reused by every answer
+
+	patience time.Duration // bounds one answer; if zero, callPatience does
+	last     time.Time     // when the last request was sent
 }
 
 // answer is what came back. Its body is good until the next request.
@@ -47,7 +51,8 @@ func (c *httpClient) close() { _ = c.conn.Close() } // nothing is under way
 // roundTrip sends a whole request, which may be in parts, and reads the answer
 // to its end.
 func (c *httpClient) roundTrip(request ...[]byte) (answer, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(callPatience)); err != nil {
+	c.last = time.Now()
+	if err := c.conn.SetDeadline(c.last.Add(cmp.Or(c.patience, callPatience))); err != nil {
 		return answer{}, err
 	}
 	parts := net.Buffers(request) // all that there is goes out at once
@@ -155,13 +160,16 @@ func lastEvent(stream []byte) ([]byte, error) {
 
 // post makes the bytes of a request.
 func post(host string, headers []string, body string) []byte {
-	return append(postHead(host, headers, len(body)), body...)
+	return append(postHead(host, mcpPath, headers, len(body)), body...)
 }
 
+// mcpPath is where all serve MCP.
+const mcpPath = "/mcp"
+
 // postHead makes those that come before its body.
-func postHead(host string, headers []string, length int) []byte {
+func postHead(host, path string, headers []string, length int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
+	fmt.Fprintf(&b, "POST "+path+" HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
 		"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n", host, length)
 	for _, h := range headers {
 		b.WriteString(h + "\r\n")

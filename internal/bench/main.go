@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,8 +35,9 @@ func main() {
 	}
 }
 
-// patience bounds a whole run, which takes half of it.
-const patience = 12 * time.Minute
+// patience bounds a whole run, which takes some two thirds of it: as long as
+// slow peers may take, none is to keep a run for ever.
+const patience = 20 * time.Minute
 
 // section is one group of measurements.
 type section struct {
@@ -48,6 +50,7 @@ func sections() []section {
 	return []section{
 		{"calls", measureCalls},
 		{"capsule", measureCapsuleCalls},
+		{"peers", measurePeers},
 		{"kinds", measureKinds},
 		{"isolation", measureIsolation},
 		{"live", measureLive},
@@ -108,7 +111,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *out == "" || failed != nil {
 		return errors.Join(failed...)
 	}
-	return rewrite(*out, b.conditions(), tables)
+	pictures, err := b.plots.write(filepath.Join(filepath.Dir(*out), "benchmarks"), "benchmarks")
+	if err != nil {
+		return err
+	}
+	return rewrite(*out, b.conditions()+"\n"+pictures, tables)
 }
 
 // choose returns the sections that only names, or all of them.

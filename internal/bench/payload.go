@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -63,20 +64,30 @@ type calls struct {
 	body  []byte
 }
 
+// newCalls gives each client an id of its own, since some share a session.
 func newCalls(p payload, clients []*mcpClient) *calls {
-	body := clients[0].era.message("tools/call", p.params())
+	before, body, _ := strings.Cut(clients[0].era.message("tools/call", p.params()), `"id":1`)
 	c := &calls{payload: p, body: []byte(body)}
-	for _, client := range clients {
-		c.heads = append(c.heads, postHead(client.host, client.headersFor("tools/call", capsuleTool), len(body)))
+	for i, client := range clients {
+		begin := fmt.Sprintf(`%s"id":%d`, before, i+1)
+		head := postHead(client.host, mcpPath, client.headersFor("tools/call", capsuleTool), len(begin)+len(body))
+		c.heads = append(c.heads, append(head, begin...))
 	}
 	return c
 }
 
 // ask makes one call.
-func (c *calls) ask(client *mcpClient, lane int) error {
+func (c *calls) ask(client *httpClient, lane int) error {
 	a, err := client.roundTrip(c.heads[lane], c.body)
 	if err != nil {
 		return err
+	}
+	if a.status != http.StatusOK {
+		said := a.body
+		if bytes.HasPrefix(said, []byte("<")) {
+			said = nil // a page to look at, which says no more than the status
+		}
+		return fmt.Errorf("status %d, %s %.500s", a.status, http.StatusText(a.status), said)
 	}
 	return c.check(a.body)
 }

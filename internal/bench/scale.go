@@ -12,6 +12,8 @@ type scale struct {
 	payloads        []payload
 	capsuleInFlight []int
 	capsuleCell     time.Duration // spent on one payload at one concurrency
+	peerCell        time.Duration // spent on one payload at one concurrency
+	peerWarmUp      int           // calls of a peer before it is measured
 	kindInFlight    []int
 	kindCell        time.Duration // spent on one type of tool at one concurrency
 	isolationCell   time.Duration // spent on one table of places
@@ -38,6 +40,8 @@ var full = scale{
 	payloads:        []payload{{64, false}, {16 << 10, false}, {1 << 20, false}, {16 << 10, true}, {1 << 20, true}},
 	capsuleInFlight: []int{1, 16, 64},
 	capsuleCell:     1500 * time.Millisecond,
+	peerCell:        3 * time.Second,
+	peerWarmUp:      2000,
 	kindInFlight:    []int{1, 64},
 	kindCell:        5 * time.Second,
 	isolationCell:   12 * time.Second,
@@ -66,6 +70,8 @@ var smoke = scale{
 	payloads:        []payload{{64, false}, {64 << 10, true}},
 	capsuleInFlight: []int{1, 4},
 	capsuleCell:     20 * time.Millisecond,
+	peerCell:        20 * time.Millisecond,
+	peerWarmUp:      4,
 	kindInFlight:    []int{1, 4},
 	kindCell:        20 * time.Millisecond,
 	isolationCell:   50 * time.Millisecond,

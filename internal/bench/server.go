@@ -98,7 +98,7 @@ func (b *bench) spawn(ctx context.Context, argv []string, connect func(*server) 
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(b.dir, "home")) // whose tools are none
+	cmd.Env = append(os.Environ(), "HOME="+b.home())
 	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopPatience
@@ -112,6 +112,9 @@ func (b *bench) spawn(ctx context.Context, argv []string, connect func(*server) 
 	}
 	return s, nil
 }
+
+// home is a home folder whose tools are none.
+func (b *bench) home() string { return filepath.Join(b.dir, "home") }
 
 func (s *server) pid() int { return s.cmd.Process.Pid }
 

@@ -40,6 +40,12 @@ func (c *stdioClient) calls(tool string, n, inFlight int) ([]time.Duration, erro
 	return c.exchange(n, inFlight, request, checkCall)
 }
 
+// work makes calls with a payload.
+func (c *stdioClient) work(p payload) load {
+	line := p.line()
+	return func(n, inFlight int) ([]time.Duration, error) { return c.exchange(n, inFlight, line, p.check) }
+}
+
 // exchange makes n requests with inFlight of them on their way at a time, and
 // returns how long each took. request writes one into buf, check looks at an
 // answer.

@@ -105,6 +105,7 @@ func (b *bench) compareSizes(ctx context.Context, t *table, e era, catalogs []ca
 			return err
 		}
 		byCPU := quotient(r.cpu.total(), results[0].cpu.total())
+		b.plots.memory.add("Orla", catalogs[i].size, float64(held.rss)/(1<<20))
 		target, met := "", ""
 		if i > 0 {
 			target, met = "≤ "+times(maxGrowth), verdict(check{"p50", r.ratio, maxGrowth}, check{"CPU", byCPU, maxGrowth})

@@ -2,7 +2,7 @@
 // gives each request an id of its own and copies the rest. It checks nothing,
 // has no timeouts, and knows no JSON.
 //
-//	relay http CAPSULE
+//	relay http CAPSULE [PORT]
 //	relay stdio CAPSULE
 package main
 
@@ -24,14 +24,18 @@ import (
 const longest = 4 << 20
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: relay http|stdio CAPSULE")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: relay http|stdio CAPSULE [PORT]")
 		os.Exit(2)
+	}
+	port := "0"
+	if len(os.Args) > 3 {
+		port = os.Args[3]
 	}
 	p, err := start(os.Args[2])
 	if err == nil {
 		if os.Args[1] == "http" {
-			err = serveHTTP(p)
+			err = serveHTTP(p, port)
 		} else {
 			err = serveStdio(p)
 		}
@@ -133,8 +137,8 @@ func (p *pipe) receive() (to waiter, before, after []byte, err error) {
 
 const welcome = `{"jsonrpc":"2.0","id":1,"result":{}}`
 
-func serveHTTP(p *pipe) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func serveHTTP(p *pipe, port string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		return err
 	}
