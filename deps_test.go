@@ -41,7 +41,7 @@ var imports = map[string][]string{
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
 	"internal/launch":  {"internal/fault", "internal/cgroup"},
-	"internal/linerpc": {"internal/rawjson"},
+	"internal/linerpc": {"internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
 	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault", "internal/secret"},
 
@@ -56,9 +56,9 @@ var imports = map[string][]string{
 	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach
 	"internal/auth":         {"manifest", "internal/fault", "internal/secret", "internal/outbound"},                                                      // a profile and a secret become a header
 	"internal/contract":     {"manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/schema", "internal/callid", "internal/trace"}, // what is said in both directions
-	"internal/kind/post":    {"manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
+	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
 	"internal/kind/webhook": {"internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"}, // it POSTs as external does
-	"internal/kind/grpc":    {"manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
+	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
 	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                // one tool of an McpServer under a name of its own
 	"internal/remote":       {"manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
@@ -77,7 +77,7 @@ var imports = map[string][]string{
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasmfuel":  {},
-	"internal/wasm":      {"internal/wasmfuel", "internal/fault"},
+	"internal/wasm":      {"internal/turns", "internal/wasmfuel", "internal/fault"},
 	"internal/artifact":  {"internal/fault", "internal/outbound", "internal/secret"},
 	"internal/kind/wasm": {"internal/wasm", "internal/artifact", "manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/secret", "internal/auth", "internal/callid", "internal/schema", "internal/contract"},
 
@@ -88,7 +88,7 @@ var imports = map[string][]string{
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge":  {"supervisor", "manifest", "internal/fault", "internal/version", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"mcpbridge":  {"internal/turns", "supervisor", "manifest", "internal/fault", "internal/version", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},

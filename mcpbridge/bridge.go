@@ -24,6 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -70,6 +71,7 @@ type Bridge struct {
 	maxInline     atomic.Int64
 	server        *mcp.Server
 	large         *largeAnswers
+	room          *turns.Room // of the answers that are on their way
 	starting      func() []string
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
@@ -98,6 +100,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		catalog:   catalog,
 		log:       opts.Log,
 		large:     newLargeAnswers(),
+		room:      turns.NewRoom(answersBudget),
 		starting:  opts.Starting,
 		observer:  opts.Observe,
 		metrics:   opts.Metrics,

@@ -43,6 +43,8 @@ func (c *conn) answerPlain(raw []byte) bool {
 	c.run(func() {
 		from := callerOf(c.extra)
 		from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
+		ctx, letGo := c.bridge.room.Hold(ctx)
+		defer letGo()
 		response, _, made := c.bridge.direct(ctx, p, from)
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a

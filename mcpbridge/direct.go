@@ -191,6 +191,8 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		defer end()
 		ctx = called
 	}
+	ctx, letGo := h.bridge.room.Hold(ctx)
+	defer letGo()
 	response, code, made := h.bridge.direct(ctx, p, from)
 	h.bridge.record(ctx, made)
 	if status := statusOf(code); status != 0 && p.meta != nil {

@@ -19,6 +19,9 @@ const (
 	largePrefix = "orla://answers/"
 	// largeTTL is how long a large answer can be read.
 	largeTTL = 10 * time.Minute
+	// answersBudget bounds the answers in bytes that are on their way from tools to
+	// clients, whatever answers; one that finds no room waits, inside its deadline.
+	answersBudget = 128 << 20
 	// largeBudget bounds all kept answers together in bytes; the oldest go first.
 	largeBudget = 256 << 20
 )

@@ -97,6 +97,8 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		panic("a call that did not come by serveCall")
 	}
 	way.here = true
+	ctx, letGo := b.room.Hold(ctx)
+	defer letGo()
 	from := originOf(req)
 	if b.catalog.Catalog().Talks[req.Params.Name] {
 		b.asksLevel(ctx, req)

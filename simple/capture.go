@@ -12,10 +12,15 @@ type capture struct {
 	kept    []byte
 	dropped int64
 	torn    bool // the writer was ended, maybe in the middle of a rune
+
+	need func(n int64) error // waits until there is room for n bytes more; nil for none needed
 }
 
 func (c *capture) write(p []byte) {
 	room := int(min(int64(len(p)), c.limit-int64(len(c.kept))))
+	if c.need != nil && room > 0 && c.need(int64(room)) != nil {
+		c.limit, room = int64(len(c.kept)), 0 // the call is over
+	}
 	c.kept = append(c.kept, p[:room]...)
 	c.dropped += int64(len(p) - room)
 }

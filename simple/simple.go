@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -153,6 +154,10 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 		callID: spec.ID,
 		stdout: capture{limit: c.tool.Run.MaxOutput},
 		stderr: capture{limit: c.tool.Run.MaxOutput},
+	}
+	if held := turns.HeldBy(ctx); held != nil {
+		r.stdout.need = func(n int64) error { return held.Need(ctx, n) }
+		r.stderr.need = r.stdout.need
 	}
 	ran, err := launch.Run(ctx, c.opts.Launcher, spec, r.stdout.write, r.stderr.write)
 	if err != nil {

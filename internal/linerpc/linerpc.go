@@ -27,6 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // Stream is one end of a pipe. An *os.File and a net.Conn are Streams.
@@ -103,6 +104,8 @@ type Conn struct {
 
 // pending is a call without an answer.
 type pending struct {
+	ctx    context.Context // the call's, for who reads its answer
+	held   *turns.Held     // what it holds of the room for answers; nil where nobody counts
 	events chan Event
 	own    bool         // see Request.Own
 	noted  atomic.Int64 // bytes of the notes that wait
@@ -318,7 +321,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &pending{events: make(chan Event, notes+1), about: req.About, own: req.Own}
+	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), about: req.About, own: req.Own}
 	id, err := c.begin(p)
 	if err != nil {
 		return nil, err

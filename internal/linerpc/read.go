@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // take hands one line to whom it concerns.
@@ -106,8 +107,22 @@ func (c *Conn) takeAnswer(m message) {
 		e = Event{Err: errorOf(m.failure)}
 	}
 	id, err := strconv.ParseInt(string(m.id), 10, 64)
+	if err == nil && len(m.result) > turns.Little {
+		c.makeRoom(id, len(m.result))
+	}
 	if err != nil || !c.settle(id, e) {
 		c.opts.Handler.Unclaimed(m.id)
+	}
+}
+
+// makeRoom waits until there is room for an answer: the process is not read from
+// meanwhile, so that it waits too.
+func (c *Conn) makeRoom(id int64, size int) {
+	c.mu.Lock()
+	p := c.pending[id]
+	c.mu.Unlock()
+	if p != nil && p.held != nil {
+		_ = p.held.Need(p.ctx, int64(size)) // a call that is over takes no answer
 	}
 }
 

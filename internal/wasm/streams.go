@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"io"
 	"time"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // output takes what a module writes to stdout, up to a number of bytes.
@@ -34,6 +36,9 @@ type until struct {
 // Write implements io.Writer.
 func (u until) Write(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := turns.HeldBy(u.ctx).Need(u.ctx, int64(len(p))); err != nil {
 		return 0, err
 	}
 	return u.Writer.Write(p)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // contentType is what requests and answers are (gRPC over HTTP/2, "Requests").
@@ -33,7 +34,7 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	// Whatever the service calls its codec, it was asked in this one: grpc-js
 	// says proto of all that it sends.
 	resp.Header.Set("Content-Type", contentType+"+"+codecName)
-	resp.Body = &bounded{ReadCloser: resp.Body, tool: w.tool, most: w.most}
+	resp.Body = &bounded{Reader: turns.HeldBy(req.Context()).Reader(req.Context(), resp.Body), Closer: resp.Body, tool: w.tool, most: w.most}
 	return resp, nil
 }
 
@@ -64,7 +65,8 @@ const prefix = 5
 
 // bounded is the body of an answer, which ends with a fault where it is too long.
 type bounded struct {
-	io.ReadCloser
+	io.Reader
+	io.Closer
 	tool string
 	most int64
 	read int64
@@ -77,7 +79,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, fault.New(fault.ExecutionFailed, "%s answered more than max_output (%d bytes)", b.tool, b.most)
 	}
 	// One byte more tells whether there is more.
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), left+1)])
+	n, err := b.Reader.Read(p[:min(int64(len(p)), left+1)])
 	b.read += int64(n)
 	return n, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -121,7 +122,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		const enough = 32
 		return nil, fault.New(fault.ExecutionFailed, "%s answered in a form that nobody asked for (Content-Encoding: %q)", a.sender.name, coding[:min(len(coding), enough)])
 	}
-	reply.Said, err = outbound.Body(resp.Body, a.sender.max)
+	reply.Said, err = outbound.Body(turns.HeldBy(ctx).Reader(ctx, resp.Body), a.sender.max)
 	return reply, err
 }
 
