@@ -58,6 +58,7 @@ func sections() []section {
 		{"tools", measureTools},
 		{"start", measureStart},
 		{"memory", measureMemory},
+		{"load", measureLoad},
 	}
 }
 

@@ -30,6 +30,9 @@ type scale struct {
 	settle          time.Duration
 	idle            time.Duration
 	idleCapsules    time.Duration
+	idlers          int           // clients that do nothing
+	quiet           time.Duration // until what they hold is looked at
+	giveBack        time.Duration // that an Orla has to give memory back
 }
 
 var full = scale{
@@ -58,6 +61,9 @@ var full = scale{
 	capsules:        100,
 	loading:         200 * time.Millisecond,
 	crowds:          5,
+	idlers:          10_000,
+	quiet:           35 * time.Second,
+	giveBack:        giveBack,
 }
 
 // smoke is enough to see that everything runs.
@@ -88,4 +94,5 @@ var smoke = scale{
 	capsules:        5,
 	loading:         20 * time.Millisecond,
 	crowds:          1,
+	idlers:          50,
 }
