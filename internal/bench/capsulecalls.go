@@ -112,6 +112,6 @@ func (b *bench) drawCalls(f *field, p payload, inFlight int, results []result, w
 	smallest := p == b.scale.payloads[0]
 	b.plots.addCall("Orla", p, smallest, inFlight, results[1], results[0])
 	if withSDK {
-		b.plots.addCall("Go SDK, tool inside", p, smallest, inFlight, results[len(results)-2], results[0])
+		b.plots.addCall(insideSDK, p, smallest, inFlight, results[len(results)-2], results[0])
 	}
 }

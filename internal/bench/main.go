@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return rewrite(*out, b.conditions()+"\n"+pictures, tables)
+	return rewrite(*out, b.conditions()+"\n"+strings.TrimSuffix(pictures, "\n"), tables)
 }
 
 // choose returns the sections that only names, or all of them.

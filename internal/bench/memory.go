@@ -39,7 +39,7 @@ func measureMemory(ctx context.Context, b *bench) ([]table, error) {
 		return nil, err
 	}
 	defer s.stop()
-	inFlight := slices.Max(b.scale.inFlight)
+	inFlight := b.scale.sessions
 	after := fmt.Sprintf("after %d calls", b.scale.calls)
 	steps := []struct {
 		when string

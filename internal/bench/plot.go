@@ -105,8 +105,13 @@ const (
 		`.l{fill:none;stroke-width:2}@media(prefers-color-scheme:dark){text{fill:#e6edf3}}`
 )
 
-// plotColors are seen on white as on black.
-var plotColors = []string{"#3b82f6", "#e5484d", "#2f9e63", "#d97706", "#a855f7", "#0e9aa7", "#8b949e"}
+// plotColors are seen on white as on black. Whoever has none here is gray.
+var plotColors = map[string]string{
+	"Orla": "#3b82f6", insideSDK: "#2f9e63", "supergateway": "#e5484d", "mcp-proxy": "#d97706", "mcp-hub": "#a855f7",
+}
+
+// insideSDK stands for the server made with the Go SDK.
+const insideSDK = "Go SDK, tool inside"
 
 // axis maps values to pixels, by their logarithms.
 type axis struct{ low, high, from, to float64 }
@@ -161,8 +166,8 @@ func (p *plot) drawLines(b *strings.Builder, x, y axis, word func(x, y float64, 
 	last := func(l plotLine) float64 { return l.points[len(l.points)-1].y }
 	slices.SortFunc(lines, func(a, b plotLine) int { return cmp.Compare(last(b), last(a)) })
 	named := float64(plotTop - plotGap)
-	for i, l := range lines {
-		color := plotColors[i%len(plotColors)]
+	for _, l := range lines {
+		color := cmp.Or(plotColors[l.name], "#8b949e")
 		var path []string
 		for _, point := range l.points {
 			px, py := x.at(float64(point.x)), y.at(point.y)

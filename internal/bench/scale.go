@@ -7,6 +7,7 @@ type scale struct {
 	quick           bool
 	cell            time.Duration // spent on one program at one concurrency, all subjects together
 	inFlight        []int
+	sessions        int   // that call at a time while memory is looked at
 	tools           []int // sizes of catalogs; the first is the baseline
 	catalog         time.Duration
 	payloads        []payload
@@ -37,7 +38,8 @@ type scale struct {
 
 var full = scale{
 	cell:            6 * time.Second,
-	inFlight:        []int{1, 16},
+	inFlight:        []int{1, 16, 64},
+	sessions:        16,
 	tools:           []int{1, 1000, 10_000},
 	catalog:         5 * time.Second,
 	payloads:        []payload{{64, false}, {16 << 10, false}, {1 << 20, false}, {16 << 10, true}, {1 << 20, true}},
@@ -71,6 +73,7 @@ var smoke = scale{
 	quick:           true,
 	cell:            50 * time.Millisecond,
 	inFlight:        []int{1, 4},
+	sessions:        4,
 	tools:           []int{1, 30},
 	catalog:         50 * time.Millisecond,
 	payloads:        []payload{{64, false}, {64 << 10, true}},
