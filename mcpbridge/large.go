@@ -23,7 +23,7 @@ const (
 	// clients, whatever answers; one that finds no room waits, inside its deadline.
 	answersBudget = 128 << 20
 	// largeBudget bounds all kept answers together in bytes; the oldest go first.
-	largeBudget = 256 << 20
+	largeBudget = 128 << 20
 )
 
 var (
