@@ -219,7 +219,7 @@ func TestG5aKeptForTenMinutes(t *testing.T) {
 func TestG5aTheBudgetDropsTheOldest(t *testing.T) {
 	w := newWorld(t, small)
 	s := pair(t, w)
-	w.gives(text(strings.Repeat("x", 100<<20)), nil)
+	w.gives(text(strings.Repeat("x", 50<<20)), nil)
 	first, second := uris(ask(t, s))[0], uris(ask(t, s))[0]
 	read(t, s, first+"/0/1")
 	third := uris(ask(t, s))[0]

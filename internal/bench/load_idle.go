@@ -29,8 +29,7 @@ const (
 // idler is a client that does nothing.
 type idler struct {
 	conn net.Conn // nil for one without a stream
-	mcp  *mcpClient
-	id   string // of its session
+	id   string   // of its session
 }
 
 // idleKind is a way to be idle.

@@ -77,7 +77,7 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 		return err
 	}
 	h.mu.Lock()
-	keep := !h.closed && !(beyond && h.beyond)
+	keep := !h.closed && (!beyond || !h.beyond)
 	switch {
 	case keep && beyond:
 		h.beyond = true
