@@ -122,6 +122,7 @@ func TestT76ACapsuleWithoutAPlace(t *testing.T) {
 	var there atomic.Bool
 	few := func(rt *manifest.Runtime) { rt.Restart.MaxFailures = 3 }
 	inBubble(t, well, few, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
+		until(c, func(s *status) bool { return s.state == Ready }) // Serve reads what is replaced here
 		c.start = func(ctx context.Context, spec launch.Spec) (Process, error) {
 			if !there.Load() {
 				return nil, fault.New(fault.IsolationUnavailable, "there is no container engine here; install podman")
