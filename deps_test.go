@@ -97,9 +97,9 @@ var imports = map[string][]string{
 	"deploy/container": {}, // tests alone
 	"deploy/package":   {}, // tests alone
 
-	"internal/bench": {anything}, // measures the product, and is no part of it
+	"internal/bench": {anything},         // measures the product, and is no part of it
 	"internal/chaos": {"internal/fault"}, // judges the product from outside; the codes are a promise
-	"cmd/orla":       {anything}, // the only place where parts are chosen and joined
+	"cmd/orla":       {anything},         // the only place where parts are chosen and joined
 }
 
 // owners says which of our packages may import each foreign module, tests aside.

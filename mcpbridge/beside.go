@@ -24,5 +24,5 @@ func (b *Bridge) Call(ctx context.Context, asked supervisor.Call) (json.RawMessa
 		b.log.Error("encode an answer", "tool", asked.Tool, "err", err)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
 	}
-	return result.join(0), nil
+	return result.join(), nil
 }

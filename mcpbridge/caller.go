@@ -100,7 +100,7 @@ func (c *caller) Notify(ctx context.Context, method string, params json.RawMessa
 	switch method {
 	case methodProgress:
 		if with, ok := rewritten(params, member{"progressToken", c.token}); ok && c.token != nil {
-			ctx = context.WithValue(ctx, sentKey{}, &sent{method: method, params: with.join(0)})
+			ctx = context.WithValue(ctx, sentKey{}, &sent{method: method, params: with.join()})
 			_ = c.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{})
 		}
 	case methodMessage:

@@ -47,7 +47,7 @@ func (c carrier) load(raw json.RawMessage) json.RawMessage {
 	case method == "" && result != nil:
 		// An answer to one of our questions. The SDK looks for content in some.
 		stand := parts{[]byte(`{"content":{"type":"text","text":""},"_meta":`), c.meta(nil, result), []byte("}")}
-		return replaced(raw, member{"result", stand.join(0)})
+		return replaced(raw, member{"result", stand.join()})
 	case method == "" || params == nil:
 		return raw
 	}
@@ -81,7 +81,7 @@ func (c carrier) meta(had, cargo json.RawMessage) json.RawMessage {
 	if !ok {
 		return nil
 	}
-	return with.join(0)
+	return with.join()
 }
 
 // replaced is rewritten in one piece; raw itself if it is unusual.
@@ -90,7 +90,7 @@ func replaced(raw json.RawMessage, change ...member) json.RawMessage {
 	if !ok {
 		return raw
 	}
-	return out.join(0)
+	return out.join()
 }
 
 // unload returns what was carried in the _meta of params or of a result, nil

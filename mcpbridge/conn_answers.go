@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -33,7 +34,7 @@ func (a *answers) add(message parts) {
 
 func (a *answers) addPart(part []byte) {
 	if len(part) >= longPart {
-		a.chunks = append(a.chunks, part[:len(part):len(part)])
+		a.chunks = append(a.chunks, slices.Clip(part))
 		return
 	}
 	last := len(a.chunks) - 1

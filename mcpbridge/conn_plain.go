@@ -68,7 +68,7 @@ func (c *conn) answerPlainly(id jsonrpc.ID, response parts) {
 	}
 	var answer json.RawMessage
 	if response != nil {
-		answer = response.join(0)
+		answer = response.join()
 	}
 	if err := c.answer(id, answer); err != nil {
 		c.log.Debug("answer a call", "err", err)

@@ -183,7 +183,7 @@ func (v *conversation) questions() json.RawMessage {
 		out = append(out, before, rawjson.Quote(q.id), []byte(`:{"method":`), rawjson.Quote(q.method), []byte(`,"params":`), q.params, []byte("}"))
 		before = []byte(",")
 	}
-	return append(out, []byte("}")).join(0)
+	return append(out, []byte("}")).join()
 }
 
 // gathered are the questions, if there are any, once no more have come for a

@@ -196,7 +196,7 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 	response, code, made := h.bridge.direct(ctx, p, from)
 	h.bridge.record(ctx, made)
 	if status := statusOf(code); status != 0 && p.meta != nil {
-		writeJSON(out, status, string(response.join(0)))
+		writeJSON(out, status, string(response.join()))
 		return
 	}
 	_ = out.answer(response) // the client's leaving is its own business

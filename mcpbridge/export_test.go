@@ -27,9 +27,9 @@ func Passed(raw []byte, newest bool) ([]byte, bool) {
 		return nil, false
 	}
 	if newest {
-		return p.parts([]byte(`{"name":"orla"}`)).join(0), true
+		return p.parts([]byte(`{"name":"orla"}`)).join(), true
 	}
-	return p.parts(nil).join(0), true
+	return p.parts(nil).join(), true
 }
 
 // Carried is a message with what the SDK is not to decode.

@@ -20,14 +20,8 @@ func (p parts) size() int {
 	return n
 }
 
-// join makes one piece of p, with room for some bytes more.
-func (p parts) join(more int) []byte {
-	whole := make([]byte, 0, p.size()+more)
-	for _, part := range p {
-		whole = append(whole, part...)
-	}
-	return whole
-}
+// join makes one piece of p.
+func (p parts) join() []byte { return slices.Concat(p...) }
 
 // member is a member of a JSON object.
 type member struct {

@@ -86,7 +86,7 @@ func (p *passedAnswer) lookAtMeta() {
 		meta = json.RawMessage("{}")
 	}
 	edited, _ := rewritten(meta, drop...)
-	if p.meta = edited.join(0); string(p.meta) == "{}" {
+	if p.meta = edited.join(); string(p.meta) == "{}" {
 		p.meta = nil
 	}
 }
@@ -135,10 +135,10 @@ func (p *passedAnswer) parts(self json.RawMessage) parts {
 	change := []member{{"_meta", p.meta}}
 	if self != nil {
 		if meta := p.meta; meta == nil {
-			change[0].value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join(0)
+			change[0].value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join()
 		} else {
 			with, _ := rewritten(meta, member{mcp.MetaKeyServerInfo, self})
-			change[0].value = with.join(0)
+			change[0].value = with.join()
 		}
 		if !p.complete {
 			change = append(change, member{"resultType", json.RawMessage(`"complete"`)})
@@ -209,7 +209,7 @@ type rawResult struct {
 }
 
 // MarshalJSON returns the result.
-func (r *rawResult) MarshalJSON() ([]byte, error) { return r.json.join(0), nil }
+func (r *rawResult) MarshalJSON() ([]byte, error) { return r.json.join(), nil }
 
 // GetMeta keeps the SDK from adding to the result what it has already.
 func (r *rawResult) GetMeta() map[string]any { return map[string]any{mcp.MetaKeyServerInfo: nil} }

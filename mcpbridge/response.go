@@ -124,7 +124,7 @@ func (r *response) answer(message parts) error {
 	r.beginLocked(http.StatusOK, r.header)
 	r.over = true // no comment may follow
 	if size <= few {
-		message = parts{message.join(0)}
+		message = parts{message.join()}
 	}
 	for _, part := range message {
 		if _, err := r.writeLocked(part); err != nil {

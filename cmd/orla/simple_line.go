@@ -51,8 +51,9 @@ func appendSimpleValue(b []byte, v slog.Value) ([]byte, bool) {
 		size := math.Abs(f)
 		const least, most = 1e-6, 1e21 // between them encoding/json writes no exponent
 		return strconv.AppendFloat(b, f, 'f', -1, 64), f == 0 || size >= least && size < most
+	default:
+		return b, false
 	}
-	return b, false
 }
 
 // looksPlain reports whether a text is the same in JSON.

@@ -25,7 +25,8 @@ func TestI1SimpleLinesAreAsSlogWritesThem(t *testing.T) {
 			rapid.Map(rapid.Float64(), slog.Float64Value),
 			rapid.Map(rapid.Int64Range(-1e9, 1e9), func(n int64) slog.Value { return slog.Float64Value(float64(n) / 1000) }),
 			rapid.SampledFrom([]slog.Value{
-				{}, slog.DurationValue(time.Second), slog.TimeValue(time.Unix(1, 2)), slog.Float64Value(math.Inf(1)),
+				{},
+				slog.DurationValue(time.Second), slog.TimeValue(time.Unix(1, 2)), slog.Float64Value(math.Inf(1)),
 				slog.GroupValue(slog.Int("a", 1)), slog.AnyValue([]string{"a"}), slog.Uint64Value(1),
 			}),
 		)

@@ -92,7 +92,11 @@ func (b *bench) startPiped(ctx context.Context, argv ...string) (*server, error)
 }
 
 func (b *bench) spawn(ctx context.Context, argv []string, connect func(*server) error) (*server, error) {
-	log, err := os.CreateTemp(b.dir, "log-")
+	logs := filepath.Join(b.dir, "logs") // beside a tools folder, each line would wake who watches for the folder
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, err
+	}
+	log, err := os.CreateTemp(logs, "log-")
 	if err != nil {
 		return nil, err
 	}
