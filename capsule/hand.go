@@ -93,7 +93,7 @@ func (c *Capsule) Stop(ctx context.Context) error {
 	o := c.give(errHeld.Error(), true, true)
 	return c.await(ctx, func(s *status) (over bool, err error) {
 		switch {
-		case s.final && s.state == Stopped:
+		case s.final && s.state != Stopping: // one that never began stays CREATED
 			return true, c.notServed()
 		case s.heard < o.n || s.state == Stopping:
 			return false, nil

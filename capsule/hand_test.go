@@ -408,6 +408,33 @@ func TestOrdersByHandOfOneThatIsGone(t *testing.T) {
 	}
 }
 
+// A capsule whose manifest changes while the one before it still stops never
+// begins, and who waits for it is let go as well.
+func TestOrdersByHandOfOneThatNeverBegins(t *testing.T) {
+	for name, op := range map[string]func(*Capsule, context.Context) error{
+		"stop": (*Capsule).Stop, "start": (*Capsule).Start, "restart": (*Capsule).Restart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := walker(t, &fakeWorld{t: t}, unchanged)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				early := make(chan error, 1)
+				go func() { early <- op(c, ctx) }()
+				synctest.Wait()
+				over, end := context.WithCancel(ctx)
+				end()
+				_ = c.Serve(over)
+				for _, err := range []error{<-early, op(c, ctx)} {
+					if !errors.Is(err, peer.ErrGone) {
+						t.Errorf("error %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A service that panics and is served again stays as it was left by hand.
 func TestHeldIsServedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
