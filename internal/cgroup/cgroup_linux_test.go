@@ -119,7 +119,7 @@ func newCgroup(t *testing.T) string {
 	t.Cleanup(func() {
 		g := &Group{dir: dir}
 		g.Kill()
-		if err := g.removeWithin(10 * time.Second); err != nil {
+		if err := g.killWithin(10 * time.Second); err != nil {
 			t.Error(err)
 		}
 	})

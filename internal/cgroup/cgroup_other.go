@@ -13,6 +13,12 @@ func Open(*slog.Logger) (root *Root, reason string) { return nil, "there are no 
 // Claim returns nil: there are no cgroups here.
 func Claim(*slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
 
+// Sweep does nothing.
+func Sweep(*slog.Logger) {}
+
+// Lost reports false.
+func (*Root) Lost() bool { return false }
+
 // Dir is of no use here.
 func (*Root) Dir() string { return "" }
 

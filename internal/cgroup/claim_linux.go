@@ -112,17 +112,10 @@ func legacy(cgroups, mounts string) (map[string]string, error) {
 // claim makes the folders of a Root below places.
 func claim(places map[string]string, log *slog.Logger) (*Root, error) {
 	r := &Root{log: log, names: map[string]bool{}, claimed: true}
-	// One Orla at a time: whose folder is not locked yet would be swept.
-	parents := slices.Compact(slices.Sorted(maps.Values(places))) // all take them in one order
-	for _, dir := range parents {
-		turn, err := lockFolder(dir, unix.LOCK_EX)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = turn.Close() }() // which unlocks it
-	}
-	for _, dir := range parents {
-		r.sweepClaims(dir)
+	done, err := sweepAll(places, log)
+	defer done()
+	if err != nil {
+		return nil, err
 	}
 	name := claimPrefix + strings.ToLower(rand.Text()[:10])
 	for _, c := range controllers {
@@ -174,25 +167,84 @@ func lockFolder(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// sweepClaims removes what Orlas made in a folder that are gone, which their
-// locks tell.
-func (r *Root) sweepClaims(parent string) {
+// Sweep removes what Orlas left that had Claimed cgroups where this process is,
+// or beside it, and were killed.
+func Sweep(log *slog.Logger) {
+	places, err := claimable()
+	if err != nil {
+		return // there was nothing to Claim
+	}
+	done, err := sweepAll(places, log)
+	done()
+	if err != nil {
+		log.Warn("look for cgroups of an earlier Orla", "err", err)
+	}
+}
+
+// sweepAll sweeps places and what is beside them. No other Orla claims there until
+// done is called: whose folder is not locked yet would be swept.
+func sweepAll(places map[string]string, log *slog.Logger) (done func(), err error) {
+	var locks []*os.File
+	done = func() {
+		for _, lock := range locks {
+			_ = lock.Close() // which unlocks it
+		}
+	}
+	parents := slices.Compact(slices.Sorted(maps.Values(places))) // all take them in one order
+	for _, dir := range parents {
+		lock, err := lockFolder(dir, unix.LOCK_EX)
+		if err != nil {
+			return done, err
+		}
+		locks = append(locks, lock)
+	}
+	for _, dir := range parents {
+		sweepClaims(dir, log)
+		sweepBeside(dir, log)
+	}
+	return done, nil
+}
+
+// sweepBeside sweeps the cgroups beside one: where each session has its own, the
+// next Orla is in another than the last.
+func sweepBeside(dir string, log *slog.Logger) {
+	parent := filepath.Dir(dir)
+	if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
+		return // dir is all that is mounted
+	}
 	entries, _ := os.ReadDir(parent) // what cannot be listed cannot be swept
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) {
+		beside := filepath.Join(parent, e.Name())
+		if !e.IsDir() || beside == dir || strings.HasPrefix(e.Name(), claimPrefix) {
 			continue
 		}
+		lock, err := lockFolder(beside, unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			continue // an Orla is claiming there, and sweeps itself
+		}
+		sweepClaims(beside, log)
+		_ = lock.Close() // only read
+	}
+}
+
+// sweepClaims removes what Orlas of this user made in a folder that are gone,
+// which their locks tell.
+func sweepClaims(parent string, log *slog.Logger) {
+	entries, _ := os.ReadDir(parent) // what cannot be listed cannot be swept
+	for _, e := range entries {
 		g := &Group{dir: filepath.Join(parent, e.Name())}
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) || ownerOf(g.dir) != os.Geteuid() {
+			continue
+		}
 		lock, err := lockFolder(g.dir, unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil {
 			continue // it lives
 		}
 		left := g.Pids()
-		g.Kill()
-		if err := g.removeWithin(sweepPatience); err != nil {
-			r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
+		if err := g.killWithin(sweepPatience); err != nil {
+			log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
 		} else {
-			r.log.Info("removed the cgroup of an earlier Orla", "cgroup", g.dir, "killed", len(left))
+			log.Info("removed the cgroup of an earlier Orla", "cgroup", g.dir, "killed", len(left))
 		}
 		_ = lock.Close() // only read
 	}
@@ -224,4 +276,13 @@ func (r *Root) removeClaim() error {
 		}
 	}
 	return all
+}
+
+// Lost reports whether somebody has removed what Claim made, so that no Group can
+// be made any more. The root is to be closed then.
+func (r *Root) Lost() bool {
+	return r != nil && r.claimed && slices.ContainsFunc(r.folders(), func(dir string) bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }

@@ -134,6 +134,79 @@ func TestClaimSweeps(t *testing.T) {
 	}
 }
 
+// TestClaimSweepsBeside: each session may have a cgroup of its own, so that what an
+// Orla left that was killed is found from another one too, in all hierarchies.
+func TestClaimSweepsBeside(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	here, err := legacy("/proc/self/cgroup", "/proc/self/mountinfo")
+	if err != nil || len(here) != len(controllers) || os.Geteuid() != 0 {
+		t.Skipf("SKIPPED: root has no hierarchies of version 1 here: %v, %v", here, err)
+	}
+	session := func() map[string]string {
+		places := map[string]string{}
+		for c, dir := range here {
+			place, err := os.MkdirTemp(dir, "session-*") //nolint:usetesting // it is a folder of the kernel's
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := os.Remove(place); err != nil {
+					t.Error(err)
+				}
+			})
+			places[c] = place
+		}
+		return places
+	}
+	first := session()
+	claimed := func(places map[string]string) *Root {
+		r, err := claim(places, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	dead, living := claimed(first), claimed(first)
+	g, err := dead.New("weather", Limits{Pids: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		close(ended)
+	}()
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	for _, lock := range dead.locks {
+		_ = lock.Close() // as when it is killed
+	}
+
+	claimed(session()).Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("what was in the cgroup lives")
+	}
+	for _, dir := range dead.folders() {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s is there", dir)
+		}
+	}
+	if living.Lost() {
+		t.Error("of one that lives, too")
+	}
+	living.Close()
+	if !living.Lost() || (*Root)(nil).Lost() {
+		t.Error("that it is removed is not seen")
+	}
+}
+
 // TestSet: a limit holds if it is read back, rounded to whole pages at most.
 func TestSet(t *testing.T) {
 	for _, c := range []struct {

@@ -170,29 +170,35 @@ func (g *Group) Remove() error {
 	if g.file != nil {
 		_ = g.file.Close() // a folder: nothing was written
 	}
-	err := g.removeWithin(0)
+	err := g.removeFolders()
 	g.root.mu.Lock()
 	defer g.root.mu.Unlock()
 	delete(g.root.names, g.name)
 	return err
 }
 
-// removeWithin removes the folders, and waits a while for what is dying there.
-func (g *Group) removeWithin(patience time.Duration) error {
+// killWithin kills what is in the folders until they can be removed, for a while
+// at most: what is killed may have forked just before.
+func (g *Group) killWithin(patience time.Duration) error {
 	const pause = 5 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; <-time.After(pause) {
-		dirs := g.tree()
-		if g.legacy != nil {
-			dirs = g.legacyFolders() // none is below them: the processes never see them
-		}
-		var err error
-		for _, dir := range slices.Backward(dirs) {
-			if e := os.Remove(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {
-				err = e
-			}
-		}
+		g.Kill()
+		err := g.removeFolders()
 		if err == nil || !errors.Is(err, unix.EBUSY) || !time.Now().Before(deadline) {
 			return err
 		}
 	}
+}
+
+func (g *Group) removeFolders() (err error) {
+	dirs := g.tree()
+	if g.legacy != nil {
+		dirs = g.legacyFolders() // none is below them: the processes never see them
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if e := os.Remove(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = e
+		}
+	}
+	return err
 }

@@ -169,8 +169,7 @@ func (r *Root) sweep() {
 		}
 		g := &Group{dir: filepath.Join(r.dir, e.Name())}
 		left := g.Pids()
-		g.Kill()
-		if err := g.removeWithin(sweepPatience); err != nil {
+		if err := g.killWithin(sweepPatience); err != nil {
 			r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
 			continue
 		}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/orla-project/orla/internal/cgroup"
 )
 
 const (
@@ -237,8 +239,8 @@ func (g *guard) dismiss() {
 
 // RunGuard is the whole life of a guard process, which the command in
 // Options.Guard must call with its last argument. It waits until Orla is gone;
-// if Orla did not say goodbye, it kills every process that Orla left behind.
-// It returns the exit code.
+// if Orla did not say goodbye, it kills every process that Orla left behind, and
+// removes the cgroups that Orla had made. It returns the exit code.
 func RunGuard(instance string) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	nameThisProcess("tool-guard")
@@ -268,5 +270,6 @@ func RunGuard(instance string) int {
 			quiet = 0
 		}
 	}
+	cgroup.Sweep(slog.New(slog.DiscardHandler)) // there is nobody to tell
 	return 0
 }

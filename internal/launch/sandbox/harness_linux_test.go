@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 		asUser(folder)
 		os.Exit(0)
 	}
+	if len(os.Args) > 2 && os.Args[1] == asGuard {
+		os.Exit(launch.RunGuard(os.Args[2]))
+	}
 	if mark := os.Getenv(orlaVar); mark != "" {
 		keepSandbox(mark)
 		os.Exit(0)
@@ -62,12 +65,19 @@ func needRoot(t *testing.T) {
 // aHost is newHost for those who are no test.
 func aHost() (*sandbox.Host, *launch.Local, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	local, err := launch.NewLocal(launch.Options{Log: log})
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	local, err := launch.NewLocal(launch.Options{Guard: []string{self, asGuard}, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
 	return sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log}), local, nil
 }
+
+// asGuard makes the test binary a guard.
+const asGuard = "guard"
 
 // userVar makes the test binary an Orla of an ordinary user, which tries all
 // attacks in a sandbox, with what it reads for them, and writes how they end.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -202,7 +203,8 @@ func marked(variable string) []string {
 	return found
 }
 
-// TestT72KillsWithOrla: when Orla is killed, nothing of a sandbox is left.
+// TestT72KillsWithOrla: when Orla is killed, nothing of a sandbox is left, and no
+// cgroup that was made for it.
 func TestT72KillsWithOrla(t *testing.T) {
 	needRoot(t)
 	self, err := os.Executable()
@@ -225,15 +227,37 @@ func TestT72KillsWithOrla(t *testing.T) {
 			t.Fatalf("there are %d processes in the sandbox", len(marked(mark)))
 		}
 	}
+	pid, _ := strconv.Atoi(marked(mark)[0]) // it is one
+	its := cgroupOf(t, pid)
 	if err := orla.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = orla.Wait() // it was killed
-	for deadline := time.Now().Add(10 * time.Second); len(marked(mark)) > 0; <-time.After(5 * time.Millisecond) {
+	there := func() bool {
+		_, err := os.Stat(its)
+		return its != "" && err == nil
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(marked(mark)) > 0 || there(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("processes %v live", marked(mark))
+			t.Fatalf("processes %v live, the cgroup is there: %t", marked(mark), there())
 		}
 	}
+}
+
+// cgroupOf returns the folder of version 1 in which Orla makes the cgroups of
+// sandboxes, of which pid is in one; "" if there is none.
+func cgroupOf(t *testing.T, pid int) string {
+	t.Helper()
+	where, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, legacy := strings.Cut(string(where), ":memory:")
+	if !legacy {
+		return ""
+	}
+	own, _, _ := strings.Cut(after, "\n")
+	return filepath.Join("/sys/fs/cgroup/memory", filepath.Dir(own))
 }
 
 // orlaVar makes the test binary start a process that never ends, whose environment has its value.

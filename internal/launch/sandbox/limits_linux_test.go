@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/sandbox"
 )
@@ -143,5 +145,55 @@ func TestT72AsksForMore(t *testing.T) {
 		if p.Held().Tree != c.want {
 			t.Errorf("asked for %+v it gets %+v; want %+v", c.asked, p.Held().Tree, c.want)
 		}
+	}
+}
+
+// TestT72FewProcesses: with so few processes that the tool, or what makes its
+// sandbox, cannot be started, the error names that limit.
+func TestT72FewProcesses(t *testing.T) {
+	needRoot(t)
+	host, _ := newHost(t)
+	for pids := 1; ; pids++ {
+		spec := shell("exit 0")
+		spec.Limits.Pids = pids
+		p, err := host.Launcher(sandbox.Options{}).Start(t.Context(), spec)
+		if err == nil {
+			_, out, errs := p.Streams()
+			_, _ = out.Close(), errs.Close() // it says nothing
+			<-p.Gone()
+			if pids == 1 || pids > 32 {
+				t.Errorf("it runs with %d processes", pids)
+			}
+			return
+		}
+		if reason := fault.From(err).Reason; !strings.Contains(reason, fmt.Sprintf("it may have %d processes and threads", pids)) {
+			t.Errorf("with %d: %s", pids, reason)
+		}
+	}
+}
+
+// TestT72LostCgroup: the cgroup that sandboxes are made in is made anew when
+// somebody has removed it, as those do who clear up.
+func TestT72LostCgroup(t *testing.T) {
+	needRoot(t)
+	host, _ := newHost(t)
+	l := host.Launcher(sandbox.Options{})
+	spec := shell("exec sleep 1000")
+	first, err := l.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := cgroupOf(t, first.Pid())
+	first.Kill()
+	<-first.Gone()
+	if folder == "" {
+		t.Skip("SKIPPED: there are no cgroups of version 1, and others cannot be removed")
+	}
+	if err := os.Remove(folder); err != nil {
+		t.Fatal(err)
+	}
+	_, _, second := run(t, l, shell("exit 0"))
+	if first.Held() != second.Held() {
+		t.Errorf("held: %+v; want %+v", second.Held(), first.Held())
 	}
 }

@@ -32,6 +32,7 @@ type process struct {
 
 // await sends the plan, and waits for what becomes of it.
 func (p *process) await(ctx context.Context, plan shim.Plan) (*Reason, error) {
+	pids := p.Held().Tree.Pids
 	if err := p.channel.SetDeadline(time.Now().Add(stagePatience)); err != nil {
 		return nil, fault.Wrap(fault.StartFailed, err, "the channel to a sandbox: %v", err)
 	}
@@ -43,18 +44,18 @@ func (p *process) await(ctx context.Context, plan shim.Plan) (*Reason, error) {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, fault.From(cause)
 		}
-		return unanswered(errors.Join(sent, err)), nil
+		return unanswered(errors.Join(sent, err), pids), nil
 	}
 	if shim.Report(first[0]) == shim.Ready {
 		return nil, nil
 	}
 	said, err := io.ReadAll(p.channel)
 	if err != nil || len(said) == 0 {
-		return unanswered(err), nil
+		return unanswered(err, pids), nil
 	}
 	step, cause := string(said[1:]), syscall.Errno(said[0])
 	if shim.Report(first[0]) == shim.Unrun {
-		return nil, unrun(step, cause)
+		return nil, unrun(step, cause, pids)
 	}
 	return notMade(step, cause), nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -111,12 +112,22 @@ func notMade(step string, cause syscall.Errno) *Reason {
 	return r
 }
 
-func unanswered(err error) *Reason {
-	why := "its first stage ended without a word"
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		why = "its first stage does not answer"
+// fewPids is the most with which the stage itself may lack threads.
+const fewPids = 16
+
+func unanswered(err error, pids int) *Reason {
+	r := &Reason{What: "a sandbox cannot be made", Why: "its first stage ended without a word", Fix: "look whether /proc is mounted, " + elsewhere}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		r.Why = "its first stage does not answer"
+	case pids <= fewPids:
+		r.Fix = mayHave(pids) + ": ask for more (pids_limit)"
 	}
-	return &Reason{What: "a sandbox cannot be made", Why: why, Fix: "look whether /proc is mounted, " + elsewhere}
+	return r
+}
+
+func mayHave(pids int) string {
+	return fmt.Sprintf("it may have %d processes and threads, with those that make the sandbox", pids)
 }
 
 // showIt is what to do about a program that is not seen.
@@ -203,7 +214,7 @@ func shebang(path string) (interpreter, name string) {
 
 // unrun says why a program could not be executed in its sandbox, or its folder
 // not be entered.
-func unrun(path string, cause syscall.Errno) error {
+func unrun(path string, cause syscall.Errno, pids int) error {
 	failed := func(format string, args ...any) error {
 		return fault.Wrap(fault.StartFailed, cause, format, args...)
 	}
@@ -214,6 +225,8 @@ func unrun(path string, cause syscall.Errno) error {
 		return failed("%s needs an interpreter or a loader that is not there: %s", path, showIt)
 	case unix.ENOEXEC:
 		return failed("%s is no program for this machine; a script begins with a line such as #!/bin/sh", path)
+	case unix.EAGAIN:
+		return failed("%s could not be started in its sandbox: %s (pids_limit), or Orla's own service has too many (TasksMax)", path, mayHave(pids))
 	case unix.E2BIG:
 		return fault.Wrap(fault.InvalidInput, cause, "the arguments are larger than the system allows on a command line; take them on stdin (arguments: stdin)")
 	default:

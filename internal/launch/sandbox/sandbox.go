@@ -126,6 +126,25 @@ func (h *Host) cells() (*cgroup.Root, string) {
 	return nil, h.why
 }
 
+// renewed reports whether there may be another Root than one that does not bound
+// what it should: the folders of one that the Host found may have been removed.
+func (h *Host) renewed(root *cgroup.Root) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case root == h.given:
+		return false
+	case root != h.found:
+		return true // somebody was here
+	case !root.Lost():
+		return false
+	}
+	h.log.Warn("somebody removed the cgroup of sandboxes; making another", "cgroup", root.Dir())
+	root.Close()
+	h.found = nil
+	return true
+}
+
 // within returns what both allow, of which zero is no word.
 func within(asked, most cgroup.Limits) cgroup.Limits {
 	return cgroup.Limits{

@@ -51,34 +51,47 @@ func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, 
 // start starts a stage, and waits until it has started the tool. A Reason is why
 // there is no sandbox; an error is why the tool cannot be started in it.
 func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgroup.Limits) (*process, *Reason, error) {
-	root, why := h.cells()
-	if root == nil {
-		return nil, noCgroup(why), nil
+	for {
+		root, why := h.cells()
+		if root == nil {
+			return nil, noCgroup(why), nil
+		}
+		p, err := h.stage(ctx, spec, root, limits)
+		if err != nil {
+			if reason := noNamespaces(err); reason != nil {
+				return nil, reason, nil
+			}
+			return nil, nil, err
+		}
+		if held := p.Held().Tree; held != limits {
+			p.abandon()
+			if h.renewed(root) {
+				continue
+			}
+			return nil, notHeld(held, limits), nil
+		}
+		reason, err := p.await(ctx, planOf(spec, v))
+		if reason != nil || err != nil {
+			p.abandon()
+			return nil, reason, err
+		}
+		return p, nil, nil
 	}
+}
+
+// stage starts a stage, which waits for its plan.
+func (h *Host) stage(ctx context.Context, spec launch.Spec, root *cgroup.Root, limits cgroup.Limits) (*process, error) {
 	channel, theirs, err := newChannel()
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.StartFailed, err, "no channel to a sandbox: %v", err)
+		return nil, fault.Wrap(fault.StartFailed, err, "no channel to a sandbox: %v", err)
 	}
 	p, err := h.local.Start(ctx, stageOf(spec, root, limits, theirs))
 	_ = theirs.Close() // the stage has its own
 	if err != nil {
 		_ = channel.Close() // nothing was said
-		if reason := noNamespaces(err); reason != nil {
-			return nil, reason, nil
-		}
-		return nil, nil, err
+		return nil, err
 	}
-	tool := &process{LocalProcess: p, channel: channel}
-	if held := p.Held().Tree; held != limits {
-		tool.abandon()
-		return nil, notHeld(held, limits), nil
-	}
-	reason, err := tool.await(ctx, planOf(spec, v))
-	if reason != nil || err != nil {
-		tool.abandon()
-		return nil, reason, err
-	}
-	return tool, nil, nil
+	return &process{LocalProcess: p, channel: channel}, nil
 }
 
 // newChannel returns a pair of sockets, of which the second is the stage's.
