@@ -200,14 +200,16 @@ type lineReader struct {
 	start, end int // what is read and was not returned
 	seen       int // how much of that holds no end of line
 	large      int // length of the last line that was not copied: the next may be as long
+	usual      int // about how long lines are; a buffer for longer ones is not kept
 }
 
 const (
-	bufSize  = 4 << 10  // of a buffer that holds nothing
+	bufSize  = 4 << 10  // of a buffer for lines that are short
 	bigLine  = 32 << 10 // from here on a line is not copied
 	cutHead  = 4 << 10
 	cutTail  = 256
 	growStep = 64 << 10 // what a pipe holds
+	forget   = 16       // how slowly usual follows when lines get shorter
 )
 
 // next returns the next line. At the end it returns what is left, with an error.
@@ -233,6 +235,7 @@ func (l *lineReader) take(n int) line {
 	data := l.buf[l.start : l.start+n : l.start+n]
 	rest := l.buf[l.start+n+1 : l.end]
 	l.seen = 0
+	l.usual = max(min(n, growStep), l.usual-l.usual/forget-1)
 	if n > l.max {
 		l.start += n + 1
 		return line{cut: true, data: bytes.Clone(data[:min(n, cutHead)]), tail: bytes.Clone(data[n-min(n, cutTail):])}
@@ -242,15 +245,18 @@ func (l *lineReader) take(n int) line {
 		l.start += n + 1
 		if l.start == l.end {
 			l.start, l.end = 0, 0
-			if len(l.buf) > growStep {
+			if len(l.buf) > growStep || len(l.buf) > bufSize && l.usual < bufSize/2 {
 				l.buf = nil // one long line must not be paid for for ever
 			}
 		}
 		return line{data: data}
 	}
 	l.large = n
-	l.buf = append(make([]byte, 0, max(bufSize, len(rest))), rest...)
-	l.buf = l.buf[:cap(l.buf)]
+	l.buf = nil
+	if len(rest) > 0 {
+		l.buf = make([]byte, max(growStep, len(rest)))
+		copy(l.buf, rest)
+	}
 	l.start, l.end = 0, len(rest)
 	return line{data: data}
 }
@@ -262,14 +268,7 @@ func (l *lineReader) fill() error {
 		if l.start > 0 && used <= len(l.buf)/2 {
 			copy(l.buf, l.buf[l.start:l.end])
 		} else {
-			size := max(bufSize, 2*len(l.buf))
-			switch {
-			case used >= bigLine:
-				size = max(size, min(l.large, l.max)+growStep)
-			case used >= bufSize:
-				size = max(size, used+growStep)
-			}
-			grown := make([]byte, size)
+			grown := make([]byte, l.roomFor(used))
 			copy(grown, l.buf[l.start:l.end])
 			l.buf = grown
 		}
@@ -284,6 +283,18 @@ func (l *lineReader) fill() error {
 		err = errNoProgress
 	}
 	return err
+}
+
+// roomFor returns how large the buffer is to be that follows one with so many
+// bytes of a line.
+func (l *lineReader) roomFor(used int) int {
+	switch {
+	case used >= bigLine:
+		return max(2*len(l.buf), min(l.large, l.max)+growStep)
+	case used >= bufSize, l.usual >= bufSize:
+		return growStep
+	}
+	return max(bufSize, 2*used)
 }
 
 var errNoProgress = errors.New("a read gave nothing")

@@ -318,6 +318,48 @@ func TestLinesEndWithWhy(t *testing.T) {
 	}
 }
 
+// Lines of one length need no new buffer, and a long one is not paid for for ever.
+func TestLinesReuseTheirBuffer(t *testing.T) {
+	for _, size := range []int{100, 1000, bufSize + 1, 16 << 10, bigLine - 1} {
+		l := lineReader{r: &same{line: append(bytes.Repeat([]byte("x"), size), '\n')}, max: 1 << 20}
+		read := func() {
+			if got, err := l.next(); err != nil || len(got.data) != size {
+				t.Fatalf("a line of %d bytes, %v; want %d", len(got.data), err, size)
+			}
+		}
+		for range 50 {
+			read()
+		}
+		if got := testing.AllocsPerRun(100, read); got != 1 {
+			t.Errorf("a line of %d bytes takes %v allocations, want its own", size, got)
+		}
+	}
+	for _, large := range []int{bufSize + 1, 16 << 10, 1 << 20} {
+		text := strings.Repeat("x", large) + "\n" + strings.Repeat("short\n", 200)
+		l := lineReader{r: &pieces{r: strings.NewReader(text), sizes: []int{100}}, max: 2 << 20}
+		for range 201 {
+			if _, err := l.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(l.buf) > bufSize {
+			t.Errorf("long after a line of %d bytes the buffer has %d", large, len(l.buf))
+		}
+	}
+}
+
+// same says a line over and over, and waits for each to be read.
+type same struct {
+	line []byte
+	said int
+}
+
+func (s *same) Read(b []byte) (int, error) {
+	n := copy(b, s.line[s.said:])
+	s.said = (s.said + n) % len(s.line)
+	return n, nil
+}
+
 // FuzzLines reads random bytes in random pieces: the lines are those of the text,
 // and each of them is somebody's.
 func FuzzLines(f *testing.F) {

@@ -16,14 +16,18 @@ import (
 func (c *Conn) write(ctx context.Context, line [][]byte) error {
 	select {
 	case c.writing <- struct{}{}:
-		if err := c.Err(); err != nil {
-			<-c.writing
-			return fmt.Errorf("%w: %w", ErrNotSent, err)
-		}
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
 	case <-c.over:
 		return fmt.Errorf("%w: %w", ErrNotSent, c.Err())
+	}
+	err := c.Err()
+	if ctx.Err() != nil { // the turn may have come with the end, and select has no favourites
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		<-c.writing
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	return c.writeNow(line)
 }

@@ -2,6 +2,7 @@ package linerpc
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -85,23 +86,31 @@ func TestPartlySentIsSent(t *testing.T) {
 // that was begun is ended when it does, with the word that it is cancelled after it.
 func TestDeadlineHoldsWhileNobodyReads(t *testing.T) {
 	c, stdin, stdout := onPipes(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := c.Call(ctx, Request{Method: "large", Params: sized(1 << 20)}); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, late := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Call(ctx, Request{Method: "large", Params: sized(1 << 20)})
+		done <- err
+	}()
+	begun := make([]byte, 1)
+	if _, err := io.ReadFull(stdin, begun); err != nil {
+		t.Fatal(err)
+	}
+	late(context.DeadlineExceeded)
+	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the call gave %v", err)
 	}
 	// One that has not had its turn leaves nothing behind.
 	if _, err := c.Call(ctx, Request{Method: "never"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the call behind it gave %v", err)
 	}
-	lines := bufio.NewReader(stdin)
+	lines := bufio.NewReader(io.MultiReader(bytes.NewReader(begun), stdin))
 	if line, err := lines.ReadString('\n'); err != nil || len(line) < 1<<20 || !strings.HasPrefix(line, `{"jsonrpc":"2.0","id":1,"method":"large","params":"xxx`) || !strings.HasSuffix(line, "xxx\"}\n") {
 		t.Errorf("the process reads a line of %d bytes, %v", len(line), err)
 	}
 	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "notifications/cancelled") || !strings.Contains(line, `"requestId":1,`) {
 		t.Errorf("the process reads %q, %v", line, err)
 	}
-	done := make(chan error, 1)
 	go func() {
 		_, err := c.Call(t.Context(), Request{Method: "next"})
 		done <- err
@@ -114,6 +123,22 @@ func TestDeadlineHoldsWhileNobodyReads(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Errorf("the next call gave %v", err)
+	}
+}
+
+// A call that is over is not sent, however free the stream is.
+func TestNothingIsSentForACallThatIsOver(t *testing.T) {
+	c, stdin, _ := onPipes(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // of two ways that are open, select takes either
+		if _, err := c.Call(ctx, Request{Method: "never"}); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
+			t.Fatalf("the call gave %v", err)
+		}
+	}
+	c.Notify("first", nil)
+	if line, err := bufio.NewReader(stdin).ReadString('\n'); err != nil || !strings.Contains(line, `"method":"first"`) {
+		t.Errorf("the process reads %q, %v", line, err)
 	}
 }
 
