@@ -71,7 +71,8 @@ type Bridge struct {
 	maxInline     atomic.Int64
 	server        *mcp.Server
 	large         *largeAnswers
-	room          *turns.Room // of the answers that are on their way
+	room          *turns.Room   // of the answers that are on their way
+	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
@@ -101,6 +102,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		log:       opts.Log,
 		large:     newLargeAnswers(),
 		room:      turns.NewRoom(answersBudget),
+		requests:  turns.NewShares(requestsBudget),
 		starting:  opts.Starting,
 		observer:  opts.Observe,
 		metrics:   opts.Metrics,

@@ -80,12 +80,14 @@ type pending struct {
 	meta json.RawMessage
 	// cancel ends a plain call that does not go through the SDK.
 	cancel context.CancelFunc
+	held   *share // until it is answered
 }
 
 // batch is a JSON-RPC batch that waits for its answers.
 type batch struct {
 	left    int
 	answers []json.RawMessage
+	held    *share // until all are in
 }
 
 // add collects an answer, and returns all of them when it was the last.
@@ -93,7 +95,11 @@ func (in *batch) add(answer json.RawMessage) json.RawMessage {
 	if answer != nil {
 		in.answers = append(in.answers, answer)
 	}
-	if in.left--; in.left > 0 || len(in.answers) == 0 {
+	if in.left--; in.left > 0 {
+		return nil
+	}
+	in.held.end()
+	if len(in.answers) == 0 {
 		return nil
 	}
 	return slices.Concat([]byte("["), bytes.Join(asBytes(in.answers), []byte(",")), []byte("]"))
@@ -111,6 +117,7 @@ func asBytes(raw []json.RawMessage) [][]byte {
 type line struct {
 	data    []byte
 	tooLong bool
+	held    *share // who takes the line ends it
 }
 
 func newConn(b *Bridge, maxMessage int64) *conn {
@@ -176,6 +183,8 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // take queues the messages of a line, or answers what is none.
 func (c *conn) take(l line) {
+	held := l.held
+	defer func() { held.end() }() // unless somebody else is to
 	data := bytes.TrimSpace(bytes.TrimPrefix(l.data, []byte("\xef\xbb\xbf")))
 	switch {
 	case l.tooLong:
@@ -184,23 +193,43 @@ func (c *conn) take(l line) {
 	case !rawjson.Valid(data):
 		c.complain(nil, jsonrpc.CodeParseError, "a line is no valid JSON; send one message a line")
 	case data[0] == '[':
-		c.takeBatch(data)
+		c.takeBatch(data, held)
+		held = nil
 	default:
 		if msg, refusal := c.accept(data, nil); msg != nil {
 			c.queue = append(c.queue, msg)
+			held = c.keep(msg, held)
 		} else if refusal != nil {
 			c.deliverLogged(refusal)
 		}
 	}
 }
 
-func (c *conn) takeBatch(data []byte) {
+// keep makes a share that of a request until it is answered, and returns what is left of it.
+func (c *conn) keep(msg jsonrpc.Message, held *share) *share {
+	req, ok := msg.(*jsonrpc.Request)
+	if !ok || held == nil {
+		return held
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, awaited := c.awaiting[req.ID]
+	if !awaited {
+		return held
+	}
+	p.held = held
+	c.awaiting[req.ID] = p
+	return nil
+}
+
+func (c *conn) takeBatch(data []byte, held *share) {
 	var members []json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil || len(members) == 0 {
+		held.end()
 		c.complain(nil, jsonrpc.CodeInvalidRequest, "an empty batch")
 		return
 	}
-	in := &batch{left: 1} // held open until all members are in
+	in := &batch{left: 1, held: held} // held open until all members are in
 	var refusals []json.RawMessage
 	for _, raw := range members {
 		if msg, refusal := c.accept(raw, in); msg != nil {
@@ -280,6 +309,19 @@ func (c *conn) expect(id jsonrpc.ID, p pending) bool {
 		c.unanswered++
 	}
 	return true
+}
+
+// letGo ends what the requests hold that will get no answer any more: the
+// connection is over.
+func (c *conn) letGo() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.awaiting {
+		p.held.end()
+		if p.in != nil {
+			p.in.held.end()
+		}
+	}
 }
 
 // awaitAnswers returns io.EOF when everything that was read is answered. The
@@ -375,6 +417,7 @@ func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 func (c *conn) answer(id jsonrpc.ID, raw json.RawMessage) error {
 	c.mu.Lock()
 	p, awaited := c.awaiting[id]
+	p.held.end()
 	delete(c.awaiting, id) // first, since the client may use the id again at once
 	if p.in != nil {
 		raw = p.in.add(raw)

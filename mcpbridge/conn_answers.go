@@ -74,6 +74,7 @@ func (a *answers) keep(written [][]byte) {
 // the answer has been written, or a goroutine is about to.
 func (c *conn) answerSoon(id jsonrpc.ID, message parts) {
 	c.mu.Lock()
+	c.awaiting[id].held.end()
 	delete(c.awaiting, id) // first, since the client may use the id again at once
 	if message == nil {
 		c.unanswered--

@@ -11,8 +11,8 @@ import (
 
 // answerPlain answers a message without the SDK if it is a plain call in a
 // session, or from a client, that the SDK has found in order.
-func (c *conn) answerPlain(raw []byte) bool {
-	p, ok := parsePlain(raw)
+func (c *conn) answerPlain(l line) bool {
+	p, ok := parsePlain(l.data)
 	if !ok {
 		return false
 	}
@@ -33,8 +33,9 @@ func (c *conn) answerPlain(raw []byte) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
-	if !c.expect(id, pending{cancel: cancel}) {
+	if !c.expect(id, pending{cancel: cancel, held: l.held}) {
 		cancel()
+		l.held.end()
 		c.complain(p.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 		return true
 	}

@@ -4,8 +4,20 @@ import "time"
 
 // SetLimits makes the front's patience that of a test.
 func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
-	h.limits = limits{body: body, write: write, keepAlive: keepAlive, answers: defaultLimits.answers}
+	h.limits = limits{body: body, room: body, write: write, keepAlive: keepAlive, answers: defaultLimits.answers}
 }
+
+// SetBodyLimit is how long a client may take to send a body.
+func (h *HTTP) SetBodyLimit(body time.Duration) { h.limits.body = body }
+
+// HoldForRequests takes of that room, and returns what gives it back.
+func (b *Bridge) HoldForRequests(line string, n int64) func() {
+	b.requests.Add(line, n)
+	return func() { b.requests.Give(line, n) }
+}
+
+// FreeForRequests is how many bytes of requests there is room for.
+func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 
 // Expire ends the sessions that were idle for longer than timeout.
 func (h *HTTP) Expire(timeout time.Duration) { h.sessions.expire(timeout) }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -247,7 +246,8 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	settings := h.settings.Load()
-	body, ok := h.readBody(w, r, settings.MaxRequest)
+	body, held, ok := h.readBody(w, r, h.lineOf(r))
+	defer held.end()
 	if !ok {
 		return
 	}
@@ -280,7 +280,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if opens {
 		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
 		if !ok {
-			crowded(w, idOf(body))
+			crowded(w, idOf(body), noSession)
 			return
 		}
 		defer begun()
@@ -335,7 +335,7 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
 		if !ok {
-			crowded(w, nil)
+			crowded(w, nil, noSession)
 			return
 		}
 		begun() // it is counted by itself from now on
@@ -343,8 +343,10 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 		under(w).keepAlive(false)
 		h.sse.stream(w, r, settings.MaxRequest, subject(r))
 	case http.MethodPost:
-		if body, ok := h.readBody(w, r, settings.MaxRequest); ok {
-			h.sse.post(w, r, body, subject(r))
+		body, held, ok := h.readBody(w, r, h.sse.lineOf(r))
+		defer held.end()
+		if ok {
+			h.sse.post(w, r, line{data: body, held: held}, subject(r))
 		}
 	default:
 		w.Header().Set("Allow", "GET, POST")
@@ -372,16 +374,23 @@ func partyOf(r *http.Request, program string) string {
 // crowdedFor is after how long a client should try again that found no room.
 const crowdedFor = 30 * time.Second
 
-// crowded refuses to begin a session.
-func crowded(w http.ResponseWriter, id json.RawMessage) {
+// crowded refuses what there is no room for.
+func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(crowdedFor.Seconds())))
-	writeJSON(w, http.StatusServiceUnavailable, string(errorOf(id, &jsonrpc.Error{
+	writeJSON(w, http.StatusServiceUnavailable, string(crowdedJSON(id, text)))
+}
+
+func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
+	return errorOf(id, &jsonrpc.Error{
 		Code:    jsonrpc.CodeInternalError,
-		Message: "there are as many sessions as may be (max_sessions), and none that has to make room; try again later",
+		Message: text + "; try again later",
 		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
 			MetaToolCode, fault.NotReady, MetaRetryable, MetaRetryAfter, crowdedFor.Milliseconds())),
-	})))
+	})
 }
+
+// noSession is why none begins.
+const noSession = "there are as many sessions as may be (max_sessions), and none that has to make room"
 
 // hostOf is the address that a request came from, without the port.
 func hostOf(r *http.Request) string {
@@ -390,38 +399,4 @@ func hostOf(r *http.Request) string {
 		return r.RemoteAddr // of a unix socket
 	}
 	return host
-}
-
-// readBody reads a request's body within its limits and puts it back for the
-// SDK. It answers by itself when that does not work.
-func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
-	if r.ContentLength > limit {
-		tooLarge(w, limit)
-		return nil, false
-	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
-	n, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	switch {
-	case err == nil:
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
-	case errors.As(err, new(*http.MaxBytesError)):
-		tooLarge(w, limit)
-		return nil, false
-	default:
-		h.log.Debug("read a request", "err", err, "bytes", n)
-		w.Header().Set("Connection", "close") // the rest may still come
-		refuse(w, http.StatusRequestTimeout, "the request's body did not arrive")
-		return nil, false
-	}
-	r.Body = io.NopCloser(bytes.NewReader(buf.Bytes()))
-	return buf.Bytes(), true
-}
-
-func tooLarge(w http.ResponseWriter, limit int64) {
-	// The rest of the body is not read: the connection has no further use.
-	w.Header().Set("Connection", "close")
-	refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is over max_request (%d bytes)", limit))
 }

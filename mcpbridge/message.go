@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/rawjson"
 )
 
 const (
@@ -77,6 +79,17 @@ func idOf(raw json.RawMessage) json.RawMessage {
 	}
 	_ = json.Unmarshal(raw, &e) // what is no object has no id
 	return e.ID
+}
+
+// isRequest reports whether a message wants an answer.
+func isRequest(raw json.RawMessage) bool {
+	var method, id bool
+	rawjson.Members(raw, func(key string, _ json.RawMessage) bool {
+		method = method || key == "method"
+		id = id || key == "id"
+		return true
+	})
+	return method && id
 }
 
 func rawID(id jsonrpc.ID) json.RawMessage {

@@ -15,6 +15,8 @@ import (
 type limits struct {
 	// body is how long a client may take to send a request's body.
 	body time.Duration
+	// room is how long a request may wait for room for its body.
+	room time.Duration
 	// write is how long it may take to receive writeChunk.
 	write time.Duration
 	// keepAlive is how often an event stream gets a comment, so that proxies
@@ -24,7 +26,7 @@ type limits struct {
 	answers time.Duration
 }
 
-var defaultLimits = limits{body: 30 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
+var defaultLimits = limits{body: 30 * time.Second, room: 10 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
 
 // writeChunk is how much is written under one deadline, so that a slow client
 // is told from one that does not read.

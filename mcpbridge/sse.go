@@ -83,30 +83,49 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	}
 	c.hangUp()
 	c.plain.Wait()
+	c.letGo()
 	c.awaitLog()
 	c.writing <- struct{}{} // for good: nothing is written when the handler has returned
 }
 
-// post hands one message to its stream.
-func (s *sse) post(w http.ResponseWriter, r *http.Request, body []byte, who string) {
+// lineOf is who a POST counts as, where requests share a budget: its stream, if
+// that is its own, else the caller at its address.
+func (s *sse) lineOf(r *http.Request) string {
+	if c, ok := s.find(r, subject(r)); ok {
+		return c.id
+	}
+	return subject(r) + " at " + hostOf(r)
+}
+
+// find returns the stream that a POST belongs to.
+func (s *sse) find(r *http.Request, who string) (sseConn, bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c, ok := s.conns[r.URL.Query().Get("sessionid")]
-	s.mu.Unlock()
-	if !ok || c.caller != who {
+	return c, ok && c.caller == who
+}
+
+// post hands one message to its stream, which ends what it holds.
+func (s *sse) post(w http.ResponseWriter, r *http.Request, message line, who string) {
+	c, ok := s.find(r, who)
+	if !ok {
 		http.Error(w, "session not found", http.StatusNotFound)
 		return
 	}
-	if c.answerPlain(body) { //nolint:contextcheck // the call ends with its stream, not with this POST
+	message.held = message.held.passOn()
+	if c.answerPlain(message) { //nolint:contextcheck // the call ends with its stream, not with this POST
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	select {
-	case c.read <- line{data: body}:
+	case c.read <- message:
 		w.WriteHeader(http.StatusAccepted)
+		return
 	case <-c.done:
 		http.Error(w, "the session has ended", http.StatusNotFound)
 	case <-r.Context().Done():
 	}
+	message.held.end()
 }
 
 // closeAll ends every stream when what it asked for is answered, or lastAnswers has passed.

@@ -51,6 +51,7 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 	}
 	c.hangUp() // lets go of the goroutines that read and write
 	c.plain.Wait()
+	c.letGo()
 	c.awaitLog()
 	if failed := c.failure(); failed != nil {
 		return failed
@@ -103,8 +104,10 @@ func (c *conn) readLines(r *bufio.Reader) {
 			return
 		default:
 		}
-		data := bytes.TrimSpace(l.data)
-		if (len(data) > 0 || l.tooLong) && !c.answerPlain(data) {
+		l.data = bytes.TrimSpace(l.data)
+		held, admitted := c.admit(l.data)
+		l.held = held
+		if (len(l.data) > 0 || l.tooLong) && admitted && !c.answerPlain(l) {
 			select {
 			case c.read <- l:
 			case <-c.stop:
@@ -120,6 +123,21 @@ func (c *conn) readLines(r *bufio.Reader) {
 			return
 		}
 	}
+}
+
+// admit waits for room for a line, and with it the client does. What finds none
+// in time is refused, if it asks for anything; an answer is always let in, since
+// calls in flight may wait for it.
+func (c *conn) admit(raw []byte) (held *share, ok bool) {
+	if len(raw) <= smallRequest {
+		return nil, true
+	}
+	held = &share{of: c.bridge.requests, line: c.id}
+	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !isRequest(raw) {
+		return held, true
+	}
+	c.deliverLogged(crowdedJSON(idOf(raw), noRoom))
+	return nil, false
 }
 
 // readLine reads one line of at most maxLine bytes; a longer one is read to its

@@ -1,0 +1,156 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/orla-project/orla/internal/turns"
+)
+
+const (
+	// requestsBudget bounds the bytes of requests that are being read or answered.
+	// A client that is alone gets half of it (turns.Shares).
+	requestsBudget = 128 << 20
+	// smallRequest is how many bytes of each nobody counts: a connection takes more.
+	smallRequest = 4 << 10
+	// bodyStep is what is taken at a time for a body whose length is not told.
+	bodyStep = 64 << 10
+)
+
+// noRoom is why a request is refused.
+const noRoom = "there is no room for the request beside those that are being answered"
+
+var errNoRoom = errors.New(noRoom)
+
+// share is what a request holds of the budget. nil holds nothing.
+type share struct {
+	of   *turns.Shares
+	line string
+	n    atomic.Int64
+}
+
+// grow makes the share one of n bytes, and waits at most patience for the room.
+func (s *share) grow(ctx context.Context, n int64, patience time.Duration) error {
+	more := n - s.n.Load()
+	if more <= 0 {
+		return nil
+	}
+	if !s.of.Try(s.line, more) {
+		ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoRoom)
+		defer cancel()
+		if err := s.of.Take(ctx, s.line, more); err != nil {
+			return err
+		}
+	}
+	s.n.Add(more)
+	return nil
+}
+
+// end gives back what is held. It may be called more than once.
+func (s *share) end() {
+	if s == nil {
+		return
+	}
+	if n := s.n.Swap(0); n > 0 {
+		s.of.Give(s.line, n)
+	}
+}
+
+// passOn makes the share another's to end.
+func (s *share) passOn() *share {
+	if s == nil {
+		return nil
+	}
+	to := &share{of: s.of, line: s.line}
+	to.n.Store(s.n.Swap(0))
+	return to
+}
+
+// lineOf is who a POST counts as, where requests share a budget: its session, if
+// that is its own, else the caller at its address.
+func (h *HTTP) lineOf(r *http.Request) string {
+	if id := r.Header.Get(sessionHeader); id != "" {
+		if _, ok := h.sessions.owns(id, subject(r)); ok {
+			return id
+		}
+	}
+	return subject(r) + " at " + hostOf(r)
+}
+
+// readBody reads a request's body within its limits and puts it back for the
+// SDK. What it holds until then, the caller ends, also where it is not ok: then
+// readBody has answered by itself.
+func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line string) (_ []byte, held *share, ok bool) {
+	limit := h.settings.Load().MaxRequest
+	if r.ContentLength > limit {
+		tooLarge(w, limit)
+		return nil, nil, false
+	}
+	body := &arriving{ctx: r.Context(), patience: h.limits.room, r: http.MaxBytesReader(w, r.Body, limit)}
+	var err error
+	if r.ContentLength < 0 || r.ContentLength > smallRequest {
+		held = &share{of: h.bridge.requests, line: line}
+		body.held = held
+		err = held.grow(r.Context(), r.ContentLength, h.limits.room) // nothing is read before
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.limits.body))
+	}
+	var buf bytes.Buffer
+	if err == nil {
+		if r.ContentLength > 0 {
+			buf.Grow(int(r.ContentLength) + bytes.MinRead)
+		}
+		_, err = buf.ReadFrom(body)
+	}
+	switch {
+	case err == nil:
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
+	case errors.As(err, new(*http.MaxBytesError)):
+		tooLarge(w, limit)
+		return nil, held, false
+	case errors.Is(err, errNoRoom):
+		w.Header().Set("Connection", "close") // the body is not read
+		crowded(w, nil, noRoom)
+		return nil, held, false
+	default:
+		h.log.Debug("read a request", "err", err, "bytes", buf.Len())
+		w.Header().Set("Connection", "close") // the rest may still come
+		refuse(w, http.StatusRequestTimeout, "the request's body did not arrive")
+		return nil, held, false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(buf.Bytes()))
+	return buf.Bytes(), held, true
+}
+
+// arriving is a body that is being read. If its length was not told, it holds as
+// much as has come.
+type arriving struct {
+	ctx      context.Context // an io.Reader is told none
+	patience time.Duration
+	held     *share // nil for a small one
+	r        io.Reader
+	read     int64
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	a.read += int64(n)
+	if a.held != nil && a.read > max(smallRequest, a.held.n.Load()) {
+		if wait := a.held.grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
+			return n, wait
+		}
+	}
+	return n, err
+}
+
+func tooLarge(w http.ResponseWriter, limit int64) {
+	// The rest of the body is not read: the connection has no further use.
+	w.Header().Set("Connection", "close")
+	refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is over max_request (%d bytes)", limit))
+}
