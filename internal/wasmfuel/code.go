@@ -23,7 +23,7 @@ func (w *writer) code() *Error {
 			w.sized(func() { w.payer(p.op, p.shift) })
 		}
 		for i, t := range w.m.imports {
-			w.sized(func() { w.thunk(uint32(i), w.m.types[t]) })
+			w.sized(func() { w.thunk(uint32(i), w.m.types[t], w.m.repeats[i]) })
 		}
 	})
 	return err
@@ -235,9 +235,14 @@ func (w *writer) payer(op byte, shift int64) {
 }
 
 // thunk pays for an imported function, calls it, and asks the host whether to go on.
-func (w *writer) thunk(function uint32, t signature) {
+func (w *writer) thunk(function uint32, t signature, r repeat) {
 	w.raw("\x00")
 	w.pay(hostCall)
+	if p := r.parameter; r != (repeat{}) && p < len(t.params) && t.params[p] == typeI32 {
+		w.ops(opLocalGet, byte(p))
+		w.call(w.added(r.payer))
+		w.ops(opDrop)
+	}
 	w.check()
 	for i := range t.params {
 		w.ops(opLocalGet)

@@ -33,6 +33,13 @@ func newMachine(t testing.TB) *machine {
 	if _, err := env.Instantiate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	wasi := m.NewHostModuleBuilder("wasi_snapshot_preview1")
+	wasi.NewFunctionBuilder().WithFunc(func(_, _, _, _ uint32) uint32 { return 0 }).Export("fd_write")
+	wasi.NewFunctionBuilder().WithFunc(func(_, _ uint32) uint32 { return 0 }).Export("random_get")
+	wasi.NewFunctionBuilder().WithFunc(func(_, _, _ uint64) {}).Export("fd_read") // of another type than it should be
+	if _, err := wasi.Instantiate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return m
 }
 
@@ -79,6 +86,15 @@ func withImport(body string) program {
 	p := main(body)
 	p.types = append(p.types, of("\x7f\x7f", "\x7f\x7f"))
 	p.imports = []string{sized("env") + sized("host") + "\x00\x01"}
+	p.exports = []string{export("f", 1)}
+	return p
+}
+
+// wasiCalling is a program whose function 0 is of WASI.
+func wasiCalling(name, of, body string) program {
+	p := main(body)
+	p.types = append(p.types, of)
+	p.imports = []string{sized("wasi_snapshot_preview1") + sized(name) + "\x00\x01"}
 	p.exports = []string{export("f", 1)}
 	return p
 }
@@ -171,6 +187,9 @@ func TestT37FuelIsCountedAsWritten(t *testing.T) {
 			tables:  []string{"\x70\x00\x01"}, elements: []string{"\x00" + code(i32Const, 0, end) + "\x01\x00"},
 			funcs: []function{{code: code(localGet, 0, i32Const, 9, i32Const, 0, callIndirect, 1, 0, i32Sub)}},
 		}, 5, 5 + 100, 4},
+		"a thousand buffers": {wasiCalling("fd_write", of("\x7f\x7f\x7f\x7f", "\x7f"), code(i32Const, 1, i32Const, 0, localGet, 0, i32Const, 8, call, 0)), 1000, 5 + 100 + 16*1000, 0},
+		"random bytes":       {wasiCalling("random_get", of("\x7f\x7f", "\x7f"), code(i32Const, 0, localGet, 0, call, 0)), 999, 3 + 100 + 999, 0},
+		"no number of them":  {wasiCalling("fd_read", of("\x7e\x7e\x7e", ""), code(i64Const, 7, i64Const, 7, i64Const, 7, call, 0, i32Const, 0)), 9, 5 + 100, 0},
 		"a start function": {program{
 			types: []string{of("\x7f", "\x7f"), of("", "")}, exports: []string{export("f", 1)}, start: "\x00",
 			globals: []string{"\x7f\x01" + code(i32Const, 1, end)},

@@ -24,7 +24,8 @@
 // A unit of fuel is 100 steps. Each instruction that is executed is a step, but block,
 // loop, else, end and nop, which are none. An instruction that moves memory is one more for
 // each 64 bytes, one that moves elements of a table one more for each of them, memory.grow
-// is 16 more for each page, and a call of an imported function is 100 more.
+// is 16 more for each page, and a call of an imported function is 100 more. One of WASI is
+// also 16 more for each buffer or subscription it is given, or one for each random byte.
 //
 // Instructions that are always executed together are paid for at the first of them: a run
 // that a trap or the host ends has paid for the rest of those too, and never for less

@@ -16,6 +16,24 @@ const (
 // hostCall is what a call of an imported function costs more than another.
 const hostCall = 100
 
+// repeat says which parameter of an imported function tells how often it does
+// something, and which of the payers takes what that costs. The zero repeat is none.
+type repeat struct {
+	parameter int
+	payer     int
+}
+
+// repeats are those of WASI: its buffers and subscriptions weigh as much as
+// a page of memory, and a random byte what an element of a table does.
+var repeats = map[string]repeat{
+	"wasi_snapshot_preview1.fd_read":     {2, pagesFunction},
+	"wasi_snapshot_preview1.fd_pread":    {2, pagesFunction},
+	"wasi_snapshot_preview1.fd_write":    {2, pagesFunction},
+	"wasi_snapshot_preview1.fd_pwrite":   {2, pagesFunction},
+	"wasi_snapshot_preview1.poll_oneoff": {2, pagesFunction},
+	"wasi_snapshot_preview1.random_get":  {1, elementsFunction},
+}
+
 // writer writes the new module. Functions and globals that are added stand behind those of
 // the module, but for the import, which moves all defined functions up by one.
 type writer struct {
