@@ -57,7 +57,7 @@ func (c *Capsule) noteChange(change watch.Change) {
 	}
 	reload, suspended := c.flaps.count(name, time.Now())
 	if suspended {
-		c.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute. To leave the file out, list it under runtime.hot_load.ignore",
+		c.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute; orla restart takes what is there now. To leave the file out, list it under runtime.hot_load.ignore",
 			"tool", c.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
 	}
 	if reload {

@@ -85,10 +85,15 @@ func (w *world) rotate(ctx context.Context) {
 func (w *world) live(ctx context.Context, s sort, version string) bool {
 	cl := &client{http: w.crowd.http, url: w.life().url}
 	var last outcome
+	restarted := false
 	if eventually(patience, func() bool {
 		last = w.plainly(ctx, cl, s)
 		if strings.Contains(last.text, startsIt) { // it came back when all the others were started
 			w.operate(ctx, "start", s.name)
+		}
+		if !restarted && w.life().isDeaf(s.name) { // the log says that it takes this
+			restarted = true
+			w.operate(ctx, "restart", s.name)
 		}
 		return last.String() == "ok" && strings.Fields(last.text)[1] == version
 	}) {

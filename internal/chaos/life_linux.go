@@ -34,14 +34,15 @@ type life struct {
 	mu      sync.Mutex // guards what follows
 	apart   []timed    // lines of two ways that are not judged yet; only with file
 	history *histories
-	last    []string // lines of its log
-	noise   bool     // inside what the race detector or a panic prints
+	last    []string        // lines of its log
+	noise   bool            // inside what the race detector or a panic prints
+	deaf    map[string]bool // capsules whose changes came too often to count (SPEC E3), at least for a while
 }
 
 // startLife starts Orla and waits until it serves.
 // It logs to file, if that is not "", and else to stderr.
 func startLife(ctx context.Context, o options, b *book, number int, file string) (*life, error) {
-	l := &life{book: b, over: make(chan struct{}), history: newHistories()}
+	l := &life{book: b, over: make(chan struct{}), history: newHistories(), deaf: map[string]bool{}}
 	if file != "" {
 		l.file = &logFile{path: file, done: make(chan struct{})}
 	}
@@ -160,8 +161,11 @@ func (l *life) take(raw []byte, filed bool, serving chan<- string) {
 		default: // it is known
 		}
 	}
-	if msg, _ := line["msg"].(string); strings.Contains(msg, "panic") {
+	switch msg := text(line, "msg"); {
+	case strings.Contains(msg, "panic"):
 		l.book.violated("panic", "%.2000s", raw)
+	case strings.HasPrefix(msg, "one file has made the capsule reload too often"):
+		l.deaf[text(line, "tool")] = true
 	}
 	switch {
 	case line["msg"] != "state":
@@ -185,6 +189,13 @@ func (l *life) tail(n int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last[max(0, len(l.last)-n):]
+}
+
+// isDeaf reports whether a capsule may not reload by itself when it is saved.
+func (l *life) isDeaf(tool string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf[tool]
 }
 
 func (l *life) pid() int { return l.cmd.Process.Pid }
