@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
@@ -12,7 +11,6 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
-	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/wasmfuel"
 )
 
@@ -41,37 +39,24 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 	if err != nil {
 		return nil, invalid("%v", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(r.ctx, maxCompile, invalid("it was not compiled within %s", maxCompile))
-	defer cancel()
 	disk := r.disk()
-	c, err := build(ctx, metered, limits, disk.folder(metered))
-	if err != nil && disk != nil && ctx.Err() == nil {
+	c, err := build(r.ctx, metered, limits, disk.folder(metered))
+	if err != nil && disk != nil {
 		disk.remove(metered) // it may be what is at fault
-		c, err = build(ctx, metered, limits, "")
+		c, err = build(r.ctx, metered, limits, "")
 	}
 	if err != nil {
-		return nil, r.refused(ctx, err)
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		return nil, invalid("%s", text)
 	}
 	if err := checkImports(c.module, limits.WASI); err != nil {
-		c.close(ctx)
+		c.close(r.ctx)
 		return nil, err
 	}
 	const perByte = 8 // what is compiled, over what it is compiled from
 	c.size = perByte * int64(len(metered))
 	disk.keep(metered)
 	return c, nil
-}
-
-// refused is the fault of what was not compiled.
-func (r *Runtime) refused(ctx context.Context, err error) error {
-	if r.ctx.Err() != nil {
-		return fault.New(fault.NotReady, "Orla is stopping")
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return invalid("%s", text)
 }
 
 // build compiles a module in a runtime of its own. What it finds in folder it
@@ -108,8 +93,9 @@ func build(ctx context.Context, module []byte, limits Limits, folder string) (c 
 	if _, err := yielder.Instantiate(ctx); err != nil {
 		return c, err
 	}
-	// With more than one worker it looks at ctx between two functions.
-	c.module, err = c.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, max(2, runtime.GOMAXPROCS(0))), module)
+	// One worker is this goroutine, whose panics are recovered from. With more it
+	// would look at ctx between two functions, and a panic of theirs would end Orla.
+	c.module, err = c.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, 1), module)
 	return c, err
 }
 

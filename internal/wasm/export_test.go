@@ -10,3 +10,9 @@ func (r *Runtime) Running() int {
 	}
 	return n
 }
+
+// Compiling stands for a compilation, until done is called.
+func (r *Runtime) Compiling() (done func()) {
+	r.working.Add(1)
+	return r.working.Done
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
@@ -342,4 +343,17 @@ func TestT37CloseWhileAModuleRuns(t *testing.T) {
 	fails(t, err, fault.NotReady, true)
 	_, err = r.Compile(t.Context(), buffered(echoing).bytes(), wasm.Limits{})
 	fails(t, err, fault.NotReady, true)
+}
+
+// Close does not hang on a module that takes a minute to compile, nor do those who
+// wait for it.
+func TestT37CloseWhileAModuleIsCompiled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := wasm.NewRuntime(wasm.Options{})
+		done := r.Compiling()
+		defer done()
+		r.Close() // a bubble ends a wait that has no end
+		_, err := r.Compile(t.Context(), buffered(echoing).bytes(), wasm.Limits{})
+		fails(t, err, fault.NotReady, true)
+	})
 }

@@ -39,8 +39,8 @@ const (
 	MaxModule = 64 << 20
 	// maxCached bounds the compiled modules that are kept, together.
 	maxCached = 256 << 20
-	// maxCompile is how long a module may take to compile.
-	maxCompile = 2 * time.Minute
+	// closePatience is how long Close waits for what is being compiled.
+	closePatience = 2 * time.Second
 	// maxCompiling is how many modules are compiled at once: a slow one must not
 	// keep all others waiting.
 	maxCompiling = 2
@@ -124,14 +124,23 @@ func NewRuntime(opts Options) *Runtime {
 	}
 }
 
-// Close ends what is being compiled and lets go of all modules, the running ones
-// when their calls are over.
+// Close lets go of all modules, the running ones when their calls are over. A
+// compilation cannot be ended, and one of a module that was made for it takes
+// a minute: Close waits a moment, and leaves it to the end of the process.
 func (r *Runtime) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel()
-	r.working.Wait()
+	compiled := make(chan struct{})
+	go func() { // ends with the last compilation
+		r.working.Wait()
+		close(compiled)
+	}()
+	select {
+	case <-compiled:
+	case <-time.After(closePatience):
+	}
 	r.mu.Lock()
 	idle := r.letGoLocked(func(*entry) bool { return true })
 	r.mu.Unlock()
@@ -163,6 +172,8 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 	select {
 	case <-e.done:
 	case <-ctx.Done():
+	case <-r.ctx.Done():
+		return nil, stopping()
 	}
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
@@ -186,7 +197,7 @@ func (r *Runtime) find(k key, module []byte, limits Limits) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, fault.New(fault.NotReady, "Orla is stopping")
+		return nil, stopping()
 	}
 	e := r.entries[k]
 	if e == nil {
@@ -201,18 +212,23 @@ func (r *Runtime) find(k key, module []byte, limits Limits) (*entry, error) {
 // fill compiles a module. One that cannot be is forgotten: whoever waits is told.
 func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
 	defer close(e.done)
+	var c *code
+	err := stopping()
 	select {
 	case r.places <- struct{}{}:
 		defer func() { <-r.places }()
-		e.code, e.err = r.compile(module, limits)
+		c, err = r.compile(module, limits)
 	case <-r.ctx.Done():
-		e.err = fault.New(fault.NotReady, "Orla is stopping")
 	}
 	r.mu.Lock()
-	if e.err != nil {
+	e.code, e.err = c, err
+	if err != nil {
 		delete(r.entries, k)
 	}
 	idle := r.trimLocked(e)
+	if c != nil && e.gone { // Close has not waited
+		idle = append(idle, c)
+	}
 	r.mu.Unlock()
 	r.closeAll(idle)
 }
@@ -272,7 +288,7 @@ func (m *Module) begin() (*code, error) {
 	defer r.mu.Unlock()
 	switch {
 	case r.closed:
-		return nil, fault.New(fault.NotReady, "Orla is stopping")
+		return nil, stopping()
 	case m.entry.gone:
 		return nil, fault.Unsent(fault.Wrap(fault.NotReady, ErrEvicted, "the module had to make room for others"))
 	}
@@ -291,6 +307,8 @@ func (m *Module) end() {
 		m.entry.code.close(r.ctx)
 	}
 }
+
+func stopping() error { return fault.New(fault.NotReady, "Orla is stopping") }
 
 // invalid is the fault of a module that cannot be run.
 func invalid(format string, args ...any) *fault.Error {
