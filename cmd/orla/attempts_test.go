@@ -138,6 +138,7 @@ func TestWhatWasNeverSentIsTriedAgain(t *testing.T) {
 // SPEC-TOOLS 6.3: a capsule that crashes in a call answers it after its restart,
 // if its tool may be called twice.
 func TestCrashIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	const policy = atOnce + "\nretry: {max_attempts: 4, backoff: 20ms}"
 	const crashing = `import os

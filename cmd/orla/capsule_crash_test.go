@@ -18,6 +18,7 @@ const atOnce = "restart: {initial_ms: 1, max_ms: 1, max_failures: 0}"
 // SPEC D9: kill -9 of a capsule fails the calls in flight, as retryable
 // crashes, and no other.
 func TestD9KillingACapsuleFailsOnlyCallsInFlight(t *testing.T) {
+	t.Parallel()
 	kills := 200
 	if testing.Short() {
 		kills = 20
@@ -146,6 +147,7 @@ func cpu(t *testing.T, pid int) time.Duration {
 // SPEC F3: reloads, crashes and calls leave descriptors, goroutines and memory
 // where they were.
 func TestF3CapsulesLeakNothing(t *testing.T) {
+	t.Parallel()
 	const capsules = 5
 	rounds := 25
 	if testing.Short() {

@@ -18,6 +18,7 @@ import (
 // SPEC E1, L3: fifty saves while eight sessions call without a pause lose no
 // call and no session, and who calls after READY is answered by the new code.
 func TestE1FiftySavesUnderLoadLoseNoCall(t *testing.T) {
+	t.Parallel()
 	const saves, parts, clients = 50, 8, 8 // over 10 reloads a minute by one file would suspend watching (E3)
 	tools := t.TempDir()
 	files := map[string]string{}

@@ -85,7 +85,7 @@ func buildOrla(env []string, flags ...string) (string, error) {
 	built = append(built, dir)
 	buildMu.Unlock()
 	path := filepath.Join(dir, "orla")
-	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), ".")...)
+	cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...), ".")...)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

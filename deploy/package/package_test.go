@@ -1,6 +1,7 @@
 package package_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,25 +9,42 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
 )
 
-// build builds the package of a format for this machine, and returns its file.
-func build(t *testing.T, format, version string) string {
-	t.Helper()
-	dist := t.TempDir()
+// shared is a deb that several tests look at, and sharedDist its folder, which
+// TestMain removes.
+var (
+	shared     = sync.OnceValues(func() (string, error) { return build("deb", "v1.2.3", sharedDist) })
+	sharedDist string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if sharedDist, err = os.MkdirTemp("", "orla-dist-*"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(sharedDist) // a temporary folder
+	os.Exit(code)
+}
+
+// build builds the package of a format for this machine in the folder dist, and
+// returns its file.
+func build(format, version, dist string) (string, error) {
 	cmd := exec.Command(filepath.Join("..", "..", "scripts", "package"), format, runtime.GOARCH)
 	cmd.Env = append(os.Environ(), "DIST="+dist, "VERSION="+version)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("scripts/package %s: %v\n%s", format, err, out)
+		return "", fmt.Errorf("scripts/package %s: %w\n%s", format, err, out)
 	}
 	found, err := filepath.Glob(filepath.Join(dist, "*."+format))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("scripts/package %s made %q", format, found)
+		return "", fmt.Errorf("scripts/package %s made %q", format, found)
 	}
-	return found[0]
+	return found[0], nil
 }
 
 func output(t *testing.T, argv ...string) string {
@@ -85,7 +103,10 @@ func printed(t *testing.T, out, name string) string {
 // A deb is installed, runs, is upgraded, removed and purged (SPEC K2).
 func TestDebComesAndGoes(t *testing.T) {
 	needs.Programs(t, "dpkg-deb", "dpkg", "deb-systemd-helper", "systemctl", "runuser")
-	deb := build(t, "deb", "v1.2.3")
+	deb, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
 	out := inCopy(t, deb, `
 packages() { echo "== packages"; run "$@" 2>&1; }
 packages dpkg -i $package
@@ -160,7 +181,10 @@ echo "== gone"; ours; run dpkg-query -W orla 2>&1 || true
 // The deb passes what Debian asks of its own packages.
 func TestDebIsWellFormed(t *testing.T) {
 	needs.Programs(t, "lintian", "dpkg-deb")
-	deb := build(t, "deb", "v1.2.3")
+	deb, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for line := range strings.Lines(output(t, "lintian", "--allow-root", "--fail-on", "none", deb)) {
 		if strings.HasPrefix(line, "E: ") {
 			t.Error(line)
@@ -176,7 +200,10 @@ func TestDebIsWellFormed(t *testing.T) {
 			t.Errorf("%s tells operators to look at %q, which the package lacks", guide, dead)
 		}
 	}
-	again := build(t, "deb", "v1.2.3")
+	again, err := build("deb", "v1.2.3", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if one, other := output(t, "sha256sum", deb), output(t, "sha256sum", again); one[:64] != other[:64] {
 		t.Error("two packages of one revision differ")
 	}
@@ -200,7 +227,10 @@ func deadLinks(t *testing.T, guide string) (dead []string) {
 // An rpm is installed and removed (SPEC K2).
 func TestRPMComesAndGoes(t *testing.T) {
 	needs.Programs(t, "rpm")
-	rpm := build(t, "rpm", "v1.2.3-rc.1")
+	rpm, err := build("rpm", "v1.2.3-rc.1", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := output(t, "rpm", "-qp", "--qf", "%{VERSION} %{LICENSE}", rpm); !strings.HasSuffix(got, "1.2.3~rc.1 Apache-2.0") {
 		t.Errorf("it says %q of itself", got)
 	}
