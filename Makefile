@@ -24,6 +24,7 @@ LIFECYCLE := ./internal/launch ./internal/cgroup ./internal/watch ./simple ./sup
 
 # Tests wait more than they compute: one package more at a time than there are
 # cores. Those that take longest begin first, so that the others run beside them.
+# Nobody debugs what is linked for one run: it gets no symbols for a debugger.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SLOW := ./cmd/orla ./internal/systemd ./capsule ./deploy/package ./deploy/container ./mcpbridge
 
@@ -73,7 +74,7 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
+	$(GO) test $(RACE) -ldflags=-w -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
 
 short: ## run the quick tests only
 	$(GO) test -short ./...
