@@ -241,8 +241,8 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 			h.sessions.closing(id)
 		}
 		leave := h.sessions.use(id)
+		defer leave(out)
 		h.stateful.ServeHTTP(w, r)
-		leave(out)
 		return
 	}
 	settings := h.settings.Load()
@@ -261,8 +261,8 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	case direct:
 		out.keepAlive(true)
 		leave := h.sessions.use(plain.session(r))
+		defer leave(out)
 		h.answerPlain(out, r, plain)
-		leave(out)
 		return
 	case h.cancelled(r, body):
 		h.sessions.use(id)(out)
@@ -285,10 +285,12 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer begun()
 	}
-	leave := h.sessions.use(id)
+	if handler == h.stateful { // the other one does not look at the id
+		leave := h.sessions.use(id)
+		defer leave(out)
+	}
 	answer := &explainer{response: out, body: body}
 	handler.ServeHTTP(answer, r)
-	leave(out)
 	if opens {
 		h.sessions.use(w.Header().Get(sessionHeader))(out)
 	}

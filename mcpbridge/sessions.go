@@ -29,6 +29,7 @@ type usage struct {
 	open int       // requests and streams that are open
 	last time.Time // when the last one ended
 
+	real  bool                          // a request that names it has been answered
 	ours  bool                          // we saw it begin, and nobody has ended it
 	user  string                        // who began it
 	party string                        // whose room it takes; see admit
@@ -63,7 +64,8 @@ func (s *sessions) use(id string) func(*response) {
 		u.open--
 		u.last = time.Now()
 		gone := status == http.StatusNotFound || status == http.StatusNoContent
-		if gone && u.open == 0 && s.known[id] == u {
+		u.real = u.real || status < http.StatusBadRequest
+		if (gone || !u.real) && u.open == 0 && s.known[id] == u {
 			delete(s.known, id) // a client may send any id it likes
 		}
 	}
