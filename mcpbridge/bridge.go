@@ -194,7 +194,7 @@ func (b *Bridge) contained(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func internalError() error {
+func internalError() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
 }
 

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -52,6 +54,12 @@ func (b *Bridge) answerable(p plainCall, from client, session string) (tool trai
 // direct answers a plain call without the SDK: the response as JSON, the code
 // of an error, and what record is to write, nil for nothing.
 func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response parts, code int64, made *call) {
+	defer func() { // as the SDK's way has it; see contained
+		if why := recover(); why != nil {
+			b.log.Error("panic in a request", "method", p.method, "panic", fmt.Sprint(why), "stack", string(debug.Stack()))
+			response, code, made = parts{errorOf(p.id, internalError())}, jsonrpc.CodeInternalError, nil
+		}
+	}()
 	if p.method == methodList {
 		return b.directList(p), 0, nil
 	}
@@ -74,7 +82,7 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response
 	result, err := b.encoded(answer, p.meta != nil)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", p.name, "err", err)
-		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "internal error; Orla's log has the details")}, jsonrpc.CodeInternalError, made
+		return parts{errorOf(p.id, internalError())}, jsonrpc.CodeInternalError, made
 	}
 	response = append(make(parts, 0, len(result)+4), responseHead, p.id, resultKey)
 	return append(append(response, result...), closing), 0, made
@@ -216,8 +224,7 @@ func statusOf(code int64) int {
 
 // cancelled ends the plain call that a POST cancels, and reports whether it was one.
 func (h *HTTP) cancelled(r *http.Request, body []byte) bool {
-	const long = 4 << 10
-	if len(body) > long || !bytes.Contains(body, []byte(methodCancelled)) {
+	if !bytes.Contains(body, []byte(methodCancelled)) {
 		return false
 	}
 	return h.sessions.cancel(r.Header.Get(sessionHeader), cancelledID(body))

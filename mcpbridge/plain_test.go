@@ -291,7 +291,7 @@ func TestPlainCallsAreCancelled(t *testing.T) {
 	go func() { answered <- f.post(t, call(`"c"`, "gate"), "Mcp-Session-Id", session) }()
 	within(t, g.began, "call")
 	other := f.initialize(t)
-	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}`
+	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c","reason":"` + strings.Repeat("why ", 10_000) + `"}}`
 	for _, s := range []string{other, session} {
 		if r := f.post(t, cancel, "Mcp-Session-Id", s); r.status != http.StatusAccepted {
 			t.Errorf("cancel: %d %s", r.status, r.raw)
