@@ -6,25 +6,44 @@ import (
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // answers are those of plain calls that wait to be written on stdio. What came
 // together goes out together: to write a short line costs more than to make it.
 type answers struct {
-	chunks  [][]byte // whole lines, in order
-	count   int      // of them
-	writing bool     // a goroutine is at them
-	spare   []byte   // the buffer to begin with; nil if it is in use
+	unwritten
+	writing bool   // a goroutine is at them
+	spare   []byte // the buffer to begin with; nil if it is in use
+}
+
+// unwritten is what is to be written at once.
+type unwritten struct {
+	chunks [][]byte // whole lines, in order
+	count  int      // of them
+	held   []func() // let go of the room that the long ones take
+}
+
+// letGo is called when nothing of it is to be written any more.
+func (u *unwritten) letGo() {
+	for _, letGo := range u.held {
+		letGo()
+	}
 }
 
 const (
 	longPart    = 16 << 10 // bytes of a part from which on it is not copied
 	answersSize = 64 << 10 // what a pipe holds
 	moreSize    = 4 << 10  // of a buffer behind what was not copied
+	longWatch   = 64       // writes by one call for others, before it goes on to its end
 )
 
-// add adds an answer, as a line.
-func (a *answers) add(message parts) {
+// add adds an answer, as a line. letGo, if not nil, is called when it has been written.
+func (a *answers) add(message parts, letGo func()) {
+	if letGo != nil {
+		a.held = append(a.held, letGo)
+	}
 	a.count++
 	for _, part := range message {
 		a.addPart(part)
@@ -53,12 +72,12 @@ func (a *answers) addPart(part []byte) {
 	a.chunks[last] = append(a.chunks[last], part...)
 }
 
-// take returns what is to be written, and how many answers that is.
-func (a *answers) take() (chunks [][]byte, count int) {
-	chunks, count = a.chunks, a.count
-	a.chunks, a.count = nil, 0
-	a.writing = count > 0
-	return chunks, count
+// take returns what is to be written.
+func (a *answers) take() unwritten {
+	next := a.unwritten
+	a.unwritten = unwritten{}
+	a.writing = next.count > 0
+	return next
 }
 
 // keep keeps one of the buffers that were written.
@@ -71,8 +90,13 @@ func (a *answers) keep(written [][]byte) {
 }
 
 // answerSoon ends a plain call with its answer; nil for none. When it returns,
-// the answer has been written, or a goroutine is about to.
-func (c *conn) answerSoon(id jsonrpc.ID, message parts) {
+// the answer has been written, or a goroutine is about to. letGo is called when
+// it is over.
+func (c *conn) answerSoon(id jsonrpc.ID, message parts, letGo func()) {
+	if message.size() <= turns.Little {
+		letGo() // what is left of it nobody counts
+		letGo = nil
+	}
 	c.mu.Lock()
 	c.awaiting[id].held.end()
 	delete(c.awaiting, id) // first, since the client may use the id again at once
@@ -82,7 +106,7 @@ func (c *conn) answerSoon(id jsonrpc.ID, message parts) {
 		c.mu.Unlock()
 		return
 	}
-	c.soon.add(message)
+	c.soon.add(message, letGo)
 	first, alone := !c.soon.writing, len(c.awaiting) == 0
 	c.soon.writing = true
 	c.mu.Unlock()
@@ -92,32 +116,47 @@ func (c *conn) answerSoon(id jsonrpc.ID, message parts) {
 	if !alone {
 		runtime.Gosched() // the others may be as far
 	}
-	for c.writeAnswers() {
+	c.watchAnswers()
+}
+
+// watchAnswers writes what waits, and what comes meanwhile. While that has no end
+// another goroutine goes on with it: the call whose this is has to end.
+func (c *conn) watchAnswers() {
+	for range longWatch {
+		if !c.writeAnswers() {
+			return
+		}
 	}
+	c.run(c.watchAnswers)
 }
 
 // writeAnswers writes what waits, and reports whether more may have come meanwhile.
 func (c *conn) writeAnswers() bool {
+	over := false
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.done:
-		return false
+		over = true
 	}
 	c.mu.Lock()
-	chunks, count := c.soon.take()
+	next := c.soon.take()
 	c.mu.Unlock()
-	err := writeAll(c.out, chunks)
+	defer next.letGo()
+	if over {
+		return next.count > 0
+	}
+	err := writeAll(c.out, next.chunks)
 	<-c.writing
 	if err != nil {
 		c.broken(err)
-		return false
+		return true // what waits is let go of
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.soon.keep(chunks)
-	c.unanswered -= count
+	c.soon.keep(next.chunks)
+	c.unanswered -= next.count
 	c.settleLocked()
-	return count > 0
+	return next.count > 0
 }
 
 func writeAll(out io.Writer, chunks [][]byte) error {

@@ -45,7 +45,6 @@ func (c *conn) answerPlain(l line) bool {
 		from := callerOf(c.extra)
 		from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
 		ctx, letGo := c.bridge.room.Hold(ctx)
-		defer letGo()
 		response, _, made := c.bridge.direct(ctx, p, from)
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
@@ -54,19 +53,21 @@ func (c *conn) answerPlain(l line) bool {
 		}
 		cancel()
 		c.plain.Done() // the write may hang; see ServeStdio
-		c.answerPlainly(id, response)
+		c.answerPlainly(id, response, letGo)
 		c.bridge.record(ctx, made) // the client need not wait for the log
 		c.lines.Done()
 	})
 	return true
 }
 
-// answerPlainly ends a plain call with its answer; nil for none.
-func (c *conn) answerPlainly(id jsonrpc.ID, response parts) {
+// answerPlainly ends a plain call with its answer; nil for none. letGo is called
+// when nothing of it is to be written any more.
+func (c *conn) answerPlainly(id jsonrpc.ID, response parts, letGo func()) {
 	if c.out != nil {
-		c.answerSoon(id, response)
+		c.answerSoon(id, response, letGo)
 		return
 	}
+	defer letGo()
 	var answer json.RawMessage
 	if response != nil {
 		answer = response.join()
