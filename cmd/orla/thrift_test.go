@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
@@ -39,6 +40,46 @@ func TestG7MemoryIsGivenBack(t *testing.T) {
 	})
 }
 
+// While much garbage is made, more of it gathers before it is collected.
+func TestBusyIsCollectedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- thrift{}.Serve(ctx) }()
+		synctest.Wait()
+		inUse := func() uint64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := inUse()
+		began := activityNow().collections
+		for activityNow().collections < began+busyCollections {
+			waste(8 << 20)
+		}
+		time.Sleep(thriftEvery)
+		synctest.Wait()
+		if got := inUse() - before; got < roomSize/2 {
+			t.Errorf("while it is busy the heap has %d bytes more, want about %d", got, roomSize)
+		}
+		time.Sleep(2 * thriftEvery)
+		synctest.Wait()
+		if got := int64(inUse()) - int64(before); got > roomSize/2 {
+			t.Errorf("when it is quiet the heap has %d bytes more still", got)
+		}
+		cancel()
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
+}
+
+// waste makes garbage.
+//
+//go:noinline
+func waste(size int) { runtime.KeepAlive(make([]byte, size)) }
+
 // touch uses memory, and lets go of it.
 //
 //go:noinline
@@ -63,7 +104,7 @@ func TestActivity(t *testing.T) {
 		{"clients that come", 200 << 10, 90, false, true},
 		{"a few calls over a long time", 5 << 20, 1, false, true},
 	} {
-		now := activity{base.allocated + uint64(test.bytes), uint64(int(base.goroutines) + test.more)}
+		now := activity{base.allocated + uint64(test.bytes), uint64(int(base.goroutines) + test.more), 0}
 		if now.quietSince(base) != test.quiet || now.stirredSince(base) != test.stirred {
 			t.Errorf("%s: quiet %v, stirred %v", test.name, now.quietSince(base), now.stirredSince(base))
 		}
