@@ -65,6 +65,7 @@ func TestT72Attacks(t *testing.T) {
 		{"userns"},
 		{"fds"},
 		{"keys"},
+		{"huge"},
 		{"cpu", "0.75"},
 		{"forks", "64"},
 	}

@@ -135,7 +135,7 @@ func TestT73PullSecrets(t *testing.T) {
 
 // SPEC-TOOLS 7.2: the profile forbids the same with the engine's own and without.
 func TestT72StricterProfiles(t *testing.T) {
-	base := `{"defaultAction":"SCMP_ACT_ERRNO","archMap":[],"syscalls":[{"names":["read","unshare","clone","clone3"],"action":"SCMP_ACT_ALLOW","args":[]},{"names":["keyctl"],"action":"SCMP_ACT_ALLOW","args":[]}]}`
+	base := `{"defaultAction":"SCMP_ACT_ERRNO","archMap":[],"syscalls":[{"names":["read","mmap","unshare","clone","clone3"],"action":"SCMP_ACT_ALLOW","args":[]},{"names":["keyctl"],"action":"SCMP_ACT_ALLOW","args":[]}]}`
 	got, err := stricter([]byte(base))
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +143,14 @@ func TestT72StricterProfiles(t *testing.T) {
 	text := string(got)
 	if !strings.Contains(text, `"archMap":[]`) || !strings.Contains(text, `{"names":["read"],"action":"SCMP_ACT_ALLOW"`) || strings.Count(text, `"unshare"`) != 1 || strings.Count(text, `"keyctl"`) != 1 {
 		t.Errorf("%s", text)
+	}
+	for _, rule := range []string{
+		`{"names":["mmap"],"action":"SCMP_ACT_ALLOW","args":[{"index":3,"value":262144,"valueTwo":0,"op":"SCMP_CMP_MASKED_EQ"}]}`,
+		`{"names":["mmap"],"action":"SCMP_ACT_ERRNO","errnoRet":12,"args":[{"index":3,"value":262144,"valueTwo":262144,"op":"SCMP_CMP_MASKED_EQ"}]}`,
+	} {
+		if !strings.Contains(text, rule) {
+			t.Errorf("%s has no %s", text, rule)
+		}
 	}
 	if got, err = stricter(nil); err != nil || !strings.Contains(string(got), `"defaultAction":"SCMP_ACT_ALLOW"`) || strings.Count(string(got), `"names":["clone"]`) != 7 {
 		t.Errorf("%s, %v", got, err)

@@ -2,6 +2,7 @@ package container
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,9 +34,24 @@ type rule struct {
 	Comment  string            `json:"comment,omitempty"`
 }
 
-// newNamespaces are the flags of clone that make namespaces, so that a mask of
-// them has to be 0.
-const newNamespaces = `{"index":0,"value":2114060288,"valueTwo":0,"op":"SCMP_CMP_MASKED_EQ"}`
+// newNamespaces are the flags of clone that make namespaces.
+const newNamespaces = 2114060288
+
+// hugePages are the calls that take huge pages, and the flag by which they do. Where
+// a machine has set some aside, the limit of memory does not count them.
+var hugePages = []struct {
+	call        string
+	index, flag uint
+}{
+	{"mmap", 3, 0x40000}, {"mmap2", 3, 0x40000}, // MAP_HUGETLB
+	{"memfd_create", 1, 4}, // MFD_HUGETLB
+	{"shmget", 2, 0o4000},  // SHM_HUGETLB
+}
+
+// masked is a condition: what a mask leaves of an argument is a value.
+func masked(index, mask, value uint) []json.RawMessage {
+	return []json.RawMessage{fmt.Appendf(nil, `{"index":%d,"value":%d,"valueTwo":%d,"op":"SCMP_CMP_MASKED_EQ"}`, index, mask, value)}
+}
 
 // stricter returns a seccomp profile without what is forbidden. A base that is
 // nil allows all the rest.
@@ -52,6 +68,9 @@ func stricter(base []byte) ([]byte, error) {
 		}
 	}
 	replaced := append([]string{"clone", "clone3"}, forbidden...)
+	for _, huge := range hugePages {
+		replaced = append(replaced, huge.call)
+	}
 	var kept []rule
 	for _, r := range rules {
 		r.Names = slices.DeleteFunc(r.Names, func(name string) bool { return slices.Contains(replaced, name) })
@@ -59,25 +78,26 @@ func stricter(base []byte) ([]byte, error) {
 			kept = append(kept, r)
 		}
 	}
-	const eperm, enosys = 1, 38
-	refuse := func(errno uint, names ...string) rule {
-		return rule{Names: names, Action: "SCMP_ACT_ERRNO", ErrnoRet: &errno, Args: []json.RawMessage{}}
+	const eperm, enomem, enosys = 1, 12, 38
+	refuse := func(errno uint, args []json.RawMessage, names ...string) rule {
+		return rule{Names: names, Action: "SCMP_ACT_ERRNO", ErrnoRet: &errno, Args: args}
+	}
+	allow := func(args []json.RawMessage, name string) rule {
+		return rule{Names: []string{name}, Action: "SCMP_ACT_ALLOW", Args: args}
 	}
 	// Without clone3, whose flags no filter sees, programs use clone.
-	kept = append(kept, refuse(eperm, forbidden...), refuse(enosys, "clone3"))
-	kept = append(kept, rule{Names: []string{"clone"}, Action: "SCMP_ACT_ALLOW", Args: []json.RawMessage{json.RawMessage(newNamespaces)}})
+	always := []json.RawMessage{}
+	kept = append(kept, refuse(eperm, always, forbidden...), refuse(enosys, always, "clone3"))
+	kept = append(kept, allow(masked(0, newNamespaces, 0), "clone"))
+	for _, huge := range hugePages {
+		kept = append(kept, allow(masked(huge.index, huge.flag, 0), huge.call))
+		kept = append(kept, refuse(enomem, masked(huge.index, huge.flag, huge.flag), huge.call))
+	}
 	if base == nil {
 		for flag := uint(1 << 17); flag <= 1<<30; flag <<= 1 { // what is allowed by default has to be refused flag by flag
-			if flag&2114060288 == 0 {
-				continue
+			if flag&newNamespaces != 0 {
+				kept = append(kept, refuse(eperm, masked(0, flag, flag), "clone"))
 			}
-			arg, err := json.Marshal(map[string]any{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"})
-			if err != nil {
-				return nil, err
-			}
-			one := refuse(eperm, "clone")
-			one.Args = []json.RawMessage{arg}
-			kept = append(kept, one)
 		}
 		kept = slices.DeleteFunc(kept, func(r rule) bool { return r.Action == "SCMP_ACT_ALLOW" })
 	}

@@ -35,6 +35,7 @@ var attacks = map[string]func(args []string) (broke, saw string){
 	"memory":   memory,   // MOST: bytes; it should not live to tell
 	"cpu":      cpu,      // MOST: processors, such as 0.5
 	"keys":     keys,     // the kernel's keyrings
+	"huge":     huge,     // pages that no limit of memory counts
 	"userns":   userns,   // a user namespace, where all capabilities are had anew
 	"fds":      fds,      // descriptors that were left open
 	"daemon":   daemon,   // WORD: leaves a process of a session of its own, with WORD in its command line
@@ -328,6 +329,19 @@ func keys([]string) (broke, saw string) {
 	}
 	_, _, no := syscall.Syscall6(syscall.SYS_KEYCTL, 0, ^uintptr(2), 0, 0, 0, 0)
 	c.add("keyctl", errOf(no))
+	return c.result()
+}
+
+// huge asks for a file of huge pages, which is there without a page set aside. To
+// map one would fail for that too.
+func huge([]string) (broke, saw string) {
+	var c collect
+	const hugePages = 4
+	name := []byte("broken\x00")
+	_, _, no := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), hugePages, 0)
+	c.add("memfd_create", errOf(no))
+	_, err := syscall.Mmap(-1, 0, 2<<20, syscall.PROT_READ, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE|syscall.MAP_HUGETLB)
+	c.add("mmap", err)
 	return c.result()
 }
 

@@ -1,3 +1,6 @@
 package main
 
-const sysProcessVMReadv = 310
+const (
+	sysProcessVMReadv = 310
+	sysMemfdCreate    = 319
+)

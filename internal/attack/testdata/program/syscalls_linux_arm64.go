@@ -1,3 +1,6 @@
 package main
 
-const sysProcessVMReadv = 270
+const (
+	sysProcessVMReadv = 270
+	sysMemfdCreate    = 279
+)
