@@ -165,7 +165,7 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 		return nil, invalid("it has %d bytes; a module may have %d", len(module), MaxModule)
 	}
 	k := key{sha256.Sum256(module), pages(limits.MaxMemory), limits.WASI}
-	e, err := r.find(k, module, limits) //nolint:contextcheck // a compilation is not its first caller's alone
+	e, err := r.find(k, module, limits)
 	if err != nil {
 		return nil, err
 	}
