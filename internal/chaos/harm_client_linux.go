@@ -22,6 +22,9 @@ func raw(tool string, r string) string {
 	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
+// headerTime is less than Orla gives a client for the head of a request.
+const headerTime = 9 * time.Second
+
 // slowRequest sends a request byte by byte.
 func slowRequest(ctx context.Context, w *world, s step) {
 	conn, err := w.dial(ctx)
@@ -30,11 +33,15 @@ func slowRequest(ctx context.Context, w *world, s step) {
 	}
 	defer func() { _ = conn.Close() }()
 	text := raw("calm", fmt.Sprintf(`{"nonce":"slow-%d"}`, w.nonce()))
+	began := time.Now()
 	for i := range text {
 		if _, err := io.WriteString(conn, text[i:i+1]); err != nil || ctx.Err() != nil {
 			return
 		}
 		wait(ctx, s.long/time.Duration(len(text)))
+	}
+	if time.Since(began) > headerTime {
+		return // the machine was slower still, and Orla is right to refuse it
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(lostAfter))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
