@@ -19,7 +19,8 @@ const (
 	requestsBudget = 128 << 20
 	// smallRequest is how many bytes of each nobody counts: a connection takes more.
 	smallRequest = 4 << 10
-	// bodyStep is what is taken at a time for a body whose length is not told.
+	// bodyStep is what is taken at a time for a body whose length is not told, and
+	// for the first part of one whose length is.
 	bodyStep = 64 << 10
 )
 
@@ -102,10 +103,7 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line string) (_ 
 	}
 	var buf bytes.Buffer
 	if err == nil {
-		if r.ContentLength > 0 {
-			buf.Grow(int(r.ContentLength) + bytes.MinRead)
-		}
-		_, err = buf.ReadFrom(body)
+		err = readAll(&buf, body, r.ContentLength)
 	}
 	switch {
 	case err == nil:
@@ -125,6 +123,20 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line string) (_ 
 	}
 	r.Body = io.NopCloser(bytes.NewReader(buf.Bytes()))
 	return buf.Bytes(), held, true
+}
+
+// readAll reads a body whose length is told, unless it is negative. Memory for all
+// of it is taken when some of it has come.
+func readAll(buf *bytes.Buffer, body io.Reader, length int64) error {
+	if first := min(length, bodyStep); first > 0 {
+		buf.Grow(int(first) + bytes.MinRead)
+		if _, err := io.CopyN(buf, body, first); err != nil {
+			return err
+		}
+		buf.Grow(int(length-first) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(body)
+	return err
 }
 
 // arriving is a body that is being read. If its length was not told, it holds as

@@ -19,6 +19,7 @@ type bench struct {
 	capsule  string // answers calls with texts
 	relay    string // stands between a client and a capsule
 	sdk      string // a server with its tool inside
+	flood    string // a client that takes what it can get
 	services string // answers calls of every type of tool
 	toolsDir string // holds the programs, as tools
 	programs []program
@@ -64,7 +65,7 @@ func (b *bench) build(ctx context.Context) error {
 	if err := goBuild(ctx, root, b.orla, "./cmd/orla"); err != nil {
 		return err
 	}
-	for name, path := range map[string]*string{"hello": &b.hello, "capsule": &b.capsule, "relay": &b.relay, "sdk": &b.sdk, "services": &b.services} {
+	for name, path := range map[string]*string{"hello": &b.hello, "capsule": &b.capsule, "relay": &b.relay, "sdk": &b.sdk, "flood": &b.flood, "services": &b.services} {
 		*path = filepath.Join(b.dir, "bin", name)
 		if err := goBuild(ctx, root, *path, "./internal/bench/testdata/"+name); err != nil {
 			return err

@@ -16,9 +16,13 @@ func measureLoad(ctx context.Context, b *bench) ([]table, error) {
 	if err := raiseFiles(); err != nil {
 		return nil, err
 	}
+	dir, err := b.loadTools()
+	if err != nil {
+		return nil, err
+	}
 	var tables []table
-	for _, part := range []func(context.Context) (table, error){b.measureIdle} {
-		t, err := part(ctx)
+	for _, part := range []func(context.Context, string) (table, error){b.measureActive, b.measureFloods, b.measureIdle} {
+		t, err := part(ctx, dir)
 		if err != nil {
 			return tables, err
 		}

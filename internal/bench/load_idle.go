@@ -48,7 +48,7 @@ var idleKinds = []idleKind{
 
 // measureIdle tells what sessions hold that nobody uses, and what is given back
 // when they are over.
-func (b *bench) measureIdle(ctx context.Context) (table, error) {
+func (b *bench) measureIdle(ctx context.Context, _ string) (table, error) {
 	t := table{
 		title: "Many idle clients (G7)",
 		header: []string{

@@ -31,6 +31,11 @@ type scale struct {
 	settle          time.Duration
 	idle            time.Duration
 	idleCapsules    time.Duration
+	active          int           // clients that never pause
+	activeTime      time.Duration // for which they call
+	flooders        int           // connections of one client that floods
+	floodTurn       time.Duration // with it or without
+	floodTurns      int
 	idlers          int           // clients that do nothing
 	quiet           time.Duration // until what they hold is looked at
 	giveBack        time.Duration // that an Orla has to give memory back
@@ -63,6 +68,11 @@ var full = scale{
 	capsules:        100,
 	loading:         200 * time.Millisecond,
 	crowds:          5,
+	active:          1000,
+	activeTime:      6 * time.Second,
+	flooders:        256,
+	floodTurn:       time.Second,
+	floodTurns:      4,
 	idlers:          10_000,
 	quiet:           35 * time.Second,
 	giveBack:        giveBack,
@@ -97,5 +107,10 @@ var smoke = scale{
 	capsules:        5,
 	loading:         20 * time.Millisecond,
 	crowds:          1,
+	active:          20,
+	activeTime:      50 * time.Millisecond,
+	flooders:        8,
+	floodTurn:       30 * time.Millisecond,
+	floodTurns:      1,
 	idlers:          50,
 }

@@ -20,6 +20,15 @@ func median[T float64 | time.Duration](values []T) T {
 	return (values[mid-1] + values[mid]) / 2
 }
 
+// p99 returns what one in a hundred exceeds, 0 when there are none. It sorts them.
+func p99(values []time.Duration) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[len(values)-1-len(values)/100]
+}
+
 // quotient is a divided by b, 0 when b is.
 func quotient(a, b time.Duration) float64 {
 	if b == 0 {

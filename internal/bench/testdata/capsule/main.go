@@ -22,16 +22,17 @@ const longest = 4 << 20
 func main() {
 	load := flag.Duration("load", 0, "how long to be busy with nothing before the hello")
 	mcp := flag.Bool("mcp", false, "wait for the handshake of MCP in place of a hello")
+	work := flag.Duration("work", 0, "how long to take for each call")
 	flag.Parse()
 	time.Sleep(*load)
-	if err := serve(os.Stdin, os.Stdout, *mcp); err != nil {
+	if err := serve(os.Stdin, os.Stdout, *mcp, *work); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // serve answers requests, one after the other, until in ends.
-func serve(in io.Reader, out io.Writer, mcp bool) error {
+func serve(in io.Reader, out io.Writer, mcp bool, work time.Duration) error {
 	if !mcp {
 		if err := sayHello(out); err != nil {
 			return err
@@ -53,6 +54,7 @@ func serve(in io.Reader, out io.Writer, mcp bool) error {
 		}
 		answer = append(append(append(answer[:0], `{"jsonrpc":"2.0","id":`...), id...), ',')
 		if bytes.Contains(head(line), []byte(`"tools/call"`)) {
+			time.Sleep(work)
 			size, err := sizeIn(line)
 			if err != nil {
 				return err
