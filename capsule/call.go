@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 var (
@@ -40,15 +41,12 @@ func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer
 }
 
 func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.RawMessage, error) {
-	if c.places != nil {
-		give, err := c.place(ctx, call.Line)
-		if err != nil {
-			return nil, err
-		}
-		defer give()
+	if err := c.place(ctx, call.Line); err != nil {
+		return nil, err
 	}
+	defer c.places.Give(call.Line)
 	defer c.calls.Add(1)
-	result, err := c.send(ctx, "tools/call", call.Client, func(ctx context.Context, id int64) [][]byte {
+	result, err := c.send(ctx, asker{call.Line, call.Client}, "tools/call", func(ctx context.Context, id int64) [][]byte {
 		return callParams(own, call, traced(ctx, call.Meta), id)
 	})
 	if err != nil {
@@ -57,29 +55,53 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	return asResult(result), nil
 }
 
-// place waits in a line for one of max_concurrency places, inside ctx, when the
-// capsule is READY: what is down says so at once, however many calls there are.
-func (c *Capsule) place(ctx context.Context, line string) (give func(), err error) {
-	give = func() { c.places.Give(1) }
-	if c.places.Try(1) {
-		return give, nil
+// places bounds the calls at once.
+type places interface {
+	Try(line string) bool
+	Take(ctx context.Context, line string) error
+	Give(line string)
+}
+
+// maxBeside is how many calls one line may have at a capsule without
+// max_concurrency while there is another: what one line floods answers those of
+// others between them.
+const maxBeside = 16
+
+// limited are the places of max_concurrency, which lines take in turn.
+type limited struct{ all *turns.Turns }
+
+func placesOf(concurrency int) places {
+	if concurrency > 0 {
+		return limited{turns.New(int64(concurrency))}
 	}
-	if _, err := c.ready(ctx, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
-		return nil, err
+	return turns.NewLines(maxBeside)
+}
+
+func (l limited) Try(string) bool                             { return l.all.Try(1) }
+func (l limited) Take(ctx context.Context, line string) error { return l.all.Take(ctx, line, 1) }
+func (l limited) Give(string)                                 { l.all.Give(1) }
+
+// place waits in a line for a place, inside ctx, when the capsule is READY: what
+// is down says so at once, however many calls there are.
+func (c *Capsule) place(ctx context.Context, line string) error {
+	if c.places.Try(line) {
+		return nil
 	}
-	if c.waiting.Add(1) > maxWaiting {
-		c.waiting.Add(-1)
-		return nil, c.tooMany()
+	if _, err := c.ready(ctx, line, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
+		return err
 	}
-	defer c.waiting.Add(-1)
-	if err := c.places.Take(ctx, line, 1); err != nil {
-		return nil, fault.Unsent(err)
+	if !c.waiting.Try(line, 1) {
+		return c.tooMany()
 	}
-	return give, nil
+	defer c.waiting.Give(line, 1)
+	if err := c.places.Take(ctx, line); err != nil {
+		return fault.Unsent(err)
+	}
+	return nil
 }
 
 func (c *Capsule) tooMany() error {
-	return fault.Unsent(fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, maxWaiting))
+	return fault.Unsent(fault.New(fault.NotReady, "%s: %d calls wait for it already; try again later", c.tool.Name, c.waiting.Taken()))
 }
 
 // Request answers any other request.
@@ -93,8 +115,17 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
 		params = c.offers.ownPrompt(params)
 	}
+	who := asker{client: req.Client}
+	if who.client != nil {
+		who.line = who.client.Session()
+	}
+	// Beside max_concurrency: a call in flight may wait for what its client reads first.
+	if err := c.requests.Take(ctx, who.line); err != nil {
+		return nil, fault.Unsent(err)
+	}
+	defer c.requests.Give(who.line)
 	whole := just(params)
-	result, err := c.send(ctx, req.Method, req.Client, func(_ context.Context, id int64) [][]byte { return whole(id) })
+	result, err := c.send(ctx, who, req.Method, func(_ context.Context, id int64) [][]byte { return whole(id) })
 	if err != nil {
 		return nil, err
 	}
@@ -132,17 +163,23 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 	return append(buf, meta[1:]...)
 }
 
+// asker is who makes a request.
+type asker struct {
+	line   string      // see peer.Call
+	client peer.Client // nil if it cannot be spoken to
+}
+
 // send makes one request of the process that is READY, or that will be soon
 // enough. params are told the context of the process's own part.
-func (c *Capsule) send(ctx context.Context, method string, client peer.Client, params func(context.Context, int64) [][]byte) (json.RawMessage, error) {
-	req := linerpc.Request{Method: method, About: client}
-	if client != nil && client.Hears() {
-		req.Note = func(method string, params json.RawMessage) { client.Notify(ctx, method, params) }
+func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, int64) [][]byte) (json.RawMessage, error) {
+	req := linerpc.Request{Method: method, About: who.client}
+	if who.client != nil && who.client.Hears() {
+		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}
 	var last *linerpc.Conn
 	until := time.Now().Add(c.tool.Runtime.QueueTimeout)
 	for {
-		conn, err := c.ready(ctx, last, until)
+		conn, err := c.ready(ctx, who.line, last, until)
 		if err != nil {
 			return nil, err
 		}
@@ -188,15 +225,14 @@ const betweenTries = time.Second
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
 // until then at most (SPEC D10). Its error says that nothing was sent.
-func (c *Capsule) ready(ctx context.Context, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
+func (c *Capsule) ready(ctx context.Context, line string, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}
-	if c.waiting.Add(1) > maxWaiting {
-		c.waiting.Add(-1)
+	if !c.waiting.Try(line, 1) {
 		return nil, c.tooMany()
 	}
-	defer c.waiting.Add(-1)
+	defer c.waiting.Give(line, 1)
 	horizon := until
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(horizon) {
 		horizon = deadline

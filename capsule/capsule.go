@@ -42,7 +42,8 @@ const (
 )
 
 const (
-	// maxWaiting bounds the calls that wait for READY (SPEC D10).
+	// maxWaiting bounds the calls of one line that wait for READY (SPEC D10). What all
+	// may have together is twice that, and nobody more than is left.
 	maxWaiting = 1024
 	// defaultCallTimeout stands where the manifest and the configuration have none.
 	defaultCallTimeout = 30 * time.Second
@@ -86,8 +87,10 @@ type Capsule struct {
 	environ []string
 	start   func(context.Context, launch.Spec) (Process, error)
 	watcher *watch.Watcher // nil when nothing is watched
-	places  *turns.Turns   // bounds the calls at once; nil without max_concurrency
-	stderr  tail.Buffer    // the last lines of every process
+	places  places         // bounds the calls at once
+	// requests bounds other requests of one line at once, where there is another.
+	requests *turns.Lines
+	stderr   tail.Buffer // the last lines of every process
 
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
@@ -101,7 +104,7 @@ type Capsule struct {
 	noise    limiter       // of lines about stray output
 	settled  atomic.Bool   // see peer.Life
 	wasReady atomic.Bool   // once at least
-	waiting  atomic.Int64  // calls that wait for READY
+	waiting  *turns.Shares // of calls that wait for READY or for a place
 	calls    atomic.Int64  // that have ended
 	exits    atomic.Pointer[string]
 	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
@@ -143,12 +146,13 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		kick:    make(chan trigger, 1),
 		wake:    make(chan struct{}, 1),
 		updates: make(chan string, 64),
+
+		places:   placesOf(tool.Run.MaxConcurrency),
+		requests: turns.NewLines(maxBeside),
+		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 	}
 	if c.start == nil {
 		c.start = launched(opts.Launcher)
-	}
-	if tool.Run.MaxConcurrency > 0 {
-		c.places = turns.New(int64(tool.Run.MaxConcurrency))
 	}
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),
@@ -196,7 +200,7 @@ func (c *Capsule) Life() peer.Life {
 	life := peer.Life{
 		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Started: s.began, Next: s.next,
 		Held:    c.orders.last.Load().held,
-		Waiting: int(c.waiting.Load()), Calls: c.calls.Load(), Settled: c.settled.Load(),
+		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(),
 	}
 	if s.conn != nil {
 		life.InFlight = s.conn.InFlight()

@@ -2,12 +2,12 @@ package capsule
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/turns"
 )
 
 // One client that makes many calls at once of a capsule with max_concurrency
@@ -16,7 +16,7 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 	const slow = 100 * time.Millisecond
 	plan := func(int) behaviour { return behaviour{slow: slow} }
 	inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
-		c.places = turns.New(1)
+		c.places = placesOf(1)
 		until(c, func(s *status) bool { return s.state == Ready })
 		call := func(line string) {
 			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: line}); err != nil {
@@ -36,5 +36,64 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 			}
 		}
 		flood.Wait()
+	})
+}
+
+// Without max_concurrency, a capsule that answers one call after the other keeps
+// others waiting for no more than the part that one client may have beside them.
+func TestAFloodIsBoundedBesideOthers(t *testing.T) {
+	const slow = 100 * time.Millisecond
+	plan := func(int) behaviour { return behaviour{slow: slow} }
+	inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
+		other := func() {
+			began := time.Now()
+			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: "other"}); err != nil {
+				t.Error(err)
+			}
+			if took, most := time.Since(began), (maxBeside+2)*slow; took > most {
+				t.Errorf("a call beside the flood took %s, want %s at most", took, most)
+			}
+		}
+		other()
+		var flood sync.WaitGroup
+		for range 200 {
+			flood.Go(func() {
+				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: "flood"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		for range 5 {
+			other()
+		}
+		flood.Wait()
+	})
+}
+
+// One client that fills the queue of a capsule that starts leaves room for others.
+func TestAFloodLeavesRoomInTheQueue(t *testing.T) {
+	plan := func(int) behaviour { return behaviour{hello: time.Second} }
+	inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
+		var refused atomic.Int64
+		var calls sync.WaitGroup
+		call := func(line string) {
+			calls.Go(func() {
+				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: line}); err != nil {
+					refused.Add(1)
+				}
+			})
+		}
+		for range maxWaiting + 100 {
+			call("flood")
+		}
+		synctest.Wait()
+		for range 100 {
+			call("other")
+		}
+		calls.Wait()
+		if got := refused.Load(); got != 100 {
+			t.Errorf("%d calls were refused, want the flood's 100", got)
+		}
 	})
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -445,13 +444,13 @@ func TestCallersOfOneThatIsDownWaitTogether(t *testing.T) {
 	}
 	t.Run("it never starts", func(t *testing.T) {
 		inBubble(t, plan, func(r *manifest.Runtime) { r.StartupTimeout = time.Hour }, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
-			c.places = turns.New(1)
+			c.places = placesOf(1)
 			crowd(t, c, DefaultQueueTimeout, fault.NotReady, true)
 		})
 	})
 	t.Run("it comes to be STOPPED", func(t *testing.T) {
 		inBubble(t, plan, func(r *manifest.Runtime) { r.Restart.MaxFailures = 1 }, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
-			c.places = turns.New(1)
+			c.places = placesOf(1)
 			// CRASHED or STOPPED already, as its process ends.
 			crowd(t, c, 2*time.Second, fault.StartFailed, false)
 			synctest.Wait()

@@ -34,6 +34,13 @@ func (s *Shares) Free() int64 {
 	return max(0, s.limit-s.taken)
 }
 
+// Taken returns how much is taken.
+func (s *Shares) Taken() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
 // Try takes n for a line if there is room for it now.
 func (s *Shares) Try(name string, n int64) bool {
 	s.mu.Lock()
