@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -131,6 +133,57 @@ func TestWhatDoesNotDieIsGivenUp(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // the leader died with its Orla
 		})
 	}
+}
+
+// Nor does who runs it, on a thread of its own or not, and what was printed is kept.
+func TestC4RunGivesUpWhatDoesNotDie(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Parallel() // it takes its time
+	const script = `echo $$; exec sleep 60`
+	out, err := exec.Command(self, append(without(unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL), asRunner, script)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := strings.Fields(string(out))
+	if len(pids) != 2 {
+		t.Errorf("it printed %q; want two ids, long before their processes end", out)
+	}
+	for _, text := range pids {
+		if pid, err := strconv.Atoi(text); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it died with its Orla
+		}
+	}
+}
+
+// elsewhere starts processes as a Launcher does that nobody knows.
+type elsewhere struct{ launch.Launcher }
+
+// standInRun runs a script by each kind of launcher, and prints what it printed
+// when it is given up.
+func standInRun(script string) {
+	l, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	var both sync.WaitGroup
+	for _, by := range []launch.Launcher{l.Launcher(), elsewhere{l.Launcher()}} {
+		both.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			spec := shell(script)
+			spec.Input, spec.Grace = []byte{}, time.Millisecond
+			var printed []byte
+			ran, err := launch.Run(ctx, by, spec, func(p []byte) { printed = append(printed, p...); cancel() }, func([]byte) {})
+			if err == nil && ran.Stopped && ran.Code == -1 {
+				fmt.Print(string(printed))
+			}
+		})
+	}
+	both.Wait()
+	l.Close()
+	os.Exit(0)
 }
 
 // standInFinish finishes a script after its first line, which it prints when

@@ -14,5 +14,8 @@ func standInCrowd(string) { panic("what is left cannot be told here") }
 // standInFinish is for Linux alone.
 func standInFinish(string) { panic("no system call can be refused here") }
 
+// standInRun is for Linux alone.
+func standInRun(string) { panic("no system call can be refused here") }
+
 // standInCell is of no use here: there are no cgroups.
 func standInCell(string) {}

@@ -34,6 +34,7 @@ const (
 	asFirst    = "stand-in-as-first-process"
 	asCounter  = "stand-in-that-counts"
 	asFinisher = "stand-in-that-finishes"
+	asRunner   = "stand-in-that-runs"
 	asCrowd    = "stand-in-with-many"
 	asCellular = "stand-in-in-a-cgroup"
 )
@@ -46,6 +47,7 @@ var modes = map[string]func(args []string){
 	asStopper:  func(args []string) { standInStop(args[0]) },
 	asCounter:  func([]string) { standInCount() },
 	asFinisher: func(args []string) { standInFinish(args[0]) },
+	asRunner:   func(args []string) { standInRun(args[0]) },
 	asCrowd:    func(args []string) { standInCrowd(args[0]) },
 	asCellular: func(args []string) { standInCell(args[0]) },
 	asFirst:    func(args []string) { standInFirst(args[0]) },

@@ -26,11 +26,12 @@ type Ran struct {
 }
 
 // Run starts a process that has Spec.Input, and takes what it prints until the
-// process itself has ended: by itself, or by Stop when ctx is over. It never
-// waits for a descendant that holds the streams open: what is in the pipes when
-// the process ends is the last that stdout and stderr are called with, each with
-// pieces that it may not keep, and never by two at once. They may be called at
-// the same time. The error is Start's.
+// process itself has ended: by itself, or by Stop when ctx is over. One that
+// SIGKILL does not end is given up, and nobody knows its exit. It never waits for
+// a descendant that holds the streams open: what is in the pipes when the process
+// ends is the last that stdout and stderr are called with, each with pieces that
+// it may not keep, and never by two at once. They may be called at the same time.
+// The error is Start's.
 func Run(ctx context.Context, l Launcher, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
 	if here, ok := l.(localLauncher); ok {
 		return here.local.run(ctx, spec, stdout, stderr)
@@ -55,14 +56,30 @@ func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 	case <-ctx.Done():
 		stopped = true
 		p.Stop()
-		<-p.Exited() // SIGKILL sees to it within the grace
+		select {
+		case <-p.Exited(): // SIGKILL sees to it within the grace
+		case <-p.Gone(): // or nothing does
+		}
+	}
+	exit := Exit{Code: -1}
+	if isClosed(p.Exited()) {
+		exit = p.Exit()
 	}
 	past := time.Unix(1, 0)
 	for _, f := range []*os.File{out, err} {
 		_ = f.SetReadDeadline(past) // wakes its reader; a closed file has none
 	}
 	streams.Wait()
-	return Ran{Exit: p.Exit(), Stopped: stopped}
+	return Ran{Exit: exit, Stopped: stopped}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // drain reads f to its end, or until f's deadline passes and the pipe is empty,

@@ -40,18 +40,27 @@ func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte))
 		defer close(told)
 		p.Stop()
 	})
-	p.take(stdout, stderr)
+	ended := p.take(stdout, stderr)
 	stopped := !forget()
 	if stopped {
 		<-told
+	}
+	if !ended {
+		go p.attend() // it may end after all
+		return Ran{Exit: Exit{Code: -1}, Stopped: stopped}, nil
 	}
 	p.depart(func(rest func()) { go rest() }) // leaves procs
 	<-p.exited
 	return Ran{Exit: p.Exit(), Stopped: stopped}, nil
 }
 
-// take takes what the process prints until it has ended.
-func (p *LocalProcess) take(stdout, stderr func([]byte)) {
+// lookForLost is how often, in milliseconds, it is looked whether a process was
+// given up, of which no descriptor tells.
+const lookForLost = 1000
+
+// take takes what the process prints until it has ended. It reports false when
+// it was given up, as what SIGKILL does not end.
+func (p *LocalProcess) take(stdout, stderr func([]byte)) bool {
 	takers := [...]func([]byte){stdout, stderr}
 	buf, _ := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
@@ -61,7 +70,11 @@ func (p *LocalProcess) take(stdout, stderr func([]byte)) {
 		{Fd: int32(p.pidfd), Events: unix.POLLIN},
 	}
 	for end := &asked[2]; end.Revents == 0; {
-		if _, err := unix.Poll(asked[:], -1); err != nil {
+		if isClosed(p.gone) {
+			closeAll(p.pipes[:])
+			return false
+		}
+		if _, err := unix.Poll(asked[:], lookForLost); err != nil {
 			continue // EINTR: three descriptors can be polled at all times
 		}
 		for i, take := range takers {
@@ -85,4 +98,5 @@ func (p *LocalProcess) take(stdout, stderr func([]byte)) {
 	}
 	closeAll(p.pipes[:])
 	_ = unix.Close(p.pidfd) // nothing was written to it
+	return true
 }
