@@ -30,11 +30,17 @@ type output struct {
 	diverted int        // lines that went to stderr in place of file, until that has been told
 	waiting  []byte     // lines of writeSoon that are not written yet
 	soon     *time.Timer
+	latest   time.Time // when writeSoon had its latest line
 	dropped  int64 // lines that files dropped which are not open any more
 }
 
-// linger is how long a line of writeSoon may wait for others to be written with.
-const linger = time.Millisecond
+const (
+	// linger is how long a line of writeSoon may wait for others to be written with.
+	linger = time.Millisecond
+	// crowd is how soon the next line has to come for that: to be woken for a line
+	// costs more than to write it at once.
+	crowd = 200 * time.Microsecond
+)
 
 func newOutput(stderr io.Writer, socket string) *output {
 	return &output{stderr: newSteady(stderr, roomIn(stderr)), socket: socket}
@@ -93,9 +99,9 @@ func (o *output) Write(line []byte) (int, error) {
 	return len(line), o.writeLocked(line, 1)
 }
 
-// writeSoon writes a line within linger, in its turn, and with others at once:
-// to write costs more than to make the lines of some calls. What is no file gets
-// each line by itself.
+// writeSoon writes a line within linger, in its turn. Where lines follow each
+// other closely it writes some at once: to write costs more than to make the lines
+// of some calls. What is no file gets each line by itself.
 func (o *output) writeSoon(line []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +109,10 @@ func (o *output) writeSoon(line []byte) error {
 	if o.file != nil {
 		to = o.file
 	}
-	if to.ready == nil || len(line) > pipeBuf {
+	now := time.Now()
+	alone := now.Sub(o.latest) > crowd && len(o.waiting) == 0
+	o.latest = now
+	if alone || to.ready == nil || len(line) > pipeBuf {
 		o.flushLocked()
 		return o.writeLocked(line, 1)
 	}
