@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -117,6 +118,47 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	}
 	if got, want := strings.Join(order, " "), "base other base other other base base other"; got != want {
 		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+// A turn of many at a time is timed whole, whatever each of them took.
+func TestTurnsAreTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turning := func(name string, took time.Duration) subject {
+			return subject{
+				name: name,
+				load: func(n, _ int) ([]time.Duration, error) {
+					<-time.After(time.Duration(n) * took)
+					return make([]time.Duration, n), nil
+				},
+				cpu: func() (cpu, error) { return cpu{}, nil },
+			}
+		}
+		results, err := compare(t.Context(), time.Second, 4, 2, []subject{turning("base", time.Millisecond), turning("other", 3*time.Millisecond)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := results[1]; got.turn != 3*time.Millisecond || got.pace != 3 || results[0].pace != 1 {
+			t.Errorf("%v for each, %v times the baseline's; want 3ms and 3", got.turn, got.pace)
+		}
+	})
+}
+
+func TestALoadIsMetered(t *testing.T) {
+	busy := meteredLoad{load: func(n, _ int) ([]time.Duration, error) {
+		before, err := ownCPU()
+		for now := before; err == nil && now.since(before).own < 5*time.Millisecond; {
+			now, err = ownCPU()
+		}
+		return make([]time.Duration, n), err
+	}}
+	for range 2 {
+		if _, err := busy.run(5, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := busy.each(); got < time.Millisecond {
+		t.Errorf("%v for each, want a fifth of 5ms at least", got)
 	}
 }
 

@@ -26,6 +26,8 @@ type subject struct {
 type result struct {
 	p50   time.Duration // the median over rounds of each round's median
 	ratio float64       // the median over rounds of p50 by the baseline's p50
+	turn  time.Duration // the median over rounds of how long all took, by how many they were
+	pace  float64       // the median over rounds of turn by the baseline's turn
 	cpu   cpu           // on average
 
 	rounds []time.Duration // each round's median
@@ -33,13 +35,22 @@ type result struct {
 
 // against is the median over rounds of r's p50 by those of baselines together.
 func (r result) against(baselines ...result) float64 {
-	ratios := make([]float64, len(r.rounds))
-	for i, p50 := range r.rounds {
+	bases := make([][]time.Duration, len(baselines))
+	for i, b := range baselines {
+		bases[i] = b.rounds
+	}
+	return ratio(r.rounds, bases...)
+}
+
+// ratio is the median over rounds of a time by its baselines' together.
+func ratio(rounds []time.Duration, baselines ...[]time.Duration) float64 {
+	ratios := make([]float64, len(rounds))
+	for i, took := range rounds {
 		var base time.Duration
 		for _, b := range baselines {
-			base += b.rounds[i]
+			base += b[i]
 		}
-		ratios[i] = quotient(p50, base)
+		ratios[i] = quotient(took, base)
 	}
 	return median(ratios)
 }
@@ -85,7 +96,7 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 			return nil, err
 		}
 	}
-	p50s := make([][]time.Duration, len(subjects))
+	p50s, turns := make([][]time.Duration, len(subjects)), make([][]time.Duration, len(subjects))
 	rounds := 0
 	began = time.Now()
 	again := func() bool {
@@ -98,10 +109,12 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
+			set := time.Now()
 			took, err := meters[i].measure(subjects[i], n, inFlight)
 			if err != nil {
 				return nil, &subjectError{subjects[i].name, err}
 			}
+			turns[i] = append(turns[i], time.Since(set)/time.Duration(n))
 			p50s[i] = append(p50s[i], median(took))
 		}
 	}
@@ -116,6 +129,7 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 		results[i].rounds = p50s[i]
 		results[i].p50 = median(slices.Clone(p50s[i])) // a clone, since median sorts
 		results[i].ratio = results[i].against(results[0])
+		results[i].turn, results[i].pace = median(slices.Clone(turns[i])), ratio(turns[i], turns[0])
 	}
 	return results, nil
 }

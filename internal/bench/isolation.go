@@ -69,21 +69,28 @@ func (b *bench) measureNative(ctx context.Context, dir string) (table, error) {
 		note: "A call of the smallest program there can be, one at a time, through Orla's MCP endpoint where it is Orla's. bubblewrap by hand has the namespaces and the mounts, but no cgroup, " +
 			"no filter of system calls and no uid of its own. CPU is that of the starting process and of all that it reaps.",
 	}
-	s, err := b.startOrla(ctx, dir)
-	if err != nil {
-		return t, err
+	fronts := map[string]*front{}
+	defer func() {
+		for _, f := range fronts {
+			f.close()
+		}
+	}()
+	for _, mode := range [...]string{"none", "sandboxed"} { // an Orla each, whose CPU is of this mode alone
+		s, err := b.startOrla(ctx, dir)
+		if err != nil {
+			return t, err
+		}
+		if fronts[mode], err = openHTTP(ctx, s, withSession, 1); err != nil {
+			delete(fronts, mode)
+			s.stop()
+			return t, err
+		}
 	}
-	front, err := openHTTP(ctx, s, withSession, 1)
-	if err != nil {
-		s.stop()
-		return t, err
-	}
-	defer front.close()
 	bare := b.bare(program{name: "echo"}) //nolint:contextcheck // a bare call has none, as it says there
 	rows := []*place{
 		{what: "bare fork and exec", subject: bare},
-		{what: "Orla, isolation none", subject: front.subject("none")},
-		{what: "Orla, native sandbox", subject: front.subject("sandboxed"), most: maxSandbox},
+		{what: "Orla, isolation none", subject: fronts["none"].subject("none")},
+		{what: "Orla, native sandbox", subject: fronts["sandboxed"].subject("sandboxed"), most: maxSandbox},
 		{what: "bubblewrap by hand", subject: b.bubblewrap(ctx)},
 	}
 	return t, b.comparePlaces(ctx, &t, rows)
