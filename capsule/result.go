@@ -26,18 +26,8 @@ func asResult(result json.RawMessage) json.RawMessage {
 // isToolResult reports whether a result has content that is a list of objects
 // with a type, as every CallToolResult has.
 func isToolResult(result json.RawMessage) bool {
-	if !rawjson.IsObject(result) {
-		return false
-	}
-	found := false
-	rawjson.Members(result, func(key string, value json.RawMessage) bool {
-		if key != "content" {
-			return true
-		}
-		found = rawjson.Elements(value, isContent)
-		return false
-	})
-	return found
+	content, found := rawjson.After(result, "content")
+	return found && rawjson.Elements(content, isContent)
 }
 
 func isContent(value json.RawMessage) bool {

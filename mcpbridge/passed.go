@@ -31,12 +31,18 @@ type passedAnswer struct {
 // look finds out what has to be known of a peer's answer to a call, or to
 // something else, without decoding it. It reports false for what is no object.
 func look(raw json.RawMessage, call bool) (passedAnswer, bool) {
-	p := passedAnswer{}
-	p.raw, _ = plainObject(raw)
-	if p.raw == nil {
-		return p, false
+	p := passedAnswer{raw: raw}
+	if p.lookAtMembers(call) {
+		return p, true
 	}
-	rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
+	object, _ := plainObject(raw) // a key has escapes, or it is none
+	p = passedAnswer{raw: object}
+	return p, object != nil && p.lookAtMembers(call)
+}
+
+// lookAtMembers reports false for what is no plain object.
+func (p *passedAnswer) lookAtMembers(call bool) bool {
+	plain := rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "isError":
 			p.failed = call && string(value) == "true"
@@ -47,8 +53,10 @@ func look(raw json.RawMessage, call bool) (passedAnswer, bool) {
 		}
 		return true
 	})
-	p.lookAtMeta()
-	return p, true
+	if plain {
+		p.lookAtMeta()
+	}
+	return plain
 }
 
 // lookAtMeta takes out of _meta what is the protocol's, since a peer is no

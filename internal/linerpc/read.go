@@ -23,14 +23,20 @@ func (c *Conn) take(line []byte) {
 	if len(line) == 0 {
 		return
 	}
-	switch {
-	case line[0] != '{' && line[0] != '[':
+	if line[0] != '{' && line[0] != '[' {
 		c.opts.Handler.Noise(shortened(line), "no JSON-RPC message")
-	case !rawjson.Valid(line):
+		return
+	}
+	valid, ascii := rawjson.Check(line)
+	switch {
+	case !valid:
 		c.opts.Handler.Noise(shortened(line), "no valid JSON")
-	case !utf8.Valid(line): // what goes on to clients must be text
-		c.take(bytes.ToValidUTF8(line, []byte("\uFFFD")))
-	case line[0] == '{':
+		return
+	case !ascii && !utf8.Valid(line): // what goes on to clients must be text
+		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	switch line[0] {
+	case '{':
 		c.takeMessage(line)
 	default: // a batch, which older peers may answer with
 		rawjson.Elements(line, func(m json.RawMessage) bool {

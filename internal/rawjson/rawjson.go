@@ -1,7 +1,7 @@
 // Package rawjson looks into JSON without decoding it, so that a payload can be
 // passed on as the bytes that it came in.
 //
-// Everything but Valid and Deeper wants valid JSON and returns parts of what it was given.
+// Everything but Check, Valid and Deeper wants valid JSON and returns parts of what it was given.
 package rawjson
 
 import (
@@ -12,19 +12,6 @@ import (
 
 	"github.com/segmentio/encoding/json"
 )
-
-// maxDepth is how deep JSON may be nested for the fast check, which recurses
-// without a limit of its own, to be sure of its stack.
-const maxDepth = 10_000
-
-// Valid reports whether raw is valid JSON: of valid syntax, that is; like
-// encoding/json it does not look into the encoding of strings.
-func Valid(raw []byte) bool {
-	if Deeper(raw, maxDepth) {
-		return stdjson.Valid(raw) // several times slower, and limits the depth
-	}
-	return json.Valid(raw)
-}
 
 // Decode decodes raw, which must be valid, with numbers as json.Number.
 func Decode(raw []byte) (value any, err error) {
@@ -127,6 +114,33 @@ func Members(raw []byte, each func(key string, value stdjson.RawMessage) bool) b
 	}
 }
 
+// After returns raw, an object, from where the value of a key's first member begins,
+// with all that follows. It reports false when there is none, or a key before it has
+// escapes.
+func After(raw []byte, wanted string) (rest []byte, ok bool) {
+	i := skipSpace(raw, 0)
+	if raw[i] != '{' {
+		return nil, false
+	}
+	for raw[i] != '}' {
+		i = skipSpace(raw, i+1) // over the brace, or the comma
+		if raw[i] == '}' {
+			return nil, false
+		}
+		end := skipString(raw, i)
+		key := raw[i+1 : end-1]
+		i = skipSpace(raw, skipSpace(raw, end)+1) // over the colon
+		switch {
+		case string(key) == wanted:
+			return raw[i:], true
+		case bytes.IndexByte(key, '\\') >= 0:
+			return nil, false
+		}
+		i = skipSpace(raw, skipValue(raw, i))
+	}
+	return nil, false
+}
+
 // keyOf is a key as a string, without an allocation for those that most messages have.
 func keyOf(key []byte) string {
 	switch string(key) {
@@ -162,6 +176,7 @@ func keyOf(key []byte) string {
 
 // Elements calls each with the elements of a JSON array, in order, until it
 // returns false. It reports whether raw is an array and each never returned false.
+// What follows the array is not looked at.
 func Elements(raw []byte, each func(value stdjson.RawMessage) bool) bool {
 	i := skipSpace(raw, 0)
 	if raw[i] != '[' {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/rawjson"
 )
@@ -54,6 +55,22 @@ func TestValidOfDepth(t *testing.T) {
 	}
 }
 
+// Whatever stands wherever in a string, long or short: it is read in words.
+func TestValidOfStrings(t *testing.T) {
+	for _, size := range []int{0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 100, 200} {
+		for _, odd := range []string{"", `"`, `\`, `\"`, `\\`, `\n`, `\x`, `\u00e9`, `\u00G9`, `\u00`, "\x00", "\x1f", "\n", "\x7f", "\x80", "\xff", "é", "\u2028", " ", "!", "[", "]"} {
+			for at := 0; at <= size; at += max(1, size/13) {
+				raw := []byte(`"` + strings.Repeat("x", at) + odd + strings.Repeat("y", size-at) + `"`)
+				want := json.Valid(raw)
+				valid, ascii := rawjson.Check(raw)
+				if plain := !strings.ContainsFunc(odd, func(r rune) bool { return r >= utf8.RuneSelf }); valid != want || valid && ascii != plain {
+					t.Errorf("Check(%q) = %v, %v; want %v, %v", raw, valid, ascii, want, plain)
+				}
+			}
+		}
+	}
+}
+
 func TestString(t *testing.T) {
 	for raw, want := range map[string]string{`"a b"`: "a b", `""`: "", `"\u0061"`: "", `5`: "", `"`: "", ``: "", `{"a":"b"}`: ""} {
 		if got := rawjson.String([]byte(raw)); got != want {
@@ -92,6 +109,10 @@ func FuzzRawJSON(f *testing.F) {
 		if bytes.ContainsAny(compact, "\r\n") {
 			t.Fatalf("Compact(%q) has lines: %q", raw, compact)
 		}
+		if _, ascii := rawjson.Check(raw); ascii == bytes.ContainsFunc(raw, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			t.Fatalf("Check(%q) says ASCII: %v", raw, ascii)
+		}
+		compareAfter(t, raw)
 		compareMembers(t, raw)
 		compareElements(t, raw)
 		var text string
@@ -121,6 +142,26 @@ func compareMembers(t *testing.T, raw []byte) {
 	}
 	if !maps.EqualFunc(got, want, func(a, b json.RawMessage) bool { return bytes.Equal(a, bytes.TrimSpace(b)) }) {
 		t.Fatalf("%q: members %q; want %q", raw, got, want)
+	}
+}
+
+// compareAfter holds After against the members that there are.
+func compareAfter(t *testing.T, raw []byte) {
+	t.Helper()
+	first := map[string]json.RawMessage{}
+	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		if _, again := first[key]; !again {
+			first[key] = value
+		}
+		return true
+	})
+	for key, value := range first {
+		if rest, ok := rawjson.After(raw, key); !ok || !bytes.HasPrefix(rest, value) {
+			t.Fatalf("%q: after %q comes %q, %v; want %q", raw, key, rest, ok, value)
+		}
+	}
+	if rest, ok := rawjson.After(raw, "no such key"); ok && first["no such key"] == nil {
+		t.Fatalf("%q: there is %q", raw, rest)
 	}
 }
 

@@ -34,9 +34,6 @@ func TestLargeArguments(t *testing.T) {
 			t.Errorf("got %.200v, want %q", err, test.want)
 		}
 	}
-	if err := s.Validate([]byte(`{"text":"` + strings.Repeat("a", 1<<13))); err == nil {
-		t.Error("what is no JSON fits")
-	}
 }
 
 func BenchmarkValidateLargeText(b *testing.B) {

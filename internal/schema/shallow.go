@@ -98,11 +98,8 @@ func texts(value any) ([]string, bool) {
 	return all, true
 }
 
-// fits reports whether arguments clearly fit. If it does not, they may still.
+// fits reports whether arguments, which are JSON, clearly fit. If it does not, they may still.
 func (s *shallow) fits(args []byte) bool {
-	if !rawjson.Valid(args) {
-		return false
-	}
 	var seen uint64 // a bit for each of required
 	clear := rawjson.Members(args, func(key string, value json.RawMessage) bool {
 		types, known := s.properties[key]
