@@ -43,22 +43,22 @@ var imports = map[string][]string{
 	"internal/launch":  {"internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
-	"manifest":         {"internal/yamldoc", "internal/schema", "internal/fault", "internal/secret"},
+	"manifest":         {"internal/yamldoc", "internal/schema", "internal/secret"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
 	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
-	"capsule": {"internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/callid", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
+	"capsule": {"internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach
 	"internal/auth":         {"manifest", "internal/fault", "internal/secret", "internal/outbound"},                                                      // a profile and a secret become a header
 	"internal/contract":     {"manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/schema", "internal/callid", "internal/trace"}, // what is said in both directions
-	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
-	"internal/kind/webhook": {"internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"}, // it POSTs as external does
-	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/callid", "internal/trace"},
+	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
+	"internal/kind/webhook": {"internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace"}, // it POSTs as external does
+	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
 	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                // one tool of an McpServer under a name of its own
 	"internal/remote":       {"manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
@@ -79,7 +79,7 @@ var imports = map[string][]string{
 	"internal/wasmfuel":  {},
 	"internal/wasm":      {"internal/turns", "internal/wasmfuel", "internal/fault"},
 	"internal/artifact":  {"internal/fault", "internal/outbound", "internal/secret"},
-	"internal/kind/wasm": {"internal/wasm", "internal/artifact", "manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/secret", "internal/auth", "internal/callid", "internal/schema", "internal/contract"},
+	"internal/kind/wasm": {"internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
 	"internal/needs":         {},
@@ -88,7 +88,7 @@ var imports = map[string][]string{
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge":  {"internal/turns", "supervisor", "manifest", "internal/fault", "internal/version", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"mcpbridge":  {"internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},
@@ -107,7 +107,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/schema", "internal/bench", "cmd/orla"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/bench", "cmd/orla"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
@@ -123,7 +123,7 @@ var owners = map[string][]string{
 	"github.com/segmentio/encoding":            {"internal/rawjson"},
 	"github.com/spf13/cobra":                   {"cmd/orla"},
 	"github.com/spf13/pflag":                   {"cmd/orla"},
-	"github.com/thejerf/suture/v4":             {"supervisor", "capsule", "cmd/orla"},
+	"github.com/thejerf/suture/v4":             {"supervisor", "cmd/orla"},
 	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
@@ -136,7 +136,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
-	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "simple", "cmd/orla", "internal/bench", "internal/chaos"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "cmd/orla", "internal/bench", "internal/chaos"},
 	"golang.org/x/term":                        {"cmd/orla"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},
