@@ -48,6 +48,14 @@ type origin struct {
 	whole     bool            // the answer may be of any size
 }
 
+// line is who waits where calls have to wait: a session, or else a caller at an address.
+func (o origin) line() string {
+	if o.session != "" {
+		return o.session
+	}
+	return o.caller + " at " + o.host
+}
+
 // answer is what a client gets of a call: a result of ours, or a peer's as it is.
 type answer struct {
 	result *mcp.CallToolResult // nil if passed is not
@@ -83,10 +91,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from ori
 	began := time.Now()
 	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: from}
 	asked.Task = taskOf(asked.Meta, &c.from)
-	asked.Line = from.session
-	if asked.Line == "" {
-		asked.Line = from.caller + " at " + from.host
-	}
+	asked.Line = from.line()
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)

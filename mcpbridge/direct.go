@@ -199,7 +199,7 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		defer end()
 		ctx = called
 	}
-	ctx, letGo := h.bridge.room.Hold(ctx)
+	ctx, letGo := h.bridge.room.Hold(ctx, from.line())
 	defer letGo()
 	response, code, made := h.bridge.direct(ctx, p, from)
 	h.bridge.record(ctx, made)

@@ -97,9 +97,9 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		panic("a call that did not come by serveCall")
 	}
 	way.here = true
-	ctx, letGo := b.room.Hold(ctx)
-	defer letGo()
 	from := originOf(req)
+	ctx, letGo := b.room.Hold(ctx, from.line())
+	defer letGo()
 	if size := int64(len(req.Params.Arguments)); size > smallRequest && from.session != "" && from.transport == StreamableHTTP {
 		// The client may leave, and its POST's share with it, before the call is over.
 		b.requests.Add(from.session, size)

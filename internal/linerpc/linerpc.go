@@ -118,6 +118,7 @@ type Event struct {
 	Params json.RawMessage // of a note
 	Result json.RawMessage // the answer's result
 	Err    error           // a *jsonrpc.Error that the process gave, or why there is no answer
+	inHand int64           // bytes of the result that have no room yet
 }
 
 // maxNotes is how many notes a call may have waiting for a slow client. Later
@@ -334,7 +335,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 		select {
 		case e := <-p.events:
 			if e.Method == "" {
-				return e.Result, e.Err
+				return p.take(ctx, e)
 			}
 			p.noted.Add(-int64(len(e.Params)))
 			req.Note(e.Method, e.Params)
@@ -345,6 +346,16 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// take makes room for an answer.
+func (p *pending) take(ctx context.Context, e Event) (json.RawMessage, error) {
+	if e.inHand > 0 {
+		if err := p.held.Settle(ctx, e.inHand); err != nil {
+			return nil, err
+		}
+	}
+	return e.Result, e.Err
 }
 
 func cancelParams(id int64, cause error) json.RawMessage {

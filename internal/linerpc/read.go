@@ -114,22 +114,28 @@ func (c *Conn) takeAnswer(m message) {
 	}
 	id, err := strconv.ParseInt(string(m.id), 10, 64)
 	if err == nil && len(m.result) > turns.Little {
-		c.makeRoom(id, len(m.result))
+		e.inHand = c.makeRoom(id, int64(len(m.result)))
 	}
 	if err != nil || !c.settle(id, e) {
 		c.opts.Handler.Unclaimed(m.id)
 	}
 }
 
-// makeRoom waits until there is room for an answer: the process is not read from
-// meanwhile, so that it waits too.
-func (c *Conn) makeRoom(id int64, size int) {
+// makeRoom returns how many bytes of an answer are in hand until its call has found
+// room for them: answers of other calls are not to wait for it. If too much is in
+// hand, it waits itself, and the process, which is not read from meanwhile, does too.
+func (c *Conn) makeRoom(id, size int64) int64 {
 	c.mu.Lock()
 	p := c.pending[id]
 	c.mu.Unlock()
-	if p != nil && p.held != nil {
-		_ = p.held.Need(p.ctx, int64(size)) // a call that is over takes no answer
+	if p == nil || p.held == nil {
+		return 0
 	}
+	if p.held.Later(size) {
+		return size
+	}
+	_ = p.held.Need(p.ctx, size) // a call that is over takes no answer
+	return 0
 }
 
 // errorOf reads the error of an answer. One that is none of JSON-RPC's is still

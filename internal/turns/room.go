@@ -13,30 +13,37 @@ const Little = 64 << 10
 // of its pieces.
 const step = 256 << 10
 
-// Room bounds the bytes that many hold together, each as much as comes. Who needs
-// more than there is waits, with what it holds, and so all could wait for each
-// other: one at a time may go on beyond the limit, until it lets go of everything.
+// Room bounds the bytes that many hold together, each as much as comes, and no
+// line more than it leaves free (Shares). Who needs more than there is waits, with
+// what it holds, and so all could wait for each other: one at a time may go on
+// beyond the limit, until it lets go of everything.
 type Room struct {
-	bytes  *Turns
+	bytes  *Shares
+	hand   *Shares       // what waits beside, for those who may not wait themselves
 	beyond chan struct{} // holds a token while one is beyond the limit
 }
 
-// NewRoom returns a Room of so many bytes.
+// NewRoom returns a Room of so many bytes, and half as many in hand.
 func NewRoom(limit int64) *Room {
-	return &Room{bytes: New(limit), beyond: make(chan struct{}, 1)}
+	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1)}
 }
 
-// Free returns how many bytes nobody holds.
+// Free returns how many bytes nobody holds, those in hand left out.
 func (r *Room) Free() int64 { return r.bytes.Free() }
+
+// InHand returns how many bytes wait in hand.
+func (r *Room) InHand() int64 { return r.hand.Taken() }
 
 // Held is what one call holds of a Room. Its methods may be called from any
 // goroutine, and do nothing on nil.
 type Held struct {
 	room *Room
+	line string
 
 	mu     sync.Mutex // guards the fields that follow
 	needed int64      // bytes that it has said it needs
 	taken  int64      // of the room
+	hand   int64      // of what is in hand
 	beyond bool       // it is beyond the limit
 	closed bool
 }
@@ -44,10 +51,10 @@ type Held struct {
 // roomKey is the key of a *Held.
 type roomKey struct{}
 
-// Hold returns a context for one call, which what answers it finds by HeldBy. The
-// function that it returns lets go of all that the call holds.
-func (r *Room) Hold(ctx context.Context) (context.Context, func()) {
-	h := &Held{room: r}
+// Hold returns a context for one call of a line, which what answers it finds by
+// HeldBy. The function that it returns lets go of all that the call holds.
+func (r *Room) Hold(ctx context.Context, line string) (context.Context, func()) {
+	h := &Held{room: r, line: line}
 	return context.WithValue(ctx, roomKey{}, h), h.close
 }
 
@@ -72,7 +79,7 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 	}
 	h.mu.Unlock()
 	lacks = max(lacks, step)
-	beyond, err := h.room.take(ctx, lacks)
+	beyond, err := h.room.take(ctx, h.line, lacks)
 	if err != nil {
 		return err
 	}
@@ -90,20 +97,20 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 	case beyond:
 		<-h.room.beyond
 	default:
-		h.room.bytes.Give(lacks)
+		h.room.bytes.Give(h.line, lacks)
 	}
 	return nil
 }
 
 // take waits for n bytes, or for leave to go beyond the limit.
-func (r *Room) take(ctx context.Context, n int64) (beyond bool, err error) {
-	if r.bytes.Try(n) {
+func (r *Room) take(ctx context.Context, line string, n int64) (beyond bool, err error) {
+	if r.bytes.Try(line, n) {
 		return false, nil
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	took := make(chan error, 1)
-	go func() { took <- r.bytes.Take(waiting, "", n) }() // take waits for it
+	go func() { took <- r.bytes.Take(waiting, line, n) }() // take waits for it
 	select {
 	case err := <-took:
 		return false, err
@@ -117,13 +124,40 @@ func (r *Room) take(ctx context.Context, n int64) (beyond bool, err error) {
 	return true, nil
 }
 
+// Later takes n bytes in hand, if there is a place for them: for one who has them,
+// and must not wait itself. Settle waits in its place.
+func (h *Held) Later(n int64) bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || !h.room.hand.Try(h.line, n) {
+		return false
+	}
+	h.hand += n
+	return true
+}
+
+// Settle waits until there is room for n bytes that are in hand, or ctx ends.
+func (h *Held) Settle(ctx context.Context, n int64) error {
+	err := h.Need(ctx, n)
+	h.mu.Lock()
+	given := min(n, h.hand) // none if it is closed
+	h.hand -= given
+	h.mu.Unlock()
+	h.room.hand.Give(h.line, given)
+	return err
+}
+
 // close lets go of everything.
 func (h *Held) close() {
 	h.mu.Lock()
-	taken, beyond := h.taken, h.beyond
-	h.taken, h.beyond, h.closed = 0, false, true
+	taken, hand, beyond := h.taken, h.hand, h.beyond
+	h.taken, h.hand, h.beyond, h.closed = 0, 0, false, true
 	h.mu.Unlock()
-	h.room.bytes.Give(taken)
+	h.room.bytes.Give(h.line, taken)
+	h.room.hand.Give(h.line, hand)
 	if beyond {
 		<-h.room.beyond
 	}

@@ -82,6 +82,9 @@ func (s *Shares) Add(name string, n int64) {
 
 // Give gives back n of what a line has.
 func (s *Shares) Give(name string, n int64) {
+	if n == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.giveLocked(name, n)

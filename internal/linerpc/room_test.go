@@ -1,0 +1,67 @@
+package linerpc
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// An answer that finds no room keeps no other waiting; it comes when there is
+// room, and whichever way its call ends, nothing of it stays.
+func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		const all, large = 4 << 20, 256 << 10
+		room := turns.NewRoom(all)
+		other, letGoOther := room.Hold(t.Context(), "flood")
+		if err := turns.HeldBy(other).Need(other, all/2+turns.Little); err != nil { // all that one line may have
+			t.Fatal(err)
+		}
+		beyond, letGoBeyond := room.Hold(t.Context(), "beyond") // nobody else may go beyond the limit
+		if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
+			t.Fatal(err)
+		}
+		free := room.Free()
+
+		ctx, letGo := room.Hold(t.Context(), "flood")
+		left, cancel := context.WithCancelCause(t.Context())
+		leaving, letGoLeaving := room.Hold(left, "flood")
+		waits, leaves := p.calls(ctx, Request{Method: "large"}), p.calls(leaving, Request{Method: "large"})
+		for range 2 {
+			m := p.gets()
+			p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, m.ID, strings.Repeat("x", large))
+		}
+		small := p.calls(t.Context(), Request{Method: "small"})
+		p.answers(p.gets().ID)
+		if got := <-small; got.err != nil {
+			t.Errorf("a small answer behind two that wait: %v", got.err)
+		}
+		synctest.Wait()
+		select {
+		case got := <-waits:
+			t.Errorf("without room, a call ends with %d bytes, %v", len(got.result), got.err)
+		default:
+		}
+		if got := room.InHand(); got < large || room.Free() != free {
+			t.Errorf("%d bytes are in hand, and %d free, want %d", got, room.Free(), free)
+		}
+		gone := errors.New("gone")
+		cancel(gone)
+		if got := <-leaves; !errors.Is(got.err, gone) {
+			t.Errorf("the call that left ends with %v", got.err)
+		}
+		letGoLeaving()
+		letGoOther()
+		if got := <-waits; got.err != nil || len(got.result) < large {
+			t.Errorf("with room, it ends with %d bytes, %v", len(got.result), got.err)
+		}
+		letGo()
+		letGoBeyond()
+		if room.Free() != all || room.InHand() != 0 {
+			t.Errorf("%d bytes are free at the end, %d in hand; want %d and 0", room.Free(), room.InHand(), all)
+		}
+	})
+}
