@@ -31,7 +31,7 @@ type output struct {
 	waiting  []byte     // lines of writeSoon that are not written yet
 	soon     *time.Timer
 	latest   time.Time // when writeSoon had its latest line
-	dropped  int64 // lines that files dropped which are not open any more
+	dropped  int64     // lines that files dropped which are not open any more
 }
 
 const (
