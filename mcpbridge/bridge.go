@@ -77,7 +77,7 @@ type Bridge struct {
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
 	traits        atomic.Pointer[map[string]traits]                                 // of the tools that are listed
-	page          atomic.Pointer[page]                                              // these tools as JSON
+	pages         atomic.Pointer[pages]                                             // these tools as JSON
 	metas         metas
 	carrier       carrier
 	verbosity     *verbosity

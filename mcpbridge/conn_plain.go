@@ -25,7 +25,7 @@ func (c *conn) answerPlain(l line) bool {
 		who, ok = c.bridge.metas.find(p.meta)
 		ok = ok && c.newest
 	}
-	if _, answerable := c.bridge.answerable(p, who, c.id); !answerable {
+	if _, answerable := c.bridge.answerable(&p, who, c.id); !answerable {
 		return false
 	}
 	id, usual := decodedID(p.id)

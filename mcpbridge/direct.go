@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -37,13 +38,14 @@ func (b *Bridge) listedTraits(name string) (traits, bool) {
 }
 
 // answerable reports whether the bridge can answer p by itself: its tool is
-// listed and has nothing to say to this client meanwhile, or the list is known
-// and fits on one page.
-func (b *Bridge) answerable(p plainCall, from client, session string) (tool traits, ok bool) {
+// listed and has nothing to say to this client meanwhile, or the page of the list
+// is there, which p is given then.
+func (b *Bridge) answerable(p *plainCall, from client, session string) (tool traits, ok bool) {
 	c := b.catalog.Catalog()
 	if p.method == methodList {
-		page := b.page.Load()
-		return traits{}, page.json != nil && page.of == c && c.Known()
+		ready := b.pages.Load()
+		p.page, ok = ready.find(p.cursor)
+		return traits{}, ok && ready.of == c && c.Known()
 	}
 	if c.Talks[p.name] && (from.listens || p.meta == nil && b.verbosity.wanted(session)) {
 		return traits{}, false
@@ -119,17 +121,16 @@ func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
 	return parts{result[:len(result)-1], []byte(`,"resultType":"complete"}`)}, nil
 }
 
-// directList answers a plain tools/list with the page that is prepared.
+// directList answers a plain tools/list with its page.
 func (b *Bridge) directList(p plainCall) parts {
-	page := b.page.Load().json
-	if page == nil { // the list has grown over its page this very moment
-		return parts{errorJSON(p.id, jsonrpc.CodeInternalError, "the list of tools has changed; ask for it again")}
-	}
 	out := parts{[]byte(`{"jsonrpc":"2.0","id":`), p.id, []byte(`,"result":{`)}
 	if p.meta != nil {
 		out = append(out, []byte(`"resultType":"complete","_meta":{"`+mcp.MetaKeyServerInfo+`":`), b.selfJSON, []byte("},"))
 	}
-	return append(out, []byte(`"ttlMs":0,"cacheScope":"private","tools":`), page, []byte("}}"))
+	if p.page.next != "" {
+		out = append(out, []byte(`"nextCursor":`), rawjson.Quote(p.page.next), []byte(","))
+	}
+	return append(out, []byte(`"ttlMs":0,"cacheScope":"private","tools":`), p.page.tools, []byte("}}"))
 }
 
 // plainPost returns the plain call that a POST makes, with the session it
@@ -152,7 +153,7 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	if !ok {
 		return plainCall{}, false
 	}
-	tool, ok := h.bridge.answerable(p, who, r.Header.Get(sessionHeader))
+	tool, ok := h.bridge.answerable(&p, who, r.Header.Get(sessionHeader))
 	if ok && version == firstStateless {
 		ok = r.Header.Get(methodHeader) == p.method && !tool.headers && (p.method == methodList || r.Header.Get(nameHeader) == p.name)
 	}

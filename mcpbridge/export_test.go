@@ -19,6 +19,14 @@ func (b *Bridge) HoldForRequests(line string, n int64) func() {
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 
+// Pages is how many pages of the list of tools are ready to be sent.
+func (b *Bridge) Pages() int {
+	p := b.pages.Load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.known)
+}
+
 // Expire ends the sessions that were idle for longer than timeout.
 func (h *HTTP) Expire(timeout time.Duration) { h.sessions.expire(timeout) }
 

@@ -2,7 +2,6 @@ package mcpbridge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -59,7 +58,7 @@ func (b *Bridge) listToolsLocked(c *supervisor.Catalog) {
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		listed = append(listed, next[name])
 	}
-	b.page.Store(&page{of: c, json: pageOf(listed)})
+	b.pages.Store(newPages(c, listed))
 }
 
 // listOthersLocked makes the server's resources, templates and prompts those of
@@ -128,22 +127,4 @@ func contain(add func()) (err error) {
 	}()
 	add()
 	return nil
-}
-
-// page is a list of tools that is ready to be sent.
-type page struct {
-	of   *supervisor.Catalog
-	json json.RawMessage // nil when there are more than fit on one page
-}
-
-// pageOf is the tools of a list as JSON, or nil when they do not fit on one page.
-func pageOf(tools []*mcp.Tool) json.RawMessage {
-	if len(tools) > mcp.DefaultPageSize {
-		return nil
-	}
-	page, err := json.Marshal(tools)
-	if err != nil {
-		return nil // the SDK has encoded each of them
-	}
-	return page
 }

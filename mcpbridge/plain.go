@@ -23,10 +23,12 @@ type plainCall struct {
 	name   string          // of the tool; "" for a list
 	args   json.RawMessage // as they came; nil if there are none
 	meta   json.RawMessage // as it came, but for trace; nil if there is nothing else in it
+	cursor string          // of a list; "" for its first page
 	trace  json.RawMessage // what of _meta says where the client's trace is; nil if nothing does
 
 	version string // of the protocol, once the client is known to speak it
 	task    string // see client
+	page    page   // of a list, once it is found
 }
 
 // parsePlain returns the plain call that raw is, if it is one.
@@ -66,8 +68,11 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 		case key == "_meta" && p.meta == nil:
 			p.meta = value
 			return value[0] == '{'
+		case key == "cursor" && list && p.cursor == "":
+			p.cursor = rawjson.String(value)
+			return p.cursor != ""
 		case list:
-			return false // a cursor, or something unusual
+			return false // something unusual
 		case key == "name" && p.name == "":
 			p.name = rawjson.String(value)
 			return p.name != ""

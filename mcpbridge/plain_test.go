@@ -2,6 +2,8 @@ package mcpbridge_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -239,6 +241,69 @@ func TestPlainListsAnswerAsTheSDKDoes(t *testing.T) {
 			if got, want := comparable(t, string(direct.result)), comparable(t, string(viaSDK.result)); got != want {
 				t.Errorf("%s: got  %s\nwant %s", name, got, want)
 			}
+		}
+	}
+}
+
+// So is each page of a list that has several, however its cursor came, and also
+// after a change; a cursor that nobody gave makes no page.
+func TestPlainPagesAnswerAsTheSDKDoes(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	inSession := func(params, unusual string) reply {
+		return f.post(t, `{"jsonrpc":"2.0","id":"x","method":"tools/list","params":{`+params+`}`+unusual+`}`, "Mcp-Session-Id", session)
+	}
+	stateless := func(params, unusual string) reply {
+		body, headers := newEra("tools/list", "", params)
+		return f.post(t, strings.TrimSuffix(body, "}")+unusual+"}", headers...)
+	}
+	var madeUp strings.Builder // as the SDK's are made
+	encoder := base64.NewEncoder(base64.URLEncoding, &madeUp)
+	if err := gob.NewEncoder(encoder).Encode(struct{ LastUID string }{"tool-00005"}); err != nil {
+		t.Fatal(err)
+	}
+	_ = encoder.Close() // a strings.Builder takes all
+	for _, n := range []int{2001, 2000} {
+		tools := make([]*mcp.Tool, n)
+		for i := range tools {
+			tools[i] = tool(fmt.Sprintf("tool-%05d", i))
+		}
+		w.set(tools...)
+		const pageSize = mcp.DefaultPageSize
+		eventually(t, "the list is followed", func() bool {
+			list, given := inSession("", `,"unusual":0`), fmt.Sprintf(`"tool-%05d"`, pageSize-1)
+			return strings.Contains(list.raw, given) && w.bridge.Pages() == 1
+		})
+		inSession(`"cursor":"made up"`, "")
+		if r := inSession(fmt.Sprintf(`"cursor":%q`, madeUp.String()), ""); !strings.Contains(r.raw, `"tool-00006"`) || strings.Contains(r.raw, `"tool-00005"`) {
+			t.Errorf("what comes after a tool is %.300s", r.raw)
+		}
+		for round := range 2 {
+			params := ""
+			for page := 1; ; page++ {
+				viaSDK := inSession(params, `,"unusual":0`)
+				for name, ask := range map[string]func(params, unusual string) reply{"session": inSession, "stateless": stateless} {
+					got, want := ask(params, ""), ask(params, `,"unusual":0`)
+					if comparable(t, string(got.result)) != comparable(t, string(want.result)) || got.status != want.status || len(got.result) < 100 {
+						t.Fatalf("%s, round %d, page %d of %d tools: %s", name, round, page, n, difference(string(got.result), string(want.result)))
+					}
+				}
+				var next struct{ NextCursor string }
+				if err := json.Unmarshal(viaSDK.result, &next); err != nil {
+					t.Fatal(err)
+				}
+				if known := w.bridge.Pages(); round == 0 && known != page || page > known {
+					t.Errorf("after page %d of %d tools %d are ready", page, n, known)
+				}
+				if next.NextCursor == "" {
+					break
+				}
+				params = fmt.Sprintf(`"cursor":%q`, next.NextCursor)
+			}
+		}
+		if known, want := w.bridge.Pages(), (n+pageSize-1)/pageSize; known != want {
+			t.Errorf("of %d tools %d pages are ready, want %d", n, known, want)
 		}
 	}
 }

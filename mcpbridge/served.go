@@ -24,7 +24,10 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		switch r := req.(type) {
 		case *mcp.CallToolRequest:
 			return b.serveCall(ctx, r, next)
-		case *mcp.ListToolsRequest, *mcp.ListPromptsRequest, *mcp.ListResourcesRequest:
+		case *mcp.ListToolsRequest:
+			b.settle(ctx)
+			return b.listPage(ctx, r, next)
+		case *mcp.ListPromptsRequest, *mcp.ListResourcesRequest:
 			b.settle(ctx)
 		case *mcp.ListResourceTemplatesRequest:
 			b.settle(ctx)
@@ -44,6 +47,23 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// listPage has the SDK answer a tools/list, and keeps the page for others who ask
+// for it while the list is the same.
+func (b *Bridge) listPage(ctx context.Context, r *mcp.ListToolsRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	before := b.pages.Load()
+	res, err := next(ctx, methodList, r)
+	list, ok := res.(*mcp.ListToolsResult)
+	if !ok || err != nil || before != b.pages.Load() || before.of != b.catalog.Catalog() {
+		return res, err
+	}
+	cursor := ""
+	if r.Params != nil {
+		cursor = r.Params.Cursor
+	}
+	before.learn(cursor, list)
+	return res, nil
 }
 
 // withoutOwn leaves Orla's own templates out of a list: an answer that is kept
