@@ -29,6 +29,8 @@ const (
 	asGuard    = "guard"
 	asOrla     = "stand-in"
 	asAlone    = "stand-in-without-guard"
+	asStayer   = "stand-in-that-stays-with-it"
+	asLoner    = "stand-in-that-stays-with-it-without-guard"
 	asStopper  = "stand-in-that-stops"
 	asFiltered = "filtered"
 	asFirst    = "stand-in-as-first-process"
@@ -44,6 +46,8 @@ var modes = map[string]func(args []string){
 	asGuard:    func(args []string) { guardElsewhere(args[0]) },
 	asOrla:     func(args []string) { standIn(args[0], guardCommand()) },
 	asAlone:    func(args []string) { standIn(args[0], nil) },
+	asStayer:   func(args []string) { standInStay(args[0], guardCommand()) },
+	asLoner:    func(args []string) { standInStay(args[0], nil) },
 	asStopper:  func(args []string) { standInStop(args[0]) },
 	asCounter:  func([]string) { standInCount() },
 	asFinisher: func(args []string) { standInFinish(args[0]) },
@@ -443,16 +447,27 @@ func TestNothingOutlivesAKilledOrla(t *testing.T) {
 	killAStandIn(t, 4, markedTree+unmarkedChild)
 }
 
+// SPEC D3: nor does what runs a call of a simple tool.
+func TestNothingOutlivesAnOrlaKilledInARun(t *testing.T) {
+	kill(t, asStayer, 4, markedTree+unmarkedChild+"wait")
+}
+
 // killAStandIn kills a stand-in for Orla that runs a script, and fails the test
 // when a process lives on whose id the script printed, of which there are ids. The test binary is run
 // with the arguments before, which may be none.
 func killAStandIn(t *testing.T, ids int, script string, before ...string) {
 	t.Helper()
+	kill(t, asOrla, ids, script+"wait", before...)
+}
+
+// kill is killAStandIn in any mode that prints what its script does.
+func kill(t *testing.T, mode string, ids int, script string, before ...string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append(before, asOrla, script+"wait")...)
+	cmd := exec.Command(self, append(before, mode, script)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -487,24 +502,11 @@ func TestNothingOutlivesAKilledOrlaOfAnOrla(t *testing.T) {
 
 // The kernel ends the tool itself, guard or no guard.
 func TestDeathSignalNeedsNoGuard(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	for _, mode := range []string{asAlone, asLoner} {
+		t.Run(mode, func(t *testing.T) {
+			kill(t, mode, 1, `trap "" TERM HUP PIPE; echo $$; while :; do sleep 1; done`)
+		})
 	}
-	cmd := exec.Command(self, asAlone, `trap "" TERM HUP PIPE; echo $$; while :; do sleep 1; done`)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	tool := pidFrom(t, bufio.NewReader(out))
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 5*time.Second, "the tool is gone", func() bool { return !alive(tool) })
-	_ = cmd.Wait() // it was killed
 }
 
 func TestGuardComesBackAndLeavesNothing(t *testing.T) {

@@ -2,6 +2,9 @@ package launch_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +30,21 @@ func run(ctx context.Context, l *launch.Local, script string) *ran {
 	r.Ran, r.err = launch.Run(ctx, l.Launcher(), spec,
 		func(p []byte) { r.stdout.Write(p) }, func(p []byte) { r.stderr.Write(p) })
 	return r
+}
+
+// standInStay runs a script the way Orla does for a call, and says what it
+// prints.
+func standInStay(script string, guard []string) {
+	l, err := launch.NewLocal(launch.Options{Guard: guard, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	spec := shell(script)
+	spec.Input = []byte{}
+	_, err = launch.Run(context.Background(), l.Launcher(), spec, func(p []byte) { fmt.Printf("%s", p) }, func([]byte) {})
+	fmt.Println("it has ended:", err)
+	os.Exit(1)
 }
 
 // More at once than there are callers who keep a thread: all get what was
