@@ -104,17 +104,18 @@ func environOf(pid int) (string, error) {
 }
 
 // hasNone reports whether a process has no environment for good. One that was
-// given none knows where it would be; one in the middle of an exec does not yet.
+// given none knows where it would be; one in the middle of an exec does not yet,
+// or thinks for a moment that it is empty, until it has code (create_elf_tables).
 // The kernel's own have no memory, nor has what is over.
 func hasNone(pid int) bool {
 	var buf [2048]byte // as in statOf
 	fields, err := statFields(pid, buf[:])
-	const memory, envStart, envEnd = 20, 47, 48
+	const memory, code, envStart, envEnd = 20, 23, 47, 48
 	if err != nil || len(fields) <= envEnd || string(fields[memory]) == "0" {
 		return true
 	}
 	end := string(fields[envEnd])
-	return end != "0" && end == string(fields[envStart])
+	return end != "0" && end == string(fields[envStart]) && string(fields[code]) != "0"
 }
 
 // readProc reads a file of /proc without what os.ReadFile does for others: a
