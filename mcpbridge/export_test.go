@@ -54,3 +54,6 @@ func Passed(raw []byte, newest bool) ([]byte, bool) {
 
 // Carried is a message with what the SDK is not to decode.
 func Carried(raw []byte) []byte { return newCarrier().load(raw) }
+
+// Held is how many bytes of the room of all answers are held.
+func (b *Bridge) Held() int64 { return answersBudget - b.room.Free() }

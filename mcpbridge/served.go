@@ -118,8 +118,9 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	way.here = true
 	from := originOf(req)
+	request := ctx // ends when the SDK has written the answer
 	ctx, letGo := b.room.Hold(ctx, from.line())
-	defer letGo()
+	defer func() { context.AfterFunc(request, letGo) }()
 	if size := int64(len(req.Params.Arguments)); size > smallRequest && from.session != "" && from.transport == StreamableHTTP {
 		// The client may leave, and its POST's share with it, before the call is over.
 		b.requests.Add(from.session, size)
