@@ -16,6 +16,9 @@ func (b *Bridge) HoldForRequests(line string, n int64) func() {
 	return func() { b.requests.Give(line, n) }
 }
 
+// FreeForAnswers is how many bytes of answers there is room for.
+func (b *Bridge) FreeForAnswers() int64 { return b.room.Free() }
+
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 

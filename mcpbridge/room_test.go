@@ -3,6 +3,7 @@ package mcpbridge_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
 )
@@ -66,5 +68,53 @@ func TestAnswersAreBoundedInSum(t *testing.T) {
 	wg.Wait()
 	if most > budget+size || most <= size {
 		t.Errorf("%d MiB were held at once, want more than one answer and %d at most", most>>20, (budget+size)>>20)
+	}
+}
+
+// However a call ends, whichever way it came, the room that it held is free again.
+func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
+	const all, size = 128 << 20, 1 << 20
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	release := make(chan error)
+	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
+		if err := turns.HeldBy(ctx).Need(ctx, size); err != nil {
+			return nil, err
+		}
+		began <- struct{}{}
+		select {
+		case err := <-release:
+			return text("done"), err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	ends := map[string]func(session string, leave func()){
+		"an answer": func(string, func()) { release <- nil },
+		"a timeout": func(string, func()) { release <- fault.New(fault.Timeout, "too slow") },
+		"a cancellation": func(session string, _ func()) {
+			f.post(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, "Mcp-Session-Id", session)
+		},
+		"a client that left, and an answer": func(_ string, leave func()) { leave(); release <- nil },
+	}
+	for name, end := range ends {
+		for way, body := range map[string]string{
+			"a plain call": call(1, "echo"),
+			"the SDK":      strings.Replace(call(1, "echo"), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1),
+		} {
+			session := f.initialize(t)
+			conn := dial(t, f)
+			if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+				"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", session, len(body), body); err != nil {
+				t.Fatal(err)
+			}
+			within(t, began, "call")
+			if free := w.bridge.FreeForAnswers(); free > all-size/2 {
+				t.Errorf("%s by %s: %d bytes are free during the call", name, way, free)
+			}
+			end(session, func() { _ = conn.Close() })
+			eventually(t, "the room is whole after "+name+" of "+way, func() bool { return w.bridge.FreeForAnswers() == all })
+		}
 	}
 }
