@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,12 +80,7 @@ func findFixtures(dir string) ([]string, error) {
 // readFixture reads a fixture. Its name is there also when it is none.
 func readFixture(path string) (fixture, error) {
 	f := fixture{name: strings.TrimSuffix(filepath.Base(path), ".json"), path: path}
-	file, err := os.Open(path)
-	if err != nil {
-		return f, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(file, maxFixture+1))
+	data, err := readRegular(path, maxFixture+1)
 	switch {
 	case err != nil:
 		return f, err
@@ -108,10 +104,28 @@ func readFixture(path string) (fixture, error) {
 	return f, f.check()
 }
 
+// readRegular reads a file, of which no more than so many bytes. One of another kind,
+// such as a pipe, may have no end, and not even a beginning.
+func readRegular(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(file, most))
+}
+
 // plainJSONError says what is wrong with a file in words of its author.
 func plainJSONError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: no %s goes there", wrong.Field, wrong.Value)
+		return fmt.Errorf("%s: no %s goes there", cmp.Or(wrong.Field, "an object is wanted"), wrong.Value)
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -101,7 +100,7 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, 
 	if err != nil {
 		return &failure{code: exitUsage, err: fmt.Errorf("--fixtures: %w", err), hint: cmd.CommandPath() + " --help shows what a fixture is"}
 	}
-	data, err := readModule(module)
+	data, err := readRegular(module, wasm.MaxModule+1)
 	if err != nil {
 		return err
 	}
@@ -131,20 +130,6 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, 
 		}
 	}
 	return report.finish(f.asJSON, std)
-}
-
-// readModule reads the module's file.
-func readModule(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(file, wasm.MaxModule+1))
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
 }
 
 // toolOf returns the tool whose module this is, as a resource in its folder
