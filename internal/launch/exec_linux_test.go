@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"fmt"
 	"os/exec"
 	"slices"
 	"testing"
@@ -33,6 +34,38 @@ func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 	}
 	if unseen > 0 {
 		t.Errorf("%d of %d looks did not see whose it is", unseen, looks)
+	}
+}
+
+// An environment of many entries is set up for long: for all that time it looks
+// like none.
+func TestAMarkIsSeenWhileTheEnvironmentIsSetUp(t *testing.T) {
+	const again = `exec /bin/sh -c "$0" "$0"`
+	cmd := exec.Command("/bin/sh", "-c", again, again)
+	cmd.Env = marked(nil, "", "an-instance.7")
+	for i := range 20_000 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("X%d=", i))
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+	const looks = 200
+	unseen := 0
+	for range looks {
+		environ, err := environOf(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if environ == "" {
+			unseen++
+		}
+	}
+	if unseen > 0 {
+		t.Errorf("%d of %d looks saw no environment", unseen, looks)
 	}
 }
 
