@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -105,12 +106,34 @@ func (nothingElse) Load(string) (any, error) { return nil, errOutside }
 // resolve against it, and nothing can be loaded from there.
 const base = "orla:///schema"
 
-func compile(raw json.RawMessage) (s *Schema, doc any, err error) {
+func compile(raw json.RawMessage) (*Schema, any, error) {
+	compiled, doc, err := compiledOf(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Schema{open: isOpen(doc), shallow: shallowOf(doc)}
+	if !s.open && s.shallow == nil {
+		s.compiled = func() *jsonschema.Schema { return compiled }
+		return s, doc, nil
+	}
+	// It takes kilobytes, and for most tools nobody ever needs it.
+	s.compiled = sync.OnceValue(func() *jsonschema.Schema {
+		again, _, err := compiledOf(raw)
+		if err != nil {
+			panic(err) // it could be compiled before
+		}
+		return again
+	})
+	return s, doc, nil
+}
+
+// compiledOf returns a schema as the validator has it, and as a value.
+func compiledOf(raw json.RawMessage) (compiled *jsonschema.Schema, doc any, err error) {
 	// The compiler is not ours and reads what strangers write. It is thrown
 	// away after a panic, so nothing is left half done.
 	defer func() {
 		if r := recover(); r != nil {
-			s, doc, err = nil, nil, faulty(nil, "cannot be compiled: %v", r)
+			compiled, doc, err = nil, nil, faulty(nil, "cannot be compiled: %v", r)
 		}
 	}()
 	if len(raw) > maxSchema {
@@ -131,7 +154,7 @@ func compile(raw json.RawMessage) (s *Schema, doc any, err error) {
 	if err := c.AddResource(base, doc); err != nil {
 		return nil, nil, explain(doc, err)
 	}
-	compiled, err := c.Compile(base)
+	compiled, err = c.Compile(base)
 	if patterns.spent > maxPatterns {
 		// The compiler would say that one of them is none.
 		return nil, nil, faulty(nil, "has patterns that are too large together: they count to more than %d", maxPatterns)
@@ -142,7 +165,7 @@ func compile(raw json.RawMessage) (s *Schema, doc any, err error) {
 	if err := affordable(compiled); err != nil {
 		return nil, nil, err
 	}
-	return &Schema{compiled: compiled, open: isOpen(doc), shallow: shallowOf(doc)}, doc, nil
+	return compiled, doc, nil
 }
 
 // isOpen reports whether a schema asks for an object and nothing more.

@@ -21,7 +21,7 @@ import (
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
-	compiled *jsonschema.Schema
+	compiled func() *jsonschema.Schema
 	// open: any object fits, so that nothing needs to be decoded.
 	open bool
 	// shallow, if not nil, tells of most arguments that they fit.
@@ -90,7 +90,7 @@ func (s *Schema) misfits(raw []byte) (list, where string) {
 	if f := bounded(value, nil); f != nil {
 		return f.String(), strings.Join(f.Path, ".")
 	}
-	err = s.compiled.Validate(value)
+	err = s.compiled().Validate(value)
 	if err == nil {
 		return "", ""
 	}
@@ -98,7 +98,7 @@ func (s *Schema) misfits(raw []byte) (list, where string) {
 	if !ok {
 		return err.Error(), ""
 	}
-	r := report{root: value, known: s.compiled.Properties}
+	r := report{root: value, known: s.compiled().Properties}
 	r.add(verr)
 	return r.String(), r.names()
 }

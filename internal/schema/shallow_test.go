@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // What the shallow check lets pass, the validator lets pass too: for generated
@@ -77,5 +79,28 @@ func TestNotShallow(t *testing.T) {
 		if s.shallow != nil {
 			t.Errorf("%s is taken for shallow", text)
 		}
+	}
+}
+
+// What a schema asks for is compiled once more only when arguments do not show at
+// once that they fit, and then for good.
+func TestShallowIsCompiledWhenItMatters(t *testing.T) {
+	s, err := CompileInput(json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := 0
+	compiled := s.compiled
+	s.compiled = func() *jsonschema.Schema { times++; return compiled() }
+	if err := s.Validate(json.RawMessage(`{"n":1}`)); err != nil || times != 0 {
+		t.Errorf("what fits gave %v, and was compiled for %d times", err, times)
+	}
+	for range 2 {
+		if err := s.Validate(json.RawMessage(`{"n":"x"}`)); err == nil || !strings.Contains(err.Error(), "n: ") || times == 0 {
+			t.Errorf("what does not fit gave %v, and was compiled for %d times", err, times)
+		}
+	}
+	if first, again := compiled(), compiled(); first != again {
+		t.Error("it is compiled again and again")
 	}
 }
