@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -55,25 +56,34 @@ func (b *bench) measureIdle(ctx context.Context, _ string) (table, error) {
 			"idle", "clients", "RSS each", "PSS each", "goroutines each", "CPU", "of one core", "context switches",
 			"RSS fresh", "RSS at first", "RSS held", "RSS left", "given back in", "target each", "verdict",
 		},
-		note: fmt.Sprintf("Each row is an Orla of its own. Clients leave by DELETE where they have a session, else by closing their connection. "+
+		note: fmt.Sprintf("Each row is an Orla of its own, beside the others. Clients leave by DELETE where they have a session, else by closing their connection. "+
 			"What is held after %s in which nothing was asked for counts for each; \"given back\" is when no more than a quarter of it is left. "+
 			"A stream gets a comment every 25 s.", b.scale.quiet),
 	}
-	for _, kind := range idleKinds {
-		if err := b.idleRow(ctx, &t, kind); err != nil {
-			return t, fmt.Errorf("%s: %w", kind.name, err)
-		}
+	rows, errs := make([]table, len(idleKinds)), make([]error, len(idleKinds))
+	var all sync.WaitGroup
+	for i, kind := range idleKinds { // side by side, since most of their time is rest
+		all.Go(func() {
+			if err := b.idleRow(ctx, &rows[i], kind); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", kind.name, err)
+			}
+		})
 	}
-	return t, nil
+	all.Wait()
+	for _, row := range rows {
+		t.rows = append(t.rows, row.rows...)
+	}
+	return t, errors.Join(errs...)
 }
 
 func (b *bench) idleRow(ctx context.Context, t *table, kind idleKind) error {
 	n := b.scale.idlers
 	if kind.streams {
-		var err error
-		if n, err = connections(n); err != nil {
+		fit, err := connections(len(idleKinds) * n)
+		if err != nil {
 			return err
 		}
+		n = min(n, max(1, fit/(len(idleKinds)-1))) // one kind has none
 	}
 	s, err := b.startOrla(ctx, b.toolsDir)
 	if err != nil {
