@@ -65,7 +65,7 @@ type places interface {
 // maxBeside is how many calls one line may have at a capsule without
 // max_concurrency while there is another: what one line floods answers those of
 // others between them.
-const maxBeside = 8
+const maxBeside = 16
 
 // limited are the places of max_concurrency, which lines take in turn.
 type limited struct{ all *turns.Turns }
