@@ -60,3 +60,14 @@ func Carried(raw []byte) []byte { return newCarrier().load(raw) }
 
 // Held is how many bytes of the room of all answers are held.
 func (b *Bridge) Held() int64 { return answersBudget - b.room.Free() }
+
+// HoldOpenings takes the places of all sessions that may begin at once.
+func (h *HTTP) HoldOpenings() (release func()) {
+	for h.openings.Try(1) {
+		continue
+	}
+	return func() { h.openings.Give(maxOpenings) }
+}
+
+// Openings is how many sessions wait to begin.
+func (h *HTTP) Openings() int { return h.openings.Waiting() }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 const (
@@ -35,6 +36,11 @@ const (
 	// with the most of them makes room; see sessions.admit.
 	DefaultMaxSessions = 10_000
 )
+
+// maxOpenings is how many sessions may begin at once. To begin one takes many
+// times what a call does, and all that comes together is served side by side:
+// who floods with them would take all of the processor.
+const maxOpenings = 2
 
 // HTTPSettings is what may change while the front is serving.
 type HTTPSettings struct {
@@ -70,13 +76,14 @@ type HTTP struct {
 	stateful http.Handler // serves the eras with sessions
 	newest   http.Handler // serves the stateless era, and calls without a session
 	limits   limits
+	openings *turns.Turns // bounds the sessions that begin at once
 	draining atomic.Bool
 	calls    counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits}
+	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.New(maxOpenings)}
 	h.sessions = newSessions(b.server)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
@@ -277,7 +284,13 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	handler := h.route(r, body)
 	opens := handler == h.stateful && id == ""
 	out.keepAlive(!opens)
+	answer := &explainer{response: out, body: body}
 	if opens {
+		if err := h.openings.Take(r.Context(), h.lineOf(r), 1); err != nil {
+			return // its client has left
+		}
+		answer.first = sync.OnceFunc(func() { h.openings.Give(1) })
+		defer answer.first()
 		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
 		if !ok {
 			crowded(w, idOf(body), noSession)
@@ -289,7 +302,6 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		leave := h.sessions.use(id)
 		defer leave(out)
 	}
-	answer := &explainer{response: out, body: body}
 	handler.ServeHTTP(answer, r)
 	if opens {
 		h.sessions.use(w.Header().Get(sessionHeader))(out)

@@ -59,10 +59,13 @@ type explainer struct {
 	explained bool
 	asJSON    bool // the one answer was sent as JSON
 	failed    bool // an error was sent
+
+	first func() // is called before anything is sent; may be nil
 }
 
 // WriteHeader takes over when it is a plain-text refusal.
 func (e *explainer) WriteHeader(status int) {
+	e.begin()
 	if status != http.StatusBadRequest || !strings.HasPrefix(e.Header().Get("Content-Type"), "text/plain") {
 		e.response.WriteHeader(status)
 		return
@@ -73,6 +76,7 @@ func (e *explainer) WriteHeader(status int) {
 
 // Write passes on what is no refusal, and answers in JSON what is.
 func (e *explainer) Write(p []byte) (int, error) {
+	e.begin()
 	if e.explained {
 		e.refuse(strings.TrimSpace(string(p)))
 		return len(p), nil
@@ -103,6 +107,12 @@ func (e *explainer) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+func (e *explainer) begin() {
+	if e.first != nil {
+		e.first()
+	}
 }
 
 // alone reports whether the answer is all that the response will hold.
