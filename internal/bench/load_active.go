@@ -112,7 +112,7 @@ func (b *bench) activeRow(ctx context.Context, t *table, dir, what, tool string)
 		return err
 	}
 	defer hangUp(few)
-	if _, err := keepCalling(few, b.scale.settle); err != nil { // to warm up
+	if _, err := keepCalling(few, b.scale.floodTurn); err != nil { // to warm up
 		return err
 	}
 	fewTook, err := keepCalling(few, b.scale.activeTime)

@@ -73,7 +73,7 @@ func measureMemory(ctx context.Context, b *bench) ([]table, error) {
 		return nil, err
 	}
 	note := fmt.Sprintf("%d tools; the calls came %d at a time over as many sessions, whose clients left without ending them. "+
-		"The target is for the RSS of Orla and for the PSS of both.", len(b.programs), inFlight)
+		"Each look is after %s of quiet. The target is for the RSS of Orla and for the PSS of both.", len(b.programs), inFlight, b.scale.settle)
 	return []table{tabulateHeld(append(held, h), inFlight, note), tabulateRest(fmt.Sprintf("Idle for %s (L4)", b.scale.idle), quiet, b.scale.idle)}, nil
 }
 

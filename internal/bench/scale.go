@@ -60,7 +60,7 @@ var full = scale{
 	starts:          30,
 	manyStarts:      5,
 	calls:           10_000,
-	settle:          time.Second,
+	settle:          12 * time.Second, // Orla gives back what it took within ten
 	idle:            10 * time.Second,
 	idleCapsules:    20 * time.Second,
 	lives:           8,
