@@ -89,7 +89,29 @@ func TestClaimSweeps(t *testing.T) {
 	if dead == nil {
 		t.Skipf("SKIPPED: %s", reason)
 	}
-	g, err := dead.New("weather", Limits{})
+	swept := kill(t, dead, Limits{})
+
+	living, reason := Claim(log)
+	if living == nil {
+		t.Fatal(reason)
+	}
+	defer living.Close()
+	swept()
+	other, reason := Claim(log)
+	if other == nil {
+		t.Fatal(reason)
+	}
+	other.Close()
+	if _, err := os.Stat(living.Dir()); err != nil {
+		t.Errorf("of one that lives: %v", err)
+	}
+}
+
+// kill leaves a claim as an Orla does that is killed: with a process in it, and
+// nobody who holds it. swept looks whether both are gone.
+func kill(t *testing.T, dead *Root, limits Limits) (swept func()) {
+	t.Helper()
+	g, err := dead.New("weather", limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,29 +130,18 @@ func TestClaimSweeps(t *testing.T) {
 	for _, lock := range dead.locks {
 		_ = lock.Close() // as when it is killed
 	}
-
-	living, reason := Claim(log)
-	if living == nil {
-		t.Fatal(reason)
-	}
-	defer living.Close()
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		t.Error("what was in the cgroup lives")
-	}
-	for _, dir := range dead.folders() {
-		if _, err := os.Stat(dir); err == nil {
-			t.Errorf("%s is there", dir)
+	return func() {
+		t.Helper()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Error("what was in the cgroup lives")
 		}
-	}
-	other, reason := Claim(log)
-	if other == nil {
-		t.Fatal(reason)
-	}
-	other.Close()
-	if _, err := os.Stat(living.Dir()); err != nil {
-		t.Errorf("of one that lives: %v", err)
+		for _, dir := range dead.folders() {
+			if _, err := os.Stat(dir); err == nil {
+				t.Errorf("%s is there", dir)
+			}
+		}
 	}
 }
 
@@ -167,37 +178,10 @@ func TestClaimSweepsBeside(t *testing.T) {
 		return r
 	}
 	dead, living := claimed(first), claimed(first)
-	g, err := dead.New("weather", Limits{Pids: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(ended)
-	}()
-	if err := g.Add(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	for _, lock := range dead.locks {
-		_ = lock.Close() // as when it is killed
-	}
+	swept := kill(t, dead, Limits{Pids: 9})
 
 	claimed(session()).Close()
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		t.Error("what was in the cgroup lives")
-	}
-	for _, dir := range dead.folders() {
-		if _, err := os.Stat(dir); err == nil {
-			t.Errorf("%s is there", dir)
-		}
-	}
+	swept()
 	if living.Lost() {
 		t.Error("of one that lives, too")
 	}
