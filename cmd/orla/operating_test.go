@@ -57,7 +57,7 @@ func TestOperatingExplainsACrashLoop(t *testing.T) {
 			for _, step := range strings.Split("\n"+block, "\n$ ")[1:] {
 				command, want := splitStep(step)
 				if strings.HasPrefix(command, "orla call weather__greet") && !mended {
-					o.waitLog("state", is("weather", "READY"))
+					o.waitLog("offers", func(l map[string]any) bool { return l["tool"] == "weather" }) // after READY
 					mended = true
 				}
 				script := strings.TrimSpace(command) + " || true\n" // a call of what is stopped fails

@@ -3,6 +3,7 @@ package container_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,12 +202,20 @@ func TestT73Sweep(t *testing.T) {
 	if got := names("orla.tool=swept"); len(got) != 2 {
 		t.Errorf("who serves another folder left %v", got)
 	}
-	next := b.newEngine(func(o *container.EngineOptions) { o.Folder = "swept" })
+	// Podman describes nothing, once, as when a container goes in the middle.
+	once := filepath.Join(t.TempDir(), "once")
+	stumbling := script(t, fmt.Sprintf(`[ "$1 $2" = "container inspect" ] && mkdir %q 2>/dev/null && { echo "Error: container not known" >&2; exit 125; }
+exec %q "$@"
+`, once, b.podman.Program))
+	next := b.newEngine(func(o *container.EngineOptions) { o.Folder, o.Program = "swept", stumbling })
 	next.Sweep()
 	eventually(t, "one is swept", func() bool {
 		return strings.Contains(b.log.String(), "removed a container that an earlier Orla left")
 	})
 	next.Close()
+	if _, err := os.Stat(once); err != nil {
+		t.Errorf("podman did not stumble: %v", err)
+	}
 	if got := names("orla.tool=swept"); len(got) != 1 {
 		t.Errorf("%v is left", got)
 	}

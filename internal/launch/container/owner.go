@@ -115,8 +115,29 @@ func (e *Engine) sweep(ctx context.Context) error {
 	return nil
 }
 
+// An engine is asked again this often, with a pause, when it cannot describe its
+// containers: podman does not when one of them goes in that moment.
+const (
+	listTries = 10
+	listPause = 500 * time.Millisecond
+)
+
 // list lists the containers of this folder.
-func (e *Engine) list(ctx context.Context, m *made) ([]listed, error) {
+func (e *Engine) list(ctx context.Context, m *made) (all []listed, err error) {
+	for range listTries {
+		if all, err = e.listOnce(ctx, m); err == nil {
+			return all, nil
+		}
+		select {
+		case <-time.After(listPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+func (e *Engine) listOnce(ctx context.Context, m *made) ([]listed, error) {
 	out, err := e.command(ctx, nil, m.path, "ps", "--all", "--quiet", "--no-trunc", "--filter=label="+labelFolder+"="+e.folder)
 	if err != nil {
 		return nil, err
