@@ -32,7 +32,7 @@ var mixed = map[string]mixedCapsule{
 	"issues":     {"", "", "", ""},
 	"mail":       {"restart: {initial_ms: 1, max_ms: 1, max_failures: 3}", "echo 'connection refused' >&2; exit 1", "", ""},
 	"maps":       {"", "", "", ""},
-	"news":       {"start: lazy\nidle_timeout: 1ms", "", "", ""},
+	"news":       {"start: lazy\nidle_timeout: 100ms", "", "", ""},
 	"notes":      {"", "", "", ""},
 	"postgres":   {"drain_ms: 15000", "", "", "sleep 1000"},
 	"search":     {"", "", "", ""},
