@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,6 +32,42 @@ func many(n int) []*mcp.Tool {
 		}
 	}
 	return tools
+}
+
+// slowSchema holds up whoever encodes it the second time: the SDK, which is given the tool.
+type slowSchema struct {
+	encoded *atomic.Int32
+	began   chan struct{}
+	open    chan struct{}
+}
+
+func (s slowSchema) MarshalJSON() ([]byte, error) {
+	if s.encoded.Add(1) == 2 {
+		close(s.began)
+		<-s.open
+	}
+	return []byte(`{"type":"object"}`), nil
+}
+
+// SPEC G5: a call of a tool that is being listed waits until it is.
+func TestACallOfWhatIsBeingListed(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	slow := slowSchema{new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+	session := f.initialize(t)
+	w.set(&mcp.Tool{Name: "first", InputSchema: slow}, tool("second"))
+	<-slow.began
+	answered := make(chan reply, 1)
+	go func() { // not as a plain call, which needs no SDK
+		answered <- f.post(t, call(1, "second"), "Mcp-Session-Id", session, "Accept", "*/*")
+	}()
+	for range 50 { // it would have its answer by now
+		f.send(t, http.MethodGet, "/healthz", "")
+	}
+	close(slow.open)
+	if r := <-answered; r.status != http.StatusOK || !strings.Contains(r.raw, `"result"`) {
+		t.Errorf("the call was answered with %d %s", r.status, r.raw)
+	}
 }
 
 // What goes out is what the SDK alone would say, on every page, in both eras,

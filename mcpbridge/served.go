@@ -83,6 +83,8 @@ func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp
 	began := time.Now()
 	if _, listed := b.listedTraits(r.Params.Name); !listed {
 		b.settle(ctx)
+	} else if b.pages.Load().of != b.catalog.Catalog() {
+		b.follow() // the SDK may not have it yet
 	}
 	var way called
 	res, err := next(context.WithValue(ctx, calledKey{}, &way), methodCall, r)
