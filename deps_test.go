@@ -49,7 +49,7 @@ var imports = map[string][]string{
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace"},
+	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
 	"capsule": {"internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -33,8 +35,8 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 	if len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
 		args = json.RawMessage("{}")
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(args, &object); err != nil {
+	object, err := membersOf(args)
+	if err != nil {
 		return input{}, fault.New(fault.InvalidInput, "arguments: want a JSON object")
 	}
 	var in input
@@ -60,6 +62,21 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 	}
 	in.flags = b.flags
 	return in, nil
+}
+
+// membersOf returns the members of a JSON object, of two with one key the last.
+// As a rule encoding/json, which goes by reflection, has nothing to do with it.
+func membersOf(args json.RawMessage) (map[string]json.RawMessage, error) {
+	object := map[string]json.RawMessage{}
+	if utf8.Valid(args) && rawjson.Valid(args) && rawjson.Members(args, func(key string, value json.RawMessage) bool {
+		object[key] = value
+		return true
+	}) {
+		return object, nil
+	}
+	clear(object)
+	err := json.Unmarshal(args, &object)
+	return object, err
 }
 
 // flagBuilder collects --name value pairs.
@@ -129,6 +146,9 @@ func (b *flagBuilder) addValue(name, flag string, raw json.RawMessage) error {
 
 // unquote decodes a JSON string.
 func unquote(raw json.RawMessage) (string, error) {
+	if text := rawjson.String(raw); text != "" && utf8.ValidString(text) {
+		return text, nil
+	}
 	var text string
 	err := json.Unmarshal(raw, &text)
 	return text, err
