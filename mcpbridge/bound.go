@@ -36,7 +36,7 @@ const (
 func (b *Bridge) bound(res *mcp.CallToolResult, callID string, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
 	budget := b.inline()
-	if len(res.Meta) == 0 && int64(payload(res)+128*len(res.Content))*sixfold <= budget && plain(res.Content) {
+	if meta, ok := ordinary(res.Meta); ok && int64(payload(res)+meta+128*len(res.Content))*sixfold <= budget && plain(res.Content) {
 		return res // whatever is in it
 	}
 	if resultSize(res) <= budget {
@@ -82,6 +82,9 @@ func sendable(res *mcp.CallToolResult) *mcp.CallToolResult {
 		if res.StructuredContent = json.RawMessage(raw); err != nil {
 			res.StructuredContent = nil
 		}
+	}
+	if _, ok := ordinary(res.Meta); ok {
+		return res
 	}
 	if _, err := json.Marshal(res.Meta); err != nil {
 		for key, value := range res.Meta {

@@ -105,6 +105,13 @@ func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
 		}
 		return a.passed.parts(nil), nil
 	}
+	var self json.RawMessage
+	if newest {
+		self = b.selfJSON
+	}
+	if result, ok := encode(a.result, self); ok {
+		return parts{result}, nil
+	}
 	if !newest {
 		result, err := a.result.MarshalJSON()
 		return parts{result}, err
