@@ -1,19 +1,11 @@
 // Runs the official conformance suite. It needs a newer Node for what it never
-// does here (fs.globSync), so it gets that from elsewhere.
+// does here (fs.globSync), so it gets that from elsewhere, and more patience.
 //
 //   node suite.mjs ARG...        the suite's own command line: list --server, server --url URL --scenario NAME
 //   node suite.mjs all DIR URL   all server scenarios against URL, in each revision that they apply to; DIR/REVISION has the results
 import { register } from "node:module";
-import fs from "node:fs";
 
-const glob = "fs-with-glob:";
-const hooks = `
-export const resolve = (name, context, next) =>
-  name === "fs" && context.parentURL?.includes("/conformance/dist/") ? { url: "${glob}", shortCircuit: true } : next(name, context);
-const source = 'export * from "node:fs"; export { default } from "node:fs"; export const globSync = () => { throw new Error("no globSync"); };';
-export const load = (url, context, next) => url === "${glob}" ? { format: "module", shortCircuit: true, source } : next(url, context);
-`;
-if (!fs.globSync) register(`data:text/javascript,${encodeURIComponent(hooks)}`);
+register("./hooks.mjs", import.meta.url);
 
 const cli = new URL("node_modules/@modelcontextprotocol/conformance/dist/index.js", import.meta.url);
 
@@ -34,5 +26,5 @@ if (mode !== "all") {
   process.exit = () => --open || exit(0); // the results say how it went
   console.log = () => {};
   for (const revision of revisions)
-    await run(["server", "--url", url, "--suite", "all", "--spec-version", revision, "-o", `${dir}/${revision}`], revision);
+    await run(["server", "--url", url, "--suite", "all", "--timeout", "120000", "--spec-version", revision, "-o", `${dir}/${revision}`], revision);
 }
