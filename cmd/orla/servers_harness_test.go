@@ -184,10 +184,12 @@ func called(tool string, args fields, events int) question {
 }
 
 // ask asks one question after the other and returns what came of each: its
-// answer, and the events until the next one, in any order.
+// answer, and the events until the next one, in any order. What the question
+// before brought goes on until the server has heard the one that ends it.
 func (w *witness) ask(questions []question) map[string]any {
 	w.t.Helper()
 	all := map[string]any{}
+	before := ""
 	for _, q := range questions {
 		w.seen.Lock()
 		first := len(w.events)
@@ -207,8 +209,12 @@ func (w *witness) ask(questions []question) map[string]any {
 		delete(answer, "id")
 		all[q.name] = lasting(answer)
 		for _, e := range came {
-			all[q.name+" event "+compact(lasting(e))] = true
+			event := " event " + compact(lasting(e))
+			if q.events > 0 || all[before+event] == nil {
+				all[q.name+event] = true
+			}
 		}
+		before = q.name
 	}
 	return all
 }

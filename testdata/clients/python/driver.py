@@ -62,7 +62,7 @@ class Args:
     era = ""
     kind = ""
     url = ""
-    timeout_ms = 10_000.0
+    timeout_ms = 60_000.0
     log_level: str | None = None
     answer = False
 
@@ -355,7 +355,7 @@ class Driver:
             if args.kind == "http":
                 # The SDK opens the stream for notifications on its own, after the handshake.
                 try:
-                    async with asyncio.timeout(2):
+                    async with asyncio.timeout(30):
                         await self.stream_opened.wait()
                 except TimeoutError:
                     pass

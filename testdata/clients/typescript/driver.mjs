@@ -30,7 +30,7 @@ class TimeoutError extends Error {}
 class UnsupportedError extends Error {}
 
 function parseArgs(argv) {
-  const args = { era: undefined, sdk: '2', headers: {}, timeoutMs: 10_000, logLevel: undefined, answer: false };
+  const args = { era: undefined, sdk: '2', headers: {}, timeoutMs: 60_000, logLevel: undefined, answer: false };
   const targets = [];
   for (let i = 0; i < argv.length; i++) {
     const flag = argv[i];
@@ -303,7 +303,7 @@ async function main() {
       } else listening = true;
     }
     if (!modern && args.target.kind === 'http') {
-      await Promise.race([streamOpened, sleep(2000)]);
+      await Promise.race([streamOpened, sleep(30_000, undefined, { ref: false })]);
     }
     if (args.logLevel && !modern && capabilities.logging) await client.setLoggingLevel(args.logLevel, { timeout: args.timeoutMs });
   } catch (error) {
