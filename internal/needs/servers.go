@@ -93,9 +93,6 @@ func Start(t testing.TB, name string, env ...string) *Service {
 	return s
 }
 
-// Port is where it serves.
-func (s *Service) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
-
 // Stop ends the server; a second time it does nothing.
 func (s *Service) Stop() {
 	if s.cmd.ProcessState == nil {

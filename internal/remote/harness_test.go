@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, is func() bool) {
@@ -39,6 +39,16 @@ func eventually(t *testing.T, what string, is func() bool) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("it is not so that %s; the goroutines:\n%s", what, stacks[:runtime.Stack(stacks, true)])
 		}
+	}
+}
+
+// within waits for what a channel tells.
+func within(t *testing.T, what string, is <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-is:
+	case <-time.After(patience):
+		t.Fatalf("it is not so that %s", what)
 	}
 }
 
