@@ -150,7 +150,8 @@ func TestT73Sweep(t *testing.T) {
 		return
 	}
 	b := usualBench(t)
-	b.log = &syncBuffer{} // of this test's engines alone
+	b.log = &syncBuffer{}           // of this test's engines alone
+	t.Setenv("TMPDIR", t.TempDir()) // as are their folders
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +192,16 @@ func TestT73Sweep(t *testing.T) {
 	if got := names("orla.tool=swept"); len(got) != 2 {
 		t.Fatalf("there are %v", got)
 	}
+	folders := func(of *exec.Cmd) []string {
+		found, err := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("orla-containers-*.%d.*", of.Process.Pid)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if got := folders(dead); len(got) != 1 {
+		t.Fatalf("it has the folders %v", got)
+	}
 	if err := dead.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +229,9 @@ exec %q "$@"
 	}
 	if got := names("orla.tool=swept"); len(got) != 1 {
 		t.Errorf("%v is left", got)
+	}
+	if ofDead, ofAlive := folders(dead), folders(alive); len(ofDead) != 0 || len(ofAlive) != 1 {
+		t.Errorf("the folders %v and %v are left", ofDead, ofAlive)
 	}
 	if alive.Process.Signal(syscall.Signal(0)) != nil {
 		t.Error("the one that lives does not")

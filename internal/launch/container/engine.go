@@ -72,7 +72,7 @@ type Engine struct {
 	swept   sync.Once
 	mu      sync.Mutex // guards the fields that follow, and work.Add against Close
 	closed  bool
-	dir     string // of files that engines read; "" before the first
+	dir     string // see temp; "" before it
 }
 
 // NewEngine returns an Engine. The caller must Close it, before Local.

@@ -132,7 +132,7 @@ func TestT73Pull(t *testing.T) {
 	if o := b.run(with("ada:"+password), sh("echo pulled")); o.stdout != "pulled\n" {
 		t.Errorf("%+v", o)
 	}
-	if left, err := filepath.Glob(filepath.Join(temp, "orla-pull-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(temp, "*", "pull-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v is left", left, err)
 	}
 	if strings.Contains(b.log.String(), password) {

@@ -87,7 +87,10 @@ func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
 		if err != nil {
 			return fault.New(fault.SecretResolutionFailed, "the pull secret of image %s: %v", opts.Image, err)
 		}
-		dir, err := os.MkdirTemp("", "orla-pull-*") // 0700
+		dir, err := e.temp()
+		if err == nil {
+			dir, err = os.MkdirTemp(dir, "pull-*") // 0700
+		}
 		if err != nil {
 			return fault.Wrap(fault.StartFailed, err, "no folder can be made for what image %s is pulled with", opts.Image)
 		}

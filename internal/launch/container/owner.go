@@ -70,8 +70,8 @@ const sweepPatience = 2 * time.Minute
 // it is swept for an Orla that cannot be asked for.
 const strangerAge = 24 * time.Hour
 
-// Sweep removes what Orlas left that served the same folder and were killed. It
-// goes on in the background, once: further calls do nothing.
+// Sweep removes the containers that Orlas left that served the same folder and
+// were killed, and the temporary folders of any that this user ran. It goes on in the background, once: further calls do nothing.
 func (e *Engine) Sweep() {
 	e.swept.Do(func() {
 		if e.enter() != nil {
@@ -79,6 +79,7 @@ func (e *Engine) Sweep() {
 		}
 		go func() {
 			defer e.work.Done()
+			e.sweepFolders()
 			ctx, cancel := e.bounded(context.Background(), sweepPatience)
 			defer cancel()
 			if err := e.sweep(ctx); err != nil && ctx.Err() == nil {

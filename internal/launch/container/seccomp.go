@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -125,13 +124,5 @@ func (e *Engine) filter(m *made, own string) (string, error) {
 			return "", err
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.dir == "" {
-		if e.dir, err = os.MkdirTemp("", "orla-containers-*"); err != nil {
-			return "", err
-		}
-	}
-	path := filepath.Join(e.dir, "seccomp.json")
-	return path, os.WriteFile(path, profile, 0o600)
+	return e.put("seccomp.json", profile)
 }
