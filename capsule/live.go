@@ -222,29 +222,28 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 // leave publishes what follows on a process (SPEC D1). cause is why its life was
 // ended from outside; nil if it was not.
 func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
-	next := status{reason: end.reason, run: end.run}
+	next, wait, again := status{reason: end.reason, run: end.run}, time.Duration(0), false
 	switch {
 	case errors.Is(cause, errHeld):
 		next.state, next.reason, next.held = Stopping, errHeld.Error(), true
 	case cause != nil:
 		next.state, next.reason, next.final = Stopping, "Orla stops it", true
 	case end.err != nil:
-		wait, again := restarts.after(end.ready)
+		wait, again = restarts.after(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
 			next.stderr = c.lastStderr() // what there is of it; all of it is in the log
 		}
 		next.cause = end.err
-		next.next = time.Now().Add(wait)
-		if !again {
-			next.next = time.Time{}
-		}
 	case end.reload:
 		next.state = Reloading
 	default: // idle
 		next.state, next.wakes = Stopping, true
 	}
 	c.count(restarts) // first: whoever sees the state sees the count
+	if next.since = time.Now(); again {
+		next.next = next.since.Add(wait)
+	}
 	c.become(next)
 }
 

@@ -75,13 +75,16 @@ type run struct {
 
 // become publishes the next status and writes its line in the log (SPEC D1,
 // I3). Only Serve's goroutine calls it, and it does so before it acts: no call
-// may reach a process that is about to end.
+// may reach a process that is about to end. It dates next, if that has no date.
 func (c *Capsule) become(next status) {
 	old := c.status.Load()
 	if !slices.Contains(legal[old.state], next.state) {
 		panic(fmt.Sprintf("capsule %s: illegal transition from %v to %v", c.tool.Name, old.state, next.state))
 	}
-	next.since, next.changed, next.heard = time.Now(), make(chan struct{}), c.seen.n
+	if next.since.IsZero() {
+		next.since = time.Now()
+	}
+	next.changed, next.heard = make(chan struct{}), c.seen.n
 	if next.state == Ready || next.state == Crashed || next.state == Stopped {
 		c.settled.Store(true)
 		c.wasReady.Store(c.wasReady.Load() || next.state == Ready)

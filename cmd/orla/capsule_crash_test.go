@@ -110,7 +110,7 @@ func TestD9CrashLoopsHarmNobodyElse(t *testing.T) {
 	began := cpu(t, o.cmd.Process.Pid)
 	for range starts {
 		crash := log.next("state", func(l map[string]any) bool { return l["to"] == "CRASHED" })
-		if pause, _ := crash["next_start_ms"].(float64); pause < 99 || pause > 240 { // a line tells whole ms of what is left
+		if pause, _ := crash["next_start_ms"].(float64); pause < 100 || pause > 240 {
 			t.Errorf("the next start is due in %v ms: %v", pause, crash)
 		}
 		if got := o.mustCall("good"); got != process {
