@@ -130,6 +130,7 @@ func TestWhatWasNeverSentIsTriedAgain(t *testing.T) {
 	if err != nil || a.Result.Meta["tool_code"] != "start_failed" || fmt.Sprint(a.Result.Meta["attempts"]) != "3" || !strings.HasSuffix(fmt.Sprint(a.Result.Meta["tool_reason"]), "(after 3 attempts)") {
 		t.Errorf("got %+v, %v", a.Result, err)
 	}
+	o.waitLog("call", func(l map[string]any) bool { return fmt.Sprint(l["attempts"]) == "3" }) // all of them stand before it
 	if got, want := o.attemptsOf("lost"), []string{"1 start_failed 1", "2 start_failed 2"}; !slices.Equal(got, want) {
 		t.Errorf("the log tells of the attempts %q; want %q", got, want)
 	}
@@ -208,6 +209,7 @@ for line in sys.stdin:
 	if got := o.mustCall("soon"); got != "tea" {
 		t.Errorf("the answer is %q", got)
 	}
+	o.waitLog("call", func(l map[string]any) bool { return l["tool"] == "soon" })
 	if got, want := o.attemptsOf("soon"), []string{"1 kettle_busy 30"}; !slices.Equal(got, want) {
 		t.Errorf("the log tells of the attempts %q; want %q", got, want)
 	}
