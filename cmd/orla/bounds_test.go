@@ -15,7 +15,7 @@ import (
 // SPEC C5, G7: 64 MiB in either direction are refused or cut, and Orla goes on.
 func TestFloodsAreBounded(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "flood.sh", "#!/bin/sh\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
+	writeTool(t, tools, "flood.sh", "#!/bin/sh\n# /// tool\n# timeout: 5m\n# ///\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
 	writeTool(t, tools, "bytes.sh", "#!/bin/sh\nprintf '\\377\\376'\n")
 	writeTool(t, tools, "closes.sh", "#!/bin/sh\nexec >&- 2>&-\nsleep 0.1\nexit 4\n")
 	o := serveOrla(t, tools)
