@@ -109,6 +109,9 @@ func (p *pack) manifest(runtime, more string) {
 	if !strings.Contains(runtime, "hot_load:") {
 		text += "  hot_load: {debounce_ms: 20}\n"
 	}
+	if !strings.Contains(runtime, "startup_timeout_ms:") {
+		text += "  startup_timeout_ms: 60000\n" // Python takes its time on a busy machine
+	}
 	for line := range strings.Lines(runtime) {
 		text += "  " + strings.TrimSuffix(line, "\n") + "\n"
 	}

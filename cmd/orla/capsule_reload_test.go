@@ -15,6 +15,9 @@ import (
 	"github.com/orla-project/orla/internal/needs"
 )
 
+// patient lets calls wait for a start that a busy machine takes its time for.
+const patient = "queue_timeout: 30s\n"
+
 // SPEC E1, L3: fifty saves while eight sessions call without a pause lose no
 // call and no session, and who calls after READY is answered by the new code.
 func TestE1FiftySavesUnderLoadLoseNoCall(t *testing.T) {
@@ -31,7 +34,7 @@ func TestE1FiftySavesUnderLoadLoseNoCall(t *testing.T) {
 	list := strings.Join(names, ", ")
 	files["answer.py"] = "import " + list + "\n" + says("str(max(part.V for part in ("+list+")))")
 	p := newPack(t, tools, "live", "", files)
-	o := serveCapsules(t, tools, "")
+	o := serveCapsules(t, tools, patient)
 	log := o.follow()
 	log.next("state", is("live", "READY"))
 
@@ -79,11 +82,12 @@ func atLeast(callers []caller, live *atomic.Int64) []caller {
 
 // SPEC E3: a checkout of 300 files is one reload, and loses no call.
 func TestE3GitCheckoutIsOneReload(t *testing.T) {
+	t.Parallel() // it waits for silence
 	needs.Programs(t, "git")
 	const files, rounds = 300, 4
 	tools := t.TempDir()
 	// A git that has to wait for a busy machine must not look like two.
-	p := newPack(t, tools, "tree", "hot_load: {debounce_ms: 500}", map[string]string{
+	p := newPack(t, tools, "tree", "hot_load: {debounce_ms: 2000}", map[string]string{
 		"answer.py": "branch = open('branch').read()\n" + says("branch"), "branch": "none",
 	})
 	git := func(args ...string) {
@@ -113,7 +117,7 @@ func TestE3GitCheckoutIsOneReload(t *testing.T) {
 		git("add", "-A")
 		git("commit", "-q", "-m", branch)
 	}
-	o := serveCapsules(t, tools, "")
+	o := serveCapsules(t, tools, patient)
 	log := o.follow()
 	log.next("state", is("tree", "READY"))
 	load, stop := press(t, []caller{o.session("tree"), o.plain("tree")}, lossless)
@@ -143,7 +147,7 @@ func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
 	tools := t.TempDir()
 	newPack(t, tools, "kept", "", map[string]string{"answer.py": says("str(os.getpid())")})
 	changing := newPack(t, tools, "changing", "", map[string]string{"answer.py": says("os.environ.get('WORD', 'none')")})
-	o := serveCapsules(t, tools, "")
+	o := serveCapsules(t, tools, patient)
 	log := o.follow()
 	kept := o.mustCall("kept")
 	o.mustCall("changing")
@@ -216,7 +220,7 @@ func TestH2CallsThatWaitOutliveAChangedManifest(t *testing.T) {
 	p := newPack(t, tools, "slow", "startup_timeout_ms: 60000", map[string]string{
 		"answer.py": fmt.Sprintf("import sys\nif 'quick' not in sys.argv:\n    open(%q).read()\n", gate) + says("'after the change'"),
 	})
-	o := serveCapsules(t, tools, "")
+	o := serveCapsules(t, tools, patient)
 	log := o.follow()
 	log.next("started", nil)
 	answers := make(chan error, 20)
@@ -256,7 +260,8 @@ func TestE4AVersionThatDoesNotStart(t *testing.T) {
 		broken := fmt.Sprintf("raise RuntimeError('the %dth mistake')\n", i)
 		p.save("answer.py", broken+good)
 		log.next("state", is("frail", "RELOADING", "answer.py changed"))
-		log.next("stderr", func(l map[string]any) bool {
+		said := *log // what it says may be read a moment after its end
+		said.next("stderr", func(l map[string]any) bool {
 			return l["tool"] == "frail" && l["stream"] == "stderr" && strings.Contains(fmt.Sprint(l["text"]), fmt.Sprintf("the %dth mistake", i))
 		})
 		log.next("state", func(l map[string]any) bool {
