@@ -291,10 +291,9 @@ func TestJ2ManyClientsOfARunningOrla(t *testing.T) {
 	if s := o.toolStatus("busy"); s.Restarts != 0 || s.Errors != 0 {
 		t.Errorf("afterwards: %+v", s)
 	}
-	began := time.Now()
 	o.signal(syscall.SIGTERM)
-	if code := o.wait(); code != 0 || time.Since(began) > patience/2 {
-		t.Errorf("exit code %d after %s", code, time.Since(began))
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

