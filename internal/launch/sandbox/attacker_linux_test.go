@@ -217,7 +217,7 @@ func signalTo(arg string) error {
 }
 
 func dial(network, address string) error {
-	c, err := net.DialTimeout(network, address, 5*time.Second)
+	c, err := net.DialTimeout(network, address, time.Minute)
 	if err != nil {
 		return err
 	}
