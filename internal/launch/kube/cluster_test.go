@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -53,7 +52,7 @@ func TestT74Unavailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.fail(c.fault)
-			err := startErr(t, open(t, kube.Options{Kubeconfig: c.kubeconfig, Context: c.context}).Launcher(weather), 20*time.Second)
+			err := startErr(t, open(t, kube.Options{Kubeconfig: c.kubeconfig, Context: c.context}).Launcher(weather), patience)
 			if err.Code != fault.IsolationUnavailable || !strings.Contains(err.Reason, c.text) {
 				t.Errorf("%v; want isolation_unavailable with %q", err, c.text)
 			}
@@ -121,7 +120,7 @@ func TestT74NoNetwork(t *testing.T) {
 		"podSelector": object{"matchExpressions": []any{object{"key": "orla.dev/tool", "operator": "Exists"}}}, "egress": []any{object{}}, "policyTypes": []any{"Egress"},
 	}}
 	f.mu.Unlock()
-	if err := startErr(t, l, 20*time.Second); err.Code != fault.IsolationUnavailable || !strings.Contains(err.Reason, "NetworkPolicy open of namespace tools") {
+	if err := startErr(t, l, patience); err.Code != fault.IsolationUnavailable || !strings.Contains(err.Reason, "NetworkPolicy open of namespace tools") {
 		t.Errorf("%v", err)
 	}
 	reached := weather
