@@ -60,6 +60,7 @@ func (thrift) Serve(ctx context.Context) error {
 			room = nil
 			runtime.GC() // what pools keep outlives one collection
 			debug.FreeOSMemory()
+			forgetProgram()
 			now = activityNow()
 			given = now
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // forgetProgram gives back the memory of the program's own code and constants, of
-// which the start has touched far more than what follows needs (SPEC L4). What is
+// which the start, or a busy time, has touched far more than what follows needs (SPEC L4). What is
 // needed again comes back from the system's cache of files, page by page. It is an
 // economy, and nothing depends on it.
 func forgetProgram() {
