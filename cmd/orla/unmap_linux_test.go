@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,9 @@ func TestL4TheProgramIsForgottenWhenItIsQuiet(t *testing.T) {
 			t.Errorf("%d kB of files are in memory; it was %d kB", after, before)
 		}
 		cancel()
-		<-served
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Errorf("the service ended with %v", err)
+		}
 	})
 }
 
