@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -75,13 +76,21 @@ func (m *serviceManager) next(line string) string {
 func TestK1SystemdIsTold(t *testing.T) {
 	m := underSystemd(t)
 	tools := t.TempDir()
-	p := newPack(t, tools, "weather", "restart: {initial_ms: 30000}", map[string]string{"answer.py": says(`[os.environ.get(v, "") for v in ("NOTIFY_SOCKET", "WATCHDOG_USEC")]`)})
+	// It says hello once Orla has said that it is ready.
+	gate := filepath.Join(t.TempDir(), "gate")
+	waits := fmt.Sprintf("while not os.path.exists(%q):\n    time.sleep(0.01)\n", gate)
+	p := newPack(t, tools, "weather", "startup_timeout_ms: 60000\nrestart: {initial_ms: 30000}", map[string]string{
+		"answer.py": says(`[os.environ.get(v, "") for v in ("NOTIFY_SOCKET", "WATCHDOG_USEC")]`) + waits,
+	})
 	t.Setenv("WATCHDOG_USEC", "2000000")
 	o := serveCapsules(t, tools, "")
 
 	ready := m.next("READY=1\n")
-	if !strings.Contains(ready, "of 1 capsules ready") {
+	if !strings.Contains(ready, "STATUS=0 of 1 capsules ready, 1 tools") {
 		t.Errorf("told %q", ready)
+	}
+	if err := os.WriteFile(gate, nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := o.call("weather", "{}"); err != nil {
 		t.Errorf("Orla said that it is ready, and: %v", err)
@@ -347,9 +356,11 @@ func TestK1Credential(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = resp.Body.Close() }()
-		text := make([]byte, 4096)
-		n, _ := resp.Body.Read(text)
-		return resp.StatusCode, string(text[:n])
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
 	}
 	if status, text := call("a-token-of-ada-1"); status != http.StatusOK || !strings.Contains(text, `"[]`) {
 		t.Errorf("with the token: %d %s", status, text)
