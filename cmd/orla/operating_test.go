@@ -48,16 +48,16 @@ func TestOperatingExplainsACrashLoop(t *testing.T) {
 	edit("main.py", `greeting = "Hello"`, "greeting = \"Hello\"\nimport json\nstations = json.load(open(\"stations.json\"))")
 	edit("tool.yaml", "  mode: capsule", "  restart: {initial_ms: 20, max_failures: 4}\n  mode: capsule")
 
-	o := startOrla(t, dir, "--port", "0")
+	o := serveThere(t, dir)
 	o.waitLog("state", is("weather", "STOPPED"))
-	o.waitLog("state", is("notes", "READY"))
+	o.waitListed("notes__greet")
 	mended := false
 	for _, heading := range []string{"Why does it crash?", "Stop, start and restart by hand"} {
 		for _, block := range indented(section(t, "docs/OPERATING.md", heading)) {
 			for _, step := range strings.Split("\n"+block, "\n$ ")[1:] {
 				command, want := splitStep(step)
 				if strings.HasPrefix(command, "orla call weather__greet") && !mended {
-					o.waitLog("offers", func(l map[string]any) bool { return l["tool"] == "weather" }) // after READY
+					o.waitListed("weather__greet")
 					mended = true
 				}
 				script := strings.TrimSpace(command) + " || true\n" // a call of what is stopped fails
