@@ -124,6 +124,7 @@ func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
 			lines := bufio.NewScanner(out)
 			next := func(part string) {
 				t.Helper()
+				over.Reset(patience)
 				for lines.Scan() {
 					if !json.Valid(lines.Bytes()) {
 						t.Errorf("it printed %q", lines.Text())

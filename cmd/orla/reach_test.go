@@ -145,6 +145,7 @@ metadata: {name: wasm}
 spec:
   type: wasm
   wasm: {module: reach.wasm, enable_wasi: true, fuel: 20000000000}
+  runtime: {timeout: 2m} # it is compiled at its first call
 `)
 }
 

@@ -133,14 +133,18 @@ func beside() string {
 	return filepath.Dir(self)
 }
 
+// patience is how long an answer may take of a machine that is busy. What cannot
+// be reached says so at once.
+const patience = 10 * time.Second
+
 // dials sends a byte and wants one back.
 func dials(network, address string) string {
-	conn, err := net.DialTimeout(network, address, time.Second)
+	conn, err := net.DialTimeout(network, address, patience)
 	if err != nil {
 		return no
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second)) // or it waits longer
+	_ = conn.SetDeadline(time.Now().Add(patience)) // or it waits longer
 	if _, err := conn.Write([]byte("?")); err != nil {
 		return no
 	}
