@@ -48,8 +48,11 @@ func TestT73WholeProgram(t *testing.T) {
 	tools := t.TempDir()
 	inContainer(t, tools, "once", "simple", "sandboxed", `id -u; cat; touch /open/x 2>&1; env | grep -c ORLA_CALL_ID; exit 0`)
 	inContainer(t, tools, "echoing", "capsule", "container", echoing)
-	ours := func() []string {
-		return strings.Fields(podman.Run(t, "ps", "--all", "--format={{.Names}}", "--filter=label=orla.tool=echoing", "--filter=label=orla.tool=once"))
+	ours := func() (names []string) {
+		for _, tool := range []string{"echoing", "once"} { // of two labels podman wants both
+			names = append(names, strings.Fields(podman.Run(t, "ps", "--all", "--format={{.Names}}", "--filter=label=orla.tool="+tool))...)
+		}
+		return names
 	}
 
 	o := serveContained(t, podman, tools)
