@@ -67,7 +67,7 @@ func TestTheTenLineCapsulesAnswer(t *testing.T) {
 			needs.Programs(t, map[string][]string{"python": {"python3"}, "js": {"node"}, "sh": {"jq"}, "go": {"go"}}[language]...)
 			dir := t.TempDir()
 			at := filepath.Join(dir, "tools", "shout")
-			writeTool(t, at, "tool.yaml", blocks[0][2])
+			writeTool(t, at, "tool.yaml", unhurried(t, blocks[0][2]))
 			if language == "go" {
 				writeTool(t, at, "main.go", code)
 				build := exec.Command("go", "build", "-o", "main", "main.go")
@@ -86,6 +86,18 @@ func TestTheTenLineCapsulesAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unhurried gives a documented capsule more time to start: Python and Node take
+// theirs on a busy machine.
+func unhurried(t *testing.T, manifest string) string {
+	t.Helper()
+	given := regexp.MustCompile(`(?m)^runtime: \{|^runtime:\n  `).FindString(manifest)
+	if given == "" {
+		t.Fatalf("no runtime in\n%s", manifest)
+	}
+	more := map[bool]string{true: ", ", false: "\n  "}[strings.HasSuffix(given, "{")]
+	return strings.Replace(manifest, given, given+"startup_timeout_ms: 60000"+more, 1)
 }
 
 // What the document shows of the wire is what Orla writes.
@@ -133,6 +145,12 @@ func TestTheExampleCapsulesAnswer(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "examples", "capsules"), os.DirFS(filepath.Join("..", "..", "examples", "capsules"))); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range []string{"notes", "tickets"} {
+		path := filepath.Join(dir, "examples", "capsules", name, "tool.yaml")
+		if err := os.WriteFile(path, []byte(unhurried(t, readFile(t, path))), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	readme, err := os.ReadFile(filepath.Join(dir, "examples", "capsules", "README.md"))
 	if err != nil {

@@ -79,6 +79,7 @@ func TestEachErrorHasAPage(t *testing.T) {
 var errorTools = map[string]string{
 	"greet": "#!/bin/sh\n# /// tool\n# input_schema:\n#   name: string\n#   times: integer?\n# ///\necho hello\n",
 	"slow":  "#!/bin/sh\n# /// tool\n# timeout: 3s\n# ///\necho \"12 of 90 pages\"\nexec sleep 100\n",
+	"crawl": "#!/bin/sh\n# /// tool\n# timeout: 10m\n# ///\nexec sleep 100\n",
 	"fails": "#!/bin/sh\necho 'cannot open report.csv' >&2\nexit 3\n",
 	"lost":  "#!LOST\necho found\n",
 	"crash/tool.yaml": "name: crash\nversion: 1.0.0\ndescription: Crashes.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n" +
@@ -179,7 +180,7 @@ func TestTheErrorsAreAsDescribed(t *testing.T) {
 		}
 		compareExample(t, code, got)
 	}
-	compareExample(t, fault.Canceled, o.cancelledCall("slow"))
+	compareExample(t, fault.Canceled, o.cancelledCall("crawl"))
 }
 
 // shown calls a tool and returns its answer for people.
