@@ -61,7 +61,7 @@ func (e *Engine) sweepFolders() {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			e.opts.Log.Warn("remove a folder that an earlier Orla left", "folder", dir, "err", err)
+			e.opts.Log.Warn("remove a folder that an earlier Orla left", "path", dir, "err", err)
 		}
 	}
 }
