@@ -38,7 +38,7 @@ def answer(do):
             return "%d children, then %s" % (children, e.strerror)
         return "%d children" % children
     if do == "slow":
-        time.sleep(1)
+        time.sleep(5)  # so that it is seen to be at work, however long orla status takes
     return "pid %d notify [%s] credentials [%s]" % (os.getpid(), os.environ.get("NOTIFY_SOCKET", ""), os.environ.get("CREDENTIALS_DIRECTORY", ""))
 
 
