@@ -84,6 +84,7 @@ var imports = map[string][]string{
 	// What tests need of the machine they run on; only tests import them.
 	"internal/needs":         {},
 	"internal/containertest": {"internal/needs"},
+	"internal/leaks":         {},
 	"internal/attack":        {},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
@@ -134,6 +135,7 @@ var owners = map[string][]string{
 	"k8s.io/client-go":                         {"internal/launch/kube"},
 	"k8s.io/apimachinery":                      {"internal/launch/kube"},
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
+	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/net":                         {"cmd/orla"}, // netutil.LimitListener
 	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/doctor", "internal/outbound", "cmd/orla", "internal/bench", "internal/chaos"},

@@ -18,20 +18,20 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // answer is what a tool of a test does.
 type answer func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error)
@@ -208,6 +208,9 @@ func (w *world) front(t testing.TB, settings mcpbridge.HTTPSettings, change ...f
 	})
 	return &front{h, server.URL, &http.Client{Transport: transport}}
 }
+
+// addr is where it listens.
+func (f *front) addr() string { return strings.TrimPrefix(f.url, "http://") }
 
 // reply is a response as it came.
 type reply struct {

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
-	"go.uber.org/goleak"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/memory"
 	"oras.land/oras-go/v2/registry/remote"
@@ -32,11 +31,12 @@ import (
 
 	"github.com/orla-project/orla/internal/artifact"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/secret"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // quiet is a log that nobody reads: many clients leave on purpose.
 var quiet = log.New(io.Discard, "", 0)

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/manifest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // store returns a Store with the given values of the secret "api".
 func store(values map[string]string) *secret.Store {

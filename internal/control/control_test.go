@@ -18,16 +18,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/leaks"
 )
 
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // backend is an Orla that has one capsule, weather, and a log.
 type backend struct {

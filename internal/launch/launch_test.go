@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/leaks"
 )
 
 // The test binary is also the guard and a stand-in for Orla.
@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && modes[os.Args[1]] != nil {
 		modes[os.Args[1]](os.Args[2:])
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // guardElsewhere runs the guard on another thread than the first, as may happen

@@ -17,14 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/faultproxy"
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/outbound"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const planted = "s3cr3t-of-the-test"
 

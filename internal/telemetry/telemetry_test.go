@@ -14,15 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/mcpbridge"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // tools are the tools that there are.
 type tools struct {

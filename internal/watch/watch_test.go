@@ -11,13 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/watch"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // quick is for tests in which it does not matter how events are grouped.
 const quick = 5 * time.Millisecond

@@ -17,16 +17,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/kube"
+	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/secret"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func writeCA(t *testing.T, path string, der []byte) {
 	t.Helper()
