@@ -27,7 +27,7 @@ func largeCall(id any, size int, meta string) string {
 // claim begins a POST of so many bytes, and sends none of them.
 func claim(t *testing.T, f *front, size int, headers string) io.Closer {
 	t.Helper()
-	conn := dial(t, f)
+	conn := dial(t, f.addr())
 	_, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Accept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n", headers, size)
 	if err != nil {

@@ -293,6 +293,9 @@ func TestD8QuestionsHaveNames(t *testing.T) {
 		return strings.Join(slices.Sorted(maps.Keys(questions)), " ")
 	}
 	state, questions := required(t, f.round(t, ""))
+	for len(questions) < 2 { // the other one was a moment later
+		state, questions = required(t, f.round(t, goOn(state, "")))
+	}
 	if got := names(questions); got != "question-2 user_name" && got != "question-1 user_name" {
 		t.Fatalf("asked %s", got)
 	}

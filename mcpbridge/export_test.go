@@ -10,6 +10,9 @@ func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
 // SetBodyLimit is how long a client may take to send a body.
 func (h *HTTP) SetBodyLimit(body time.Duration) { h.limits.body = body }
 
+// SetAnswersLimit is how long sessions that close wait for calls.
+func (h *HTTP) SetAnswersLimit(answers time.Duration) { h.limits.answers = answers }
+
 // HoldForRequests takes of that room, and returns what gives it back.
 func (b *Bridge) HoldForRequests(line string, n int64) func() {
 	b.requests.Add(line, n)

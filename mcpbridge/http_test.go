@@ -51,7 +51,7 @@ func TestG6LastAnswersGetOut(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
 	w.answer("echo", g.answer)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { h.SetAnswersLimit(patience) })
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for round := range 20 {
 		session := f.initialize(t)
@@ -121,7 +121,7 @@ func TestG7ASlowBodyIsGivenUp(t *testing.T) {
 		"too large":          {"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000", http.StatusRequestEntityTooLarge},
 		"refused, with body": {"Host: evil.example\r\nContent-Length: 100", http.StatusForbidden},
 	} {
-		conn := dial(t, f)
+		conn := dial(t, f.addr())
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\n%s\r\nAccept: */*\r\n\r\n", c.headers)
 		reader := bufio.NewReader(conn)
 		res, err := http.ReadResponse(reader, nil)
@@ -139,9 +139,9 @@ func TestG7ASlowBodyIsGivenUp(t *testing.T) {
 	}
 }
 
-func dial(t *testing.T, f *front) net.Conn {
+func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,13 +150,50 @@ func dial(t *testing.T, f *front) net.Conn {
 	return conn
 }
 
+// impatient accepts connections whose deadlines for writing pass when a test says so.
+type impatient struct {
+	net.Listener
+
+	accepted chan *hasty
+}
+
+func (l impatient) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	h := &hasty{Conn: conn}
+	l.accepted <- h
+	return h, nil
+}
+
+type hasty struct {
+	net.Conn
+
+	set atomic.Bool // it has had a deadline
+}
+
+func (h *hasty) SetWriteDeadline(at time.Time) error {
+	if at.IsZero() {
+		return nil // net/http lifts it, at a moment that no test knows
+	}
+	h.set.Store(true)
+	return h.Conn.SetWriteDeadline(at)
+}
+
+// pass has its deadline pass, and reports whether there is one.
+func (h *hasty) pass() bool {
+	return h.set.Load() && h.Conn.SetWriteDeadline(time.Unix(1, 0)) == nil
+}
+
 // A connection that is kept must not carry the deadline of its last response.
 func TestG7AKeptConnectionIsUsedAfterItsDeadline(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(time.Minute, 10*time.Millisecond, time.Minute)
-	})
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
 	session := f.initialize(t)
-	conn := dial(t, f)
+	l := impatient{listen(t), make(chan *hasty, 1)}
+	serveOn(t, l, f)
+	conn := dial(t, l.Addr().String())
+	kept := within(t, l.accepted, "connection")
 	reader := bufio.NewReader(conn)
 	for range 3 {
 		body := `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -169,8 +206,9 @@ func TestG7AKeptConnectionIsUsedAfterItsDeadline(t *testing.T) {
 		if res.StatusCode != http.StatusAccepted {
 			t.Fatalf("got %d", res.StatusCode)
 		}
-		late := time.NewTimer(30 * time.Millisecond) // the deadline has to pass for real
-		<-late.C
+		if !kept.pass() {
+			t.Error("the response had no deadline")
+		}
 	}
 }
 
@@ -185,24 +223,26 @@ func TestG7AClientThatDoesNotReadIsLeft(t *testing.T) {
 		f.ServeHTTP(rw, r)
 		close(ended)
 	})
-	server := newServer(t, handler)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
+	l := listen(t)
+	serveOn(t, l, handler)
+	conn := dial(t, l.Addr().String())
 	body := call(1, "echo")
 	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	within(t, ended, "end of the handler")
 }
 
-// newServer serves a handler and returns its address.
-func newServer(t *testing.T, handler http.Handler) string {
+// listen listens on a port of its own.
+func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// serveOn serves a handler for as long as the test.
+func serveOn(t *testing.T, l net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler}
 	served := make(chan struct{})
 	go func() {
@@ -213,7 +253,6 @@ func newServer(t *testing.T, handler http.Handler) string {
 		_ = server.Close()
 		<-served
 	})
-	return l.Addr().String()
 }
 
 func TestG7IdleSessionsExpire(t *testing.T) {
@@ -383,11 +422,16 @@ func TestG7ManyStreamsAtOnce(t *testing.T) {
 	eventually(t, "goroutines are back", func() bool { return runtime.NumGoroutine() <= before+5 })
 }
 
-// comments scans a stream for as many keep-alive comments and data lines.
-func comments(t *testing.T, body io.Reader, wantComments, wantData int) {
-	t.Helper()
-	scan := bufio.NewScanner(body)
+// lines scans a response. There is one scanner for each, since it reads ahead.
+func (o *opened) lines() *bufio.Scanner {
+	scan := bufio.NewScanner(o.body)
 	scan.Buffer(nil, 16<<20)
+	return scan
+}
+
+// comments scans a stream for as many keep-alive comments and data lines.
+func comments(t *testing.T, scan *bufio.Scanner, wantComments, wantData int) {
+	t.Helper()
 	for wantComments > 0 || wantData > 0 {
 		if !scan.Scan() {
 			t.Fatalf("the stream ended: %v", scan.Err())
@@ -412,16 +456,16 @@ func TestKeepAliveOnEveryStream(t *testing.T) {
 	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
 		h.SetLimits(time.Minute, time.Minute, time.Millisecond)
 	})
-	get := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t))
+	get := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t)).lines()
 	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
-	listen := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
-	sse := f.open(t, http.MethodGet, "/sse", nil)
-	comments(t, get.body, 3, 0)
-	comments(t, listen.body, 3, 1)
-	comments(t, sse.body, 3, 1)
+	listen := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...).lines()
+	sse := f.open(t, http.MethodGet, "/sse", nil).lines()
+	comments(t, get, 3, 0)
+	comments(t, listen, 3, 1)
+	comments(t, sse, 3, 1)
 	w.set(tool("echo"), tool("new"))
-	comments(t, get.body, 3, 1)
-	comments(t, listen.body, 3, 1)
+	comments(t, get, 3, 1)
+	comments(t, listen, 3, 1)
 }
 
 // A call that takes its time must not look dead: clients give up on a response
@@ -436,15 +480,18 @@ func TestKeepAliveOfALongCall(t *testing.T) {
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	stateful := f.open(t, http.MethodPost, "/mcp", strings.NewReader(call(1, "echo")), "Mcp-Session-Id", f.initialize(t))
 	modern := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
+	var streams []*bufio.Scanner
 	for _, res := range []*opened{stateful, modern} {
 		if res.status != http.StatusOK || res.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("%d %s", res.status, res.header.Get("Content-Type"))
 		}
-		comments(t, res.body, 2, 0)
+		streams = append(streams, res.lines())
+		comments(t, streams[len(streams)-1], 2, 0)
 	}
 	close(g.open)
-	comments(t, stateful.body, 0, 1)
-	comments(t, modern.body, 0, 1)
+	for _, stream := range streams {
+		comments(t, stream, 0, 1)
+	}
 
 	// An answer that would have been a JSON body comes as an event now.
 	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
@@ -458,7 +505,7 @@ func TestKeepAliveOfALongCall(t *testing.T) {
 	<-g.began
 	large := within(t, res, "headers")
 	g.began <- struct{}{}
-	comments(t, large.body, 0, 1)
+	comments(t, large.lines(), 0, 1)
 }
 
 // SPEC G7 and the transport's rules: in the stateless era, leaving cancels; in

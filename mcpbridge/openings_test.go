@@ -69,7 +69,7 @@ func TestG7WhoDoesNotReadHoldsNoOpening(t *testing.T) {
 		wg.Go(func() { f.ServeHTTP(deaf{httptest.NewRecorder(), stuck, over}, r) })
 		select {
 		case <-stuck:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("it does not come to its answer")
 		}
 	}

@@ -27,6 +27,8 @@ func TestAnswersAreBoundedInSum(t *testing.T) {
 	w := newWorld(t)
 	var mu sync.Mutex
 	var held, most int
+	var several sync.Once
+	together := make(chan struct{})
 	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
 		err := turns.HeldBy(ctx).Need(ctx, size)
 		if err != nil {
@@ -35,7 +37,14 @@ func TestAnswersAreBoundedInSum(t *testing.T) {
 		mu.Lock()
 		held += size
 		most = max(most, held)
+		if held == 2*size {
+			several.Do(func() { close(together) })
+		}
 		mu.Unlock()
+		select {
+		case <-together:
+		case <-time.After(patience):
+		}
 		select { // the others come meanwhile
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
@@ -104,7 +113,7 @@ func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
 			"the SDK":      strings.Replace(call(1, "echo"), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1),
 		} {
 			session := f.initialize(t)
-			conn := dial(t, f)
+			conn := dial(t, f.addr())
 			if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 				"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", session, len(body), body); err != nil {
 				t.Fatal(err)

@@ -3,6 +3,7 @@ package mcpbridge_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -245,21 +246,26 @@ func clients(t *testing.T, w *world) map[string]chan struct{} {
 	return all
 }
 
+// setUntilHeard lists tools, and one more, which is another each time, until a client
+// hears of it: a subscription begins some time after its client.
+func (w *world) setUntilHeard(t *testing.T, client string, heard <-chan struct{}, tools ...*mcp.Tool) {
+	t.Helper()
+	eventually(t, client+" listens", func() bool {
+		w.set(append(tools, tool("early-"+rand.Text()))...)
+		select {
+		case <-heard:
+			return true
+		case <-time.After(50 * time.Millisecond): // the SDK holds notifications back for 10 ms
+			return false
+		}
+	})
+}
+
 func TestG3ListChangedReachesEverySession(t *testing.T) {
 	w := newWorld(t)
 	all := clients(t, w)
-	early := 0
-	for name, c := range all { // a subscription begins some time after its client
-		eventually(t, name+" listens", func() bool {
-			early++
-			w.set(tool("echo"), tool(fmt.Sprint("early-", early)))
-			select {
-			case <-c:
-				return true
-			case <-time.After(50 * time.Millisecond): // the SDK holds notifications back for 10 ms
-				return false
-			}
-		})
+	for name, c := range all {
+		w.setUntilHeard(t, name, c, tool("echo"))
 	}
 	changed := tool("added")
 	changed.Description = "another"
@@ -313,7 +319,6 @@ func TestG3ARemovedToolsCallEndsNormally(t *testing.T) {
 	w.answer("slow", g.answer)
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	for _, version := range []string{"2025-11-25", newest, "sse"} {
-		w.set(tool("echo"), tool("slow"))
 		heard := make(chan struct{}, 100)
 		opts := &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { heard <- struct{}{} }}
 		var s *mcp.ClientSession
@@ -322,9 +327,10 @@ func TestG3ARemovedToolsCallEndsNormally(t *testing.T) {
 		} else {
 			s = f.connect(t, version, opts)
 		}
+		w.setUntilHeard(t, version, heard, tool("echo"), tool("slow"))
 		eventually(t, "slow is listed", func() bool {
 			list, err := s.ListTools(t.Context(), nil)
-			return err == nil && len(list.Tools) == 2
+			return err == nil && len(list.Tools) == 3
 		})
 		done := make(chan *mcp.CallToolResult, 1)
 		go func() {
