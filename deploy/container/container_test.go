@@ -15,6 +15,10 @@ import (
 	"github.com/orla-project/orla/internal/needs"
 )
 
+// patience bounds every wait of these tests. Nothing waits for it unless something
+// is wrong.
+const patience = 2 * time.Minute
+
 // newEngine returns a podman with a store of its own, which holds nothing.
 func newEngine(t *testing.T) *containertest.Engine {
 	t.Helper()
@@ -99,7 +103,7 @@ func TestImage(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // a test that waits in a read
+		over := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // a test that waits in a read
 		defer over.Stop()
 		answers := bufio.NewScanner(out)
 		ask := func(message string) string {
@@ -137,7 +141,7 @@ func TestImage(t *testing.T) {
 	t.Run("a service", func(t *testing.T) {
 		name := fmt.Sprintf("orla-test-%d", os.Getpid())
 		e.Run(t, append(append([]string{"run", "--detach", "--name", name}, locked(tools)...), image)...)
-		deadline := time.After(time.Minute)
+		deadline := time.After(patience)
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for healthy := false; !healthy; {
