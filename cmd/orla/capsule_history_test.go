@@ -21,7 +21,7 @@ func TestI3TheLogTellsEveryHistory(t *testing.T) {
 		"killed":   newPack(t, tools, "killed", atOnce, files(says("'ok'"))),
 		"hopeless": newPack(t, tools, "hopeless", "restart: {initial_ms: 1, max_ms: 1, max_failures: 3}", files("raise SystemExit(7)\n")),
 		"lazy":     newPack(t, tools, "lazy", "start: lazy\nidle_timeout: 100ms", files(says("'ok'"))),
-		"slow":     newPack(t, tools, "slow", "startup_timeout_ms: 60000", files(gated(gate))),
+		"slow":     newPack(t, tools, "slow", "startup_timeout_ms: 600000", files(gated(gate))),
 		"gone":     newPack(t, tools, "gone", "hot_load: {watch: []}", files(says("'ok'"))),
 	}
 	o := serveCapsules(t, tools, "")
