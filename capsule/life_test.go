@@ -337,6 +337,23 @@ func TestLazyAndIdle(t *testing.T) {
 	})
 }
 
+// SPEC D7a: a capsule is not idle while a call that waited for it has not come to
+// it yet, which takes a moment on a busy machine.
+func TestACallOnItsWayKeepsItFromIdling(t *testing.T) {
+	inBubble(t, well, func(r *manifest.Runtime) { r.IdleTimeout = time.Second }, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
+		c.waiting.Try("", 1)
+		time.Sleep(time.Minute)
+		if state := c.Life().State; state != "READY" {
+			t.Errorf("it is %s while a call is on its way", state)
+		}
+		c.waiting.Give("", 1)
+		time.Sleep(time.Minute)
+		if state := c.Life().State; state != "STOPPED" {
+			t.Errorf("it is %s with no call for a minute", state)
+		}
+	})
+}
+
 // SPEC D7b: replace starts the new process beside the old one, and keeps the old
 // one when the new one does not start.
 func TestReplace(t *testing.T) {

@@ -161,7 +161,11 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			restarts.forgive()
 			c.count(restarts)
 		case <-idle.C:
-			if left := c.tool.Runtime.IdleTimeout - in.conn.Unused(); left > 0 {
+			left := c.tool.Runtime.IdleTimeout - in.conn.Unused()
+			if c.waiting.Taken() > 0 { // whoever waited for it has not come to call yet
+				left = c.tool.Runtime.IdleTimeout
+			}
+			if left > 0 {
 				idle.Reset(left)
 				continue
 			}
