@@ -76,7 +76,7 @@ func TestPrintsALineWithoutAnEnd(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			startup := 500 * time.Millisecond
 			if when == "ready" { // it has to come up
-				startup = 20 * time.Second
+				startup = patience
 			}
 			l := live(t, "junk-endless", startsOnce, capsuletest.Set("WHEN", when), startupTimeout(startup), callTimeout(500*time.Millisecond))
 			if when == "start" {
@@ -384,14 +384,16 @@ func TestSaysWhichCallItIsAbout(t *testing.T) {
 
 // SPEC D12: a capsule that does not answer pings is not well.
 func TestDoesNotAnswerPings(t *testing.T) {
-	health := func(tool *manifest.Tool) {
-		tool.Runtime.Health = &manifest.Health{Interval: 10 * time.Millisecond, Timeout: 500 * time.Millisecond, Failures: 2}
+	health := func(timeout time.Duration) func(*manifest.Tool) {
+		return func(tool *manifest.Tool) {
+			tool.Runtime.Health = &manifest.Health{Interval: 10 * time.Millisecond, Timeout: timeout, Failures: 2}
+		}
 	}
-	l := live(t, "no-ping", health)
+	l := live(t, "no-ping", health(500*time.Millisecond))
 	l.logged(`"from":"READY"`, `"to":"CRASHED"`, "ping")
 	eventually(t, "it is started again", func() bool { return l.Life().Restarts > 0 })
 
-	well := live(t, "echo", health)
+	well := live(t, "echo", health(patience))
 	first := well.call(capsuletest.Args{SleepMS: 100})
 	if second := well.call(capsuletest.Args{}); second.Pid != first.Pid {
 		t.Errorf("process %d answered after %d, which was well", second.Pid, first.Pid)

@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { capsuletest.Main(m) }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // living is a capsule that is being served by real processes.
 type living struct {
@@ -273,9 +273,10 @@ func callTimeout(d time.Duration) func(*manifest.Tool) {
 // RFC 2 §9, SPEC D4, D10: silence is a startup failure, whose message has the
 // last lines of stderr.
 func TestNeverSaysHello(t *testing.T) {
-	l := live(t, "silent", startsOnce, startupTimeout(2*time.Second))
+	t.Parallel() // a timeout takes its time
+	l := live(t, "silent", startsOnce, startupTimeout(4*time.Second))
 	l.await("STOPPED")
-	for _, words := range []string{"orla.hello", "2s"} {
+	for _, words := range []string{"orla.hello", "4s"} {
 		if reason := l.Life().Reason; !strings.Contains(reason, words) {
 			t.Errorf("the reason is %q, want %q in it", reason, words)
 		}
@@ -592,9 +593,10 @@ func TestClosesStdinButLives(t *testing.T) {
 // SPEC D6: the time that a process had for reading a long call is over with it,
 // and says nothing of the next one.
 func TestIsCalledLongAfterALargeCall(t *testing.T) {
-	l := live(t, "echo", callTimeout(time.Second))
+	t.Parallel() // that time has to pass
+	l := live(t, "echo", callTimeout(4*time.Second))
 	first := l.call(capsuletest.Args{Text: strings.Repeat("x", 1<<20)})
-	if _, err := l.result(t.Context(), l.tool.Name, capsuletest.Args{SleepMS: 1200}.JSON()); err != nil {
+	if _, err := l.result(t.Context(), l.tool.Name, capsuletest.Args{SleepMS: 4200}.JSON()); err != nil {
 		t.Fatal(err)
 	}
 	if second := l.call(capsuletest.Args{}); second.Pid != first.Pid {

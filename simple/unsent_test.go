@@ -49,7 +49,7 @@ func TestUnsentIsWhatNoProcessWasStartedFor(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
 			defer cancel()
 			if test.code == fault.Timeout {
-				ctx, cancel = context.WithTimeoutCause(t.Context(), 300*time.Millisecond, late)
+				ctx, cancel = context.WithTimeoutCause(t.Context(), time.Second, late)
 				defer cancel()
 			}
 			if test.args == "" {

@@ -29,7 +29,7 @@ func stuckIn(t *testing.T, w *world, release func(), want string, trees ...*sutu
 		t.Errorf("Alive() = %v; want that %s does not answer", err, want)
 	}
 	release()
-	if err := alive(t, w, 10*time.Second, trees...); err != nil {
+	if err := alive(t, w, time.Minute, trees...); err != nil {
 		t.Errorf("afterwards, Alive() = %v", err)
 	}
 }
@@ -37,16 +37,16 @@ func stuckIn(t *testing.T, w *world, release func(), want string, trees ...*sutu
 // TestK1AliveBeforeAndAfter: a tree that does not run is not stuck.
 func TestK1AliveBeforeAndAfter(t *testing.T) {
 	w := newWorld()
-	if err := alive(t, w, 10*time.Second); err != nil {
+	if err := alive(t, w, time.Minute); err != nil {
 		t.Errorf("before Serve: %v", err)
 	}
 	end := serving(t, w.Supervisor)
 	w.Apply([]manifest.Tool{tool("one")})
-	if err := alive(t, w, 10*time.Second); err != nil {
+	if err := alive(t, w, time.Minute); err != nil {
 		t.Errorf("during Serve: %v", err)
 	}
 	end()
-	if err := alive(t, w, 10*time.Second); err != nil {
+	if err := alive(t, w, time.Minute); err != nil {
 		t.Errorf("after Serve: %v", err)
 	}
 }

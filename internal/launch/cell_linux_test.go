@@ -85,7 +85,7 @@ func delegatedCgroup(t *testing.T) string {
 		t.Skipf("SKIPPED: no cgroup can be made here: %v", err)
 	}
 	t.Cleanup(func() {
-		eventually(t, 10*time.Second, "the cgroup is empty", func() bool {
+		eventually(t, "the cgroup is empty", func() bool {
 			_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 			below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
 			for _, file := range below {

@@ -78,7 +78,7 @@ func TestNoCapsuleOutlivesAKilledOrla(t *testing.T) {
 	}
 	began := time.Now()
 	for _, pid := range pids {
-		eventually(t, 10*time.Second, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
 	}
 	t.Logf("%d processes were gone after %s", len(pids), time.Since(began))
 	_ = cmd.Wait() // it was killed
@@ -104,7 +104,7 @@ func TestGoneWaitsForADescriptor(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	within(t, p.Gone(), "the end of the tree")
 	wantDead(t, stray)
 }
 
@@ -214,7 +214,7 @@ func TestCrashesLeakNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		within(t, 10*time.Second, p.Gone(), "the end of the tree")
+		within(t, p.Gone(), "the end of the tree")
 		for _, f := range []*os.File{p.Stdin, p.Stdout, p.Stderr} {
 			_ = f.Close()
 		}
@@ -237,7 +237,7 @@ func TestCrashesLeakNothing(t *testing.T) {
 	for i := range 1000 {
 		crash(i)
 	}
-	eventually(t, 5*time.Second, "goroutines, files and memory are as before", func() bool {
+	eventually(t, "goroutines, files and memory are as before", func() bool {
 		g, f, m := held()
 		return g <= goroutines && f <= files && m <= memory+1<<20
 	})

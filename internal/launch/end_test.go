@@ -64,7 +64,7 @@ func wantExited(t *testing.T, p *launch.LocalProcess) {
 // readRest reads what p's closed stdout still holds, through r.
 func readRest(t *testing.T, p *launch.LocalProcess, r io.Reader) string {
 	t.Helper()
-	_ = p.Stdout.SetReadDeadline(time.Now().Add(5 * time.Second)) // a leftover may hold it
+	_ = p.Stdout.SetReadDeadline(time.Now().Add(patience)) // a leftover may hold it
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWholeTreeEndsWithItsLeader(t *testing.T) {
 			if _, err := io.WriteString(p.Stdin, "end\n"); err != nil { // it exits with 0
 				t.Fatal(err)
 			}
-			within(t, 10*time.Second, p.Gone(), "the end of the tree")
+			within(t, p.Gone(), "the end of the tree")
 			wantDead(t, pid)
 			wantExited(t, p)
 			if rest := readRest(t, p, out); strings.Contains(rest, "TERM") {
@@ -117,7 +117,7 @@ func TestTreeOnTheMoveIsCaught(t *testing.T) {
 	l := newLocal(t)
 	for range 20 { // most are caught by luck
 		p := start(t, l, capsule("sh "+hop+"; exit", time.Hour))
-		within(t, 10*time.Second, p.Gone(), "the end of the tree")
+		within(t, p.Gone(), "the end of the tree")
 	}
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -136,7 +136,7 @@ func TestFinishEndsWithTheTree(t *testing.T) {
 	p := start(t, newLocal(t), capsule(`trap "echo TERM" TERM; read x; exit 3`, time.Hour))
 	p.Finish(time.Hour)
 	_ = p.Stdin.Close()
-	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	within(t, p.Gone(), "the end of the tree")
 	wantExited(t, p)
 	if code := p.Exit().Code; code != 3 {
 		t.Errorf("exit code = %d; want its own, 3", code)
@@ -150,33 +150,35 @@ func TestFinishEndsWithTheTree(t *testing.T) {
 // gone, and what outlives one meets the next.
 func TestFinishStepsThroughTheTree(t *testing.T) {
 	needCommands(t, "setsid")
+	l := newLocal(t)
 	const orphaned = ` & read x` // the leader ends with its input
 	const led = ` & while :; do read x; sleep 0.1; done`
 	// It ends by itself once its leader has.
 	const late = `sh -c 'trap "echo TERM" TERM; echo $$; while kill -0 $1; do sleep 0.01; done; echo done' member $$`
 	for _, c := range []struct {
-		name, script    string
-		patience, grace time.Duration
-		want            string // what a member says after its id
+		name, script string
+		wait, grace  time.Duration
+		want         string // what a member says after its id
 	}{
 		{"member that obeys", polite + orphaned, time.Millisecond, time.Hour, "TERM\n"},
-		{"member that goes on", telling + orphaned, time.Millisecond, 300 * time.Millisecond, "TERM\n"},
+		{"member that goes on", telling + orphaned, time.Millisecond, 2 * time.Second, "TERM\n"},
 		{"deaf member", deaf + orphaned, time.Millisecond, time.Millisecond, ""},
 		{"setsid that obeys", "setsid " + polite + orphaned, time.Millisecond, time.Hour, "TERM\n"},
-		{"setsid that goes on", "setsid " + telling + orphaned, time.Millisecond, 300 * time.Millisecond, "TERM\n"},
+		{"setsid that goes on", "setsid " + telling + orphaned, time.Millisecond, 2 * time.Second, "TERM\n"},
 		{"deaf setsid", "setsid " + deaf + orphaned, time.Millisecond, time.Millisecond, ""},
-		{"member of a leader that lives on", telling + led, time.Millisecond, 300 * time.Millisecond, "TERM\n"},
-		{"setsid of a leader that lives on", "setsid " + telling + led, time.Millisecond, 300 * time.Millisecond, "TERM\n"},
+		{"member of a leader that lives on", telling + led, time.Millisecond, 2 * time.Second, "TERM\n"},
+		{"setsid of a leader that lives on", "setsid " + telling + led, time.Millisecond, 2 * time.Second, "TERM\n"},
 		{"member that ends by itself", late + orphaned, time.Hour, time.Hour, "done\n"},
 		{"setsid that ends by itself", "setsid " + late + orphaned, time.Hour, time.Hour, "done\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := start(t, newLocal(t), capsule(c.script, c.grace))
+			t.Parallel() // a grace takes its time
+			p := start(t, l, capsule(c.script, c.grace))
 			out := bufio.NewReader(p.Stdout)
 			member := pidFrom(t, out)
-			p.Finish(c.patience)
+			p.Finish(c.wait)
 			_ = p.Stdin.Close()
-			within(t, 10*time.Second, p.Gone(), "the end of the tree")
+			within(t, p.Gone(), "the end of the tree")
 			wantDead(t, member)
 			if said := readRest(t, p, out); said != c.want {
 				t.Errorf("it said %q; want %q", said, c.want)
@@ -195,7 +197,7 @@ func TestLateHelperHasTheGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Finish(time.Millisecond)
-	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	within(t, p.Gone(), "the end of the tree")
 	if said := readRest(t, p, out); said != "tidy\n" {
 		t.Errorf("it said %q; want its helper's word", said)
 	}
@@ -204,13 +206,14 @@ func TestLateHelperHasTheGrace(t *testing.T) {
 // SPEC D11: whoever is in a hurry cuts each step short.
 func TestFinishIsCutShort(t *testing.T) {
 	const hold = ` & read x`
+	l := newLocal(t)
 	for _, c := range []struct {
-		name, script    string
-		patience, grace time.Duration
-		cut             func(*launch.LocalProcess)
-		want            string
+		name, script string
+		wait, grace  time.Duration
+		cut          func(*launch.LocalProcess)
+		want         string
 	}{
-		{"patience by Stop", telling + "& trap '' TERM; while :; do sleep 1; done", time.Hour, 300 * time.Millisecond, (*launch.LocalProcess).Stop, "TERM\n"},
+		{"patience by Stop", telling + "& trap '' TERM; while :; do sleep 1; done", time.Hour, 2 * time.Second, (*launch.LocalProcess).Stop, "TERM\n"},
 		{"patience by Kill", deaf + "& trap '' TERM; while :; do sleep 1; done", time.Hour, time.Hour, (*launch.LocalProcess).Kill, ""},
 		{"grace by Kill", deaf + "& trap '' TERM; while :; do sleep 1; done", time.Millisecond, time.Hour, (*launch.LocalProcess).Kill, ""},
 		{"patience without a leader by Stop", polite + hold, time.Hour, time.Hour, (*launch.LocalProcess).Stop, "TERM\n"},
@@ -218,17 +221,18 @@ func TestFinishIsCutShort(t *testing.T) {
 		{"grace without a leader by Kill", deaf + hold, time.Millisecond, time.Hour, (*launch.LocalProcess).Kill, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := start(t, newLocal(t), capsule(c.script, c.grace))
+			t.Parallel() // a grace takes its time
+			p := start(t, l, capsule(c.script, c.grace))
 			out := bufio.NewReader(p.Stdout)
 			member := pidFrom(t, out)
-			p.Finish(c.patience)
+			p.Finish(c.wait)
 			_ = p.Stdin.Close()
 			if strings.HasSuffix(c.script, hold) {
-				within(t, 10*time.Second, p.Exited(), "the leader's end")
+				within(t, p.Exited(), "the leader's end")
 			}
 			c.cut(p)
 			c.cut(p) // the second is nothing
-			within(t, 10*time.Second, p.Gone(), "the end of the tree")
+			within(t, p.Gone(), "the end of the tree")
 			wantDead(t, member)
 			if said := readRest(t, p, out); said != c.want {
 				t.Errorf("it said %q; want %q", said, c.want)
@@ -254,7 +258,7 @@ func TestEndsInAnyOrder(t *testing.T) {
 			callers.Go(func() { calls[(i+round)%len(calls)](p) })
 		}
 		callers.Wait()
-		within(t, 10*time.Second, p.Gone(), "the end of the tree")
+		within(t, p.Gone(), "the end of the tree")
 		wantExited(t, p)
 		for _, call := range calls {
 			call(p)
@@ -276,7 +280,7 @@ func TestReadDeadlineFreesAReader(t *testing.T) {
 		read <- err
 	}()
 	_ = p.Stdin.Close()
-	within(t, 10*time.Second, p.Exited(), "the exit")
+	within(t, p.Exited(), "the exit")
 	if err := p.Stdout.SetReadDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +324,7 @@ func TestNobodyWaitsForAnother(t *testing.T) {
 		_ = p.Stdin.Close()
 	}
 	for i, p := range all {
-		within(t, 20*time.Second, p.Gone(), fmt.Sprintf("the end of tree %d", i))
+		within(t, p.Gone(), fmt.Sprintf("the end of tree %d", i))
 		wantDead(t, members[i])
 	}
 	select {
@@ -329,5 +333,5 @@ func TestNobodyWaitsForAnother(t *testing.T) {
 	default:
 	}
 	slow.Kill()
-	within(t, 10*time.Second, slow.Gone(), "the end of the slow one")
+	within(t, slow.Gone(), "the end of the slow one")
 }

@@ -83,7 +83,7 @@ func TestWithoutPidfds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the script's line: %q; it was ended before it could print one", out)
 	}
-	eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
+	eventually(t, "the stray is gone", func() bool { return !alive(stray) })
 	killAStandIn(t, 4, markedTree+unmarkedChild, noPidfds...)
 }
 
@@ -113,10 +113,10 @@ func TestStrangerOfTheSameIDLives(t *testing.T) {
 	p := start(t, l, shell(`setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & exec sleep 100`))
 	stray := pidFrom(t, bufio.NewReader(p.Stdout))
 	p.Stop()
-	within(t, 5*time.Second, p.Exited(), "the exit") // the stray keeps the tree alive for the grace
+	within(t, p.Exited(), "the exit") // the stray keeps the tree alive for the grace
 	stranger := processOf(t, p.Pid())
-	within(t, 10*time.Second, p.Gone(), "the end of the tree")
-	eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
+	within(t, p.Gone(), "the end of the tree")
+	eventually(t, "the stray is gone", func() bool { return !alive(stray) })
 	if !alive(stranger) {
 		t.Error("the stranger was killed")
 	}
@@ -185,7 +185,7 @@ func standInFirst(script string) {
 	<-p.Gone()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		if _, err := os.Stat(orphan); err != nil {
 			l.Close() // the guard's status is nobody else's either
 			fmt.Printf("reaped, %d\n", p.Exit().Code)

@@ -117,6 +117,9 @@ func standInStart(script string, guard []string) (*launch.Local, *launch.LocalPr
 	return l, p
 }
 
+// patience bounds every wait of these tests.
+const patience = time.Minute
+
 func guardCommand() []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -161,26 +164,26 @@ func start(t *testing.T, l *launch.Local, spec launch.Spec) *launch.LocalProcess
 }
 
 // within fails the test when c does not close in time.
-func within(t *testing.T, d time.Duration, c <-chan struct{}, what string) {
+func within(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(d):
-		t.Fatalf("%s did not happen within %s", what, d)
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen within %s", what, patience)
 	}
 }
 
 // eventually polls until ok reports true.
-func eventually(t *testing.T, d time.Duration, what string, ok func() bool) {
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(d)
+	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%s: not so after %s", what, d)
+			t.Fatalf("%s: not so after %s", what, patience)
 		}
 	}
 }
@@ -225,7 +228,7 @@ func TestStreamsAndExitCode(t *testing.T) {
 	if err != nil || string(errOut) != "err\n" {
 		t.Errorf("stderr = %q, %v; want err", errOut, err)
 	}
-	within(t, 5*time.Second, p.Exited(), "the exit")
+	within(t, p.Exited(), "the exit")
 	if code := p.Exit().Code; code != 7 {
 		t.Errorf("exit code = %d; want 7", code)
 	}
@@ -258,12 +261,12 @@ func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
 	pids := []int{pidFrom(t, r), pidFrom(t, r)}
 	began := time.Now()
 	p.Stop()
-	within(t, 10*time.Second, p.Gone(), "the end of the tree")
+	within(t, p.Gone(), "the end of the tree")
 	if took := time.Since(began); took < 300*time.Millisecond {
 		t.Errorf("killed after %s, before the grace was over", took)
 	}
 	for _, pid := range pids {
-		eventually(t, 5*time.Second, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -273,8 +276,8 @@ func TestDeafChildDiesAfterPoliteLeader(t *testing.T) {
 	p := start(t, l, shell(`sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`))
 	child := pidFrom(t, bufio.NewReader(p.Stdout))
 	p.Stop()
-	within(t, 10*time.Second, p.Gone(), "the end of the tree")
-	eventually(t, 5*time.Second, "the deaf child is gone", func() bool { return !alive(child) })
+	within(t, p.Gone(), "the end of the tree")
+	eventually(t, "the deaf child is gone", func() bool { return !alive(child) })
 }
 
 // SPEC C4: those that changed their group die too.
@@ -296,8 +299,8 @@ func TestStopReachesThoseThatLeftTheGroup(t *testing.T) {
 			p := start(t, l, shell(script))
 			stray := pidFrom(t, bufio.NewReader(p.Stdout))
 			p.Stop()
-			within(t, 10*time.Second, p.Gone(), "the end of the tree")
-			eventually(t, 5*time.Second, "the stray is gone", func() bool { return !alive(stray) })
+			within(t, p.Gone(), "the end of the tree")
+			eventually(t, "the stray is gone", func() bool { return !alive(stray) })
 		})
 	}
 }
@@ -307,8 +310,8 @@ func TestLeftoversEndWithTheLeader(t *testing.T) {
 	l := newLocal(t)
 	p := start(t, l, shell(`sleep 100 & echo $!`))
 	child := pidFrom(t, bufio.NewReader(p.Stdout))
-	within(t, 5*time.Second, p.Exited(), "the exit")
-	eventually(t, 5*time.Second, "the leftover is gone", func() bool { return !alive(child) })
+	within(t, p.Exited(), "the exit")
+	eventually(t, "the leftover is gone", func() bool { return !alive(child) })
 }
 
 // What a tool leaves has a moment to become a daemon, as it would under a shell.
@@ -328,7 +331,7 @@ func TestDaemonOutlivesALeaderThatEndedWell(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGKILL) })
-		within(t, 5*time.Second, p.Gone(), "the end of the group")
+		within(t, p.Gone(), "the end of the group")
 		if alive(daemon) {
 			return
 		}
@@ -342,7 +345,7 @@ func TestStoppedProcessMayEndByItself(t *testing.T) {
 	p := start(t, l, shell(`trap "echo bye; exit" TERM; echo $$; kill -STOP $$; while :; do sleep 1; done`))
 	r := bufio.NewReader(p.Stdout)
 	pid := pidFrom(t, r)
-	eventually(t, 5*time.Second, "it is stopped", func() bool {
+	eventually(t, "it is stopped", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && strings.Contains(string(stat), ") T ")
 	})
@@ -350,7 +353,7 @@ func TestStoppedProcessMayEndByItself(t *testing.T) {
 	if line, err := r.ReadString('\n'); err != nil || line != "bye\n" {
 		t.Errorf("read %q, %v; want its last word", line, err)
 	}
-	within(t, 5*time.Second, p.Gone(), "the end of a stopped process")
+	within(t, p.Gone(), "the end of a stopped process")
 }
 
 func TestBusyFileIsTriedAgain(t *testing.T) {
@@ -379,7 +382,7 @@ func TestBusyFileIsTriedAgain(t *testing.T) {
 	}()
 	p := start(t, l, spec)
 	<-closed
-	within(t, 5*time.Second, p.Exited(), "the exit")
+	within(t, p.Exited(), "the exit")
 }
 
 // SPEC C4: a start failure says why.
@@ -484,7 +487,7 @@ func kill(t *testing.T, mode string, ids int, script string, before ...string) {
 		t.Fatal(err)
 	}
 	for _, pid := range pids {
-		eventually(t, 5*time.Second, fmt.Sprintf("process %d of %v is gone", pid, pids), func() bool { return !alive(pid) })
+		eventually(t, fmt.Sprintf("process %d of %v is gone", pid, pids), func() bool { return !alive(pid) })
 	}
 	_ = cmd.Wait() // it was killed
 }
@@ -520,13 +523,13 @@ func TestGuardComesBackAndLeavesNothing(t *testing.T) {
 	}
 	second := guardPid(t, first)
 	l.Close()
-	eventually(t, 5*time.Second, "the guard is gone", func() bool { return !alive(second) })
+	eventually(t, "the guard is gone", func() bool { return !alive(second) })
 }
 
 // guardPid waits for a guard process of this test that is not old.
 func guardPid(t *testing.T, old int) (pid int) {
 	t.Helper()
-	eventually(t, 10*time.Second, "a guard is there", func() bool {
+	eventually(t, "a guard is there", func() bool {
 		children, err := filepath.Glob("/proc/self/task/*/children")
 		if err != nil {
 			t.Fatal(err)
