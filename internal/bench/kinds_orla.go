@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -116,7 +115,7 @@ func (p *inProcess) call(ctx context.Context, tool, args string) error {
 
 // connectionsOf is how many connections the services have been asked for.
 func connectionsOf(ctx context.Context, services *server) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+services.host+"/connections", nil)
 	if err != nil {

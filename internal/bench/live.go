@@ -17,7 +17,7 @@ const (
 	// maxBeyond is what Orla may add to what a capsule needs by itself (SPEC L3).
 	maxBeyond = 20 * time.Millisecond
 	// reloadPatience bounds the time until new code answers.
-	reloadPatience = 20 * time.Second
+	reloadPatience = 60 * time.Second
 	// askEvery is the pause between two calls that wait for new code.
 	askEvery = time.Millisecond
 )

@@ -18,7 +18,7 @@ import (
 const (
 	// startPatience bounds a server's start, stopPatience its end.
 	startPatience = 60 * time.Second
-	stopPatience  = 15 * time.Second
+	stopPatience  = 60 * time.Second
 	// lookEvery is how often a log is looked at, which bounds how exactly a
 	// start is timed.
 	lookEvery = 200 * time.Microsecond
