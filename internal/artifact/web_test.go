@@ -283,7 +283,7 @@ func TestT37HangingServers(t *testing.T) {
 	f.want(t, s.URL, "", secret.Ref{}, module("one"))
 	f.age(t)
 	hang = true
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	if got, err := f.Fetch(ctx, s.URL, "", secret.Ref{}); err != nil || string(got) != string(module("one")) {
 		t.Errorf("got %q, %v", got, err)

@@ -61,7 +61,7 @@ func play(name string) {
 }
 
 // patience is how long what is ending may take to end.
-const patience = 5 * time.Second
+const patience = 10 * time.Second
 
 // exit ends the process.
 func exit(code int) {

@@ -119,7 +119,7 @@ func newCgroup(t *testing.T) string {
 	t.Cleanup(func() {
 		g := &Group{dir: dir}
 		g.Kill()
-		if err := g.killWithin(10 * time.Second); err != nil {
+		if err := g.killWithin(time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
@@ -183,7 +183,7 @@ func orla(t *testing.T, dir string) string {
 // eventually polls until ok reports true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -134,7 +134,7 @@ func kill(t *testing.T, dead *Root, limits Limits) (swept func()) {
 		t.Helper()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("what was in the cgroup lives")
 		}
 		for _, dir := range dead.folders() {

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 

@@ -28,7 +28,7 @@ func proxied(t *testing.T) (*faultproxy.Proxy, *http.Client) {
 
 func ask(t *testing.T, client *http.Client, p *faultproxy.Proxy) (status, size int, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.Addr(), strings.NewReader("ask"))
 	if err != nil {
@@ -77,7 +77,7 @@ func TestAFaultIsOfOneConnectionAndTheNextIsWell(t *testing.T) {
 func TestAStallLastsUntilItIsBroken(t *testing.T) {
 	p, client := proxied(t)
 	p.Always(faultproxy.Fault{After: 200, Then: faultproxy.Stall})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addr(), nil)
 	if err != nil {

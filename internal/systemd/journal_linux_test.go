@@ -37,7 +37,7 @@ func newJournald(t *testing.T, path string) *journald {
 // next reads one entry, from a file where it was passed as one.
 func (j *journald) next() map[string]string {
 	j.t.Helper()
-	if err := j.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := j.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		j.t.Fatal(err)
 	}
 	entry, oob := make([]byte, 10<<20), make([]byte, 1<<10)

@@ -32,7 +32,7 @@ func newManager(t *testing.T, name string) manager {
 
 func (m manager) receive(t *testing.T) string {
 	t.Helper()
-	if err := m.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := m.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 4096)

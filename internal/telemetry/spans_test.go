@@ -291,11 +291,11 @@ func partly(w http.ResponseWriter, _ *http.Request) {
 // The end waits for a collector that hangs, but not for long.
 func TestTheEndWaitsForAWhile(t *testing.T) {
 	c := newCollector(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	tel, _ := tracing(t, telemetry.Tracing{Endpoint: c.URL})
+	tel, _ := tracing(t, telemetry.Tracing{Endpoint: c.URL, Timeout: time.Hour})
 	observe(tel, "a", true, mcpbridge.CallEnd{OK: true})
 	began := time.Now()
 	tel.Close(t.Context())
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("the end took %s", took)
 	}
 }

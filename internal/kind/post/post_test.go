@@ -104,7 +104,7 @@ func build(t *testing.T, of manifest.Tool) *post.Tool {
 // call calls a tool once.
 func call(t *testing.T, tool *post.Tool, args string) (peer.Answer, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(callid.With(t.Context(), id), 20*time.Second)
+	ctx, cancel := context.WithTimeout(callid.With(t.Context(), id), time.Minute)
 	defer cancel()
 	return tool.Call(ctx, peer.Call{Tool: "web_search", Args: json.RawMessage(args), Caller: "anonymous", Task: "t-1", Attempt: 2})
 }
