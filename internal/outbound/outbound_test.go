@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/faultproxy"
 	"github.com/orla-project/orla/internal/leaks"
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
 )
 
@@ -304,12 +305,7 @@ func TestTransportFaults(t *testing.T) {
 }
 
 func TestNoConnection(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().String()
-	_ = listener.Close()
+	closed := needs.Address(t)
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	trusted := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(trusted.Close)

@@ -21,6 +21,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge"
@@ -241,15 +242,14 @@ func TestACollectorThatDoesNotWork(t *testing.T) {
 	var strayed sync.Map
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { strayed.Store(r.URL.Path, true) }))
 	defer elsewhere.Close()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	gone := "http://" + needs.Address(t)
 	for name, c := range map[string]struct {
 		answer   func(http.ResponseWriter, *http.Request)
 		endpoint string
 		timeout  time.Duration
 		warning  string
 	}{
-		"it is down":     {nil, gone.URL, 0, "connection refused"},
+		"it is down":     {nil, gone, 0, "connection refused"},
 		"it has no room": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cret", http.StatusTooManyRequests) }, "", 0, "429 Too Many Requests"},
 		"it points away": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
