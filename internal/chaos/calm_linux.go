@@ -170,13 +170,15 @@ func (w *world) quiet(ctx context.Context) {
 		}
 		return n
 	}
-	// What changed in the storm may be told a moment later.
+	// What was mended after the storm is read now, not in the middle of the calm,
+	// and may be told a moment later.
+	w.life().signal(syscall.SIGHUP)
 	before, since := told(), time.Now()
 	eventually(patience/4, func() bool {
 		if n := told(); n != before {
 			before, since = n, time.Now()
 		}
-		return time.Since(since) > 300*time.Millisecond
+		return time.Since(since) > 500*time.Millisecond
 	})
 
 	var all sync.WaitGroup
