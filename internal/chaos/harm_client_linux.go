@@ -22,9 +22,6 @@ func raw(tool string, r string) string {
 	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// headerTime is less than Orla gives a client for the head of a request.
-const headerTime = 9 * time.Second
-
 // slowRequest sends a request byte by byte.
 func slowRequest(ctx context.Context, w *world, s step) {
 	conn, err := w.dial(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type outcome struct {
 // String names the outcome for the count of outcomes.
 func (o outcome) String() string {
 	switch {
+	case errors.Is(o.lost, errLateHead):
+		return "head too late"
 	case o.lost != nil:
 		return "connection lost"
 	case o.rpc != 0:
@@ -110,7 +113,7 @@ func judgeAnswer(o outcome) (faults []string) {
 // possible.
 func judgeOutcome(o outcome, spared bool, windows []window) (faults []string) {
 	name := o.String()
-	if name == "ok" || excused(o, windows) {
+	if name == "ok" || errors.Is(o.lost, errLateHead) || excused(o, windows) {
 		return nil
 	}
 	if spared || !slices.Contains(possible, name) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ func TestOracleFindsWrongAnswers(t *testing.T) {
 
 func TestOracleFindsCallsThatMayNotFail(t *testing.T) {
 	lost := func(o *outcome) { o.lost = errors.New("connection refused") }
+	late := func(o *outcome) { o.lost = fmt.Errorf("%w: reset", errLateHead) }
 	crashed := func(o *outcome) { o.code, o.retryable = "crashed", true }
 	gone := func(o *outcome) { o.rpc = -32602 }
 	odd := func(o *outcome) { o.rpc = -32603 }
@@ -69,6 +71,7 @@ func TestOracleFindsCallsThatMayNotFail(t *testing.T) {
 		{"a spared tool crashed", crashed, true, nil, true},
 		{"a harmed tool crashed", crashed, false, nil, false},
 		{"a connection lost for nothing", lost, false, nil, true},
+		{"lost for a head that was too late", late, true, nil, false},
 		{"lost, as Orla was killed", lost, true, []window{{"orla killed", at(10.5), at(10.6)}}, false},
 		{"lost before Orla was killed", lost, true, []window{{"orla killed", at(11.5), at(12)}}, true},
 		{"lost soon after", lost, true, []window{{"orla killed", at(8), at(9)}}, false},

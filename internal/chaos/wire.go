@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"time"
 )
@@ -65,14 +66,27 @@ type status int
 
 func (s status) Error() string { return fmt.Sprintf("HTTP %d", int(s)) }
 
+// headerTime is less than Orla gives a client for the head of a request.
+const headerTime = 9 * time.Second
+
+// errLateHead is why no answer came over a connection that the client kept for
+// its first request for longer than the head of that may take.
+var errLateHead = errors.New("the head came late")
+
 // send sends one message and returns all messages of the response.
 func (c *client) send(ctx context.Context, body []byte) ([]reply, http.Header, error) {
+	var by httptrace.GotConnInfo
+	var since time.Time
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { by, since = i, time.Now() }})
 	req, err := c.request(ctx, http.MethodPost, body)
 	if err != nil {
 		return nil, nil, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		if by.WasIdle && !by.Reused && by.IdleTime+time.Since(since) > headerTime {
+			err = fmt.Errorf("%w: %w", errLateHead, err)
+		}
 		return nil, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
