@@ -35,7 +35,7 @@ func parseRules(lines []string) rules {
 			rs = append(rs, r)
 		}
 	}
-	return rs.withEmptied()
+	return rs
 }
 
 func parseRule(line string) (r rule, ok bool) {
@@ -98,20 +98,23 @@ func translate(pattern string) string {
 	return strings.Join(names, "/")
 }
 
-// withEmptied adds that a folder counts for nothing if nothing inside it can,
-// so that it is not watched in vain.
-func (rs rules) withEmptied() rules {
-	for _, r := range rs {
-		if r.negated {
-			return rs
-		}
+// emptied are rules for the folders that count for nothing since nothing inside
+// them can, so that they are not watched in vain.
+func (rs rules) emptied() (folders rules) {
+	if rs.negate() {
+		return nil
 	}
 	for _, r := range rs {
 		if dir, found := strings.CutSuffix(r.pattern, "/**/*"); found && dir != "**" && !r.dirOnly {
-			rs = append(rs, rule{pattern: dir, dirOnly: true})
+			folders = append(folders, rule{pattern: dir, dirOnly: true})
 		}
 	}
-	return rs
+	return folders
+}
+
+// negate reports whether a rule brings something back.
+func (rs rules) negate() bool {
+	return slices.ContainsFunc(rs, func(r rule) bool { return r.negated })
 }
 
 // decide returns what the rules say of a path relative to their folder, if
@@ -133,8 +136,9 @@ func (rs rules) ignore(rel string, isDir bool) bool {
 // gitignore is what the .gitignore files from a root downwards say. It reads
 // each when it is first asked about something in its folder.
 type gitignore struct {
-	root  string
-	rules map[string]rules // by folder, relative to the root
+	root    string
+	rules   map[string]rules // by folder, relative to the root
+	emptied map[string]rules // of them
 }
 
 // ignores reports whether rel is ignored. What is inside an ignored folder is
@@ -148,6 +152,9 @@ func (g *gitignore) ignores(rel string, isDir bool) bool {
 		if ignored, decided := g.of(dir).decide(name, isDir); decided {
 			return ignored
 		}
+		if g.emptied[dir].ignore(name, isDir) && !g.of(rel).negate() { // which could bring back what is in it
+			return true
+		}
 		if dir == "." {
 			return false
 		}
@@ -158,7 +165,7 @@ func (g *gitignore) of(dir string) rules {
 	rs, known := g.rules[dir]
 	if !known {
 		rs = parseRules(readLines(filepath.Join(g.root, filepath.FromSlash(dir), gitignoreName)))
-		g.rules[dir] = rs
+		g.rules[dir], g.emptied[dir] = rs, rs.emptied()
 	}
 	return rs
 }

@@ -193,9 +193,7 @@ func TestOnlyWhatCanCountIsWatched(t *testing.T) {
 // E3: whatever happens, in the end every folder is watched, and nothing else is.
 func TestRandomWalk(t *testing.T) {
 	for _, content := range []bool{false, true} {
-		seed := rand.Uint64()
-		t.Logf("content %v, seed %d", content, seed)
-		walk(t, rand.New(rand.NewPCG(seed, 0)), content)
+		walk(t, rand.New(rand.NewPCG(1, 0)), content)
 	}
 }
 

@@ -26,6 +26,7 @@ func newScope(root string, opts Options) *scope {
 		globs = append(globs, g)
 	}
 	s.globs = parseRules(globs)
+	s.globs = append(s.globs, s.globs.emptied()...)
 	for _, p := range opts.Paths {
 		s.entries = append(s.entries, clean(p))
 	}
@@ -36,7 +37,7 @@ func newScope(root string, opts Options) *scope {
 		s.except = append(s.except, clean(p))
 	}
 	if opts.Gitignore {
-		s.git = &gitignore{root: root, rules: map[string]rules{}}
+		s.git = &gitignore{root: root, rules: map[string]rules{}, emptied: map[string]rules{}}
 	}
 	return s
 }
