@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -152,21 +153,36 @@ type guard struct {
 	groups   *groupTable
 	heir     *heir // must not take the guard for an orphan; may be nil
 	log      *slog.Logger
+	begun    chan struct{} // closed when the first guard process was started, or could not be
 	done     chan struct{} // closed when no guard is wanted any more
 	stopped  sync.WaitGroup
 }
 
 // startGuard keeps a guard process running until dismiss.
 func startGuard(argv []string, instance string, groups *groupTable, heir *heir, log *slog.Logger) *guard {
-	g := &guard{argv: argv, instance: instance, groups: groups, heir: heir, log: log, done: make(chan struct{})}
+	g := &guard{argv: argv, instance: instance, groups: groups, heir: heir, log: log, begun: make(chan struct{}), done: make(chan struct{})}
 	g.stopped.Go(g.keep)
 	return g
 }
 
+// await waits for the first guard process: what is started before it would outlive
+// an Orla that is killed in that moment. A nil guard is none.
+func (g *guard) await(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	select {
+	case <-g.begun:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // keep starts the guard again when somebody ends it, at most once a second.
 func (g *guard) keep() {
-	for {
-		err := g.runOnce()
+	for begin := sync.OnceFunc(func() { close(g.begun) }); ; {
+		err := g.runOnce(begin)
 		select {
 		case <-g.done:
 			return
@@ -181,16 +197,18 @@ func (g *guard) keep() {
 	}
 }
 
-// runOnce runs one guard process until it ends or is dismissed.
-func (g *guard) runOnce() error {
+// runOnce runs one guard process until it ends or is dismissed. It calls begun when
+// that was started, or cannot be.
+func (g *guard) runOnce(begun func()) error {
+	defer begun()
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = w.Close() }() // closing is the message
-	files := []*os.File{r}
+	files := []*os.File{r, r} // what is no memory is no table
 	if g.groups.file != nil {
-		files = append(files, g.groups.file)
+		files[1] = g.groups.file
 	}
 	cmd := &exec.Cmd{
 		Path:       g.argv[0],
@@ -208,6 +226,7 @@ func (g *guard) runOnce() error {
 		}
 		return cmd.Process.Pid, nil
 	})
+	begun()
 	_ = r.Close() // the child has its own
 	if err != nil {
 		return err

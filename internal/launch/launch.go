@@ -204,6 +204,9 @@ func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 }
 
 func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
+	if err := l.guard.await(ctx); err != nil {
+		return nil, diagnose(spec, err)
+	}
 	var pipes pipes
 	rest, err := pipes.open(spec.Input)
 	if err != nil {

@@ -1,0 +1,33 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// SPEC D3: what is started before there is a guard would outlive an Orla that is
+// killed in that moment.
+func TestD3NothingIsStartedBeforeTheGuard(t *testing.T) {
+	l, err := NewLocal(Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.guard = &guard{begun: make(chan struct{}), done: make(chan struct{})}
+	spec := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 0"}, Input: []byte{}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.Start(ctx, spec); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("before there is a guard: %v", err)
+	}
+	close(l.guard.begun)
+	p, err := l.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Gone()
+	_, _ = p.Stdout.Close(), p.Stderr.Close() // only read
+}
