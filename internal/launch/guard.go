@@ -206,7 +206,7 @@ func (g *guard) runOnce(begun func()) error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // closing is the message
-	files := []*os.File{r, r} // what is no memory is no table
+	files := []*os.File{r, r}        // what is no memory is no table
 	if g.groups.file != nil {
 		files[1] = g.groups.file
 	}
