@@ -24,20 +24,21 @@ var imports = map[string][]string{
 	".": {},
 
 	// Leaves.
-	"internal/callid":  {},
-	"internal/fault":   {},
-	"internal/peer":    {"internal/rawjson"}, // what a peer says of its questions
-	"internal/rawjson": {},
-	"internal/tail":    {},
-	"internal/turns":   {},
-	"internal/version": {},
-	"internal/watch":   {},
-	"internal/history": {"internal/tail"}, // what the log said last, in a ring of lines
-	"internal/systemd": {},                // notifications, sockets, the journal
-	"internal/trace":   {},                // the W3C trace context of a call, without OpenTelemetry
-	"internal/cgroup":  {},
-	"internal/doctor":  {}, // what a machine has and lacks; cmd/orla says what matters
-	"internal/yamldoc": {},
+	"internal/callid":    {},
+	"internal/fault":     {},
+	"internal/peer":      {"internal/rawjson"}, // what a peer says of its questions
+	"internal/rawjson":   {},
+	"internal/tail":      {},
+	"internal/turns":     {},
+	"internal/wholefile": {},
+	"internal/version":   {},
+	"internal/watch":     {},
+	"internal/history":   {"internal/tail"}, // what the log said last, in a ring of lines
+	"internal/systemd":   {},                // notifications, sockets, the journal
+	"internal/trace":     {},                // the W3C trace context of a call, without OpenTelemetry
+	"internal/cgroup":    {},
+	"internal/doctor":    {}, // what a machine has and lacks; cmd/orla says what matters
+	"internal/yamldoc":   {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
 	"internal/launch":  {"internal/fault", "internal/cgroup"},
@@ -50,7 +51,7 @@ var imports = map[string][]string{
 
 	// Providers: what answers a call.
 	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
-	"capsule": {"internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
+	"capsule": {"internal/wholefile", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach
@@ -72,13 +73,13 @@ var imports = map[string][]string{
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/cgroup", "internal/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {},                                                                               // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
+	"internal/launch/container": {"internal/wholefile", "internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
 	"internal/launch/kube":      {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasmfuel":  {},
 	"internal/wasm":      {"internal/turns", "internal/wasmfuel", "internal/fault"},
-	"internal/artifact":  {"internal/fault", "internal/outbound", "internal/secret"},
+	"internal/artifact":  {"internal/wholefile", "internal/fault", "internal/outbound", "internal/secret"},
 	"internal/kind/wasm": {"internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/orla-project/orla/internal/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -71,7 +72,7 @@ func (h *Holds) save(t manifest.Tool, held bool, log *slog.Logger) {
 	}
 	var err error
 	if held {
-		err = writeFile(h.dir, k, []byte(t.Source+"\n"))
+		err = wholefile.Write(filepath.Join(h.dir, k), []byte(t.Source+"\n"))
 	} else if err = os.Remove(filepath.Join(h.dir, k)); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/orla-project/orla/internal/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -75,32 +76,10 @@ func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {
 	}
 	raw, err := json.Marshal(said)
 	if err == nil {
-		err = writeFile(l.dir, key(t)+".json", raw)
+		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw)
 	}
 	if err != nil && !l.warned {
 		log.Warn("what capsules offer cannot be kept for the next start; it is asked for anew then", "dir", l.dir, "err", err)
 	}
 	l.warned = err != nil
-}
-
-// writeFile writes a file as a whole or not at all.
-func writeFile(dir, name string, data []byte) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, "."+name+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error says it all
-	}
-	return err
 }

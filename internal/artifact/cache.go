@@ -21,12 +21,13 @@ import (
 	_ "crypto/sha512" // digests of this kind are OCI's, too
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/orla-project/orla/internal/wholefile"
 )
 
 const (
 	maxEntries = 1024      // addresses that are remembered
 	maxEntry   = 16 << 10  // bytes of what is remembered of one
-	newFile    = ".new-"   // begins the name of a file that is being written
 	leftover   = time.Hour // after which it is not any more
 )
 
@@ -178,22 +179,7 @@ func (c *cache) place(path string, data []byte) error {
 	if err := c.make(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), newFile+"*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the next prune tries again
-	}
-	return err
+	return wholefile.Write(path, data)
 }
 
 // prune removes the files that were not used for longest, of those that match
@@ -212,7 +198,7 @@ func (c *cache) prune(pattern string, fits func(count int, size int64) bool) {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil: // gone
-		case strings.HasPrefix(info.Name(), newFile): // being written, or left by a process that ended
+		case strings.HasPrefix(info.Name(), wholefile.Prefix): // being written, or left by a process that ended
 			if time.Since(info.ModTime()) > leftover {
 				_ = os.Remove(path) // another may have
 			}

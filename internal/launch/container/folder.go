@@ -1,7 +1,6 @@
 package container
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,31 +20,10 @@ func (e *Engine) temp() (string, error) {
 	if e.dir != "" && isOurs(e.dir) {
 		return e.dir, nil
 	}
-	var err error                                            // the first, or the old one is swept: who keeps /tmp clean takes what is old
+	// The first, or the old one is swept: who keeps /tmp clean takes what is old.
+	var err error
 	e.dir, err = os.MkdirTemp("", folderPrefix+e.owner+"-*") // 0700
 	return e.dir, err
-}
-
-// put makes a file with a content in the folder, all at once: an engine that
-// reads it now reads this or what it was.
-func (e *Engine) put(name string, content []byte) (path string, err error) {
-	dir, err := e.temp()
-	if err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(dir, name+"-*") // 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err == nil {
-		path = filepath.Join(dir, name)
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // err says more
-	}
-	return path, err
 }
 
 // sweepFolders removes the folders of Orlas of this user that were killed.

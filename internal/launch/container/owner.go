@@ -71,7 +71,8 @@ const sweepPatience = 2 * time.Minute
 const strangerAge = 24 * time.Hour
 
 // Sweep removes the containers that Orlas left that served the same folder and
-// were killed, and the temporary folders of any that this user ran. It goes on in the background, once: further calls do nothing.
+// were killed, and the temporary folders of any that this user ran. It goes on in
+// the background, once: further calls do nothing.
 func (e *Engine) Sweep() {
 	e.swept.Do(func() {
 		if e.enter() != nil {

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+
+	"github.com/orla-project/orla/internal/wholefile"
 )
 
 // forbidden are system calls that no tool is to make, whatever the engine's own
@@ -124,5 +127,10 @@ func (e *Engine) filter(m *made, own string) (string, error) {
 			return "", err
 		}
 	}
-	return e.put("seccomp.json", profile)
+	dir, err := e.temp()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "seccomp.json")
+	return path, wholefile.Write(path, profile) // another start may read it now
 }

@@ -1,0 +1,36 @@
+// Package wholefile writes files that are there as a whole or not at all,
+// whoever reads them meanwhile and whenever Orla is killed.
+package wholefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// Prefix begins the name of a file that is being written, or that was when its
+// process was killed.
+const Prefix = ".new-"
+
+// Write puts a file with mode 0600 at path, in the place of what is there. Folders
+// that are missing are made with mode 0700. The file is not synced: after a crash
+// of the machine it may be empty. Write may be called from any goroutine, also for
+// one path.
+func Write(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, Prefix+"*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // err says more
+	}
+	return err
+}
