@@ -99,15 +99,12 @@ var (
 
 // encoded is an answer as a result, in the stateless era or another.
 func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
-	if a.passed != nil {
-		if newest {
-			return a.passed.parts(b.selfJSON), nil
-		}
-		return a.passed.parts(nil), nil
-	}
 	var self json.RawMessage
 	if newest {
 		self = b.selfJSON
+	}
+	if a.passed != nil {
+		return a.passed.parts(self), nil
 	}
 	if result, ok := encode(a.result, self); ok {
 		return parts{result}, nil

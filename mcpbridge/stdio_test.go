@@ -163,14 +163,21 @@ func TestG1EOFAnswersAllThatWasRead(t *testing.T) {
 	}
 }
 
-func TestG1EOFAfterACancelledCallDoesNotHang(t *testing.T) {
-	w := newWorld(t)
-	g := newGate()
+// inACall is a client on stdio whose call 1 of echo has begun, and ends when its
+// gate opens.
+func inACall(t *testing.T) (*pipes, *gate) {
+	t.Helper()
+	w, g := newWorld(t), newGate()
 	w.answer("echo", g.answer)
 	p := w.stdio(t, maxLine)
 	p.open(t)
 	p.write(t, call(1, "echo")+"\n")
 	within(t, g.began, "call")
+	return p, g
+}
+
+func TestG1EOFAfterACancelledCallDoesNotHang(t *testing.T) {
+	p, g := inACall(t)
 	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`+"\n")
 	// One that is cancelled in the same breath may never reach a handler.
 	for i := range 50 {
@@ -304,13 +311,7 @@ func TestG1Batches(t *testing.T) {
 }
 
 func TestG1AnIDInUseIsRefusedAndLaterFree(t *testing.T) {
-	w := newWorld(t)
-	g := newGate()
-	w.answer("echo", g.answer)
-	p := w.stdio(t, maxLine)
-	p.open(t)
-	p.write(t, call(1, "echo")+"\n")
-	within(t, g.began, "call")
+	p, g := inACall(t)
 	p.write(t, call(1, "echo")+"\n")
 	if r := p.next(t); r.code != -32600 || string(r.id) != "1" {
 		t.Errorf("an id in use: %s", r.raw)
@@ -338,13 +339,7 @@ func TestG1ContextEndsAClientThatDoesNotRead(t *testing.T) {
 
 func TestG1ContextEndsCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		g := newGate()
-		w.answer("echo", g.answer)
-		p := w.stdio(t, maxLine)
-		p.open(t)
-		p.write(t, call(1, "echo")+"\n")
-		within(t, g.began, "call")
+		p, _ := inACall(t)
 		began := time.Now()
 		p.stop()
 		if err := within(t, p.ended, "end"); !errors.Is(err, context.Canceled) {
