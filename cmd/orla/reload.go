@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -60,8 +59,7 @@ func (s *server) settleDown(ctx context.Context) {
 			return
 		}
 		if len(s.supervisor.Starting()) == 0 {
-			debug.FreeOSMemory()
-			forgetProgram()
+			giveBack()
 			return
 		}
 	}

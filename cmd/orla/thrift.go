@@ -59,14 +59,19 @@ func (thrift) Serve(ctx context.Context) error {
 		case now.quietSince(last) && now.stirredSince(given):
 			room = nil
 			runtime.GC() // what pools keep outlives one collection
-			debug.FreeOSMemory()
-			forgetProgram()
+			giveBack()
 			now = activityNow()
 			given = now
 		}
 		runtime.KeepAlive(room)
 		last = now
 	}
+}
+
+// giveBack gives the system all memory that nothing needs now.
+func giveBack() {
+	debug.FreeOSMemory()
+	forgetProgram()
 }
 
 // activity is what shows whether something happens: what was allocated so far, how

@@ -9,9 +9,9 @@ import (
 )
 
 // forgetProgram gives back the memory of the program's own code and constants, of
-// which the start, or a busy time, has touched far more than what follows needs (SPEC L4). What is
-// needed again comes back from the system's cache of files, page by page. It is an
-// economy, and nothing depends on it.
+// which the start, or a busy time, has touched far more than what follows needs
+// (SPEC L4). What is needed again comes back from the system's cache of files, page
+// by page. It is an economy, and nothing depends on it.
 func forgetProgram() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -181,8 +181,9 @@ func (g *guard) await(ctx context.Context) error {
 
 // keep starts the guard again when somebody ends it, at most once a second.
 func (g *guard) keep() {
-	for begin := sync.OnceFunc(func() { close(g.begun) }); ; {
-		err := g.runOnce(begin)
+	begun := sync.OnceFunc(func() { close(g.begun) })
+	for {
+		err := g.runOnce(begun)
 		select {
 		case <-g.done:
 			return

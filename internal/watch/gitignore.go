@@ -136,9 +136,8 @@ func (rs rules) ignore(rel string, isDir bool) bool {
 // gitignore is what the .gitignore files from a root downwards say. It reads
 // each when it is first asked about something in its folder.
 type gitignore struct {
-	root    string
-	rules   map[string]rules // by folder, relative to the root
-	emptied map[string]rules // of them
+	root  string
+	rules map[string]rules // by folder, relative to the root
 }
 
 // ignores reports whether rel is ignored. What is inside an ignored folder is
@@ -149,10 +148,11 @@ func (g *gitignore) ignores(rel string, isDir bool) bool {
 		if dir != "." {
 			name = rel[len(dir)+1:]
 		}
-		if ignored, decided := g.of(dir).decide(name, isDir); decided {
+		rs := g.of(dir)
+		if ignored, decided := rs.decide(name, isDir); decided {
 			return ignored
 		}
-		if g.emptied[dir].ignore(name, isDir) && !g.of(rel).negate() { // which could bring back what is in it
+		if isDir && rs.emptied().ignore(name, true) && !g.of(rel).negate() { // which could bring back what is in it
 			return true
 		}
 		if dir == "." {
@@ -165,7 +165,7 @@ func (g *gitignore) of(dir string) rules {
 	rs, known := g.rules[dir]
 	if !known {
 		rs = parseRules(readLines(filepath.Join(g.root, filepath.FromSlash(dir), gitignoreName)))
-		g.rules[dir], g.emptied[dir] = rs, rs.emptied()
+		g.rules[dir] = rs
 	}
 	return rs
 }

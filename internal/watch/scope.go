@@ -37,7 +37,7 @@ func newScope(root string, opts Options) *scope {
 		s.except = append(s.except, clean(p))
 	}
 	if opts.Gitignore {
-		s.git = &gitignore{root: root, rules: map[string]rules{}, emptied: map[string]rules{}}
+		s.git = &gitignore{root: root, rules: map[string]rules{}}
 	}
 	return s
 }
