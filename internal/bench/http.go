@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"time"
@@ -68,7 +67,8 @@ func (c *httpClient) read() (answer, error) {
 		return answer{}, err
 	}
 	var a answer
-	if _, err := fmt.Sscanf(string(line), "HTTP/1.1 %d", &a.status); err != nil {
+	status, _ := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
+	if a.status, err = strconv.Atoi(string(status[:min(len(status), 3)])); err != nil {
 		return a, fmt.Errorf("status line %q: %w", line, err)
 	}
 	length, events := 0, false
@@ -81,16 +81,16 @@ func (c *httpClient) read() (answer, error) {
 			break
 		}
 		name, value, _ := bytes.Cut(line, []byte(": "))
-		switch textproto.CanonicalMIMEHeaderKey(string(name)) {
-		case "Content-Length":
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
 			if length, err = strconv.Atoi(string(value)); err != nil {
 				return a, err
 			}
-		case "Transfer-Encoding":
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 			length = chunked
-		case "Content-Type":
+		case bytes.EqualFold(name, []byte("Content-Type")):
 			events = bytes.HasPrefix(value, []byte("text/event-stream"))
-		case "Mcp-Session-Id":
+		case bytes.EqualFold(name, []byte("Mcp-Session-Id")):
 			a.session = string(value)
 		}
 	}

@@ -50,6 +50,7 @@ type Local struct {
 	outer    string // the mark of the process that this one runs in, if any
 	spawns   chan spawn
 	stays    chan struct{} // one for each process whose caller stays with it; see Run
+	vigil    *vigil
 	groups   *groupTable
 	census   *census
 	guard    *guard
@@ -130,7 +131,8 @@ func NewLocal(opts Options) (*Local, error) {
 		instance: rand.Text(),
 		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
-		stays:    make(chan struct{}, maxStays),
+		stays:    make(chan struct{}, stays()),
+		vigil:    newVigil(),
 		heir:     newHeir(),
 		cgroup:   opts.Cgroup,
 	}
@@ -318,6 +320,7 @@ func (l *Local) Close() {
 	l.closed = true
 	l.mu.Unlock()
 	l.procs.Wait()
+	l.vigil.close()
 	close(l.spawns)
 	l.spawner.Wait()
 	l.guard.dismiss()

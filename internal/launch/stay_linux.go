@@ -8,15 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStays is how many callers of Run may keep a thread each until their process
-// has ended. The rest share the runtime's poller, as all do that call Start: the
-// threads are there before they are needed (reserveThreads), so they have to be few.
+// stays is how many callers of Run may keep a thread each until their process
+// has ended. The rest share the runtime's poller, as all do that call Start. A
+// thread that stays keeps one of the runtime's processors, too, until the monitor
+// takes it, so at least half of them are left to the rest.
+func stays() int { return min(max(1, processors/2), maxStays) }
+
+// maxStays bounds stays: the threads are there before they are needed
+// (reserveThreads), so they have to be few.
 const maxStays = 16
 
 // run is Run. A caller that stays with its process on one thread spares what
 // costs most of a short call: threads that wake each other, one to fork, and one
 // each for the two streams and the end.
 func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
+	l.vigil.begin()
+	defer l.vigil.end()
 	select {
 	case l.stays <- struct{}{}:
 		defer func() { <-l.stays }()
