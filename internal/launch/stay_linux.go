@@ -10,9 +10,10 @@ import (
 
 // stays is how many callers of Run may keep a thread each until their process
 // has ended. The rest share the runtime's poller, as all do that call Start. A
-// thread that stays keeps one of the runtime's processors, too, until the monitor
-// takes it, so at least half of them are left to the rest.
-func stays() int { return min(max(1, processors/2), maxStays) }
+// thread that stays keeps one of the runtime's processors as well, until the
+// monitor takes it: with more of them than processors, each would lose its own
+// many times in a call.
+func stays() int { return min(processors, maxStays) }
 
 // maxStays bounds stays: the threads are there before they are needed
 // (reserveThreads), so they have to be few.
