@@ -29,7 +29,6 @@ func (s *server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching.Go(func() { s.watchers.run(ctx) })
-	watching.Go(func() { s.settleDown(ctx) })
 	for {
 		select {
 		case <-s.hup:
@@ -43,24 +42,6 @@ func (s *server) Serve(ctx context.Context) error {
 			}
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-	}
-}
-
-// settleDown gives back the memory that the start took and nothing needs any
-// more, once, when no capsule is starting (SPEC L4).
-func (s *server) settleDown(ctx context.Context) {
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-		if len(s.supervisor.Starting()) == 0 {
-			giveBack()
-			return
 		}
 	}
 }

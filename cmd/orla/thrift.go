@@ -31,7 +31,7 @@ const (
 // which is so little with Orla that, under load, it does that a hundred times a
 // second, at up to half of a call's cost. And what the busiest moment took it
 // keeps for as long as nobody asks for anything: clients have left, or large
-// answers were given.
+// answers were given. So it is with what the start took.
 type thrift struct{}
 
 // String names the service in logs.
@@ -42,8 +42,8 @@ func (thrift) Serve(ctx context.Context) error {
 	tick := time.NewTicker(thriftEvery)
 	defer tick.Stop()
 	last := activityNow()
-	given := last   // what the start took, settleDown sees to
-	var room []byte // is never written to, and so no more than a number to the runtime
+	var given *activity // when memory was given back; nil before: the start takes more than what follows needs
+	var room []byte     // is never written to, and so no more than a number to the runtime
 	for {
 		select {
 		case <-tick.C:
@@ -56,22 +56,17 @@ func (thrift) Serve(ctx context.Context) error {
 			if room == nil {
 				room = make([]byte, roomSize)
 			}
-		case now.quietSince(last) && now.stirredSince(given):
+		case now.quietSince(last) && (given == nil || now.stirredSince(*given)):
 			room = nil
 			runtime.GC() // what pools keep outlives one collection
-			giveBack()
+			debug.FreeOSMemory()
+			forgetProgram()
 			now = activityNow()
-			given = now
+			given = &now
 		}
 		runtime.KeepAlive(room)
 		last = now
 	}
-}
-
-// giveBack gives the system all memory that nothing needs now.
-func giveBack() {
-	debug.FreeOSMemory()
-	forgetProgram()
 }
 
 // activity is what shows whether something happens: what was allocated so far, how
