@@ -11,9 +11,8 @@ import (
 // stays is how many callers of Run may keep a thread each until their process
 // has ended. The rest share the runtime's poller, as all do that call Start. A
 // thread that stays keeps one of the runtime's processors as well, until the
-// monitor takes it: with more of them than processors, each would lose its own
-// many times in a call.
-func stays() int { return min(processors, maxStays) }
+// monitor takes it, which can take 20 ms: one is left to all else.
+func stays() int { return min(max(processors-1, 1), maxStays) }
 
 // maxStays bounds stays: the threads are there before they are needed
 // (reserveThreads), so they have to be few.

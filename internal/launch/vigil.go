@@ -3,6 +3,7 @@ package launch
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,9 @@ const (
 	// linger is how far calls may be apart that follow one another, and how long
 	// the vigil rests after calls beside each other.
 	linger = 250 * time.Millisecond
+	// longest is how long it goes on without a rest: meanwhile the runtime does not
+	// follow changes of the processors that it may use.
+	longest = time.Minute
 )
 
 // vigil keeps the runtime's monitor calm while calls of Run follow one another,
@@ -99,10 +103,14 @@ func (v *vigil) serve() {
 
 // keep holds a processor until calls come no more, or beside each other.
 func (v *vigil) keep() {
+	if runtime.GOMAXPROCS(0) == 1 {
+		return // there were more at the start
+	}
 	addProcessor()
 	defer removeProcessor()
 	alone, beside := v.alone.Load(), v.beside.Load()
-	for quiet := time.Duration(0); quiet < linger && v.beside.Load() == beside && !isClosed(v.done); quiet += watch {
+	rest := time.Now().Add(longest)
+	for quiet := time.Duration(0); quiet < linger && v.beside.Load() == beside && time.Now().Before(rest) && !isClosed(v.done); quiet += watch {
 		if now := v.alone.Load(); now != alone {
 			alone, quiet = now, 0
 		}
@@ -117,7 +125,7 @@ var processors = runtime.GOMAXPROCS(0)
 func addProcessor() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) }
 
 func removeProcessor() {
-	if os.Getenv("GOMAXPROCS") != "" {
+	if n, err := strconv.ParseInt(os.Getenv("GOMAXPROCS"), 10, 32); err == nil && n > 0 { // as the runtime reads it
 		runtime.GOMAXPROCS(processors)
 		return
 	}

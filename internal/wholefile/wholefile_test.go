@@ -22,8 +22,11 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, err := os.Stat(path)
-	if err != nil || os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
-		t.Errorf("it was written over: %v, %v", after.Mode(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
+		t.Errorf("it was written over, or has mode %v", after.Mode())
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "two" {
 		t.Errorf("it has %q, %v", data, err)
