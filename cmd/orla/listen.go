@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,9 @@ const (
 	// closeTimeout is how long connections may take to end once no session
 	// holds them any more.
 	closeTimeout = 2 * time.Second
+	// firstTimeout is how long connections that were accepted may take to ask for
+	// something, once no more are.
+	firstTimeout = 500 * time.Millisecond
 	// spareDescriptors are left for tools and files when connections take all
 	// they may.
 	spareDescriptors = 512
@@ -33,6 +37,7 @@ const (
 type web struct {
 	log    *slog.Logger
 	server *http.Server
+	first  time.Duration // firstTimeout, but for tests
 
 	mu      sync.Mutex // guards what follows
 	address string     // as configured
@@ -40,13 +45,21 @@ type web struct {
 	given   []net.Listener
 	instead string // the address that given stand for; current is nil there
 	serving sync.WaitGroup
+	fresh   sync.WaitGroup // connections on which nothing was asked yet
 }
 
 func newWeb(handler http.Handler, log *slog.Logger) *web {
 	return &web{
-		log: log,
+		log:   log,
+		first: firstTimeout,
 		server: &http.Server{
-			Handler:           handler,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if c, ok := r.Context().Value(connKey{}).(*freshConn); ok {
+					c.used()
+				}
+				handler.ServeHTTP(w, r)
+			}),
+			ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeader,
@@ -118,7 +131,7 @@ func (w *web) accept(address string, given []net.Listener) {
 func (w *web) serve(l net.Listener) {
 	limited := netutil.LimitListener(l, maxConnections())
 	w.serving.Go(func() {
-		err := w.server.Serve(limited)
+		err := w.server.Serve(freshListener{limited, &w.fresh})
 		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			w.log.Error("the HTTP server ended", "address", l.Addr().String(), "err", err)
 		}
@@ -142,12 +155,67 @@ func (w *web) url() string {
 // shutdown stops accepting and waits for open requests until ctx ends, then
 // cuts them off.
 func (w *web) shutdown(ctx context.Context) {
+	w.answerFresh(ctx)
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	if err := w.server.Shutdown(ctx); err != nil {
 		_ = w.server.Close() // what is left had its time
 	}
-	w.serving.Wait()
+}
+
+// answerFresh stops accepting, and waits until something was asked on each
+// connection that was accepted: a server that is shutting down drops the first
+// request of one without a word, and its client takes that for a fault. Those that
+// were not accepted wait for the next Orla, where systemd listens (SPEC K1).
+func (w *web) answerFresh(ctx context.Context) {
+	w.mu.Lock()
+	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
+		if l != nil {
+			_ = l.Close() // it only stops accepting
+		}
+	}
+	w.mu.Unlock()
+	w.serving.Wait() // all that is accepted is counted then
+	asked := make(chan struct{})
+	go func() {
+		w.fresh.Wait() // shutdown closes what is left
+		close(asked)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, w.first)
+	defer cancel()
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+}
+
+// connKey is the key of the *freshConn that a request came by.
+type connKey struct{}
+
+// freshListener counts the connections on which nothing was asked yet.
+type freshListener struct {
+	net.Listener
+	fresh *sync.WaitGroup
+}
+
+func (l freshListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.fresh.Add(1)
+	return &freshConn{Conn: c, used: sync.OnceFunc(l.fresh.Done)}, nil
+}
+
+// freshConn is one of them until it is used or closed.
+type freshConn struct {
+	net.Conn
+	used func()
+}
+
+func (c *freshConn) Close() error {
+	c.used()
+	return c.Conn.Close()
 }
 
 // listenError says why an address cannot be listened on, and what helps.

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// A connection that was accepted before Orla stops is answered, though its
+// request comes when no more are accepted (SPEC H4, K1).
+func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "an answer") }), slog.New(slog.DiscardHandler))
+	w.first = time.Minute
+	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	address := w.current.Addr().String()
+	connect := func() net.Conn {
+		c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(c net.Conn) {
+		t.Helper()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "an answer" {
+			t.Errorf("the answer is %q, %v", body, err)
+		}
+		_ = res.Body.Close()
+	}
+	fresh := connect()
+	ask(connect()) // they are accepted in turn
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.shutdown(context.Background())
+	}()
+	w.serving.Wait() // nothing is accepted any more
+	ask(fresh)
+	<-over
+}
