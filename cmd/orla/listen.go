@@ -38,6 +38,7 @@ type web struct {
 	log    *slog.Logger
 	server *http.Server
 	first  time.Duration // firstTimeout, but for tests
+	most   int           // connections on each listener: maxConnections, but for tests
 
 	mu      sync.Mutex // guards what follows
 	address string     // as configured
@@ -52,6 +53,7 @@ func newWeb(handler http.Handler, log *slog.Logger) *web {
 	return &web{
 		log:   log,
 		first: firstTimeout,
+		most:  maxConnections(),
 		server: &http.Server{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if c, ok := r.Context().Value(connKey{}).(*freshConn); ok {
@@ -106,8 +108,7 @@ func (w *web) listen(ctx context.Context, address string) error {
 		if err != nil {
 			return listenError(address, err)
 		}
-		next = l
-		w.serve(l)
+		next = w.serve(l)
 	}
 	old := w.current
 	w.address, w.current = address, next
@@ -121,21 +122,23 @@ func (w *web) listen(ctx context.Context, address string) error {
 func (w *web) accept(address string, given []net.Listener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.address, w.instead, w.given = address, address, given
+	w.address, w.instead = address, address
 	for _, l := range given {
-		w.serve(l)
+		w.given = append(w.given, w.serve(l))
 	}
 }
 
-// serve answers the connections of l until it is closed.
-func (w *web) serve(l net.Listener) {
-	limited := netutil.LimitListener(l, maxConnections())
+// serve answers the connections of l until what it returns is closed: l itself
+// does not end a wait for room.
+func (w *web) serve(l net.Listener) net.Listener {
+	served := freshListener{netutil.LimitListener(l, w.most), &w.fresh}
 	w.serving.Go(func() {
-		err := w.server.Serve(freshListener{limited, &w.fresh})
+		err := w.server.Serve(served)
 		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			w.log.Error("the HTTP server ended", "address", l.Addr().String(), "err", err)
 		}
 	})
+	return served
 }
 
 // url is where clients reach the server.

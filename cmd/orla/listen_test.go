@@ -53,3 +53,36 @@ func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
 	ask(fresh)
 	<-over
 }
+
+// Orla stops though its connections are as many as it may have, and more wait
+// (SPEC H4).
+func TestH4AFullServerStops(t *testing.T) {
+	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	w.most = 1
+	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", w.current.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close() // the connection stays open, and is the one that there may be
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.shutdown(context.Background())
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Error("it does not stop")
+	}
+}
