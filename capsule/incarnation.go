@@ -72,6 +72,11 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	c.started++
+	c.mu.Unlock()
+	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid()) // before it is heard
+	c.noteLimits(p.Held())
 	in := &incarnation{
 		c: c, p: p, order: order, began: began,
 		greetings: make(chan greeting, 1),
@@ -99,11 +104,6 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		// That it ended is all that matters.
 		_ = tail.Lines(stderr, maxStderrLine, func(line []byte, dropped int) { c.logStderr(p.Pid(), line, dropped) })
 	})
-	c.mu.Lock()
-	c.started++
-	c.mu.Unlock()
-	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid())
-	c.noteLimits(p.Held())
 	return in, nil
 }
 

@@ -86,6 +86,50 @@ func ask(ctx context.Context, c *Capsule) error {
 	return err
 }
 
+// told remembers what a log was told, and takes its time over "started".
+type told struct {
+	slog.Handler
+
+	mu   sync.Mutex // guards list
+	list []string
+}
+
+func (*told) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *told) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "started" {
+		time.Sleep(time.Millisecond) // of a bubble: whoever could say something has said it
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, r.Message)
+	return nil
+}
+
+// SPEC I3: the log says that a process has started before it says anything of it.
+func TestStartedIsLoggedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &fakeWorld{t: t, plan: func(int) behaviour { return behaviour{says: "here I am"} }, most: 1}
+		h := &told{}
+		c := walker(t, w, unchanged)
+		c.log = slog.New(h)
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = c.Serve(ctx)
+		}()
+		until(c, func(s *status) bool { return s.state == Ready })
+		synctest.Wait()
+		cancel()
+		<-served
+		started, stderr := slices.Index(h.list, "started"), slices.Index(h.list, "stderr")
+		if started < 0 || stderr < started {
+			t.Errorf("the log is %q", h.list)
+		}
+	})
+}
+
 // SPEC D9: the first crash after a second of READY is mended at once, those
 // that follow after a pause that doubles, with up to a fifth on top.
 func TestPausesGrow(t *testing.T) {

@@ -46,6 +46,7 @@ type behaviour struct {
 	slow     time.Duration // for each answer
 	stubborn time.Duration // until it ends after it was told to
 	dies     time.Duration // until it ends by itself; 0 for never
+	says     string        // on stderr, at once
 }
 
 // randomly makes a plan of chance.
@@ -99,6 +100,9 @@ func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (Process, error) {
 }
 
 func (p *fakeProcess) live(plan behaviour) {
+	if plan.says != "" {
+		go func() { _, _ = fmt.Fprintln(p.theirErr, plan.says) }()
+	}
 	work := make(chan struct{})
 	go func() {
 		defer close(work)
