@@ -26,7 +26,12 @@ type Holds struct {
 
 // NewHolds returns Holds that are kept in dir, which is made when it is needed.
 // With "" they are kept in memory only.
-func NewHolds(dir string) *Holds { return &Holds{dir: dir, known: map[string]bool{}} }
+func NewHolds(dir string) *Holds {
+	if dir != "" {
+		wholefile.Sweep(dir)
+	}
+	return &Holds{dir: dir, known: map[string]bool{}}
+}
 
 // holdKey is the same for all versions of a tool: NAME/1.0.0 that was stopped
 // does not start as NAME/1.1.0.

@@ -27,7 +27,12 @@ type Lists struct {
 
 // NewLists returns Lists that are kept in dir, which is made when it is needed.
 // With "" they are kept in memory only.
-func NewLists(dir string) *Lists { return &Lists{dir: dir, known: map[string]offered{}} }
+func NewLists(dir string) *Lists {
+	if dir != "" {
+		wholefile.Sweep(dir)
+	}
+	return &Lists{dir: dir, known: map[string]offered{}}
+}
 
 // maxListFile bounds what is read back.
 const maxListFile = 64 << 20

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/orla-project/orla/internal/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -47,6 +49,28 @@ func TestListsAreKept(t *testing.T) {
 		info, err := f.Info()
 		if err != nil || info.Mode().Perm() != 0o600 || strings.HasPrefix(f.Name(), ".") {
 			t.Errorf("%s has mode %v, %v", f.Name(), info.Mode(), err)
+		}
+	}
+}
+
+// What an Orla that was killed was writing goes with the next start.
+func TestWhatWasBeingWrittenGoes(t *testing.T) {
+	for what, open := range map[string]func(dir string){
+		"lists": func(dir string) { NewLists(dir) },
+		"holds": func(dir string) { NewHolds(dir) },
+	} {
+		dir := t.TempDir()
+		left := filepath.Join(dir, wholefile.Prefix+"1")
+		if err := os.WriteFile(left, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		long := time.Now().Add(-2 * wholefile.Abandoned)
+		if err := os.Chtimes(left, long, long); err != nil {
+			t.Fatal(err)
+		}
+		open(dir)
+		if _, err := os.Stat(left); err == nil {
+			t.Errorf("%s: it is there still", what)
 		}
 	}
 }

@@ -26,9 +26,8 @@ import (
 )
 
 const (
-	maxEntries = 1024      // addresses that are remembered
-	maxEntry   = 16 << 10  // bytes of what is remembered of one
-	leftover   = time.Hour // after which it is not any more
+	maxEntries = 1024     // addresses that are remembered
+	maxEntry   = 16 << 10 // bytes of what is remembered of one
 )
 
 // cache keeps blobs by their digests, and what addresses had. A blob that is not
@@ -199,7 +198,7 @@ func (c *cache) prune(pattern string, fits func(count int, size int64) bool) {
 		switch {
 		case err != nil: // gone
 		case strings.HasPrefix(info.Name(), wholefile.Prefix): // being written, or left by a process that ended
-			if time.Since(info.ModTime()) > leftover {
+			if time.Since(info.ModTime()) > wholefile.Abandoned {
 				_ = os.Remove(path) // another may have
 			}
 		default:

@@ -4,13 +4,18 @@ package wholefile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Prefix begins the name of a file that is being written, or that was when its
 // process was killed.
 const Prefix = ".new-"
+
+// Abandoned is the age at which no process is writing such a file any more.
+const Abandoned = time.Hour
 
 // Write puts a file with mode 0600 at path, in the place of what is there. Folders
 // that are missing are made with mode 0700. The file is not synced: after a crash
@@ -33,4 +38,16 @@ func Write(path string, data []byte) error {
 		_ = os.Remove(f.Name()) // err says more
 	}
 	return err
+}
+
+// Sweep removes from dir what processes that were killed had begun to write. A
+// dir that cannot be read has none.
+func Sweep(dir string) {
+	names, _ := fs.Glob(os.DirFS(dir), Prefix+"*") // the pattern is a good one
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > Abandoned {
+			_ = os.Remove(path) // another may have
+		}
+	}
 }

@@ -3,7 +3,9 @@ package wholefile_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/wholefile"
 )
@@ -43,5 +45,28 @@ func TestWrite(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, wholefile.Prefix+"*")); err != nil || len(left) != 0 {
 		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	long := time.Now().Add(-2 * wholefile.Abandoned)
+	for _, f := range []struct {
+		name string
+		when time.Time
+	}{{wholefile.Prefix + "1", long}, {wholefile.Prefix + "2", time.Now()}, {"a", long}} {
+		path := filepath.Join(dir, f.name)
+		if err := wholefile.Write(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, f.when, f.when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wholefile.Sweep(dir)
+	wholefile.Sweep(filepath.Join(dir, "none"))
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if want := []string{filepath.Join(dir, wholefile.Prefix+"2"), filepath.Join(dir, "a")}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%v is left, %v; want %v", left, err, want)
 	}
 }
