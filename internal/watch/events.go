@@ -300,7 +300,7 @@ func (w *Watcher) complain(err error) {
 	}
 }
 
-// stirred reports whether anything looks different than when it was last compared.
+// stirred reports whether anything looks different than at the last look.
 func (w *Watcher) stirred() bool {
 	differs, err := w.tree.stirred()
 	if err != nil {

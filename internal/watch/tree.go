@@ -21,6 +21,7 @@ type tree struct {
 	content bool // files differ by what is in them
 	seed    maphash.Seed
 	seen    map[string]stamp
+	looked  uint64 // the signature of all that stirred found since, or 0
 }
 
 func newTree(root string, s *scope, content bool) *tree {
@@ -110,6 +111,7 @@ func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit f
 // told that rel was written, which counts as much as a new look. The root is
 // named if nothing else is. After an error nothing has been remembered.
 func (t *tree) compare(rel string, written bool, enter func(rel string, link bool) error) (first string, differs bool, err error) {
+	t.looked = 0
 	r := &reader{seed: t.seed, left: maxReadAtOnce}
 	now := map[string]stamp{}
 	note := func(rel string) {
@@ -182,15 +184,22 @@ func (t *tree) differs(p string, old stamp, known bool, now stamp) bool {
 }
 
 // stirred reports whether anything looks different from outside than when it was
-// last compared, without remembering it.
+// last compared or, if that was later, than stirred last found it: what goes on
+// changing is told from what has changed.
 func (t *tree) stirred() (bool, error) {
 	// Sums of what stands for each path: they do not depend on an order.
-	var was, now uint64
-	for p, s := range t.seen {
-		was += t.signature(p, s)
+	was := t.looked
+	if was == 0 {
+		for p, s := range t.seen {
+			was += t.signature(p, s)
+		}
 	}
-	err := t.walk(".", nil, func(p string, s stamp) { now += t.signature(p, s) })
-	return was != now, err
+	var now uint64
+	if err := t.walk(".", nil, func(p string, s stamp) { now += t.signature(p, s) }); err != nil {
+		return false, err
+	}
+	t.looked = max(now, 1) // of nothing it is 0
+	return max(was, 1) != t.looked, nil
 }
 
 // signature stands for what p looks like from outside.

@@ -501,6 +501,23 @@ func TestPolling(t *testing.T) {
 	})
 }
 
+// H3: what changed once is quiet, however many polls that takes, and not only when
+// MaxWait is over.
+func TestPollingFallsQuiet(t *testing.T) {
+	for _, debounce := range []time.Duration{time.Second, 1500 * time.Millisecond, 4 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			root := t.TempDir()
+			w := serve(t, root, watch.Options{Poll: true, Debounce: debounce, MaxWait: time.Hour})
+			file := put(t, filepath.Join(root, "greet.sh"), "one")
+			wantPath(t, next(t, w), file)
+			must(t, os.Remove(file))
+			wantPath(t, next(t, w), file)
+			must(t, os.Remove(root)) // nothing is left
+			wantPath(t, next(t, w), root)
+		})
+	}
+}
+
 func TestString(t *testing.T) {
 	t.Parallel()
 	if got, want := watch.New("/no/such/tools", watch.Options{}).String(), "watch /no/such/tools"; got != want {
