@@ -311,6 +311,7 @@ func TestSaysHelloTwice(t *testing.T) {
 		t.Errorf("process %d answered after %d", second.Pid, first.Pid)
 	}
 	l.logged("hello once more", `"WARN"`)
+	l.logged(`"to":"READY"`)
 	if n := l.log.count(`"to":"READY"`); n != 1 {
 		t.Errorf("it was READY %d times, want 1", n)
 	}

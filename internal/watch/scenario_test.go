@@ -3,6 +3,7 @@ package watch_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -75,7 +76,8 @@ func (s scenario) play(t *testing.T) {
 	mkdir(t, filepath.Dir(probe))
 	put(t, probe, "one, two")
 	last := next(t, w)
-	for paused && last.Path != probe {
+	for i := 0; paused && last.Path != probe; i++ { // what was not fetched in time has taken it in
+		put(t, probe, strings.Repeat("and again ", i+1))
 		last = next(t, w)
 	}
 	wantPath(t, last, probe)
