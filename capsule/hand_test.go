@@ -441,20 +441,14 @@ func TestHeldIsServedAgain(t *testing.T) {
 		w := &fakeWorld{t: t, plan: well, most: 1}
 		c := walker(t, w, unchanged)
 		for n := range 2 {
-			ctx, cancel := context.WithCancel(t.Context())
-			served := make(chan struct{})
-			go func() {
-				defer close(served)
-				_ = c.Serve(ctx)
-			}()
+			stop := served(t, c)
 			synctest.Wait()
 			if n == 0 {
 				ok(t, c.Stop)
 			}
 			down(t, c, w)
 			faulty(t, ask(t.Context(), c), fault.NotReady, "by hand")
-			cancel()
-			<-served
+			stop()
 		}
 		if n := w.started.Load(); n > 1 {
 			t.Errorf("%d processes were started", n)

@@ -84,16 +84,10 @@ func TestHeldSuccessor(t *testing.T) {
 		life := func(holds *Holds, test func(c *Capsule)) {
 			c := walker(t, w, unchanged)
 			c.opts.Holds = holds
-			ctx, cancel := context.WithCancel(t.Context())
-			served := make(chan struct{})
-			go func() {
-				defer close(served)
-				_ = c.Serve(ctx)
-			}()
+			stop := served(t, c)
 			synctest.Wait() // it is served
 			test(c)
-			cancel()
-			<-served
+			stop()
 		}
 		holds := NewHolds(dir)
 		life(holds, func(c *Capsule) { ok(t, c.Stop) })

@@ -64,19 +64,27 @@ func inBubble(t *testing.T, plan func(n int) behaviour, change func(*manifest.Ru
 		if c.tool.Runtime.HotLoad.Mode == manifest.HotLoadReplace {
 			w.most = 2
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			_ = c.Serve(ctx)
-		}()
+		stop := served(t, c)
 		test(t, w, c, m)
-		cancel()
-		<-served
+		stop()
 		if n := w.alive.Load(); n != 0 {
 			t.Errorf("%d processes are left", n)
 		}
 	})
+}
+
+// served serves c until what it returns is called, which waits for the end.
+func served(t *testing.T, c *Capsule) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = c.Serve(ctx) // ctx ends it
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
 }
 
 func unchanged(*manifest.Runtime) {}
@@ -113,16 +121,10 @@ func TestStartedIsLoggedFirst(t *testing.T) {
 		h := &told{}
 		c := walker(t, w, unchanged)
 		c.log = slog.New(h)
-		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			_ = c.Serve(ctx)
-		}()
+		stop := served(t, c)
 		until(c, func(s *status) bool { return s.state == Ready })
 		synctest.Wait()
-		cancel()
-		<-served
+		stop()
 		started, stderr := slices.Index(h.list, "started"), slices.Index(h.list, "stderr")
 		if started < 0 || stderr < started {
 			t.Errorf("the log is %q", h.list)

@@ -64,7 +64,7 @@ func TestWhatWasBeingWrittenGoes(t *testing.T) {
 		if err := os.WriteFile(left, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		long := time.Now().Add(-2 * wholefile.Abandoned)
+		long := time.Now().Add(-2 * time.Hour)
 		if err := os.Chtimes(left, long, long); err != nil {
 			t.Fatal(err)
 		}

@@ -148,15 +148,9 @@ func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted,
 			})
 			return p, nil
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			_ = c.Serve(ctx) // ctx ends it
-		}()
+		stop := served(t, c)
 		test(t, c, log)
-		cancel()
-		<-served
+		stop()
 		players.Wait()
 	})
 }

@@ -198,7 +198,7 @@ func (c *cache) prune(pattern string, fits func(count int, size int64) bool) {
 		switch {
 		case err != nil: // gone
 		case strings.HasPrefix(info.Name(), wholefile.Prefix): // being written, or left by a process that ended
-			if time.Since(info.ModTime()) > wholefile.Abandoned {
+			if wholefile.Abandoned(info) {
 				_ = os.Remove(path) // another may have
 			}
 		default:

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -14,8 +15,8 @@ import (
 // process was killed.
 const Prefix = ".new-"
 
-// Abandoned is the age at which no process is writing such a file any more.
-const Abandoned = time.Hour
+// abandoned is the age at which no process is writing such a file any more.
+const abandoned = time.Hour
 
 // Write puts a file with mode 0600 at path, in the place of what is there. Folders
 // that are missing are made with mode 0700. The file is not synced: after a crash
@@ -46,8 +47,14 @@ func Sweep(dir string) {
 	names, _ := fs.Glob(os.DirFS(dir), Prefix+"*") // the pattern is a good one
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > Abandoned {
+		if info, err := os.Lstat(path); err == nil && Abandoned(info) {
 			_ = os.Remove(path) // another may have
 		}
 	}
+}
+
+// Abandoned reports whether a file is one whose writer was killed: it bears Prefix,
+// and has not been written to for an hour.
+func Abandoned(info fs.FileInfo) bool {
+	return strings.HasPrefix(info.Name(), Prefix) && info.Mode().IsRegular() && time.Since(info.ModTime()) > abandoned
 }

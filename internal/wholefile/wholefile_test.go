@@ -50,7 +50,7 @@ func TestWrite(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
-	long := time.Now().Add(-2 * wholefile.Abandoned)
+	long := time.Now().Add(-2 * time.Hour)
 	for _, f := range []struct {
 		name string
 		when time.Time
