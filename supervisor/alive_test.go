@@ -122,7 +122,9 @@ func TestK1AliveMissesAStuckTree(t *testing.T) {
 		front := suture.New("front", supervisor.TreeSpec(slog.New(log)))
 		front.Add(&fake{serve: panicking(&calls)})
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := front.ServeBackground(ctx)
+		ended := make(chan error, 1)
+		// ServeBackground would wait for an answer of the tree, which may be stuck by then.
+		go func() { ended <- front.Serve(ctx) }()
 		<-log.stuck
 		stuckIn(t, w, func() { close(log.release) }, "the supervisor front", front)
 		cancel()
