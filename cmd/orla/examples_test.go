@@ -23,21 +23,6 @@ import (
 // examplePorts are those that examples/resources/serve takes unless it is told others.
 var examplePorts = regexp.MustCompile(`127\.0\.0\.1:81(\d\d)\b`)
 
-// freePorts returns ports that nothing listens on.
-func freePorts(t *testing.T, n int) []string {
-	t.Helper()
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	}
-	return ports
-}
-
 // serveExamples starts the services of examples/resources on ports that are
 // free, and returns a folder that has the examples with those ports.
 func serveExamples(t *testing.T) (dir string) {
@@ -48,7 +33,10 @@ func serveExamples(t *testing.T) (dir string) {
 	if err := os.CopyFS(at, os.DirFS(filepath.Join("..", "..", "examples", "resources"))); err != nil {
 		t.Fatal(err)
 	}
-	ports := freePorts(t, 6)
+	var ports []string
+	for range 6 {
+		ports = append(ports, strconv.Itoa(freePort(t)))
+	}
 	files, err := filepath.Glob(filepath.Join(at, "tools", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +164,7 @@ func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("%d blocks of code; want a service and a tool", len(blocks))
 	}
-	port := freePorts(t, 1)[0]
+	port := strconv.Itoa(freePort(t))
 	dir := t.TempDir()
 	writeTool(t, dir, "greet.py", strings.ReplaceAll(blocks[0][2], "8111", port))
 	writeTool(t, filepath.Join(dir, "tools"), "greet.yaml", strings.ReplaceAll(blocks[1][2], "8111", port))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -155,6 +157,27 @@ type running struct {
 	mu    sync.Mutex // guards lines and news
 	lines []map[string]any
 	news  chan struct{} // closed when a line comes
+}
+
+// firstPort and ports are below those that systems give to connections and to
+// who asks for any port, so that nobody takes one before the test does.
+const firstPort, ports = 20000, 12000
+
+var portsTaken atomic.Int64
+
+// freePort returns a port that nothing listens on, and never the same again.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range ports {
+		port := firstPort + int(portsTaken.Add(1)+int64(os.Getpid()))%ports
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("every port is taken")
+	return 0
 }
 
 // serveOrla starts Orla on a free port with the given tools folder and waits

@@ -215,7 +215,7 @@ func TestH2ThePortMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(0)
+	write(freePort(t))
 	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	old := strings.TrimSuffix(strings.TrimPrefix(o.url, "http://"), "/mcp")
@@ -237,16 +237,6 @@ func TestH2ThePortMoves(t *testing.T) {
 		_ = conn.Close()
 		t.Error("the old port is still listened on")
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // SPEC H3: auto_reload: false leaves changes to SIGHUP.
