@@ -291,23 +291,30 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.first = sync.OnceFunc(func() { h.openings.Give(1) })
 		defer answer.first()
-		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
-		if !ok {
+		if !h.sessions.admit(settings.MaxSessions - h.sse.count()) {
 			crowded(w, idOf(body), noSession)
 			return
 		}
-		defer begun()
-	}
-	if handler == h.stateful { // the other one does not look at the id
-		leave := h.sessions.use(id)
-		defer leave(out)
-	}
-	handler.ServeHTTP(answer, r)
-	if opens {
-		h.sessions.use(w.Header().Get(sessionHeader))(out)
+		h.begin(answer, r)
+	} else {
+		if handler == h.stateful { // the other one does not look at the id
+			leave := h.sessions.use(id)
+			defer leave(out)
+		}
+		handler.ServeHTTP(answer, r)
 	}
 	if !answer.failed && out.succeeded() {
 		h.learn(r, w.Header(), body)
+	}
+}
+
+// begin answers a request that was admitted to begin a session.
+func (h *HTTP) begin(answer *explainer, r *http.Request) {
+	began := "" // also when the handler panics
+	defer func() { h.sessions.begun(began) }()
+	h.stateful.ServeHTTP(answer, r)
+	if !answer.refused() {
+		began = answer.Header().Get(sessionHeader)
 	}
 }
 
@@ -347,12 +354,11 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	settings := h.settings.Load()
 	switch r.Method {
 	case http.MethodGet:
-		begun, ok := h.sessions.admit(settings.MaxSessions - h.sse.count())
-		if !ok {
+		if !h.sessions.admit(settings.MaxSessions - h.sse.count()) {
 			crowded(w, nil, noSession)
 			return
 		}
-		begun() // it is counted by itself from now on
+		h.sessions.begun("") // it is counted by itself from now on
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
 		h.sse.stream(w, r, settings.MaxRequest, subject(r))

@@ -389,6 +389,23 @@ func TestG7AFloodStaysBounded(t *testing.T) {
 	eventually(t, "goroutines are back", func() bool { return runtime.NumGoroutine() <= before+5 })
 }
 
+// Room that a session has made is nobody else's: each of those that begin at
+// once takes what it made, and none is refused.
+func TestG7RoomIsMadeForEach(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 24})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				if r := f.post(t, initialize("2025-11-25")); r.status != http.StatusOK {
+					t.Errorf("%d %s", r.status, r.raw)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestG7ManyStreamsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, mcpbridge.HTTPSettings{})

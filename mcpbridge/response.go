@@ -175,6 +175,13 @@ func (r *response) succeeded() bool {
 	return r.status == http.StatusOK
 }
 
+// refused reports whether the answer's status is an error of the client's or ours.
+func (r *response) refused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status >= http.StatusBadRequest
+}
+
 // keepAlive sends a comment whenever the stream was open for another while.
 // With early, the stream begins so if the handler has sent nothing by then:
 // clients give up on a response without headers after some minutes. It ends

@@ -153,9 +153,9 @@ func (s *sessions) cancel(id, call string) bool {
 // forgets those that are gone.
 func (s *sessions) expire(timeout time.Duration) {
 	oldest := time.Now().Add(-timeout)
-	live := s.live()
 	var over []*mcp.ServerSession
 	s.mu.Lock()
+	live := s.liveLocked()
 	for id, u := range s.known {
 		session, lives := live[id]
 		switch {
@@ -175,39 +175,48 @@ func (s *sessions) expire(timeout time.Duration) {
 const fairShare = 10
 
 // admit reports whether there is room for one more session, where there may be
-// most; begun is called when it has begun, or has not. When there is none, the
-// party with the most sessions makes room, if it has more than its share, by those
-// of its own that were idle longest: one that floods takes nothing from others.
-func (s *sessions) admit(most int) (begun func(), ok bool) {
-	begun = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.opening--
-	}
-	if s.enter(most) {
-		return begun, true
-	}
-	live := s.live()
+// most; begun has to be called when it has begun, or has not. When there is none,
+// the party with the most sessions makes room, if it has more than its share, by
+// those of its own that were idle longest: one that floods takes nothing from others.
+func (s *sessions) admit(most int) bool {
+	var over []*mcp.ServerSession
 	s.mu.Lock()
-	over := s.yieldLocked(live, most)
+	if s.fullLocked(most) {
+		over = s.yieldLocked(most)
+	}
+	ok := !s.fullLocked(most)
+	if ok {
+		s.opening++
+	}
 	s.mu.Unlock()
 	s.end(over)
-	return begun, s.enter(most)
+	return ok
 }
 
-// enter counts one more session in, if there is room for it.
-func (s *sessions) enter(most int) bool {
+// begun ends what admit began. The session is known by its id from now on; ""
+// says that none has begun, or that it is counted elsewhere.
+func (s *sessions) begun(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known)+s.opening >= most {
-		return false
+	s.opening--
+	if id == "" {
+		return
 	}
-	s.opening++
-	return true
+	u := s.known[id]
+	if u == nil { // else its client was quicker
+		u = &usage{}
+		s.known[id] = u
+	}
+	u.real, u.last = true, time.Now()
+}
+
+func (s *sessions) fullLocked(most int) bool {
+	return len(s.known)+s.opening >= most
 }
 
 // yieldLocked forgets sessions that are gone, and those that their party has to give up.
-func (s *sessions) yieldLocked(live map[string]*mcp.ServerSession, most int) (over []*mcp.ServerSession) {
+func (s *sessions) yieldLocked(most int) (over []*mcp.ServerSession) {
+	live := s.liveLocked()
 	parties := map[string]int{}
 	largest := ""
 	for id, u := range s.known {
@@ -221,7 +230,7 @@ func (s *sessions) yieldLocked(live map[string]*mcp.ServerSession, most int) (ov
 		}
 	}
 	share := max(1, most/fairShare)
-	if len(s.known)+s.opening < most || parties[largest] <= share {
+	if !s.fullLocked(most) || parties[largest] <= share {
 		return nil
 	}
 	var idle []string
@@ -263,8 +272,9 @@ func (s *sessions) takeOver() []*mcp.ServerSession {
 	return over
 }
 
-// live returns the SDK's sessions by their id.
-func (s *sessions) live() map[string]*mcp.ServerSession {
+// liveLocked returns the SDK's sessions by their id. Looked at before the lock is
+// taken, a session that begins meanwhile would be known and pass for one that is gone.
+func (s *sessions) liveLocked() map[string]*mcp.ServerSession {
 	live := map[string]*mcp.ServerSession{}
 	for session := range s.server.Sessions() {
 		if id := session.ID(); id != "" {
