@@ -151,6 +151,28 @@ func (e *Engine) Run(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// Tear leaves of a container that does not run what podman leaves that is killed
+// while it removes one: a name whose files are gone.
+func (e *Engine) Tear(t testing.TB, name string) {
+	t.Helper()
+	id := e.Run(t, "ps", "--all", "--quiet", "--no-trunc", "--filter=name=^"+name+"$")
+	conf, err := os.ReadFile(filepath.Join(e.dir, "containers.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another podman with the same files, that has not heard of the container, may remove them.
+	stranger := t.TempDir()
+	path := filepath.Join(stranger, "containers.conf")
+	if err := os.WriteFile(path, append(conf, "static_dir = \""+stranger+"\"\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := e.Command("rm", "--force", id)
+	cmd.Env = append(cmd.Env, "CONTAINERS_CONF="+path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // Import makes an image of files. changes are lines of a Dockerfile.
 func (e *Engine) Import(name string, image []byte, changes ...string) error {
 	args := []string{"import"}

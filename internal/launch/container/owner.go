@@ -140,7 +140,11 @@ func (e *Engine) list(ctx context.Context, m *made) (all []listed, err error) {
 }
 
 func (e *Engine) listOnce(ctx context.Context, m *made) ([]listed, error) {
-	out, err := e.command(ctx, nil, m.path, "ps", "--all", "--quiet", "--no-trunc", "--filter=label="+labelFolder+"="+e.folder)
+	ours := "--filter=label=" + labelFolder + "=" + e.folder
+	if m.podman {
+		return e.listPodman(ctx, m, ours)
+	}
+	out, err := e.command(ctx, nil, m.path, "ps", "--all", "--quiet", "--no-trunc", ours)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +168,31 @@ func (e *Engine) listOnce(ctx context.Context, m *made) ([]listed, error) {
 	var all []listed
 	for _, d := range described {
 		all = append(all, listed{strings.TrimPrefix(d.Name, "/"), d.State.Status, d.Config.Labels[labelOwner], d.Created})
+	}
+	return all, nil
+}
+
+// listPodman lists them as podman does, which inspects nothing when the files of
+// one are gone: so it leaves one that it was killed over.
+func (e *Engine) listPodman(ctx context.Context, m *made, ours string) ([]listed, error) {
+	out, err := e.command(ctx, nil, m.path, "ps", "--all", ours, "--format=json")
+	if err != nil {
+		return nil, err
+	}
+	var described []struct {
+		Names   []string
+		State   string
+		Created int64 // seconds since 1970
+		Labels  map[string]string
+	}
+	if err := json.Unmarshal(out, &described); err != nil {
+		return nil, err
+	}
+	var all []listed
+	for _, d := range described {
+		if len(d.Names) > 0 {
+			all = append(all, listed{d.Names[0], d.State, d.Labels[labelOwner], time.Unix(d.Created, 0)})
+		}
 	}
 	return all, nil
 }
