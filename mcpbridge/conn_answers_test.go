@@ -62,10 +62,10 @@ func TestG5bAPanicOverAnAnswerEndsNothing(t *testing.T) {
 	w.raw("torn", func(context.Context, supervisor.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[`), nil
 	})
+	f := w.front(t, mcpbridge.HTTPSettings{}) // its end awaits what is written to p, unless p has ended before
+	session := f.initialize(t)
 	p := w.stdio(t, maxLine)
 	p.open(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
-	session := f.initialize(t)
 	for range 2 { // a call with this id is over
 		p.write(t, call(1, "torn")+"\n")
 		for _, r := range []reply{p.next(t), f.post(t, call(1, "torn"), "Mcp-Session-Id", session)} {
