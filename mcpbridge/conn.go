@@ -59,6 +59,7 @@ type conn struct {
 	answered   chan struct{}          // closed when ended and unanswered is 0
 	question   chan struct{}          // holds a token when asked has grown
 	failed     error                  // why a message could not be sent
+	over       bool                   // no plain call begins any more
 	opened     bool                   // a session with a handshake has begun
 	client     client                 // what its client has said of itself
 	asked      []jsonrpc.ID           // the questions to the client that have no answer yet

@@ -32,15 +32,18 @@ func (c *conn) answerPlain(l line) bool {
 	if !ok || !usual {
 		return false
 	}
+	if !c.enter() {
+		return false // it is over; who reads finds out
+	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	if !c.expect(id, pending{cancel: cancel, held: l.held}) {
 		cancel()
+		c.plain.Done()
+		c.lines.Done()
 		l.held.end()
 		c.complain(p.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 		return true
 	}
-	c.plain.Add(1)
-	c.lines.Add(1)
 	c.run(func() {
 		from := callerOf(c.extra)
 		from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
@@ -58,6 +61,26 @@ func (c *conn) answerPlain(l line) bool {
 		c.lines.Done()
 	})
 	return true
+}
+
+// enter counts a plain call in, unless the connection is over.
+func (c *conn) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return false
+	}
+	c.plain.Add(1)
+	c.lines.Add(1)
+	return true
+}
+
+// awaitPlain lets no plain call begin any more, and waits for those that have.
+func (c *conn) awaitPlain() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.plain.Wait()
 }
 
 // answerPlainly ends a plain call with its answer; nil for none. letGo is called

@@ -84,7 +84,7 @@ type HTTP struct {
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.New(maxOpenings)}
-	h.sessions = newSessions(b.server)
+	h.sessions = newSessions(b.server, h.sse.count)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
 	// The front checks Host and bounds bodies itself, for every path alike.
@@ -144,7 +144,7 @@ func (h *HTTP) Serve(ctx context.Context) error {
 			h.sessions.expire(h.settings.Load().SessionTimeout)
 		case <-h.sessions.wake:
 			over := h.sessions.takeOver()
-			closing.Go(func() { closeSessions(over) }) // it waits for calls whose client left
+			closing.Go(func() { h.sessions.close(over) }) // it waits for calls whose client left
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -159,7 +159,9 @@ func (h *HTTP) Drain() { h.draining.Store(true) }
 func (h *HTTP) CloseSessions() {
 	h.awaitCalls()
 	h.sse.closeAll()
-	h.sessions.closeAll()
+	all := h.sessions.endAll()
+	h.awaitCalls() // of those that came meanwhile
+	h.sessions.close(all)
 }
 
 // awaitCalls waits a moment for the calls that are being answered: the SDK
@@ -247,9 +249,12 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			h.sessions.closing(id)
 		}
-		leave := h.sessions.use(id)
-		defer leave(out)
-		h.stateful.ServeHTTP(w, r)
+		if leave, ok := h.sessions.use(id); ok {
+			defer leave(out)
+			h.stateful.ServeHTTP(w, r)
+		} else {
+			sessionOver(w)
+		}
 		return
 	}
 	settings := h.settings.Load()
@@ -267,12 +272,18 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case direct:
 		out.keepAlive(true)
-		leave := h.sessions.use(plain.session(r))
+		leave, ok := h.sessions.use(plain.session(r))
+		if !ok {
+			sessionOver(w)
+			return
+		}
 		defer leave(out)
 		h.answerPlain(out, r, plain)
 		return
 	case h.cancelled(r, body):
-		h.sessions.use(id)(out)
+		if leave, ok := h.sessions.use(id); ok {
+			leave(out)
+		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -291,14 +302,18 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.first = sync.OnceFunc(func() { h.openings.Give(1) })
 		defer answer.first()
-		if !h.sessions.admit(settings.MaxSessions - h.sse.count()) {
+		if !h.sessions.admit(settings.MaxSessions) {
 			crowded(w, idOf(body), noSession)
 			return
 		}
 		h.begin(answer, r)
 	} else {
 		if handler == h.stateful { // the other one does not look at the id
-			leave := h.sessions.use(id)
+			leave, ok := h.sessions.use(id)
+			if !ok {
+				sessionOver(w)
+				return
+			}
 			defer leave(out)
 		}
 		handler.ServeHTTP(answer, r)
@@ -306,6 +321,12 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if !answer.failed && out.succeeded() {
 		h.learn(r, w.Header(), body)
 	}
+}
+
+// sessionOver refuses a request of a session that has ended or is being ended, as
+// the SDK does: its client begins another.
+func sessionOver(w http.ResponseWriter) {
+	http.Error(w, "session not found", http.StatusNotFound)
 }
 
 // begin answers a request that was admitted to begin a session.
@@ -354,14 +375,13 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	settings := h.settings.Load()
 	switch r.Method {
 	case http.MethodGet:
-		if !h.sessions.admit(settings.MaxSessions - h.sse.count()) {
+		if !h.sessions.admit(settings.MaxSessions) {
 			crowded(w, nil, noSession)
 			return
 		}
-		h.sessions.begun("") // it is counted by itself from now on
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
-		h.sse.stream(w, r, settings.MaxRequest, subject(r))
+		h.sse.stream(w, r, settings.MaxRequest, subject(r), h.sessions.begunBeside)
 	case http.MethodPost:
 		body, held, ok := h.readBody(w, r, h.sse.lineOf(r))
 		defer held.end()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -404,6 +405,74 @@ func TestG7RoomIsMadeForEach(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Where sessions have to make room, a call in one is answered or refused: it does
+// not run in one that ends under it.
+func TestG7ACallWhereSessionsMakeRoom(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 20})
+	var wg sync.WaitGroup
+	for range 40 {
+		wg.Go(func() {
+			for range 50 {
+				id := f.post(t, initialize("2025-11-25")).header.Get("Mcp-Session-Id")
+				for range 3 {
+					if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", id); r.result == nil && r.status != http.StatusNotFound {
+						t.Errorf("%d %v %q", r.status, r.header, r.raw)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The same of a session that was idle for too long, while it is being closed.
+func TestG7ACallInASessionThatExpires(t *testing.T) {
+	w := newWorld(t)
+	h := w.bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true}) // nobody runs its Serve, which closes
+	server := httptest.NewServer(h)
+	t.Cleanup(func() {
+		h.CloseSessions()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	f := &front{h, server.URL, server.Client()}
+	id := f.initialize(t)
+	h.Expire(-time.Hour)
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if r := f.open(t, method, "/mcp", nil, "Mcp-Session-Id", id); r.status != http.StatusNotFound {
+			t.Errorf("%s: %d", method, r.status)
+		}
+	}
+	for _, body := range []string{call(1, "echo"), `{"jsonrpc":"2.0","id":2,"method":"ping"}`} {
+		if r := f.post(t, body, "Mcp-Session-Id", id); r.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s; want 404, upon which clients begin anew", body, r.status, r.raw)
+		}
+	}
+}
+
+// There are no more streams of 2024-11-05 than sessions may be, however many begin at once.
+func TestG7StreamsAreCounted(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 5})
+	for range 20 {
+		open := make(chan *opened, 40)
+		for range cap(open) {
+			go func() { open <- f.open(t, http.MethodGet, "/sse", nil) }()
+		}
+		n := 0
+		for range cap(open) {
+			if o := <-open; o.status == http.StatusOK {
+				n++
+				defer func() { _ = o.body.Close() }()
+			}
+		}
+		if n != 5 {
+			t.Fatalf("%d streams; want 5", n)
+		}
+		f.CloseSessions()
+		eventually(t, "they are gone", func() bool { return f.Sessions() == 0 })
+	}
 }
 
 func TestG7ManyStreamsAtOnce(t *testing.T) {

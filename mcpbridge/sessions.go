@@ -15,6 +15,7 @@ import (
 // take sessions from clients that only listen.
 type sessions struct {
 	server *mcp.Server
+	beside func() int // how many there are that are not known here; takes no lock that is held here
 
 	wake chan struct{} // holds a token when over is not empty
 
@@ -22,6 +23,7 @@ type sessions struct {
 	known   map[string]*usage
 	opening int                  // those that have room, and are not known yet
 	over    []*mcp.ServerSession // to be closed by Serve
+	ending  map[string]bool      // the ids of those, until they are closed
 }
 
 // usage is how a session is used.
@@ -37,18 +39,22 @@ type usage struct {
 	calls map[string]context.CancelFunc // plain calls in flight, by their ids as they came
 }
 
-func newSessions(server *mcp.Server) *sessions {
-	return &sessions{server: server, known: map[string]*usage{}, wake: make(chan struct{}, 1)}
+func newSessions(server *mcp.Server, beside func() int) *sessions {
+	return &sessions{server: server, beside: beside, known: map[string]*usage{}, ending: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // use counts a request of a session as open until the function it returns is
-// called with the response.
-func (s *sessions) use(id string) func(*response) {
+// called with the response. It is false for a session that is being ended, in
+// which the SDK would answer nothing.
+func (s *sessions) use(id string) (func(*response), bool) {
 	if id == "" {
-		return func(*response) {}
+		return func(*response) {}, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ending[id] {
+		return nil, false
+	}
 	u := s.known[id]
 	if u == nil {
 		u = &usage{}
@@ -68,7 +74,7 @@ func (s *sessions) use(id string) func(*response) {
 		if (gone || !u.real) && u.open == 0 && s.known[id] == u {
 			delete(s.known, id) // a client may send any id it likes
 		}
-	}
+	}, true
 }
 
 // count returns how many sessions are known.
@@ -164,6 +170,7 @@ func (s *sessions) expire(timeout time.Duration) {
 		case lives && u.open == 0 && u.last.Before(oldest):
 			over = append(over, session)
 			delete(s.known, id)
+			s.ending[id] = true
 		}
 	}
 	s.mu.Unlock()
@@ -194,7 +201,7 @@ func (s *sessions) admit(most int) bool {
 }
 
 // begun ends what admit began. The session is known by its id from now on; ""
-// says that none has begun, or that it is counted elsewhere.
+// says that none has begun.
 func (s *sessions) begun(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +217,16 @@ func (s *sessions) begun(id string) {
 	u.real, u.last = true, time.Now()
 }
 
+// begunBeside ends what admit began for one that count counts among those beside.
+func (s *sessions) begunBeside(count func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening--
+	count()
+}
+
 func (s *sessions) fullLocked(most int) bool {
-	return len(s.known)+s.opening >= most
+	return len(s.known)+s.opening+s.beside() >= most
 }
 
 // yieldLocked forgets sessions that are gone, and those that their party has to give up.
@@ -244,6 +259,7 @@ func (s *sessions) yieldLocked(most int) (over []*mcp.ServerSession) {
 	for _, id := range idle[:min(len(idle), 1+(parties[largest]-share)/10)] {
 		over = append(over, live[id])
 		delete(s.known, id)
+		s.ending[id] = true
 	}
 	return over
 }
@@ -284,13 +300,25 @@ func (s *sessions) liveLocked() map[string]*mcp.ServerSession {
 	return live
 }
 
-// closeAll ends every session.
-func (s *sessions) closeAll() {
-	var all []*mcp.ServerSession
-	for session := range s.server.Sessions() {
-		all = append(all, session)
+// close ends sessions, which are known to the SDK no more when it returns.
+func (s *sessions) close(over []*mcp.ServerSession) {
+	closeSessions(over)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, session := range over {
+		delete(s.ending, session.ID())
 	}
-	closeSessions(all)
+}
+
+// endAll has every session end: none takes a request any more.
+func (s *sessions) endAll() []*mcp.ServerSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(s.server.Sessions())
+	for _, session := range all {
+		s.ending[session.ID()] = true
+	}
+	return all
 }
 
 // closeSessions ends sessions side by side: each waits for its calls.

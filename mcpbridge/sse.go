@@ -38,8 +38,8 @@ func (s *sse) count() int {
 	return len(s.conns)
 }
 
-// stream serves a GET until the client leaves.
-func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string) {
+// stream serves a GET until the client leaves. It hands to begun what counts it.
+func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string, begun func(count func())) {
 	id := rand.Text()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
@@ -54,9 +54,11 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	c.newest = false
 	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: markedSSE(r.Header)}
 
-	s.mu.Lock()
-	s.conns[id] = sseConn{c, who}
-	s.mu.Unlock()
+	begun(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.conns[id] = sseConn{c, who}
+	})
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, id)
@@ -82,7 +84,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 		<-ended
 	}
 	c.hangUp()
-	c.plain.Wait()
+	c.awaitPlain()
 	c.letGo()
 	c.awaitLog()
 	c.writing <- struct{}{} // for good: nothing is written when the handler has returned

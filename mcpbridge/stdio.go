@@ -50,7 +50,7 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 		err = cmp.Or(ctx.Err(), err)
 	}
 	c.hangUp() // lets go of the goroutines that read and write
-	c.plain.Wait()
+	c.awaitPlain()
 	c.letGo()
 	c.awaitLog()
 	if failed := c.failure(); failed != nil {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +227,41 @@ func (s *rawSSE) post(t *testing.T, body string) {
 	t.Helper()
 	if r := s.f.send(t, http.MethodPost, s.endpoint, body, s.headers...); r.status != http.StatusAccepted {
 		t.Fatalf("POST: %d %s", r.status, r.raw)
+	}
+}
+
+// A client that leaves its stream while its calls come in ends nothing but these:
+// each is taken, or refused.
+func TestG1AStreamEndsUnderItsCalls(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	for range 20 {
+		res := f.open(t, http.MethodGet, "/sse", nil)
+		s := &rawSSE{f: f, scan: bufio.NewScanner(res.body)}
+		s.endpoint = s.data(t)
+		s.post(t, initialize("2024-11-05"))
+		s.next(t)
+		s.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		var id atomic.Int64
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for {
+					r := f.send(t, http.MethodPost, s.endpoint, call(int(id.Add(1)), "echo"))
+					if r.status == http.StatusNotFound {
+						return
+					}
+					if r.status != http.StatusAccepted {
+						t.Errorf("%d %s", r.status, r.raw)
+						return
+					}
+				}
+			})
+		}
+		for range 100 {
+			s.next(t)
+		}
+		_ = res.body.Close()
+		wg.Wait()
 	}
 }
 
