@@ -20,6 +20,10 @@ import (
 func (h *HTTP) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := h.settings.Load()
+		if s.Verify == nil && s.Loopback && !fromThisMachine(r) {
+			refuse(w, http.StatusForbidden, "this server is for its own machine alone; give it tokens for others")
+			return
+		}
 		if s.Verify == nil && !hostAllowed(r.Host, s) {
 			refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
 			return
@@ -146,4 +150,15 @@ func refuse(w http.ResponseWriter, status int, text string) {
 
 func writeError(w http.ResponseWriter, status int, id json.RawMessage, code int64, text string) {
 	writeJSON(w, status, string(errorJSON(id, code, text)))
+}
+
+// fromThisMachine reports whether a request came to an address that other machines
+// do not reach: what it came by may be older than the settings.
+func fromThisMachine(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return true // a recorder in a test
+	}
+	at, err := netip.ParseAddrPort(local.String())
+	return err != nil || at.Addr().Unmap().IsLoopback() // err: a unix socket
 }

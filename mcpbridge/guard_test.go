@@ -3,6 +3,7 @@ package mcpbridge_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -130,6 +131,45 @@ func TestG8CORS(t *testing.T) {
 	}
 	if r := f.send(t, http.MethodPut, "/sse", ""); r.status != http.StatusMethodNotAllowed {
 		t.Errorf("PUT /sse: %d", r.status)
+	}
+}
+
+// reached is a listener whose connections came to another address.
+type reached struct {
+	net.Listener
+	at net.IP
+}
+
+func (l reached) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return reachedConn{c, l.at}, err
+}
+
+type reachedConn struct {
+	net.Conn
+	at net.IP
+}
+
+func (c reachedConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.at, Port: 80} }
+
+// A connection that came from outside is let in by settings for outside alone: it may
+// be older than those that hold, and those older than it (SPEC H2).
+func TestG8ConnectionsFromOutside(t *testing.T) {
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	l := listen(t)
+	serveOn(t, reached{l, net.IPv4(192, 0, 2, 1)}, f.HTTP)
+	f.url = "http://" + l.Addr().String()
+	local := []string{"Host", "localhost"}
+	if r := f.post(t, call(1, "echo"), local...); r.status != http.StatusForbidden || !strings.Contains(r.raw, "its own machine") {
+		t.Errorf("without tokens: %d %s", r.status, r.raw)
+	}
+	f.Configure(mcpbridge.HTTPSettings{Verify: tokens})
+	if r := f.post(t, call(1, "echo"), append(local, "Authorization", "Bearer ann")...); r.status != http.StatusOK {
+		t.Errorf("with one: %d %s", r.status, r.raw)
+	}
+	f.Configure(mcpbridge.HTTPSettings{Loopback: true})
+	if r := f.post(t, call(1, "echo"), append(local, "Authorization", "Bearer ann")...); r.status != http.StatusForbidden {
+		t.Errorf("when none is asked for any more: %d %s", r.status, r.raw)
 	}
 }
 
