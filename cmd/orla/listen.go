@@ -41,6 +41,7 @@ type web struct {
 	most   int           // connections on each listener: maxConnections, but for tests
 
 	mu      sync.Mutex // guards what follows
+	over    bool       // no more is accepted
 	address string     // as configured
 	current net.Listener
 	given   []net.Listener
@@ -99,6 +100,8 @@ func (w *web) listen(ctx context.Context, address string) error {
 	defer w.mu.Unlock()
 	var next net.Listener
 	switch {
+	case w.over:
+		return errors.New("this server is stopping")
 	case w.address == address && (w.current != nil || w.given != nil):
 		return nil
 	case w.instead == address && w.given != nil: // back to what they stand for
@@ -172,6 +175,7 @@ func (w *web) shutdown(ctx context.Context) {
 // were not accepted wait for the next Orla, where systemd listens (SPEC K1).
 func (w *web) answerFresh(ctx context.Context) {
 	w.mu.Lock()
+	w.over = true
 	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
 		if l != nil {
 			_ = l.Close() // it only stops accepting

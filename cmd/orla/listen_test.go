@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 )
@@ -80,6 +81,53 @@ func TestH4AFullServerStops(t *testing.T) {
 		defer close(over)
 		w.shutdown(context.Background())
 	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Error("it does not stop")
+	}
+}
+
+// slowToClose is a listener that goes on accepting for a while when it is closed.
+type slowToClose struct {
+	net.Listener
+	closed  chan struct{}
+	closing func() // closes closed, once
+	goOn    chan struct{}
+}
+
+func (l slowToClose) Accept() (net.Conn, error) {
+	<-l.closed
+	<-l.goOn
+	return nil, net.ErrClosed
+}
+
+func (l slowToClose) Close() error {
+	l.closing()
+	return l.Listener.Close()
+}
+
+// A reload that moves Orla elsewhere in the moment that it stops does not keep it
+// from that.
+func TestH4AMoveDuringTheStop(t *testing.T) {
+	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	slow := slowToClose{l, closed, sync.OnceFunc(func() { close(closed) }), make(chan struct{})}
+	w.accept("127.0.0.1:1", []net.Listener{slow})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.shutdown(context.Background())
+	}()
+	<-closed
+	if err := w.listen(t.Context(), "127.0.0.1:0"); err == nil {
+		t.Error("it listens elsewhere")
+	}
+	close(slow.goOn)
 	select {
 	case <-over:
 	case <-time.After(time.Minute):
