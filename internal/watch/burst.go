@@ -12,7 +12,6 @@ type burst struct {
 
 	open  bool
 	began time.Time
-	last  time.Time
 }
 
 func newBurst(quiet, maxWait time.Duration) *burst {
@@ -28,7 +27,6 @@ func (b *burst) add() bool {
 	if !b.open {
 		b.open, b.began = true, now
 	}
-	b.last = now
 	wait := min(b.quiet, b.began.Add(b.maxWait).Sub(now))
 	b.timer.Reset(wait)
 	return wait > 0
@@ -37,12 +35,10 @@ func (b *burst) add() bool {
 // due is ready once the burst is over. It stays silent while there is none.
 func (b *burst) due() <-chan time.Time { return b.timer.C }
 
-// end closes the burst and returns when its last event was; the next event
-// opens another.
-func (b *burst) end() time.Time {
+// end closes the burst; the next event opens another.
+func (b *burst) end() {
 	b.timer.Stop()
 	b.open = false
-	return b.last
 }
 
 func (b *burst) stop() { b.timer.Stop() }

@@ -83,7 +83,8 @@ type Change struct {
 	// root if that was replaced as a whole. It is absolute.
 	Path string
 
-	// At is when the last event of the burst was read.
+	// At is when the burst was over: whoever reads a file that it changed later than
+	// that sees the change.
 	At time.Time
 }
 
@@ -196,9 +197,9 @@ func (w *Watcher) Serve(ctx context.Context) error {
 				continue
 			}
 			w.settle()
-			at := b.end()
+			b.end()
 			if w.found != "" {
-				w.publish(Change{Path: w.found, At: at})
+				w.publish(Change{Path: w.found, At: time.Now()}) // settle may have seen what no event has told yet
 				w.found = ""
 			}
 		}
