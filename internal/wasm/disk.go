@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,8 +33,9 @@ const (
 // finds what broke, and not who forges both; against those stands the folder's mode.
 // A nil disk keeps nothing.
 type disk struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	held sync.Map // channels by the entries that are being made; see hold
 }
 
 // openDisk returns the disk in dir, and nil if that is "" or cannot be trusted.
@@ -62,6 +64,25 @@ func (d *disk) entryOf(metered []byte) string {
 	h.Write([]byte(diskFormat))
 	h.Write(metered)
 	return filepath.Join(d.dir, hex.EncodeToString(h.Sum(nil)))
+}
+
+// hold waits until nobody makes the entry of a module, and has the caller do so
+// until it calls release.
+func (d *disk) hold(metered []byte) (release func()) {
+	if d == nil {
+		return func() {}
+	}
+	entry, mine := d.entryOf(metered), make(chan struct{})
+	for {
+		other, taken := d.held.LoadOrStore(entry, mine)
+		if !taken {
+			return func() {
+				d.held.Delete(entry)
+				close(mine)
+			}
+		}
+		<-other.(chan struct{})
+	}
 }
 
 // folder returns the folder for a module, in which there is nothing that was not

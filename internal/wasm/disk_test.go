@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
@@ -131,4 +132,40 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Two tools that share a module and differ in their limits have it made once, and kept.
+func TestOneModuleUnderTwoLimits(t *testing.T) {
+	module := buffered(echoing).bytes()
+	for range 20 {
+		dir := filepath.Join(t.TempDir(), "compiled")
+		log := &syncBuffer{}
+		r := wasm.NewRuntime(wasm.Options{CacheDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
+		var wg sync.WaitGroup
+		for i := range 2 {
+			wg.Go(func() { compile(t, r, module, wasm.Limits{MaxMemory: int64(i+2) << 20}) })
+		}
+		wg.Wait()
+		r.Close()
+		if said := log.String() + once(t, dir, module); said != "" {
+			t.Fatal(said)
+		}
+	}
+}
+
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
