@@ -106,10 +106,9 @@ func (c *Capsule) tooMany() error {
 
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	if req.Method == "logging/setLevel" {
-		if c.asked.remember(req); c.status.Load().state != Ready {
-			return json.RawMessage(`{}`), nil // it is told when it is READY
-		}
+	forget := c.asked.remember(req)
+	if req.Method == "logging/setLevel" && c.status.Load().state != Ready {
+		return json.RawMessage(`{}`), nil // it is told when it is READY
 	}
 	params := req.Params
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
@@ -121,15 +120,16 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	}
 	// Beside max_concurrency: a call in flight may wait for what its client reads first.
 	if err := c.requests.Take(ctx, who.line); err != nil {
+		forget()
 		return nil, fault.Unsent(err)
 	}
 	defer c.requests.Give(who.line)
 	whole := just(params)
 	result, err := c.send(ctx, who, req.Method, func(_ context.Context, id int64) [][]byte { return whole(id) })
 	if err != nil {
+		forget()
 		return nil, err
 	}
-	c.asked.remember(req)
 	if !rawjson.IsObject(result) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("%s answered %s with something else than a result", c.tool.Name, req.Method)}
 	}

@@ -106,7 +106,7 @@ type Capsule struct {
 	wasReady atomic.Bool   // once at least
 	waiting  *turns.Shares // of calls that wait for READY or for a place
 	calls    atomic.Int64  // that have ended
-	exits    atomic.Pointer[string]
+	exits    atomic.Pointer[exit]
 	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
 
 	// Owned by Serve.
@@ -206,7 +206,7 @@ func (c *Capsule) Life() peer.Life {
 		life.InFlight = s.conn.InFlight()
 	}
 	if exit := c.exits.Load(); exit != nil {
-		life.LastExit = *exit
+		life.LastExit = exit.text
 	}
 	if s.state == Crashed || s.state == Stopped {
 		life.Stderr = c.lastStderr()

@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -143,8 +144,8 @@ func (in *incarnation) answer(id json.RawMessage, method string, params json.Raw
 
 // asks are the requests that a capsule has made of clients.
 type asks struct {
-	mu     sync.Mutex                    // guards the fields that follow
-	open   map[string]context.CancelFunc // by their ids as they came
+	mu     sync.Mutex                     // guards the fields that follow
+	open   map[string]*context.CancelFunc // by their ids as they came
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -161,16 +162,15 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	}
 	key := string(id)
 	ctx, cancel := context.WithCancel(context.Background())
-	if !a.enter(key, cancel) {
+	if !a.enter(key, &cancel) {
 		cancel()
 		in.conn.Reply(id, nil, refusal("too many requests are open, or this id is in use"))
 		return
 	}
 	go func() {
 		defer a.wg.Done()
-		defer a.end(key)
 		result, err := client.Ask(ctx, method, params)
-		if ctx.Err() != nil {
+		if !a.over(key, &cancel) {
 			return // the capsule does not wait any more
 		}
 		if err != nil {
@@ -182,14 +182,14 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 }
 
 // enter counts a request in, unless it cannot be.
-func (a *asks) enter(key string, cancel context.CancelFunc) bool {
+func (a *asks) enter(key string, cancel *context.CancelFunc) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, taken := a.open[key]; taken || a.closed || len(a.open) >= maxAsks {
 		return false
 	}
 	if a.open == nil {
-		a.open = map[string]context.CancelFunc{}
+		a.open = map[string]*context.CancelFunc{}
 	}
 	a.open[key] = cancel
 	a.wg.Add(1)
@@ -207,9 +207,21 @@ func (a *asks) end(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if cancel, ok := a.open[key]; ok {
-		cancel()
+		(*cancel)()
 		delete(a.open, key)
 	}
+}
+
+// over lets an id be used again, before its request is answered, and reports
+// whether the capsule still waits for it.
+func (a *asks) over(key string, cancel *context.CancelFunc) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if (*cancel)(); a.open[key] != cancel {
+		return false
+	}
+	delete(a.open, key)
+	return true
 }
 
 // cancel ends the request that a notifications/cancelled names.
@@ -227,8 +239,9 @@ func (a *asks) close() {
 	a.mu.Lock()
 	a.closed = true
 	for _, cancel := range a.open {
-		cancel()
+		(*cancel)()
 	}
+	clear(a.open)
 	a.mu.Unlock()
 	a.wg.Wait()
 }
@@ -244,10 +257,12 @@ type wishes struct {
 // maxSubscribed bounds the subscriptions that a new process is told of.
 const maxSubscribed = 1024
 
-// remember notes a request that is such a wish.
-func (w *wishes) remember(req peer.Request) {
+// remember notes a request that is such a wish, before it is made: a process that
+// takes over meanwhile is told as well. forget undoes that, when it was refused.
+func (w *wishes) remember(req peer.Request) (forget func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	key := string(req.Params)
 	switch req.Method {
 	case "logging/setLevel":
 		w.level = req.Params
@@ -255,28 +270,53 @@ func (w *wishes) remember(req peer.Request) {
 		if w.subscribed == nil {
 			w.subscribed = map[string]json.RawMessage{}
 		}
-		if len(w.subscribed) < maxSubscribed {
-			w.subscribed[string(req.Params)] = req.Params
+		if _, was := w.subscribed[key]; !was && len(w.subscribed) < maxSubscribed {
+			w.subscribed[key] = req.Params
+			return func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				delete(w.subscribed, key)
+			}
 		}
 	case "resources/unsubscribe":
-		delete(w.subscribed, string(req.Params))
+		delete(w.subscribed, key)
 	}
+	return func() {}
+}
+
+// stands reports whether a subscription is still wanted.
+func (w *wishes) stands(params json.RawMessage) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, is := w.subscribed[string(params)]
+	return is
+}
+
+func (w *wishes) wantedLevel() json.RawMessage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.level
 }
 
 // repeat tells a new process.
 func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 	w.mu.Lock()
-	level := w.level
 	subscribed := make([]json.RawMessage, 0, len(w.subscribed))
 	for _, params := range w.subscribed {
 		subscribed = append(subscribed, params)
 	}
 	w.mu.Unlock()
-	if level != nil {
+	for told, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, told) && ctx.Err() == nil; level = w.wantedLevel() {
 		in.tell(ctx, "logging/setLevel", level)
+		told = level // a client may have wished for another meanwhile, and been overtaken
 	}
 	for _, params := range subscribed {
-		in.tell(ctx, "resources/subscribe", params)
+		if !w.stands(params) {
+			continue
+		}
+		if in.tell(ctx, "resources/subscribe", params); !w.stands(params) {
+			in.tell(ctx, "resources/unsubscribe", params) // the client's may have come first
+		}
 	}
 }
 

@@ -39,7 +39,10 @@ func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 		missed++
 		in.c.log.Warn("a capsule does not answer a ping", "tool", in.c.tool.Name, "missed", missed, "of", health.Failures)
 		if missed >= health.Failures {
-			in.unwell <- fmt.Errorf("it left %d pings unanswered, each for %s", missed, health.Timeout)
+			select {
+			case in.unwell <- fmt.Errorf("it left %d pings unanswered, each for %s", missed, health.Timeout):
+			default: // it is not well for another reason
+			}
 			return
 		}
 	}

@@ -330,7 +330,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	select {
 	case <-in.p.Exited():
 		text := in.p.ExitText()
-		in.c.exits.Store(&text)
+		in.c.exited(in.began, text)
 		in.c.log.Info("ended", "tool", in.c.tool.Name, "pid", in.p.Pid(), "exit", text)
 	default: // it could not be killed, which the launcher has said
 	}
@@ -349,6 +349,22 @@ func (in *incarnation) cutShort(why error) error {
 		return why
 	}
 	return in.c.crashedDuring(in.exitOr("", fmt.Sprint(in.conn.Err())).Error())
+}
+
+// exit is how a process ended.
+type exit struct {
+	began time.Time // the process
+	text  string
+}
+
+// exited notes how a process ended, unless a later one has ended before it.
+func (c *Capsule) exited(began time.Time, text string) {
+	for {
+		last := c.exits.Load()
+		if last != nil && last.began.After(began) || c.exits.CompareAndSwap(last, &exit{began, text}) {
+			return
+		}
+	}
 }
 
 // lastWords is how long what a process has written may take to be read when

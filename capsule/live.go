@@ -165,8 +165,8 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			if c.waiting.Taken() > 0 { // whoever waited for it has not come to call yet
 				left = c.tool.Runtime.IdleTimeout
 			}
-			if left > 0 {
-				idle.Reset(left)
+			if left > 0 || !in.conn.DrainUnused(c.tool.Runtime.IdleTimeout) {
+				idle.Reset(max(left, time.Millisecond))
 				continue
 			}
 			e, in := fail(nil)

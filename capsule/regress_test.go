@@ -104,7 +104,12 @@ const serverCaps = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"li
 // initialize, and what else play leaves, by itself.
 func asServer(t *testing.T, play func(p *scripted, m asked) bool, test func(t *testing.T, c *Capsule, log *journal)) {
 	t.Helper()
-	inPlay(t, func(r *manifest.Runtime) { r.Handshake = manifest.HandshakeMCP }, func(p *scripted, m asked) {
+	asServerWith(t, func(*manifest.Runtime) {}, play, test)
+}
+
+func asServerWith(t *testing.T, change func(*manifest.Runtime), play func(p *scripted, m asked) bool, test func(t *testing.T, c *Capsule, log *journal)) {
+	t.Helper()
+	inPlay(t, func(r *manifest.Runtime) { r.Handshake = manifest.HandshakeMCP; change(r) }, func(p *scripted, m asked) {
 		switch {
 		case play(p, m), m.ID == nil:
 		case m.Method == "initialize":

@@ -47,7 +47,7 @@ const (
 func (in *incarnation) negotiate(ctx context.Context) error {
 	t := &tap{
 		call: func(req linerpc.Request) (json.RawMessage, error) { return in.conn.Call(ctx, req) },
-		tell: in.conn.Notify,
+		tell: func(method string, params json.RawMessage) error { return in.conn.Tell(ctx, method, params) },
 		in:   make(chan jsonrpc.Message),
 		done: make(chan struct{}),
 	}
@@ -75,7 +75,7 @@ func (in *incarnation) negotiate(ctx context.Context) error {
 // as the handshake lasts.
 type tap struct {
 	call    func(linerpc.Request) (json.RawMessage, error)
-	tell    func(method string, params json.RawMessage)
+	tell    func(method string, params json.RawMessage) error
 	in      chan jsonrpc.Message
 	once    sync.Once
 	done    chan struct{}
@@ -103,8 +103,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	case !ok: // the client is asked nothing
 		return nil
 	case !req.IsCall():
-		t.tell(req.Method, req.Params)
-		return nil
+		return t.tell(req.Method, req.Params)
 	}
 	t.senders.Go(func() {
 		result, err := t.call(linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})

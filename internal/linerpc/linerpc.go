@@ -217,6 +217,23 @@ func (c *Conn) Unused() time.Duration {
 	return time.Since(c.used)
 }
 
+// DrainUnused does as Drain if there has been no call of a client's for so long,
+// and reports whether: no call can begin between the two.
+func (c *Conn) DrainUnused(least time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pending {
+		if !p.own {
+			return false
+		}
+	}
+	if time.Since(c.used) < least {
+		return false
+	}
+	c.refuses = true
+	return true
+}
+
 // Silent returns for how long the process has said nothing.
 func (c *Conn) Silent() time.Duration {
 	return time.Since(c.made) - time.Duration(c.heard.Load())
@@ -445,6 +462,12 @@ func requestLine(id int64, req Request) [][]byte {
 // for that. params is valid JSON on one line, or nil.
 func (c *Conn) Notify(method string, params json.RawMessage) {
 	c.post(messageLine(`"method":"`+method+`"`, `"params":`, params))
+}
+
+// Tell does as Notify, but returns when the notification has its turn: what is
+// sent after it comes after it.
+func (c *Conn) Tell(ctx context.Context, method string, params json.RawMessage) error {
+	return c.write(ctx, [][]byte{messageLine(`"method":"`+method+`"`, `"params":`, params)})
 }
 
 // Reply answers a request of the process with a result, or with an error.

@@ -418,3 +418,35 @@ func TestUnusedAndSilent(t *testing.T) {
 		want(time.Second, time.Second)
 	})
 }
+
+// A connection that nobody uses refuses calls from the moment that it was found so.
+func TestDrainUnused(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		called := make(chan error)
+		call := func() {
+			_, err := p.Call(t.Context(), Request{Method: "tools/call"})
+			called <- err
+		}
+		go call()
+		asked := p.gets()
+		time.Sleep(time.Hour)
+		if p.DrainUnused(time.Minute) {
+			t.Error("a call is in flight")
+		}
+		p.answers(asked.ID)
+		if err := <-called; err != nil {
+			t.Fatal(err)
+		}
+		if p.DrainUnused(time.Minute) {
+			t.Error("it was used this very moment")
+		}
+		time.Sleep(time.Minute)
+		if !p.DrainUnused(time.Minute) {
+			t.Error("nobody has used it for a minute")
+		}
+		go call()
+		if err := <-called; err == nil {
+			t.Error("a call begins")
+		}
+	})
+}

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -44,4 +45,35 @@ func TestServerThatAsksFasterThanItListens(t *testing.T) {
 	}
 	close(release)
 	l.stop()
+}
+
+// A far server that pings as it answers initialize is asked nothing before it has
+// heard that the handshake is over.
+func TestInitializedComesFirst(t *testing.T) {
+	var mu sync.Mutex
+	for range 20 {
+		greeted := false
+		s := script(t, func(w http.ResponseWriter, _ *http.Request, m asked) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			switch m.Method {
+			case "initialize":
+				send := sse(w)
+				send("data: {\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}")
+				send("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{\"listChanged\":true}},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}", m.ID)
+				return true
+			case "notifications/initialized":
+				greeted = true
+			case "tools/list":
+				if !greeted {
+					t.Error("the list was asked for before the handshake was over")
+				}
+			}
+			return false
+		})
+		l := connect(t, s.URL)
+		l.becomes("READY")
+		eventually(t, "it was asked", func() bool { return l.log.has("msg=offers") })
+		l.stop()
+	}
 }
