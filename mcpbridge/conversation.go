@@ -279,7 +279,7 @@ func (b *Bridge) answersIn(params mcp.Params) (state string, answers map[string]
 // held are the conversations whose clients are thinking, by an unguessable
 // state that is good for one request.
 type held struct {
-	running sync.WaitGroup // the work of all conversations
+	running counter // the work of all conversations; some may begin while others are waited for
 
 	mu     sync.Mutex // guards the fields that follow
 	all    map[*conversation]bool
@@ -303,7 +303,9 @@ func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do wor
 	}
 	h.all[v] = true
 	h.mu.Unlock()
-	h.running.Go(func() {
+	h.running.add(1)
+	go func() {
+		defer h.running.add(-1)
 		defer func() {
 			if p := recover(); p != nil {
 				b.log.Error("panic in a request", "method", of.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -316,7 +318,7 @@ func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do wor
 			close(v.done)
 		}()
 		v.result, v.err = do(ctx, v)
-	})
+	}()
 	return v
 }
 
@@ -365,7 +367,7 @@ func (h *held) close() {
 		v.cancel()
 	}
 	h.mu.Unlock()
-	h.running.Wait()
+	<-h.running.none()
 }
 
 // ownerOf tells who makes a request, and which.
