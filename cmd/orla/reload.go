@@ -87,7 +87,7 @@ type applied struct {
 // may have nobody to tell.
 func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.notifier.Reloading()
-	defer func() { s.notifier.Ready(s.readiness().text()) }() // whether it worked or not: Orla serves
+	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
 	cfg, err := s.from.load()
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)

@@ -169,7 +169,7 @@ func (s *server) open(ctx context.Context, cfg *loaded) error {
 // not start must not fail all others.
 func (s *server) serving(url string) {
 	s.log.Info("serving", "url", url, "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
-	s.notifier.Ready(s.readiness().text())
+	s.notifier.Ready(s.readiness().text)
 }
 
 func (s *server) readiness() *readiness {

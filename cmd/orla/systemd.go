@@ -47,7 +47,7 @@ func (r *readiness) Serve(ctx context.Context) error {
 	})
 	for {
 		listed := r.supervisor.Catalog().Changed
-		r.notifier.Status(r.text())
+		r.notifier.Status(r.text)
 		select {
 		case <-time.After(statusPause):
 		case <-ctx.Done():

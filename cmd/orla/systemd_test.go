@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,21 @@ func (m *serviceManager) next(line string) string {
 	}
 }
 
+// rest returns the notifications of an Orla that has ended which were not read.
+func (m *serviceManager) rest() (told []string) {
+	m.t.Helper()
+	for buf := make([]byte, 4096); ; {
+		if err := m.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil { // they are there already
+			m.t.Fatal(err)
+		}
+		n, err := m.conn.Read(buf)
+		if err != nil {
+			return told
+		}
+		told = append(told, string(buf[:n]))
+	}
+}
+
 // TestK1SystemdIsTold: READY when Orla answers, STATUS when capsules change,
 // RELOADING and READY around each reload, and STOPPING (SPEC K1).
 func TestK1SystemdIsTold(t *testing.T) {
@@ -129,6 +145,54 @@ func TestK1SystemdIsTold(t *testing.T) {
 	m.next("STOPPING=1\nSTATUS=stopping; 0 calls in flight")
 	if code := o.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestK1NothingFollowsStopping: a reload that ends while Orla stops does not make
+// it ready again (SPEC K1).
+func TestK1NothingFollowsStopping(t *testing.T) {
+	sent, goOn := make(chan struct{}, 1), make(chan struct{})
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that the end of the connection is seen
+		select {
+		case sent <- struct{}{}:
+		default:
+		}
+		select {
+		case <-goOn:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(collector.Close)
+	m := underSystemd(t)
+	dir := t.TempDir()
+	writeTool(t, dir, "tools/echo.sh", "#!/bin/sh\necho ok\n")
+	config := filepath.Join(dir, "orla.yaml")
+	configure := func(more string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte("tools_dir: tools\nport: 0\n"+more), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure(fmt.Sprintf("tracing: {endpoint: %q}\n", collector.URL))
+	o := startOrla(t, dir)
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	o.mustCall("echo") // so that there is a span to be sent
+
+	configure("")
+	o.signal(syscall.SIGHUP)
+	m.next("RELOADING=1\n")
+	<-sent // the reload waits for the collector
+	o.signal(syscall.SIGTERM)
+	m.next("STOPPING=1\n")
+	close(goOn)
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, told := range m.rest() {
+		if !strings.HasPrefix(told, "EXTEND_TIMEOUT_USEC=") {
+			t.Errorf("told %q after STOPPING=1", told)
+		}
 	}
 }
 

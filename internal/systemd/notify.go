@@ -29,8 +29,11 @@ type Notifier struct {
 	log      *slog.Logger
 	watchdog time.Duration
 
-	mu     sync.Mutex // guards what follows, and the order of notifications
-	status string     // the last one that was sent
+	telling sync.Mutex // held while a status is made and sent, so that none follows a newer one; taken before mu
+
+	mu       sync.Mutex // guards what follows, and the order of notifications
+	status   string     // the line of the last one that was sent
+	stopping bool       // nothing else is told of the service any more
 }
 
 // NewNotifier returns a Notifier for the manager that the environment names,
@@ -59,40 +62,54 @@ func (n *Notifier) Watchdog() time.Duration {
 }
 
 // Ready says that the service answers: after its start, and after a reload,
-// whether that worked or not. status is what people are told of it.
-func (n *Notifier) Ready(status string) { n.send(daemon.SdNotifyReady, statusLine(status)) }
+// whether that worked or not. status makes what people are told of it. Like
+// Reloading and Status, it does nothing once the service is stopping.
+func (n *Notifier) Ready(status func() string) { n.tell(status, daemon.SdNotifyReady) }
 
 // Reloading says that a reload has begun. Ready must follow.
 func (n *Notifier) Reloading() {
 	// The manager wants to know when, to tell the end of this reload from that
 	// of one before it (Type=notify-reload).
-	n.send(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
+	n.send(n.goesOn, daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 }
 
 // Stopping says that the service is about to end, and why.
-func (n *Notifier) Stopping(status string) { n.send(daemon.SdNotifyStopping, statusLine(status)) }
+func (n *Notifier) Stopping(status string) {
+	n.send(func() bool {
+		n.stopping = true
+		return true
+	}, daemon.SdNotifyStopping, statusLine(status))
+}
 
 // Extend asks for more time, from now on, for the start, the reload or the stop
 // that is under way.
 func (n *Notifier) Extend(by time.Duration) {
-	n.send("EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(by.Microseconds(), 10))
+	n.send(always, "EXTEND_TIMEOUT_USEC="+strconv.FormatInt(by.Microseconds(), 10))
 }
 
 // Alive says that the service is not stuck.
-func (n *Notifier) Alive() { n.send(daemon.SdNotifyWatchdog) }
+func (n *Notifier) Alive() { n.send(always, daemon.SdNotifyWatchdog) }
 
-// Status is what people are told of the service. The same text again is not sent.
-func (n *Notifier) Status(text string) {
+// Status is what people are told of the service, which text makes. The same text
+// again is not sent.
+func (n *Notifier) Status(text func() string) { n.tell(text) }
+
+// tell makes a status and sends it, after the other lines. One that comes alone
+// is not sent again.
+func (n *Notifier) tell(status func() string, lines ...string) {
 	if n == nil {
 		return
 	}
-	n.mu.Lock()
-	same := n.status == text
-	n.mu.Unlock()
-	if !same {
-		n.send(statusLine(text))
-	}
+	n.telling.Lock()
+	defer n.telling.Unlock()
+	line := statusLine(status())
+	n.send(func() bool { return n.goesOn() && (len(lines) > 0 || line != n.status) }, append(lines, line)...)
 }
+
+// goesOn reports whether the service is not stopping. The caller holds n.mu.
+func (n *Notifier) goesOn() bool { return !n.stopping }
+
+func always() bool { return true }
 
 // statusPrefix begins the line of a status.
 const statusPrefix = "STATUS="
@@ -102,22 +119,31 @@ func statusLine(text string) string {
 	return statusPrefix + strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
 }
 
-// send sends the lines that are not empty as one notification.
-func (n *Notifier) send(lines ...string) {
+// send sends lines as one notification if that is still wanted, which is asked
+// with n.mu held.
+func (n *Notifier) send(wanted func() bool, lines ...string) {
 	if n == nil {
 		return
 	}
 	n.mu.Lock()
-	err := n.write(strings.Join(lines, "\n"))
-	for _, line := range lines {
-		if text, ok := strings.CutPrefix(line, statusPrefix); ok && err == nil {
-			n.status = text
-		}
+	var err error
+	if wanted() {
+		err = n.sendLocked(lines)
 	}
 	n.mu.Unlock()
 	if err != nil {
 		n.log.Warn("tell systemd", "what", lines[0], "err", err)
 	}
+}
+
+func (n *Notifier) sendLocked(lines []string) error {
+	if err := n.write(strings.Join(lines, "\n")); err != nil {
+		return err
+	}
+	if last := lines[len(lines)-1]; strings.HasPrefix(last, statusPrefix) {
+		n.status = last
+	}
+	return nil
 }
 
 // write dials each time: notifications are rare, and a manager that was started

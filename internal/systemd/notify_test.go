@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,9 @@ func (m manager) quiet(t *testing.T) {
 	}
 }
 
+// text makes a status that is always the same.
+func text(status string) func() string { return func() string { return status } }
+
 // TestNotifications: systemd is told of each step of a life, over a socket of either kind (SPEC K1).
 func TestNotifications(t *testing.T) {
 	for kind, name := range map[string]string{
@@ -69,24 +73,70 @@ func TestNotifications(t *testing.T) {
 				tell func()
 				want string
 			}{
-				{func() { n.Ready("1 of 2 capsules ready") }, "READY=1\nSTATUS=1 of 2 capsules ready"},
-				{func() { n.Status("2 of 2 capsules ready") }, "STATUS=2 of 2 capsules ready"},
-				{func() { n.Status("a\nb\r\nMAINPID=1") }, "STATUS=a b  MAINPID=1"},
+				{func() { n.Ready(text("1 of 2 capsules ready")) }, "READY=1\nSTATUS=1 of 2 capsules ready"},
+				{func() { n.Status(text("2 of 2 capsules ready")) }, "STATUS=2 of 2 capsules ready"},
+				{func() { n.Status(text("a\nb\r\nMAINPID=1")) }, "STATUS=a b  MAINPID=1"},
+				{func() { n.Status(text("a b  MAINPID=1")) }, ""}, // it was told
 				{func() { n.Alive() }, "WATCHDOG=1"},
 				{func() { n.Extend(1500 * time.Millisecond) }, "EXTEND_TIMEOUT_USEC=1500000"},
 				{func() { n.Stopping("signal: terminated") }, "STOPPING=1\nSTATUS=signal: terminated"},
 			} {
 				step.tell()
+				if step.want == "" {
+					m.quiet(t)
+					continue
+				}
 				if got := m.receive(t); got != step.want {
 					t.Errorf("told %q; want %q", got, step.want)
 				}
 			}
-			n.Status("signal: terminated") // it was told
-			m.quiet(t)
 			if log.Len() > 0 {
 				t.Errorf("log: %s", &log)
 			}
 		})
+	}
+}
+
+// TestStoppingIsTheLastWord: a reload that ends afterwards does not make the
+// service ready again (SPEC K1).
+func TestStoppingIsTheLastWord(t *testing.T) {
+	m := newManager(t, filepath.Join(t.TempDir(), "notify"))
+	n := systemd.NewNotifier(slog.New(slog.DiscardHandler))
+	n.Ready(func() string {
+		n.Stopping("stopping") // as this status is made
+		return "ready"
+	})
+	n.Reloading()
+	n.Ready(text("ready"))
+	n.Status(text("ready"))
+	n.Extend(time.Second)
+	n.Alive()
+	for _, want := range []string{"STOPPING=1\nSTATUS=stopping", "EXTEND_TIMEOUT_USEC=1000000", "WATCHDOG=1"} {
+		if got := m.receive(t); got != want {
+			t.Errorf("told %q; want %q", got, want)
+		}
+	}
+	m.quiet(t)
+}
+
+// TestNoStatusFollowsANewerOne: what was made before is sent before.
+func TestNoStatusFollowsANewerOne(t *testing.T) {
+	const tellers, each = 4, 250
+	m := newManager(t, filepath.Join(t.TempDir(), "notify"))
+	n := systemd.NewNotifier(slog.New(slog.DiscardHandler))
+	var made atomic.Int64
+	newest := func() string { return strconv.FormatInt(made.Add(1), 10) }
+	for range tellers {
+		go func() {
+			for range each {
+				n.Status(newest)
+			}
+		}()
+	}
+	for want := range tellers * each {
+		if got := m.receive(t); got != "STATUS="+strconv.Itoa(want+1) {
+			t.Fatalf("status %d is %q", want+1, got)
+		}
 	}
 }
 
@@ -114,9 +164,9 @@ func TestNobodyToTell(t *testing.T) {
 	if n != nil {
 		t.Fatal("there is a Notifier; want nil")
 	}
-	n.Ready("x")
+	n.Ready(text("x"))
 	n.Reloading()
-	n.Status("x")
+	n.Status(text("x"))
 	n.Alive()
 	n.Extend(time.Second)
 	n.Stopping("x")
@@ -134,7 +184,7 @@ func TestManagerThatIsGone(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n.Ready("ready")
+	n.Ready(text("ready"))
 	if !strings.Contains(log.String(), "READY=1") {
 		t.Errorf("log: %s; want what could not be told", &log)
 	}
@@ -142,7 +192,7 @@ func TestManagerThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := newManager(t, name)
-	n.Status("ready") // which was not told
+	n.Status(text("ready")) // which was not told
 	if got := again.receive(t); got != "STATUS=ready" {
 		t.Errorf("told %q once the manager was back", got)
 	}
