@@ -71,14 +71,16 @@ func (c *calls) of(tool string, listed bool) *series {
 // forget drops the series of tools that have gone. A call of one that is still
 // in flight ends in a series that nobody sees.
 func (c *calls) forget() {
-	there := map[string]bool{}
+	c.mu.RLock()
+	before := maps.Clone(c.byTool) // what comes later may be of a tool that the list does not have yet
+	c.mu.RUnlock()
 	for _, tool := range c.tools() {
-		there[tool] = true
+		delete(before, tool)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for tool := range c.byTool {
-		if !there[tool] {
+	for tool, gone := range before {
+		if c.byTool[tool] == gone {
 			delete(c.byTool, tool)
 		}
 	}

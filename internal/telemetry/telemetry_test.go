@@ -165,6 +165,26 @@ func TestAToolTakesItsSeriesAlong(t *testing.T) {
 	}
 }
 
+// A tool that comes while series are looked through keeps what is counted of it.
+func TestAToolThatComesDuringAScrape(t *testing.T) {
+	var tel *telemetry.Telemetry
+	call := sync.OnceFunc(func() { observe(tel, "new", true, mcpbridge.CallEnd{OK: true}) })
+	tel, there := newTelemetry(func(o *telemetry.Options) {
+		list := o.Tools
+		o.Tools = func() []string {
+			old := list()
+			call() // the tool came when the list had been taken
+			return old
+		}
+	})
+	scrape(t, tel)
+	there.set("a", "b", "new")
+	holds(t, scrape(t, tel), `orla_calls_total{code="ok",tool="new"} 1`)
+	if l := tel.Latencies("new"); l.Calls != 1 {
+		t.Errorf("%d calls were counted; want 1", l.Calls)
+	}
+}
+
 func TestLatencies(t *testing.T) {
 	tel, _ := newTelemetry()
 	if l := tel.Latencies("a", "b"); l != (telemetry.Latency{}) {
