@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/internal/auth"
@@ -35,7 +34,7 @@ const (
 type request struct {
 	message
 	cancel context.CancelFunc
-	sent   atomic.Bool // it is on its way, or there
+	sent   bool // it is on its way, or there; guarded by session.mu
 }
 
 // read takes the lines that the capsule writes, until there is no more to come.
@@ -129,14 +128,25 @@ func (s *session) serve(ctx context.Context, r *request, after <-chan struct{}) 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s.mu.Lock()
-	ended := s.ended
-	s.mu.Unlock()
-	if ended {
-		return errOver
+	if err := s.leaves(ctx, r); err != nil {
+		return err
 	}
-	r.sent.Store(true)
 	return s.opts.Auth.Do(ctx, func(c auth.Credentials) error { return s.post(ctx, r.message, c) })
+}
+
+// leaves notes that a request is on its way. An error says that it is not, and
+// that it must not be sent: who cancels it does not tell the server.
+func (s *session) leaves(ctx context.Context, r *request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return errOver
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	r.sent = true
+	return nil
 }
 
 // close answers a request that the server did not, and sees what that says of
@@ -155,9 +165,9 @@ func (s *session) close(r *request, err error) {
 	}
 	// What others wait for may come yet, over connections that are still there.
 	lost := s.lost != "" && others == 0
-	why, ended := s.lost, s.ended
+	why, ended, sent := s.lost, s.ended, r.sent
 	s.mu.Unlock()
-	if lost && unsent || errors.Is(err, context.Canceled) && ended && !r.sent.Load() {
+	if lost && unsent || errors.Is(err, context.Canceled) && ended && !sent {
 		err = errOver
 	}
 	switch {
@@ -211,15 +221,9 @@ func unreachable(f *fault.Error) bool {
 // cancel tells the server that a request is not waited for any more, and lets go
 // of it.
 func (s *session) cancel(ctx context.Context, m message) {
-	s.mu.Lock()
-	r := s.open[m.cancels()]
-	s.mu.Unlock()
-	switch {
-	case r == nil:
-		return // it has its answer
-	case !r.sent.Load(), r.method == "initialize": // which must not be cancelled (lifecycle)
-		r.cancel()
-		return
+	r := s.drop(m.cancels())
+	if r == nil {
+		return // the server knows nothing of it, or has answered
 	}
 	s.work.Go(func() {
 		defer s.contain()
@@ -228,16 +232,33 @@ func (s *session) cancel(ctx context.Context, m message) {
 	})
 }
 
-// abandon tells the server which requests are not waited for any more: the end of
-// a session does not end them everywhere.
-func (s *session) abandon(ctx context.Context) {
+// drop ends a request that the server need not be told of, and returns one that it
+// has to be told of before.
+func (s *session) drop(id string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r := s.open[id]
+	switch {
+	case r == nil: // it has its answer
+		return nil
+	case !r.sent, r.method == "initialize": // which must not be cancelled (lifecycle)
+		r.cancel() // under the lock, so that it is not sent meanwhile
+		return nil
+	}
+	return r
+}
+
+// abandon ends all requests by cancel, and tells the server which are not waited
+// for any more: the end of a session does not end them everywhere.
+func (s *session) abandon(ctx context.Context, cancel context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cancel() // under the lock, so that none is sent that the server is not told of
 	if s.ended || s.lost != "" {
 		return
 	}
 	for id, r := range s.open {
-		if r.sent.Load() && r.method != "initialize" {
+		if r.sent && r.method != "initialize" {
 			s.work.Go(func() {
 				defer s.contain()
 				s.tell(ctx, message{

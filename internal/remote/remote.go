@@ -177,10 +177,11 @@ func (s *session) live(ctx context.Context) {
 		s.text, killed = "was closed at once", true
 	}
 	close(s.ending)
-	if !killed {
-		s.abandon(last)
+	if killed {
+		cancel()
+	} else {
+		s.abandon(last, cancel)
 	}
-	cancel()
 	_ = s.in.Close() // it has no error, as the others below
 	soon := time.Now().Add(goodbye)
 	_ = s.out.SetWriteDeadline(soon) // who writes is heard, or there is nobody to hear

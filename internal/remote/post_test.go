@@ -1,0 +1,68 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/orla-project/orla/internal/outbound"
+)
+
+// A call that nobody waits for any more as it is sent is not sent, or the server
+// is told.
+func TestCancelledAsItIsSent(t *testing.T) {
+	for name, end := range map[string]func(s *session, r *request){
+		"by its client": func(s *session, _ *request) {
+			s.cancel(t.Context(), parse([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)))
+		},
+		"by the end of the session": func(s *session, r *request) { s.abandon(t.Context(), r.cancel) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told atomic.Bool
+			got := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var m struct{ Method string }
+				if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+					t.Error(err)
+				}
+				if m.Method == "tools/call" {
+					close(got)
+					<-r.Context().Done()
+					return
+				}
+				told.Store(true)
+				w.WriteHeader(http.StatusAccepted)
+			}))
+			defer server.Close()
+			client := outbound.New(outbound.Options{})
+			defer client.Close()
+			s := &session{endpoint: server.URL, opts: Options{Client: client}, posts: make(chan struct{}, 1), open: map[string]*request{}}
+
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			r := &request{message: parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))}
+			r.cancel = func() {
+				go func() { served <- s.serve(ctx, r, nil) }()
+				if s.mu.TryLock() { // it can be sent at this very moment
+					s.mu.Unlock()
+					<-got
+				}
+				cancel()
+			}
+			s.open["1"] = r
+			end(s, r)
+			err := <-served
+			s.work.Wait()
+			select {
+			case <-got:
+				if !told.Load() {
+					t.Errorf("the server got the call (%v), and is not told that nobody waits for it", err)
+				}
+			default:
+			}
+		})
+	}
+}
