@@ -82,27 +82,41 @@ func (s *Store) Set(secrets []Secret) {
 // and holds no value.
 func (s *Store) Resolve(ref Ref) (Value, error) {
 	ref = ref.full()
+	return s.resolve(ref, s.given(ref))
+}
+
+// given is what a Store was given, of one moment.
+type given struct {
+	dir        string
+	declared   map[string]Value // the values of one Secret resource
+	isDeclared bool
+}
+
+// given returns what there is for the secret of ref.
+func (s *Store) given(ref Ref) given {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	declared, isDeclared := s.declared[name{ref.Namespace, ref.Name}]
+	return given{s.dir, declared, isDeclared}
+}
+
+func (s *Store) resolve(ref Ref, from given) (Value, error) {
 	for _, word := range []string{ref.Namespace, ref.Name, ref.Key} {
 		if !validWord(word) { // it must not lead out of a folder
 			return Value{}, fault.New(fault.SecretResolutionFailed, "a secret cannot be called that")
 		}
 	}
-	s.mu.Lock()
-	dir := s.dir
-	declared, isDeclared := s.declared[name{ref.Namespace, ref.Name}]
-	value, found := declared[ref.Key]
-	s.mu.Unlock()
-	if found {
+	if value, found := from.declared[ref.Key]; found {
 		return value, nil
 	}
 
 	var looked []string
-	if isDeclared {
+	if from.isDeclared {
 		looked = append(looked, "its Secret resource (which has no such key)")
 	} else {
 		looked = append(looked, "the Secret resources")
 	}
-	for _, at := range places(ref, dir, s.credentials) {
+	for _, at := range places(ref, from.dir, s.credentials) {
 		value, err := at.read()
 		switch {
 		case err != nil:
@@ -122,13 +136,32 @@ func (s *Store) Resolve(ref Ref) (Value, error) {
 	return Value{}, failed(ref, "it is not there; looked for it in %s", list(looked))
 }
 
-// Keys returns several values of one secret. ref's own key is not used. The
-// error is that of the first key that cannot be resolved.
+// Keys returns several values of one secret, as they were at one moment. ref's own
+// key is not used. The error is that of the first key that cannot be resolved.
 func (s *Store) Keys(ref Ref, keys ...string) (map[string]Value, error) {
+	values, err := s.keys(ref, keys)
+	// Files have no lock: those that were read the same twice belong together.
+	for range maxReads - 1 {
+		if err != nil {
+			return nil, err
+		}
+		before := values
+		if values, err = s.keys(ref, keys); maps.Equal(values, before) {
+			break
+		}
+	}
+	return values, err
+}
+
+// maxReads bounds how often the files of a secret are read that changes all the time.
+const maxReads = 5
+
+func (s *Store) keys(ref Ref, keys []string) (map[string]Value, error) {
+	from := s.given(ref.full())
 	values := make(map[string]Value, len(keys))
 	for _, key := range keys {
 		ref.Key = key
-		value, err := s.Resolve(ref)
+		value, err := s.resolve(ref.full(), from)
 		if err != nil {
 			return nil, err
 		}

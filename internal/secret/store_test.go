@@ -315,6 +315,43 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 5.3: the keys of a secret that is rotated while they are read are of
+// one version.
+func TestKeysBelongTogether(t *testing.T) {
+	dir := t.TempDir()
+	var s *secret.Store
+	for name, rotate := range map[string]func(version string){
+		"resource": func(version string) {
+			value := secret.NewValue(version)
+			s.Set([]secret.Secret{{Namespace: "default", Name: "idp", Data: map[string]secret.Value{"client_id": value, "client_secret": value}}})
+		},
+		"files": func(version string) {
+			write(t, dir, map[string]string{"idp/client_id": version, "idp/client_secret": version})
+		},
+		"folder": func(version string) {
+			other := t.TempDir()
+			write(t, other, map[string]string{"idp/client_id": version, "idp/client_secret": version})
+			s.SetDir(other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var once sync.Once
+			s = secret.New(secret.Options{Dir: dir, Lookup: func(string) (string, bool) {
+				once.Do(func() { rotate("new") }) // when the client id has been read, and the client secret has not
+				return "", true
+			}})
+			rotate("old")
+			got, err := s.Keys(ref(t, "idp"), "client_id", "between", "client_secret")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id, key := got["client_id"].Reveal(), got["client_secret"].Reveal(); id != "new" || key != "new" {
+				t.Errorf("the client id is %s and the client secret %s", id, key)
+			}
+		})
+	}
+}
+
 // A resource without the key does not hide the other places, and the reason says so.
 func TestResourceWithoutTheKey(t *testing.T) {
 	s := secret.New(secret.Options{})
