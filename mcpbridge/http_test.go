@@ -367,14 +367,13 @@ func TestG7WhoFindsNoRoomIsToldSo(t *testing.T) {
 	}
 }
 
-func TestG7AFloodStaysBounded(t *testing.T) {
-	const most = 100
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
-	before := runtime.NumGoroutine()
+// flood has eight clients begin so many sessions each, of which none is refused.
+func (f *front) flood(t *testing.T, each int) {
+	t.Helper()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for range 250 {
+			for range each {
 				if r := f.post(t, initialize("2025-11-25")); r.status != http.StatusOK {
 					t.Errorf("%d %s", r.status, r.raw)
 				}
@@ -382,6 +381,13 @@ func TestG7AFloodStaysBounded(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestG7AFloodStaysBounded(t *testing.T) {
+	const most = 100
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
+	before := runtime.NumGoroutine()
+	f.flood(t, 250)
 	if n := f.Sessions(); n > most {
 		t.Errorf("%d sessions; want %d at most", n, most)
 	}
@@ -394,17 +400,7 @@ func TestG7AFloodStaysBounded(t *testing.T) {
 // once takes what it made, and none is refused.
 func TestG7RoomIsMadeForEach(t *testing.T) {
 	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 24})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 100 {
-				if r := f.post(t, initialize("2025-11-25")); r.status != http.StatusOK {
-					t.Errorf("%d %s", r.status, r.raw)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	f.flood(t, 100)
 }
 
 // Where sessions have to make room, a call in one is answered or refused: it does

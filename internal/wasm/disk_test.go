@@ -139,8 +139,8 @@ func TestOneModuleUnderTwoLimits(t *testing.T) {
 	module := buffered(echoing).bytes()
 	for range 20 {
 		dir := filepath.Join(t.TempDir(), "compiled")
-		log := &syncBuffer{}
-		r := wasm.NewRuntime(wasm.Options{CacheDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
+		var log bytes.Buffer
+		r := wasm.NewRuntime(wasm.Options{CacheDir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		var wg sync.WaitGroup
 		for i := range 2 {
 			wg.Go(func() { compile(t, r, module, wasm.Limits{MaxMemory: int64(i+2) << 20}) })
@@ -151,21 +151,4 @@ func TestOneModuleUnderTwoLimits(t *testing.T) {
 			t.Fatal(said)
 		}
 	}
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
