@@ -98,16 +98,15 @@ type Bridge struct {
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
 func New(catalog Catalog, opts Options) *Bridge {
 	b := &Bridge{
-		catalog:   catalog,
-		log:       opts.Log,
-		large:     newLargeAnswers(),
-		room:      turns.NewRoom(answersBudget),
-		requests:  turns.NewShares(requestsBudget),
-		starting:  opts.Starting,
-		observer:  opts.Observe,
-		metrics:   opts.Metrics,
-		carrier:   newCarrier(),
-		verbosity: newVerbosity(),
+		catalog:  catalog,
+		log:      opts.Log,
+		large:    newLargeAnswers(),
+		room:     turns.NewRoom(answersBudget),
+		requests: turns.NewShares(requestsBudget),
+		starting: opts.Starting,
+		observer: opts.Observe,
+		metrics:  opts.Metrics,
+		carrier:  newCarrier(),
 	}
 	b.SetMaxInline(opts.MaxInline)
 	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}
@@ -132,6 +131,8 @@ func New(catalog Catalog, opts Options) *Bridge {
 			SetCacheable:       func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 		},
 	)
+	b.verbosity = newVerbosity(b.server.Sessions)
+	b.subscriptions.living = b.server.Sessions
 	b.server.AddReceivingMiddleware(b.contained, b.served)
 	b.server.AddSendingMiddleware(outgoing)
 	b.server.AddResourceTemplate(largeTemplate, b.readLarge)

@@ -1,6 +1,13 @@
 package mcpbridge
 
-import "time"
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
 
 // SetLimits makes the front's patience that of a test.
 func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
@@ -74,3 +81,29 @@ func (h *HTTP) HoldOpenings() (release func()) {
 
 // Openings is how many sessions wait to begin.
 func (h *HTTP) Openings() int { return h.openings.Waiting() }
+
+// OnLiving has then called whenever it has been looked at which sessions live,
+// and before anything is made of it. It is told whether levels can be set, and
+// resources be followed, at that moment.
+func (b *Bridge) OnLiving(then func(levels, subscriptions bool)) {
+	living := func() iter.Seq[*mcp.ServerSession] {
+		live := b.server.Sessions()
+		then(free(&b.verbosity.mu), free(&b.subscriptions.mu))
+		return live
+	}
+	b.verbosity.living, b.subscriptions.living = living, living
+}
+
+func free(lock *sync.Mutex) bool {
+	if !lock.TryLock() {
+		return false
+	}
+	lock.Unlock()
+	return true
+}
+
+// DropSubscriptions ends what sessions have left behind, as is done at times.
+func (b *Bridge) DropSubscriptions(ctx context.Context) { b.dropSubscriptions(ctx) }
+
+// WantsMessages reports whether a session has set a level.
+func (b *Bridge) WantsMessages(session string) bool { return b.verbosity.wanted(session) }

@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 // subscriptions knows which sessions follow which resources. A peer has one
 // subscription of a resource for all of them.
 type subscriptions struct {
+	living func() iter.Seq[*mcp.ServerSession] // the sessions there are
+
 	mu sync.Mutex // guards of
 	of map[string]map[*mcp.ServerSession]bool
 }
@@ -55,11 +58,15 @@ func (s *subscriptions) remove(uri string, session *mcp.ServerSession) (last boo
 	return true
 }
 
-// keep forgets the sessions that are not live, and returns the resources that
-// nobody follows any more.
-func (s *subscriptions) keep(live map[*mcp.ServerSession]bool) (left []string) {
+// sweep forgets the sessions that are not live, and returns the resources that
+// nobody follows any more. It looks at the living as verbosity.set does.
+func (s *subscriptions) sweep() (left []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	live := map[*mcp.ServerSession]bool{}
+	for session := range s.living() {
+		live[session] = true
+	}
 	for uri, sessions := range s.of {
 		for session := range sessions {
 			if !live[session] {
@@ -140,11 +147,7 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 
 // dropSubscriptions ends what sessions have left behind: they are gone without a word.
 func (b *Bridge) dropSubscriptions(ctx context.Context) {
-	live := map[*mcp.ServerSession]bool{}
-	for session := range b.server.Sessions() {
-		live[session] = true
-	}
-	for _, uri := range b.subscriptions.keep(live) {
+	for _, uri := range b.subscriptions.sweep() {
 		if err := b.unfollow(ctx, uri); err != nil {
 			b.log.Debug("end a subscription", "uri", uri, "err", err)
 		}

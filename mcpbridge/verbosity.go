@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,8 @@ const tellTime = 5 * time.Second
 // verbosity knows which log messages clients want. A peer has one level for all
 // of them, so it is told the most verbose; each client gets what it asked for.
 type verbosity struct {
-	telling chan struct{} // holds a token while peers are being told
+	living  func() iter.Seq[*mcp.ServerSession] // the sessions there are
+	telling chan struct{}                       // holds a token while peers are being told
 
 	mu   sync.Mutex        // guards the fields that follow
 	of   map[string]string // what sessions have set, by their ids
@@ -32,8 +34,8 @@ type verbosity struct {
 	told string            // what peers know; "" for nothing
 }
 
-func newVerbosity() *verbosity {
-	return &verbosity{telling: make(chan struct{}, 1), of: map[string]string{}}
+func newVerbosity(living func() iter.Seq[*mcp.ServerSession]) *verbosity {
+	return &verbosity{living: living, telling: make(chan struct{}, 1), of: map[string]string{}}
 }
 
 // wanted reports whether a session has set a level.
@@ -45,9 +47,15 @@ func (v *verbosity) wanted(session string) bool {
 }
 
 // set notes what a session wants, and forgets those that are not live any more.
-func (v *verbosity) set(session string, level string, live map[string]bool) {
+// Were those looked at before the lock is taken, a session that begins meanwhile
+// would pass for one that is gone.
+func (v *verbosity) set(session string, level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	live := map[string]bool{}
+	for s := range v.living() {
+		live[s.ID()] = true
+	}
 	v.of[session] = level
 	for id := range v.of {
 		if !live[id] {
@@ -110,11 +118,7 @@ func (b *Bridge) setLevel(ctx context.Context, session *mcp.ServerSession, level
 	if session.ID() == "" || !slices.Contains(levels, level) {
 		return
 	}
-	live := map[string]bool{}
-	for s := range b.server.Sessions() {
-		live[s.ID()] = true
-	}
-	b.wantsLevel(ctx, func() { b.verbosity.set(session.ID(), level, live) })
+	b.wantsLevel(ctx, func() { b.verbosity.set(session.ID(), level) })
 }
 
 // asksLevel notes the level that a request of the stateless era has.
