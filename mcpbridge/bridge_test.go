@@ -49,6 +49,8 @@ type catalog struct {
 	offers   func(*supervisor.Catalog) // adds to what is listed; may be nil
 	updated  chan string
 	attempts int // that each call took
+
+	requested func(peer.Request) error // answers what is no call; may be nil
 }
 
 func newCatalog() *catalog {
@@ -116,8 +118,20 @@ func (c *catalog) offer(add func(*supervisor.Catalog)) {
 	c.offers = add
 }
 
-// Request knows nothing that could be asked for.
-func (c *catalog) Request(context.Context, peer.Request) (json.RawMessage, error) {
+// request makes answer say whether what is no call succeeds.
+func (c *catalog) request(answer func(peer.Request) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requested = answer
+}
+
+// Request knows nothing that could be asked for, unless the test does.
+func (c *catalog) Request(_ context.Context, req peer.Request) (json.RawMessage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requested != nil {
+		return json.RawMessage(`{}`), c.requested(req)
+	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such thing"}
 }
 

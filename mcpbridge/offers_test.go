@@ -82,6 +82,13 @@ func (s *fakePeer) Request(ctx context.Context, req peer.Request) (json.RawMessa
 	return json.RawMessage(`{"asked":` + string(req.Params) + `,"n":12345678901234567890}`), nil
 }
 
+// note counts what has happened among the requests.
+func (s *fakePeer) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, what+" ")
+}
+
 // asked returns the requests with a method, and forgets them.
 func (s *fakePeer) asked(method string) []string {
 	s.mu.Lock()

@@ -19,14 +19,15 @@ const metaLogLevel = protocolPrefix + "logLevel"
 // levels are those of log messages, from the most verbose on.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// tellTime bounds how long a client waits for peers to hear of its level.
+// tellTime bounds how long peers are told something, and how long a client waits
+// for it.
 const tellTime = 5 * time.Second
 
 // verbosity knows which log messages clients want. A peer has one level for all
 // of them, so it is told the most verbose; each client gets what it asked for.
 type verbosity struct {
 	living  func() iter.Seq[*mcp.ServerSession] // the sessions there are
-	telling chan struct{}                       // holds a token while peers are being told
+	telling turn                                // of who tells peers
 
 	mu   sync.Mutex        // guards the fields that follow
 	of   map[string]string // what sessions have set, by their ids
@@ -35,7 +36,7 @@ type verbosity struct {
 }
 
 func newVerbosity(living func() iter.Seq[*mcp.ServerSession]) *verbosity {
-	return &verbosity{living: living, telling: make(chan struct{}, 1), of: map[string]string{}}
+	return &verbosity{living: living, telling: newTurn(), of: map[string]string{}}
 }
 
 // wanted reports whether a session has set a level.
@@ -71,19 +72,25 @@ func (v *verbosity) ask(level string) {
 	v.once = moreVerbose(v.once, level)
 }
 
-// news returns what peers are to be told, if that is something new.
-func (v *verbosity) news() (string, bool) {
+// news returns what peers are to be told; "" for nothing that is new.
+func (v *verbosity) news() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	most := v.once
 	for _, level := range v.of {
 		most = moreVerbose(most, level)
 	}
-	if most == "" || most == v.told {
-		return "", false
+	if most == v.told {
+		return ""
 	}
-	v.told = most
-	return most, true
+	return most
+}
+
+// knows notes what peers have been told.
+func (v *verbosity) knows(level string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.told = level
 }
 
 func moreVerbose(a, b string) string {
@@ -93,24 +100,32 @@ func moreVerbose(a, b string) string {
 	return a
 }
 
-// wantsLevel notes which messages a client wants, and tells the peers.
+// wantsLevel notes which messages a client wants, and tells the peers. That goes
+// on when the client does not wait for it: nobody else would.
 func (b *Bridge) wantsLevel(ctx context.Context, note func()) {
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	note()
-	select {
-	case b.verbosity.telling <- struct{}{}: // one after the other, so that the last one is what they know
-		defer func() { <-b.verbosity.telling }()
-	case <-ctx.Done():
-		return
+	news := func() bool { return b.verbosity.news() != "" }
+	err := b.verbosity.telling.tell(wait, news, func() error { return b.tellLevel(context.WithoutCancel(ctx)) })
+	if err != nil {
+		b.log.Debug("tell peers which log messages are wanted", "err", err)
 	}
-	level, new := b.verbosity.news()
-	if !new {
-		return
+}
+
+// tellLevel tells the peers what is news. The caller has the turn.
+func (b *Bridge) tellLevel(ctx context.Context) error {
+	level := b.verbosity.news()
+	if level == "" {
+		return nil
 	}
-	if _, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: rawjson.Pair("level", level)}); err != nil {
-		b.log.Debug("tell peers which log messages are wanted", "level", level, "err", err)
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	_, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: rawjson.Pair("level", level)})
+	if err == nil {
+		b.verbosity.knows(level)
 	}
+	return err
 }
 
 // setLevel is called when the SDK has noted the level of a session.

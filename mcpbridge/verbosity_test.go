@@ -1,12 +1,18 @@
 package mcpbridge_test
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 )
 
@@ -42,6 +48,94 @@ func TestALevelOfASessionThatBeginsMeanwhile(t *testing.T) {
 		t.Error("what the second session wants is forgotten")
 	}
 	if told := s.asked("logging/setLevel"); !slices.Contains(told, `logging/setLevel {"level":"debug"}`) {
+		t.Errorf("the peer was told %q", told)
+	}
+}
+
+// slowPeer is a peer whose first request with a method waits for let, or for its end.
+func slowPeer(method string) (s *fakePeer, began, let chan struct{}) {
+	s = newPeer(everything())
+	began, let = make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	s.answer = func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+		if req.Method == method && !once.Swap(true) {
+			close(began)
+			select {
+			case <-let:
+			case <-ctx.Done():
+				s.note("gave up " + method)
+				return nil, ctx.Err()
+			}
+		}
+		return json.RawMessage(`{}`), nil
+	}
+	return s, began, let
+}
+
+// A level is told also when the client that set it does not wait for that.
+func TestALevelOfAClientThatDoesNotWait(t *testing.T) {
+	s, began, let := slowPeer("logging/setLevel")
+	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	c := f.connect(t, "2025-11-25", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-began; cancel() }()
+	if err := c.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "debug"}); err == nil { //nolint:staticcheck // as above
+		t.Error("a request that was cancelled has an answer")
+	}
+	mustCall(t, c, nil) // the word that it is cancelled came before
+	close(let)
+	setLevel(t, c, "debug") // has its answer when peers have been told
+	if got := s.asked("gave up"); len(got) != 0 {
+		t.Errorf("the peer was not told to the end: %q", got)
+	}
+}
+
+// What could not be told is told with the next word on it.
+func TestALevelThatCouldNotBeTold(t *testing.T) {
+	w := newWorld(t)
+	asked := make(chan string, 10)
+	refuses := true
+	w.request(func(req peer.Request) error {
+		asked <- string(req.Params)
+		if refuses {
+			refuses = false
+			return fault.New(fault.NotReady, "not now")
+		}
+		return nil
+	})
+	c := w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", nil)
+	setLevel(t, c, "debug")
+	setLevel(t, c, "debug")
+	setLevel(t, c, "debug")
+	if len(asked) != 2 {
+		t.Errorf("the peers were told %d times", len(asked))
+	}
+}
+
+// A level of a client that does not wait for its turn is told by who has it.
+func TestALevelThatIsNotWaitedFor(t *testing.T) {
+	s, began, let := slowPeer("logging/setLevel")
+	w := served(t, s)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	first, second := f.connect(t, "2025-11-25", nil), f.initialize(t)
+	var over sync.WaitGroup
+	over.Go(func() { setLevel(t, first, "error") })
+	within(t, began, "word to the peer")
+	left := make(chan reply, 1)
+	go func() {
+		left <- f.post(t, `{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"debug"}}`, "Mcp-Session-Id", second)
+	}()
+	eventually(t, "the second level is noted", func() bool { return w.bridge.WantsMessages(second) })
+	f.send(t, http.MethodPost, "/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "Mcp-Session-Id", second)
+	within(t, left, "answer")
+	close(let)
+	over.Wait()
+	var told []string
+	eventually(t, "the peer is told", func() bool {
+		told = append(told, s.asked("logging/setLevel")...)
+		return len(told) == 2
+	})
+	if told[1] != `logging/setLevel {"level":"debug"}` {
 		t.Errorf("the peer was told %q", told)
 	}
 }
