@@ -107,3 +107,10 @@ func (b *Bridge) DropSubscriptions(ctx context.Context) { b.dropSubscriptions(ct
 
 // WantsMessages reports whether a session has set a level.
 func (b *Bridge) WantsMessages(session string) bool { return b.verbosity.wanted(session) }
+
+// Subscriptions is of how many resources something is kept.
+func (b *Bridge) Subscriptions() int {
+	b.subscriptions.mu.Lock()
+	defer b.subscriptions.mu.Unlock()
+	return len(b.subscriptions.of)
+}

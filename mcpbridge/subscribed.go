@@ -3,6 +3,8 @@ package mcpbridge
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,8 @@ const (
 	// sweepTime is how long a subscription may outlive its session, while there
 	// are updates.
 	sweepTime = time.Minute
+	// beginTime bounds how long a client waits to follow a resource.
+	beginTime = 30 * time.Second
 )
 
 // subscriptions knows which sessions follow which resources. A peer has one
@@ -25,105 +29,158 @@ const (
 type subscriptions struct {
 	living func() iter.Seq[*mcp.ServerSession] // the sessions there are
 
-	mu sync.Mutex // guards of
-	of map[string]map[*mcp.ServerSession]bool
+	mu sync.Mutex // guards of, and the fields of what it holds
+	of map[string]*followed
 }
 
-// add notes that a session follows a resource.
-func (s *subscriptions) add(uri string, session *mcp.ServerSession) {
+// followed is a resource that sessions follow, or that a peer takes for one.
+type followed struct {
+	uri     string
+	telling turn // of who tells its peer
+
+	by   map[*mcp.ServerSession]bool
+	told bool // its peer may take it for followed
+	uses int  // how many have it in hand
+}
+
+// use returns what is known of a resource. It has to be given back by done.
+func (s *subscriptions) use(uri string) *followed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of = map[string]map[*mcp.ServerSession]bool{}
+	f := s.of[uri]
+	if f == nil {
+		f = &followed{uri: uri, telling: newTurn(), by: map[*mcp.ServerSession]bool{}}
+		if s.of == nil {
+			s.of = map[string]*followed{}
+		}
+		s.of[uri] = f
 	}
-	if s.of[uri] == nil {
-		s.of[uri] = map[*mcp.ServerSession]bool{}
-	}
-	s.of[uri][session] = true
+	f.uses++
+	return f
 }
 
-// remove notes that a session does not follow a resource any more, and reports
-// whether it was the last.
-func (s *subscriptions) remove(uri string, session *mcp.ServerSession) (last bool) {
+// done forgets a resource that nobody has in hand any more and nobody follows.
+func (s *subscriptions) done(f *followed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.of[uri][session] {
-		return false
+	if f.uses--; f.uses == 0 && len(f.by) == 0 && !f.told {
+		delete(s.of, f.uri)
 	}
-	delete(s.of[uri], session)
-	if len(s.of[uri]) > 0 {
-		return false
-	}
-	delete(s.of, uri)
-	return true
 }
 
-// sweep forgets the sessions that are not live, and returns the resources that
-// nobody follows any more. It looks at the living as verbosity.set does.
-func (s *subscriptions) sweep() (left []string) {
+// set notes whether a session follows a resource.
+func (s *subscriptions) set(f *followed, session *mcp.ServerSession, follows bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if follows {
+		f.by[session] = true
+	} else {
+		delete(f.by, session)
+	}
+}
+
+// knows notes whether the peer of a resource may take it for followed.
+func (s *subscriptions) knows(f *followed, told bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.told = told
+}
+
+// over reports whether a peer tells of a resource that nobody follows.
+func (s *subscriptions) over(f *followed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.told && len(f.by) == 0
+}
+
+// all returns the resources that are known of.
+func (s *subscriptions) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.of))
+}
+
+// sweep forgets the sessions that are not live. It looks at the living as
+// verbosity.set does.
+func (s *subscriptions) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	live := map[*mcp.ServerSession]bool{}
 	for session := range s.living() {
 		live[session] = true
 	}
-	for uri, sessions := range s.of {
-		for session := range sessions {
-			if !live[session] {
-				delete(sessions, session)
-			}
-		}
-		if len(sessions) == 0 {
-			delete(s.of, uri)
-			left = append(left, uri)
-		}
+	for _, f := range s.of {
+		maps.DeleteFunc(f.by, func(session *mcp.ServerSession, _ bool) bool { return !live[session] })
 	}
-	return left
-}
-
-// followed reports whether any session follows a resource.
-func (s *subscriptions) followed(uri string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.of[uri]) > 0
 }
 
 // subscribe is called before the SDK notes that a session follows a resource.
 func (b *Bridge) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
-	b.subscriptions.add(r.Params.URI, r.Session) // first: see unfollow
-	if err := b.tellFollowed(ctx, methodSubscribe, r.Params.URI); err != nil {
-		b.subscriptions.remove(r.Params.URI, r.Session)
-		return err
+	f := b.subscriptions.use(r.Params.URI)
+	defer b.subscriptions.done(f)
+	b.subscriptions.set(f, r.Session, true) // first: who has the turn is not to end it
+	err := b.begin(ctx, f)
+	if err != nil {
+		b.subscriptions.set(f, r.Session, false)
 	}
-	return nil
-}
-
-// unsubscribe is called before the SDK forgets that a session follows a resource.
-func (b *Bridge) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error {
-	if !b.subscriptions.remove(r.Params.URI, r.Session) {
-		return nil
-	}
-	// A client of the stateless era ends its subscription with its request.
-	return b.unfollow(context.WithoutCancel(ctx), r.Params.URI)
-}
-
-// unfollow ends a peer's subscription that nobody needs. Who began to meanwhile
-// may have been told first, and so is told again.
-func (b *Bridge) unfollow(ctx context.Context, uri string) error {
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
-	defer cancel()
-	err := b.tellFollowed(ctx, methodUnsubscribe, uri)
-	if b.subscriptions.followed(uri) {
-		return b.tellFollowed(ctx, methodSubscribe, uri)
+	// Whoever left meanwhile may not have waited for the turn.
+	if err := b.unfollow(ctx, f); err != nil {
+		b.log.Debug("end a subscription", "uri", f.uri, "err", err)
 	}
 	return err
 }
 
-// tellFollowed tells a peer whether one of its resources is followed. By whom is
-// the bridge's business.
-func (b *Bridge) tellFollowed(ctx context.Context, method, uri string) error {
-	if _, err := b.catalog.Request(ctx, peer.Request{Method: method, Params: rawjson.Pair("uri", uri)}); err != nil {
-		return b.refused(ctx, method, err)
+// begin tells the peer of a resource that it is followed, and returns what the
+// peer has to say to that.
+func (b *Bridge) begin(ctx context.Context, f *followed) error {
+	ctx, cancel := context.WithTimeout(ctx, beginTime)
+	defer cancel()
+	if !f.telling.take(ctx) {
+		return b.refused(ctx, methodSubscribe, ctx.Err())
+	}
+	defer f.telling.give()
+	_, err := b.catalog.Request(ctx, peer.Request{Method: methodSubscribe, Params: rawjson.Pair("uri", f.uri)})
+	if err == nil {
+		b.subscriptions.knows(f, true)
+		return nil
+	}
+	if _, refused := refusal(err); !refused { // it may have heard
+		b.subscriptions.knows(f, true)
+	}
+	return b.refused(ctx, methodSubscribe, err)
+}
+
+// unsubscribe is called before the SDK forgets that a session follows a resource.
+func (b *Bridge) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error {
+	f := b.subscriptions.use(r.Params.URI)
+	defer b.subscriptions.done(f)
+	b.subscriptions.set(f, r.Session, false)
+	return b.unfollow(ctx, f)
+}
+
+// unfollow ends the subscription of a resource that nobody follows. A client of
+// the stateless era ends its own with its request: it is told all the same.
+func (b *Bridge) unfollow(ctx context.Context, f *followed) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+	defer cancel()
+	over := func() bool { return b.subscriptions.over(f) }
+	_ = f.telling.tell(ctx, over, func() error { // what it returns is nil
+		if over() {
+			err = b.end(ctx, f)
+		}
+		return nil
+	})
+	return err
+}
+
+// end tells the peer of a resource that it is not followed any more. The caller
+// has the turn. There is no second word on it: what a peer does not hear, it is
+// not well enough to tell of either.
+func (b *Bridge) end(ctx context.Context, f *followed) error {
+	_, err := b.catalog.Request(ctx, peer.Request{Method: methodUnsubscribe, Params: rawjson.Pair("uri", f.uri)})
+	b.subscriptions.knows(f, false)
+	if err != nil {
+		return b.refused(ctx, methodUnsubscribe, err)
 	}
 	return nil
 }
@@ -147,9 +204,12 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 
 // dropSubscriptions ends what sessions have left behind: they are gone without a word.
 func (b *Bridge) dropSubscriptions(ctx context.Context) {
-	for _, uri := range b.subscriptions.sweep() {
-		if err := b.unfollow(ctx, uri); err != nil {
+	b.subscriptions.sweep()
+	for _, uri := range b.subscriptions.all() {
+		f := b.subscriptions.use(uri)
+		if err := b.unfollow(ctx, f); err != nil {
 			b.log.Debug("end a subscription", "uri", uri, "err", err)
 		}
+		b.subscriptions.done(f)
 	}
 }

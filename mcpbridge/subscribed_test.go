@@ -1,11 +1,17 @@
 package mcpbridge_test
 
 import (
+	"context"
+	"encoding/json"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 )
 
@@ -61,5 +67,97 @@ func TestSubscriptionsOfSessionsThatAreGone(t *testing.T) {
 	w.bridge.DropSubscriptions(t.Context())
 	if told := s.asked("resources/unsubscribe"); len(told) != 1 || told[0] != `resources/unsubscribe {"uri":"mem://a"}` {
 		t.Errorf("the peer was told %q", told)
+	}
+}
+
+// A peer hears of a resource one word at a time, and the last one is true,
+// whoever comes and goes.
+func TestTheLastWordOnAResource(t *testing.T) {
+	s := newPeer(everything())
+	var words atomic.Int32
+	var subscribed, overlap atomic.Bool
+	s.answer = func(_ context.Context, req peer.Request) (json.RawMessage, error) {
+		if words.Add(1) > 1 {
+			overlap.Store(true)
+		}
+		for range 10 {
+			runtime.Gosched() // others may come
+		}
+		subscribed.Store(req.Method == "resources/subscribe")
+		words.Add(-1)
+		return json.RawMessage(`{}`), nil
+	}
+	w := served(t, s)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	var all []*mcp.ClientSession
+	for range 6 {
+		all = append(all, f.connect(t, "2025-11-25", nil))
+	}
+	for round := range 20 {
+		stays := round % 2 // so many clients go on following
+		var over sync.WaitGroup
+		for i, c := range all {
+			over.Go(func() {
+				subscribe(t, c, "mem://a")
+				if i >= stays {
+					unsubscribe(t, c, "mem://a")
+				}
+			})
+		}
+		over.Wait()
+		if subscribed.Load() != (stays > 0) || overlap.Load() {
+			t.Fatalf("round %d: %d follow it, the peer takes it for followed: %v; two words at once: %v", round, stays, subscribed.Load(), overlap.Load())
+		}
+		unsubscribe(t, all[0], "mem://a")
+	}
+	if n := w.bridge.Subscriptions(); n != 0 {
+		t.Errorf("%d resources are kept that nobody follows", n)
+	}
+}
+
+// Who leaves while another's subscription is on its way leaves nothing behind
+// when that one fails.
+func TestASubscriptionThatFailsLast(t *testing.T) {
+	s, began, _ := slowPeer("resources/subscribe")
+	slow := s.answer
+	first := true // of one client, which is not slow
+	s.answer = func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+		if first {
+			first = false
+			return json.RawMessage(`{}`), nil
+		}
+		return slow(ctx, req)
+	}
+	w := served(t, s)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	one, two := f.connect(t, "2025-11-25", nil), f.connect(t, "2025-11-25", nil)
+	subscribe(t, one, "mem://a")
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = two.Subscribe(ctx, &mcp.SubscribeParams{URI: "mem://a"})
+	}()
+	within(t, began, "word to the peer")
+	unsubscribe(t, one, "mem://a")
+	cancel()
+	<-over
+	eventually(t, "the peer is told that nobody follows it", func() bool { return len(s.asked("resources/unsubscribe")) == 1 })
+	eventually(t, "nothing of it is kept", func() bool { return w.bridge.Subscriptions() == 0 })
+}
+
+// A refusal is no subscription that would have to be ended.
+func TestARefusedSubscription(t *testing.T) {
+	s := newPeer(everything())
+	s.answer = func(context.Context, peer.Request) (json.RawMessage, error) {
+		return nil, &jsonrpc.Error{Code: -32602, Message: "not found"}
+	}
+	w := served(t, s)
+	c := w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", nil)
+	if err := c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "mem://a"}); err == nil {
+		t.Error("it is granted")
+	}
+	if told := s.asked("resources/unsubscribe"); len(told) != 0 || w.bridge.Subscriptions() != 0 {
+		t.Errorf("the peer was told %q, and %d are kept", told, w.bridge.Subscriptions())
 	}
 }
