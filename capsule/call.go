@@ -107,8 +107,11 @@ func (c *Capsule) tooMany() error {
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
 	forget := c.asked.remember(req)
-	if req.Method == "logging/setLevel" && c.status.Load().state != Ready {
-		return json.RawMessage(`{}`), nil // it is told when it is READY
+	if req.Method == "logging/setLevel" || req.Later {
+		if c.status.Load().state != Ready {
+			return json.RawMessage(`{}`), nil // it is told when it is READY
+		}
+		forget = func() {} // its next process is told, whatever becomes of this one
 	}
 	params := req.Params
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {

@@ -343,6 +343,55 @@ func TestRefusedSubscriptionsAreForgotten(t *testing.T) {
 	})
 }
 
+// A wish that may be granted later does not wait for a process to be READY,
+// and each process is told what is wished when it is.
+func TestWishesForLater(t *testing.T) {
+	told, greeted := make(chan string, 10), make(chan struct{})
+	asServer(t, func(p *scripted, m asked) bool {
+		if m.Method == "initialize" {
+			<-greeted
+		}
+		if strings.HasPrefix(m.Method, "resources/") && strings.HasSuffix(m.Method, "subscribe") {
+			told <- fmt.Sprint(p.n, " ", m.Method, " ", string(m.Params))
+		}
+		return false
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		wish := func(method, uri string) {
+			t.Helper()
+			params := json.RawMessage(`{"uri":"` + uri + `"}`)
+			if _, err := c.Request(t.Context(), peer.Request{Method: method, Params: params, Later: true}); err != nil {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		hears := func(want ...string) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			for _, word := range want {
+				if got := <-told; got != word {
+					t.Errorf("it was told %q, want %q", got, word)
+				}
+			}
+			if len(told) > 0 {
+				t.Errorf("it was told %q as well", <-told)
+			}
+		}
+		wish("resources/subscribe", "a:1") // it is STARTING
+		wish("resources/subscribe", "a:2")
+		wish("resources/unsubscribe", "a:2")
+		if len(told) > 0 {
+			t.Errorf("before it was READY it was told %q", <-told)
+		}
+		close(greeted)
+		hears(`1 resources/subscribe {"uri":"a:1"}`)
+		wish("resources/subscribe", "a:3")
+		hears(`1 resources/subscribe {"uri":"a:3"}`)
+		wish("resources/unsubscribe", "a:1")
+		hears(`1 resources/unsubscribe {"uri":"a:1"}`)
+		c.Reload("for the test")
+		hears(`2 resources/subscribe {"uri":"a:3"}`)
+	})
+}
+
 // What clients have asked for is bounded.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	var w wishes

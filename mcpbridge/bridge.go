@@ -156,11 +156,12 @@ func (b *Bridge) String() string { return "bridge" }
 func (b *Bridge) Serve(ctx context.Context) error {
 	defer b.large.close()
 	defer b.held.close()
-	var updates sync.WaitGroup
-	defer updates.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	updates.Go(func() { b.tellUpdates(ctx) })
+	beside.Go(func() { b.tellUpdates(ctx) })
+	beside.Go(func() { b.tellPeers(ctx) })
 	for {
 		if err := b.follow().Wait(ctx); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/supervisor"
 )
 
 const (
@@ -39,8 +40,20 @@ type followed struct {
 	telling turn // of who tells its peer
 
 	by   map[*mcp.ServerSession]bool
-	told bool // its peer may take it for followed
-	uses int  // how many have it in hand
+	told bool    // its peer may take it for followed
+	who  holders // that were asked when it was told so last
+	uses int     // how many have it in hand
+}
+
+// holders are the peers that may have a resource.
+type holders struct {
+	peers  []supervisor.Peer
+	listed bool // one of them is known to have it
+}
+
+func (b *Bridge) holdersOf(uri string) (h holders) {
+	h.peers, h.listed = b.catalog.Catalog().Holders(uri)
+	return h
 }
 
 // use returns what is known of a resource. It has to be given back by done.
@@ -79,18 +92,26 @@ func (s *subscriptions) set(f *followed, session *mcp.ServerSession, follows boo
 	}
 }
 
-// knows notes whether the peer of a resource may take it for followed.
-func (s *subscriptions) knows(f *followed, told bool) {
+// knows notes whether the peer of a resource may take it for followed, and who
+// was asked.
+func (s *subscriptions) knows(f *followed, told bool, who holders) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.told = told
+	f.told, f.who = told, who
 }
 
-// over reports whether a peer tells of a resource that nobody follows.
-func (s *subscriptions) over(f *followed) bool {
+// news returns what those that may have a resource now are to be told of it; ""
+// for nothing.
+func (s *subscriptions) news(f *followed, now holders) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f.told && len(f.by) == 0
+	switch {
+	case len(f.by) == 0 && f.told:
+		return methodUnsubscribe
+	case len(f.by) > 0 && (!within(now.peers, f.who.peers) || now.listed && !f.who.listed):
+		return methodSubscribe
+	}
+	return ""
 }
 
 // all returns the resources that are known of.
@@ -124,8 +145,8 @@ func (b *Bridge) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
 		b.subscriptions.set(f, r.Session, false)
 	}
 	// Whoever left meanwhile may not have waited for the turn.
-	if err := b.unfollow(ctx, f); err != nil {
-		b.log.Debug("end a subscription", "uri", f.uri, "err", err)
+	if err := b.amend(context.WithoutCancel(ctx), f); err != nil {
+		b.log.Debug("tell a peer who follows its resource", "uri", f.uri, "err", err)
 	}
 	return err
 }
@@ -139,15 +160,15 @@ func (b *Bridge) begin(ctx context.Context, f *followed) error {
 		return b.refused(ctx, methodSubscribe, ctx.Err())
 	}
 	defer f.telling.give()
-	_, err := b.catalog.Request(ctx, peer.Request{Method: methodSubscribe, Params: rawjson.Pair("uri", f.uri)})
-	if err == nil {
-		b.subscriptions.knows(f, true)
-		return nil
+	who := b.holdersOf(f.uri)
+	err := b.tellFollowed(ctx, peer.Request{Method: methodSubscribe}, f.uri)
+	if _, refused := refusal(err); !refused { // else it may have heard
+		b.subscriptions.knows(f, true, who)
 	}
-	if _, refused := refusal(err); !refused { // it may have heard
-		b.subscriptions.knows(f, true)
+	if err != nil {
+		return b.refused(ctx, methodSubscribe, err)
 	}
-	return b.refused(ctx, methodSubscribe, err)
+	return nil
 }
 
 // unsubscribe is called before the SDK forgets that a session follows a resource.
@@ -155,34 +176,55 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) err
 	f := b.subscriptions.use(r.Params.URI)
 	defer b.subscriptions.done(f)
 	b.subscriptions.set(f, r.Session, false)
-	return b.unfollow(ctx, f)
+	// A client of the stateless era ends its subscription with its request.
+	return b.amend(context.WithoutCancel(ctx), f)
 }
 
-// unfollow ends the subscription of a resource that nobody follows. A client of
-// the stateless era ends its own with its request: it is told all the same.
-func (b *Bridge) unfollow(ctx context.Context, f *followed) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+// amend tells the peers of a resource what is news to them, in its turn.
+func (b *Bridge) amend(ctx context.Context, f *followed) (err error) {
+	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	over := func() bool { return b.subscriptions.over(f) }
-	_ = f.telling.tell(ctx, over, func() error { // what it returns is nil
-		if over() {
-			err = b.end(ctx, f)
-		}
+	return b.amendWithin(wait, ctx, f)
+}
+
+// amendWithin does as amend. wait bounds how long it waits for its turn.
+func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed) (err error) {
+	news := func() bool { return b.subscriptions.news(f, b.holdersOf(f.uri)) != "" }
+	_ = f.telling.tell(wait, news, func() error { // what it returns is nil
+		err = b.say(ctx, f)
 		return nil
 	})
 	return err
 }
 
-// end tells the peer of a resource that it is not followed any more. The caller
-// has the turn. There is no second word on it: what a peer does not hear, it is
-// not well enough to tell of either.
-func (b *Bridge) end(ctx context.Context, f *followed) error {
-	_, err := b.catalog.Request(ctx, peer.Request{Method: methodUnsubscribe, Params: rawjson.Pair("uri", f.uri)})
-	b.subscriptions.knows(f, false)
+// say tells the peers of a resource what is news to them. The caller has the turn.
+// There is no second word: a peer that could not be told does so later.
+func (b *Bridge) say(ctx context.Context, f *followed) error {
+	who := b.holdersOf(f.uri)
+	method := b.subscriptions.news(f, who)
+	if method == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true}, f.uri)
+	if method == methodSubscribe {
+		b.subscriptions.knows(f, true, who)
+	} else {
+		b.subscriptions.knows(f, false, holders{})
+	}
 	if err != nil {
-		return b.refused(ctx, methodUnsubscribe, err)
+		return b.refused(ctx, method, err)
 	}
 	return nil
+}
+
+// tellFollowed tells the peers of a resource whether it is followed. By whom is
+// the bridge's business.
+func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string) error {
+	req.Params = rawjson.Pair("uri", uri)
+	_, err := b.catalog.Request(ctx, req)
+	return err
 }
 
 // tellUpdates passes on which resources have changed, until ctx ends.
@@ -205,11 +247,38 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 // dropSubscriptions ends what sessions have left behind: they are gone without a word.
 func (b *Bridge) dropSubscriptions(ctx context.Context) {
 	b.subscriptions.sweep()
+	b.amendAll(ctx)
+}
+
+// amendAll tells peers what is news to them of any resource. Where somebody has
+// the turn it does not wait: that one looks again.
+func (b *Bridge) amendAll(ctx context.Context) {
+	now, end := context.WithCancel(ctx)
+	end()
+	var all sync.WaitGroup
 	for _, uri := range b.subscriptions.all() {
-		f := b.subscriptions.use(uri)
-		if err := b.unfollow(ctx, f); err != nil {
-			b.log.Debug("end a subscription", "uri", uri, "err", err)
+		all.Go(func() {
+			f := b.subscriptions.use(uri)
+			defer b.subscriptions.done(f)
+			if err := b.amendWithin(now, ctx, f); err != nil {
+				b.log.Debug("tell a peer who follows its resource", "uri", uri, "err", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// tellPeers tells the peers that are new what clients want, until ctx ends: one
+// whose manifest has changed knows nothing of what the one before was told.
+func (b *Bridge) tellPeers(ctx context.Context) {
+	now, end := context.WithCancel(ctx)
+	end()
+	for {
+		c := b.catalog.Catalog()
+		b.tellLevel(now, ctx) // who has the turn looks again
+		b.amendAll(ctx)
+		if c.Wait(ctx) != nil {
+			return
 		}
-		b.subscriptions.done(f)
 	}
 }

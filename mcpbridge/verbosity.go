@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // metaLogLevel is where a request of the stateless era says which messages it wants.
@@ -33,6 +34,7 @@ type verbosity struct {
 	of   map[string]string // what sessions have set, by their ids
 	once string            // the most verbose that a request of the stateless era asked for; "" for none
 	told string            // what peers know; "" for nothing
+	who  []supervisor.Peer // those that do
 }
 
 func newVerbosity(living func() iter.Seq[*mcp.ServerSession]) *verbosity {
@@ -72,25 +74,31 @@ func (v *verbosity) ask(level string) {
 	v.once = moreVerbose(v.once, level)
 }
 
-// news returns what peers are to be told; "" for nothing that is new.
-func (v *verbosity) news() string {
+// news returns what the peers there are have to be told; "" for nothing that is
+// new to any of them.
+func (v *verbosity) news(peers []supervisor.Peer) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	most := v.once
 	for _, level := range v.of {
 		most = moreVerbose(most, level)
 	}
-	if most == v.told {
+	if most == v.told && within(peers, v.who) {
 		return ""
 	}
 	return most
 }
 
+// within reports whether all of some peers are among others.
+func within(some, others []supervisor.Peer) bool {
+	return !slices.ContainsFunc(some, func(p supervisor.Peer) bool { return !slices.Contains(others, p) })
+}
+
 // knows notes what peers have been told.
-func (v *verbosity) knows(level string) {
+func (v *verbosity) knows(level string, who []supervisor.Peer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told = level
+	v.told, v.who = level, who
 }
 
 func moreVerbose(a, b string) string {
@@ -106,16 +114,22 @@ func (b *Bridge) wantsLevel(ctx context.Context, note func()) {
 	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	note()
-	news := func() bool { return b.verbosity.news() != "" }
-	err := b.verbosity.telling.tell(wait, news, func() error { return b.tellLevel(context.WithoutCancel(ctx)) })
-	if err != nil {
+	b.tellLevel(wait, context.WithoutCancel(ctx))
+}
+
+// tellLevel tells the peers the level that is wanted, if it is new to any. wait
+// bounds how long it waits for its turn.
+func (b *Bridge) tellLevel(wait, ctx context.Context) {
+	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
+	if err := b.verbosity.telling.tell(wait, news, func() error { return b.sayLevel(ctx) }); err != nil {
 		b.log.Debug("tell peers which log messages are wanted", "err", err)
 	}
 }
 
-// tellLevel tells the peers what is news. The caller has the turn.
-func (b *Bridge) tellLevel(ctx context.Context) error {
-	level := b.verbosity.news()
+// sayLevel tells the peers what is news. The caller has the turn.
+func (b *Bridge) sayLevel(ctx context.Context) error {
+	peers := b.catalog.Catalog().Loggers()
+	level := b.verbosity.news(peers)
 	if level == "" {
 		return nil
 	}
@@ -123,7 +137,7 @@ func (b *Bridge) tellLevel(ctx context.Context) error {
 	defer cancel()
 	_, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: rawjson.Pair("level", level)})
 	if err == nil {
-		b.verbosity.knows(level)
+		b.verbosity.knows(level, peers)
 	}
 	return err
 }

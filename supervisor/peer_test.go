@@ -28,6 +28,8 @@ type fakePeer struct {
 	alive   *atomic.Int32 // peers that serve now
 	updates chan string
 
+	requests atomic.Int32 // that it was asked
+
 	mu      sync.Mutex // guards the fields that follow
 	offers  *peer.Offers
 	changed chan struct{}
@@ -70,6 +72,7 @@ func (p *fakePeer) Call(_ context.Context, call peer.Call) (peer.Answer, error) 
 }
 
 func (p *fakePeer) Request(_ context.Context, req peer.Request) (json.RawMessage, error) {
+	p.requests.Add(1)
 	if strings.Contains(string(req.Params), "missing") {
 		return nil, &jsonrpc.Error{Code: -32002, Message: p.name + " has no such thing"}
 	}
@@ -285,5 +288,49 @@ func TestRequestsFindTheirPeer(t *testing.T) {
 		if !strings.Contains(text, test.want) {
 			t.Errorf("%s %s gives %s; want %s", test.method, test.params, text, test.want)
 		}
+	}
+}
+
+// A wish for what nobody lists goes to all that may have it: which of them has it
+// may show later.
+func TestWishesForLaterGoToAllThatMayHaveIt(t *testing.T) {
+	made := map[string]*fakePeer{}
+	for _, name := range []string{"a", "b", "c"} {
+		made[name] = newFakePeer(name, peer.Offers{Known: true, Reads: name != "b"})
+	}
+	made["a"].offer(peer.Offers{Known: true, Reads: true, Logs: true, Resources: []*mcp.Resource{{URI: "file:///a", Name: "a"}}})
+	s := peers(made)
+	s.Apply([]manifest.Tool{capsuleTool("a", ""), capsuleTool("b", ""), capsuleTool("c", "")})
+	for uri, want := range map[string]string{"file:///a": "a", "file:///x": "a c"} {
+		ask := func(later bool) {
+			_, err := s.Request(t.Context(), peer.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"` + uri + `"}`), Later: later})
+			if err != nil {
+				t.Errorf("%s: %v", uri, err)
+			}
+		}
+		ask(true)
+		var asked, may []string
+		for _, name := range []string{"a", "b", "c"} {
+			if made[name].requests.Swap(0) > 0 {
+				asked = append(asked, name)
+			}
+		}
+		holders, listed := s.Catalog().Holders(uri)
+		for _, p := range holders {
+			may = append(may, p.(*fakePeer).name)
+		}
+		if got := strings.Join(asked, " "); got != want || strings.Join(may, " ") != want || listed != (uri == "file:///a") {
+			t.Errorf("%s: %s were asked, %q may have it, listed %v; want %s", uri, got, may, listed, want)
+		}
+		ask(false)
+		if a, c := made["a"].requests.Swap(0), made["c"].requests.Swap(0); a != 1 || c != 0 {
+			t.Errorf("%s: what is not for later was asked of a %d times and of c %d times", uri, a, c)
+		}
+	}
+	if _, err := s.Request(t.Context(), peer.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"missing"}`), Later: true}); err == nil {
+		t.Error("what all refuse is granted")
+	}
+	if loggers := s.Catalog().Loggers(); len(loggers) != 1 || loggers[0] != supervisor.Peer(made["a"]) {
+		t.Errorf("%d are told a level", len(loggers))
 	}
 }

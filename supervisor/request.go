@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,14 +73,12 @@ func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) 
 		return json.RawMessage(`{"completion":{"values":[]}}`), nil
 	case "logging/setLevel":
 		var told sync.WaitGroup
-		for _, p := range c.peers {
-			if p.Offers().Logs {
-				told.Go(func() {
-					ctx, cancel := context.WithTimeout(ctx, othersTimeout)
-					defer cancel()
-					_, _ = p.Request(ctx, req) // each new process is told again
-				})
-			}
+		for _, p := range c.Loggers() {
+			told.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, othersTimeout)
+				defer cancel()
+				_, _ = p.Request(ctx, req) // each new process is told again
+			})
 		}
 		told.Wait()
 		return json.RawMessage(`{}`), nil
@@ -99,33 +98,54 @@ func (c *Catalog) completer(prompt, uri string) (Peer, bool) {
 	return p, ok && p.Offers().Completes
 }
 
-// resource asks the peer that lists a resource, or whose template it fits. What
-// is neither may still be known to a peer: a tool's answer may link to it.
-func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (json.RawMessage, error) {
+// Loggers are the peers that are told a log level.
+func (c *Catalog) Loggers() []Peer {
+	return slices.DeleteFunc(slices.Clone(c.peers), func(p Peer) bool { return !p.Offers().Logs })
+}
+
+// Holders are the peers that may have a resource: the one that lists it, or whose
+// template it fits. What is neither may still be known to a peer, since a tool's
+// answer may link to it; then they are all that can be read from.
+func (c *Catalog) Holders(uri string) (peers []Peer, listed bool) {
 	if p, ok := c.resources[uri]; ok {
-		return p.Request(ctx, req)
+		return []Peer{p}, true
 	}
 	for _, t := range c.Templates {
 		if fits(t.URITemplate, uri) {
-			return c.templates[t.URITemplate].Request(ctx, req)
+			return []Peer{c.templates[t.URITemplate]}, true
 		}
 	}
+	return slices.DeleteFunc(slices.Clone(c.peers), func(p Peer) bool { return !p.Offers().Reads }), false
+}
+
+// resource asks the peer that has a resource, or those that may have it until one
+// does. Of what is to be done later nobody can say yet whether it has it: all are
+// asked.
+func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (json.RawMessage, error) {
+	holders, listed := c.Holders(uri)
+	if listed {
+		return holders[0].Request(ctx, req)
+	}
 	err := error(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)})
-	for _, p := range c.peers {
-		if !p.Offers().Reads {
-			continue
-		}
+	var found json.RawMessage
+	for _, p := range holders {
 		asking, cancel := context.WithTimeout(ctx, othersTimeout)
 		// Without its client: a peer that is merely asked must not take it for
 		// one that calls it, beside those that do.
-		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params})
+		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params, Later: req.Later})
 		cancel()
-		if refusal == nil {
+		if refusal == nil && !req.Later {
 			return raw, nil
 		}
-		if _, refused := errors.AsType[*jsonrpc.Error](refusal); !refused {
+		if refusal == nil {
+			found = raw
+		}
+		if _, refused := errors.AsType[*jsonrpc.Error](refusal); !refused && refusal != nil {
 			err = refusal
 		}
+	}
+	if found != nil {
+		return found, nil
 	}
 	return nil, err
 }

@@ -61,6 +61,9 @@ type Request struct {
 	Method string
 	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
 	Client Client          // who asked; nil if it cannot be spoken to
+	// Later says of a wish, which is what a peer's next processes are told too,
+	// that a peer that is not ready is not waited for: it is told when it is.
+	Later bool
 }
 
 // Client is whoever made a request, as a peer may speak to it while the request
