@@ -91,7 +91,8 @@ func (v *verbosity) news(peers []supervisor.Peer) string {
 
 // within reports whether all of some peers are among others.
 func within(some, others []supervisor.Peer) bool {
-	return !slices.ContainsFunc(some, func(p supervisor.Peer) bool { return !slices.Contains(others, p) })
+	return slices.Equal(some, others) || // as a rule
+		!slices.ContainsFunc(some, func(p supervisor.Peer) bool { return !slices.Contains(others, p) })
 }
 
 // knows notes what peers have been told.
