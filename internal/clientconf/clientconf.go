@@ -287,6 +287,9 @@ var known = []string{
 func (c *conversion) rest(entry node) {
 	if include, ok := entry.member("includeTools"); ok {
 		c.spec.include = c.texts(include, ".includeTools")
+		if include.kind == array && len(include.items) == 0 || slices.Contains(c.spec.include, "") {
+			c.fault(include.at, ".includeTools", "wants the names of the tools to be served, and none empty; without it all are served")
+		}
 	}
 	for _, m := range entry.members {
 		if slices.Contains(known, m.name) {
@@ -300,6 +303,9 @@ func (c *conversion) rest(entry node) {
 	}
 }
 
+// hasNUL is what is wrong with a word that no program can be given.
+const hasNUL = "must not hold a NUL byte"
+
 // texts returns the strings of an array.
 func (c *conversion) texts(list node, key string) []string {
 	if list.kind == null {
@@ -311,11 +317,15 @@ func (c *conversion) texts(list node, key string) []string {
 	}
 	texts := make([]string, 0, len(list.items))
 	for i, item := range list.items {
-		if item.kind == text || item.kind == number {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		switch {
+		case item.kind != text && item.kind != number:
+			c.fault(item.at, at, "wants a string, got %s", item.kind)
+		case strings.ContainsRune(item.text, 0):
+			c.fault(item.at, at, hasNUL)
+		default:
 			texts = append(texts, item.text)
-			continue
 		}
-		c.fault(item.at, fmt.Sprintf("%s[%d]", key, i), "wants a string, got %s", item.kind)
 	}
 	return texts
 }

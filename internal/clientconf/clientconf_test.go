@@ -1,12 +1,14 @@
 package clientconf_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +183,45 @@ func TestSecretsAreKept(t *testing.T) {
 	}
 }
 
+// A user and a password are sent as the client sends them, whatever bytes they
+// have, and nothing in them is taken for a variable.
+func TestBasicOfAnyBytes(t *testing.T) {
+	for name, c := range map[string]struct {
+		pair, userinfo string
+		want           string // of the Secret; "" for the header as it is
+	}{
+		"text":         {"ada:plänted", "ada:pl%C3%A4nted", "ada:plänted"},
+		"a variable":   {"ada:${HOME}", "ada:$%7BHOME%7D", "ada:${HOME}"},
+		"latin 1":      {"ada:planted\xad2", "ada:planted%AD2", ""},
+		"a line break": {"ada:planted\n", "ada:planted%0A", ""},
+		"a NUL":        {"ada:\x00planted", "ada:%00planted", ""},
+		"no colon":     {"planted", "", ""},
+	} {
+		header := "Basic " + base64.StdEncoding.EncodeToString([]byte(c.pair))
+		profile := "basic"
+		if c.want == "" {
+			profile, c.want = "api_key_header\n    headerName: Authorization", header
+		}
+		entries := []string{fmt.Sprintf(`{"url": "https://a.example.com/mcp", "headers": {"Authorization": %q}}`, header)}
+		if c.userinfo != "" {
+			entries = append(entries, fmt.Sprintf(`{"url": "https://%s@a.example.com/mcp"}`, c.userinfo))
+		}
+		for _, entry := range entries {
+			servers, err := clientconf.Parse("mcp.json", []byte(`{"mcpServers": {"a": `+entry+`}}`), clientconf.Options{})
+			if err != nil || len(servers) != 1 || servers[0].Err != nil {
+				t.Fatalf("%s: %+v, %v of %s", name, servers, err, entry)
+			}
+			readBack(t, servers[0])
+			if got := servers[0].Secrets()["value"].Reveal(); got != c.want {
+				t.Errorf("%s: the secret is %q, want %q, of %s", name, got, c.want, entry)
+			}
+			if text := string(servers[0].McpServer().Text); !strings.Contains(text, "profile: "+profile+"\n") {
+				t.Errorf("%s: want the profile %q, got\n%s", name, profile, text)
+			}
+		}
+	}
+}
+
 // A file that cannot be read at all is one fault, at its place, and shows
 // nothing of what may be secret.
 func TestBadFiles(t *testing.T) {
@@ -241,6 +282,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(archive.Files[0].Data)
 	}
+	f.Add([]byte(`{"mcpServers": {"a": {"url": "https://ada:%AD@h/"}, "b": {"url": "https://h/", "headers": {"Authorization": "Basic OoCA"}}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		servers, err := clientconf.Parse("f.json", data, clientconf.Options{})
 		if err != nil {
@@ -290,6 +332,26 @@ type writtenAuth struct {
 	SecretRef  string `json:"secretRef,omitempty"`
 }
 
+// said is what was written, in the form of what was to be written.
+func (w written) said() clientconf.Said {
+	said := clientconf.Said{
+		Endpoint: w.Spec.Endpoint,
+		Auth:     [3]string{w.Spec.Auth.Profile, w.Spec.Auth.HeaderName, w.Spec.Auth.SecretRef},
+		Include:  w.Spec.ToolFilter.Include,
+	}
+	if w.Spec.Command != "" {
+		said.Line = append([]string{w.Spec.Command}, w.Spec.Args...)
+	}
+	for _, v := range w.Spec.Env {
+		value := v.Value
+		if v.SecretRef != "" {
+			value = "@" + v.SecretRef
+		}
+		said.Env = append(said.Env, v.Name+"="+value)
+	}
+	return said
+}
+
 // readBack reads the documents of a server as strictly as Orla reads its files.
 func readBack(t *testing.T, s clientconf.Server) {
 	t.Helper()
@@ -297,6 +359,9 @@ func readBack(t *testing.T, s clientconf.Server) {
 	text := s.McpServer().Text
 	if _, err := yamldoc.Decode("f.yaml", text, &read, yamldoc.Options{}); err != nil || read.Metadata.Name != s.Name || (read.Spec.Command == "") == (read.Spec.Endpoint == "") {
 		t.Errorf("%v: %+v of\n%s", err, read, text)
+	}
+	if got, want := read.said(), s.Said(); !reflect.DeepEqual(got, want) {
+		t.Errorf("it says %+q, want %+q, in\n%s", got, want, text)
 	}
 	doc, ok := s.Secret()
 	if !ok {

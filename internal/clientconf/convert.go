@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/manifest"
@@ -96,6 +98,10 @@ func (c *conversion) line(entry, command node) ([]string, bool) {
 		c.fault(command.at, ".command", "wants the name or the path of a program, got %s", command)
 		return nil, false
 	}
+	if strings.ContainsRune(command.text, 0) {
+		c.fault(command.at, ".command", hasNUL)
+		return nil, false
+	}
 	before := len(c.faults)
 	env, _ := entry.member("env")
 	head, _ := c.plainText(command, ".command", command.text, nil)
@@ -165,6 +171,8 @@ func (c *conversion) environment(entry node) {
 		case m.kind == null: // as if it were not set
 		case m.kind == object || m.kind == array:
 			c.fault(m.at, key, "wants a string, got %s", m.kind)
+		case strings.ContainsRune(m.text, 0):
+			c.fault(m.at, key, hasNUL)
 		default:
 			c.variable(m, key)
 		}
@@ -231,8 +239,8 @@ func (c *conversion) http(entry, address node, key string) {
 		return
 	}
 	u, err := url.Parse(at)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		c.fault(address.at, key, "wants an http or https URL")
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		c.fault(address.at, key, "wants an http or https URL with a host")
 		return
 	}
 	if kind, _ := entry.member("type"); kind.kind == "" && strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/sse") {
@@ -240,7 +248,7 @@ func (c *conversion) http(entry, address node, key string) {
 	}
 	if u.User != nil {
 		password, _ := u.User.Password()
-		c.spec.auth = manifest.Auth{Profile: manifest.AuthBasic, Secret: c.keep(secret.DefaultKey, u.User.Username()+":"+password)}
+		c.spec.auth = c.basic(u.User.Username() + ":" + password)
 		u.User = nil
 		at = u.String()
 	}
@@ -290,8 +298,13 @@ func (c *conversion) header(m member, key string) {
 	case strings.EqualFold(scheme, "Bearer"):
 		auth, value = manifest.Auth{Profile: manifest.AuthBearer}, strings.TrimSpace(rest)
 	case strings.EqualFold(scheme, "Basic"):
-		if pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil {
-			auth, value = manifest.Auth{Profile: manifest.AuthBasic}, string(pair)
+		pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
+		switch {
+		case err == nil && len(pair) > 0:
+			c.spec.auth = c.basic(string(pair)) // in which ${…} stands for itself
+			return
+		case err == nil:
+			value = ""
 		}
 	}
 	if value == "" {
@@ -309,4 +322,14 @@ func (c *conversion) header(m member, key string) {
 		auth.Secret = c.keep(secret.DefaultKey, value)
 	}
 	c.spec.auth = auth
+}
+
+// basic is what authenticates by a user and a password: the profile for it, or
+// the header as it is sent if they are not what the profile and YAML can have.
+func (c *conversion) basic(pair string) manifest.Auth {
+	if utf8.ValidString(pair) && strings.Contains(pair, ":") && !strings.ContainsFunc(pair, unicode.IsControl) {
+		return manifest.Auth{Profile: manifest.AuthBasic, Secret: c.keep(secret.DefaultKey, pair)}
+	}
+	header := "Basic " + base64.StdEncoding.EncodeToString([]byte(pair))
+	return manifest.Auth{Profile: manifest.AuthAPIKey, HeaderName: "Authorization", Secret: c.keep(secret.DefaultKey, header)}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sort"
 	"unicode/utf8"
 
@@ -33,8 +32,8 @@ const (
 type node struct {
 	at      int // offset in bytes
 	kind    kind
-	text    string // of a string, a number, true and false
-	members []member
+	text    string   // of a string, a number, true and false
+	members []member // no two of one name
 	items   []node
 }
 
@@ -44,9 +43,9 @@ type member struct {
 	node
 }
 
-// member returns the last one of that name, as JSON has it.
+// member returns the one of that name.
 func (n node) member(name string) (node, bool) {
-	for _, m := range slices.Backward(n.members) {
+	for _, m := range n.members {
 		if m.name == name {
 			return m.node, true
 		}
@@ -227,11 +226,17 @@ func (w *walk) value() node {
 			return n
 		}
 		n := node{at: at, kind: object}
+		places := map[string]int{} // in n.members, by name
 		for w.decoder.More() {
 			name, at := w.token()
 			own, _ := name.(string) // valid JSON has nothing else there
 			m := member{name: own, node: w.value()}
 			m.at = at // a fault of a member points at its name
+			if place, again := places[own]; again {
+				n.members[place] = m // the last one holds, as in the clients
+				continue
+			}
+			places[own] = len(n.members)
 			n.members = append(n.members, m)
 		}
 		w.token()

@@ -149,7 +149,7 @@ func withoutQuery(endpoint string) string {
 // number, a date, a bool, null or a comment.
 var plainScalar = regexp.MustCompile(`^((--?)?[A-Za-z/][A-Za-z0-9_./=@+,-]*(:[A-Za-z0-9_./=@+,-]+)*|https?://[A-Za-z0-9_./?=&~+%-]+(:[0-9]+[A-Za-z0-9_./?=&~+%-]*)?)$`)
 
-// scalar is text as a YAML scalar.
+// scalar is text, which is UTF-8, as a YAML scalar.
 func scalar(text string) string {
 	switch strings.ToLower(text) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
@@ -158,7 +158,7 @@ func scalar(text string) string {
 	if plainScalar.MatchString(text) {
 		return text
 	}
-	quoted := strconv.Quote(text) // Go's escapes are YAML's as well
+	quoted := strconv.Quote(text) // Go's escapes of UTF-8 are YAML's as well
 	if quoted == `"`+strings.ReplaceAll(text, `"`, `\"`)+`"` && strings.Contains(text, `"`) {
 		return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 	}
