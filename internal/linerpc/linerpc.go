@@ -209,6 +209,10 @@ func (c *Conn) InFlight() int {
 func (c *Conn) Unused() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.unusedLocked()
+}
+
+func (c *Conn) unusedLocked() time.Duration {
 	for _, p := range c.pending {
 		if !p.own {
 			return 0
@@ -222,12 +226,7 @@ func (c *Conn) Unused() time.Duration {
 func (c *Conn) DrainUnused(least time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.pending {
-		if !p.own {
-			return false
-		}
-	}
-	if time.Since(c.used) < least {
+	if c.unusedLocked() < least {
 		return false
 	}
 	c.refuses = true
