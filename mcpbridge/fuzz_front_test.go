@@ -61,7 +61,7 @@ func FuzzFront(f *testing.F) {
 			t.Fatalf("%q is no JSON", out.Body)
 		}
 		kind, _, err := mime.ParseMediaType(contentType)
-		foreign := origin != "" && !strings.Contains(origin, "localhost") && !strings.Contains(origin, "127.") && !strings.Contains(origin, "[::1]") && origin != "http://"+host && origin != "https://"+host
+		foreign := !strings.Contains(strings.ToLower(origin), strings.ToLower(host)) && origin != ""
 		if ran.Load() != before && (err != nil || kind != "application/json" || foreign) {
 			t.Fatalf("a tool ran for %q of %q at %q", contentType, origin, host)
 		}
