@@ -221,8 +221,8 @@ func (c *Conn) unusedLocked() time.Duration {
 	return time.Since(c.used)
 }
 
-// DrainUnused does as Drain if there has been no call of a client's for so long,
-// and reports whether: no call can begin between the two.
+// DrainUnused does as Drain if there has been no call of a client's for at least
+// so long, which is more than 0, and reports whether: no call can begin between the two.
 func (c *Conn) DrainUnused(least time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
