@@ -364,7 +364,7 @@ func (s *same) Read(b []byte) (int, error) {
 // and each of them is somebody's.
 func FuzzLines(f *testing.F) {
 	for _, text := range []string{
-		"", "\n", "{}\n[]\n", "print\r\n\xef\xbb\xbf\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xff\"}\n",
+		"", "\n", "{}\n[]\nnull\n", "print\r\n\xef\xbb\xbf\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xff\"}\n",
 		`[{"jsonrpc":"2.0","id":1,"result":[1,{"a":2}]},5]` + "\n", `{"jsonrpc":"2.0","method":"m","params":{}}` + "\nx",
 		`{"jsonrpc":"2.0","id":"x","method":"m"}` + "\n" + strings.Repeat("[", 300) + "\n",
 		`{"id":1,"result":"` + strings.Repeat("x", 300) + `"}` + "\n" + strings.Repeat("x", 299) + `,"id":1}`,
@@ -389,7 +389,7 @@ func FuzzLines(f *testing.F) {
 			}
 			bare := bytes.TrimSpace(bytes.TrimPrefix(part, []byte("\xef\xbb\xbf")))
 			var batch []json.RawMessage
-			isBatch := len(part) <= most && json.Unmarshal(bytes.ToValidUTF8(bare, []byte("?")), &batch) == nil
+			isBatch := len(part) <= most && bytes.HasPrefix(bare, []byte("[")) && json.Unmarshal(bytes.ToValidUTF8(bare, []byte("?")), &batch) == nil
 			switch {
 			case len(part) > most && told == 0, len(part) <= most && len(bare) > 0 && !isBatch && told != 1:
 				t.Fatalf("%q is told %d times: %q", part, told, events)
