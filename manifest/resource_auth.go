@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -52,7 +51,7 @@ func (d *declaration) auth(k authKeys) Auth {
 func (d *declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
 	if k.TokenURL == "" {
 		d.doc.Faultf(at+".tokenURL", "is required for profile %s", AuthOAuth2)
-	} else if err := checkURL(k.TokenURL); err != nil {
+	} else if err := CheckURL(k.TokenURL); err != nil {
 		d.doc.Faultf(at+".tokenURL", "%v", err)
 	}
 	if strings.Contains(k.SecretRef, ":") && !ref.IsZero() {
@@ -96,7 +95,7 @@ func (d *declaration) endpoint(text string, grpc bool) string {
 	case grpc:
 		text, err = grpcURL(text)
 	default:
-		err = checkURL(text)
+		err = CheckURL(text)
 	}
 	if err != nil {
 		d.doc.Faultf(key, "%v", err)
@@ -104,9 +103,9 @@ func (d *declaration) endpoint(text string, grpc bool) string {
 	return text
 }
 
-// checkURL checks an http or https URL. The error repeats none of it, since there
-// may be a password in what is no URL.
-func checkURL(text string) error {
+// CheckURL checks the http or https URL of a service. The error repeats none of it,
+// since there may be a password in what is no URL.
+func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
@@ -120,13 +119,17 @@ func checkURL(text string) error {
 	case strings.Contains(text, "#"):
 		return errors.New("must hold no fragment (#), which no server would see")
 	}
-	return checkPort(u.Port())
+	return CheckHost(u)
 }
 
-// checkPort checks the port of a URL that may have one.
-func checkPort(port string) error {
-	if n, err := strconv.Atoi(port); port != "" && (err != nil || n < 1 || n > 65535) {
+// CheckHost checks what url.Parse leaves unchecked of a URL's host and port: that
+// they can be dialled. The error repeats none of them.
+func CheckHost(u *url.URL) error {
+	switch n, err := strconv.Atoi(u.Port()); {
+	case u.Port() != "" && (err != nil || n < 1 || n > 65535):
 		return errors.New("has a port that is none: 1 to 65535")
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
+		return errors.New("has a colon in its host; an IPv6 address is written in brackets, as in [::1]:443")
 	}
 	return nil
 }
@@ -156,5 +159,6 @@ func grpcURL(text string) (string, error) {
 	case u.Hostname() == "" || u.Port() == "":
 		return text, errors.New("wants a host and a port: host:port")
 	}
-	return scheme + "://" + net.JoinHostPort(u.Hostname(), u.Port()), checkPort(u.Port())
+	at := url.URL{Scheme: scheme, Host: u.Host} // a zone of IPv6 is escaped again
+	return at.String(), CheckHost(u)
 }

@@ -71,8 +71,9 @@ func (d *declaration) module(text string, w *WASM) error {
 		return errors.New("must be a path inside the file's folder, https:// or oci://, got " + scheme + "://")
 	case err != nil, u.Hostname() == "", u.User != nil, strings.Trim(u.Path, "/") == "":
 		return errors.New("is no " + scheme + ":// address with a host and a path, and without user and password")
+	default:
+		return CheckHost(u)
 	}
-	return nil
 }
 
 // localModule finds a module in the file's folder.

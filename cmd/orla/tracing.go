@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/manifest"
 )
 
 // TracingConfig says where traces go.
@@ -193,7 +194,7 @@ func collector(address string) error {
 	case u.User != nil:
 		return errors.New("must hold no password; headers are for that")
 	}
-	return nil
+	return manifest.CheckHost(u)
 }
 
 // traces checks the section tracing, which only a file can give.

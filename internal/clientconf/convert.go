@@ -239,18 +239,24 @@ func (c *conversion) http(entry, address node, key string) {
 		return
 	}
 	u, err := url.Parse(at)
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		c.fault(address.at, key, "wants an http or https URL with a host")
+	if err != nil {
+		c.fault(address.at, key, "is no URL; write it as https://host/path")
+		return
+	}
+	user := u.User
+	if u.User = nil; user != nil {
+		at = u.String()
+	}
+	if err := manifest.CheckURL(at); err != nil {
+		c.fault(address.at, key, "%v", err)
 		return
 	}
 	if kind, _ := entry.member("type"); kind.kind == "" && strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/sse") {
 		c.note(address.at, key, "ends as the addresses of the older SSE transport do, which Orla does not speak as a client; if it does not answer, ask for its Streamable HTTP address (often …/mcp)")
 	}
-	if u.User != nil {
-		password, _ := u.User.Password()
-		c.spec.auth = c.basic(u.User.Username() + ":" + password)
-		u.User = nil
-		at = u.String()
+	if user != nil {
+		password, _ := user.Password()
+		c.spec.auth = c.basic(user.Username() + ":" + password)
 	}
 	if secretQuery(u) {
 		c.note(address.at, key, "has what looks like a secret: the file of the McpServer is for its owner's eyes alone")

@@ -2,6 +2,7 @@ package grpc_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -190,12 +191,12 @@ func TestAnswersThatAreNotGRPC(t *testing.T) {
 		}, fault.RateLimited, true, "429"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewUnstartedServer(c.answer)
-			server.Config.Protocols = new(http.Protocols)
-			server.Config.Protocols.SetUnencryptedHTTP2(true)
-			server.Start()
-			defer server.Close()
-			_, err := call(t.Context(), tool(t, server.Listener.Addr().String(), bearer), `{}`)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			plainHTTP2(t, listener, c.answer)
+			_, err = call(t.Context(), tool(t, listener.Addr().String(), bearer), `{}`)
 			f := wantFault(t, err, c.code, c.retry)
 			if !strings.Contains(f.Reason, c.says) {
 				t.Errorf("%q does not say %q", f.Reason, c.says)
@@ -205,6 +206,34 @@ func TestAnswersThatAreNotGRPC(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An address of IPv6 may say by which interface it is reached.
+func TestServiceBehindAnInterface(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1%lo]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6, or calls its loopback otherwise: %v", err)
+	}
+	plainHTTP2(t, listener, status(http.StatusTooManyRequests))
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = call(t.Context(), tool(t, "[::1%25lo]:"+port, bearer), `{}`); fault.CodeOf(err) != fault.RateLimited {
+		t.Errorf("got %v", err)
+	}
+}
+
+// plainHTTP2 serves HTTP/2 without TLS until the end of the test.
+func plainHTTP2(t *testing.T, listener net.Listener, h http.Handler) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	_ = server.Listener.Close() // the one that it comes with
+	server.Listener = listener
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
 }
 
 func status(code int) http.HandlerFunc {

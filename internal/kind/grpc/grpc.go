@@ -74,7 +74,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 		agent:    opts.UserAgent,
 		contract: spoken,
 		auth:     auth.New(t.Resource.Auth, opts.Auth),
-		client: connect.NewClient[message, message](wire, scheme+"://"+at.Host+method,
+		client: connect.NewClient[message, message](wire, (&url.URL{Scheme: scheme, Host: at.Host, Path: method}).String(),
 			connect.WithGRPC(), connect.WithCodec(codec{}),
 			// A small message could unpack to a large one.
 			connect.WithAcceptCompression("gzip", nil, nil)),
