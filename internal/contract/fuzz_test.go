@@ -18,7 +18,9 @@ func FuzzAnswer(f *testing.F) {
 		`{"request_id":"` + id + `","status":"error","error":{"tool_code":"a","tool_reason":"b","retryable":true}}`,
 		`{"request_id":"` + id + `","status":"error","error":{"code":"a","reason":"b","retryable":null}}`,
 		`{"request_id":"` + id + `","status":"denied"}`, `{"status":"error","error":{}}`,
-		`{"request_id":"` + id + `","st\u0061tus":"success","result":[[[]]]}`, `{"a":1,"a":2}`, `{"request_id":"sk-secret-0123"}`,
+		`{"request_id":"` + id + `","st\u0061tus":"success","result":[[[]]]}`, `{"a":1,"a":2}`, `{"request_id":"sk-secret-0123"}`, `{"sk-secret-0123":1,"sk-secret-0123":2}`,
+		`{"request_id":"` + id + `","status":"error","error":{"tool_code":"a","tool_reason":"sk-sk-secret-0123 sk\u002dsecret-0123","retryable":true}}`,
+		`{"request_id":"` + id + `","status":"sk-secret-0123"}`, `sk-secret-0123`, `{"status":"error","error":{"tool_code":"sk-secret-0123 "}}`,
 	} {
 		f.Add([]byte(seed))
 	}
