@@ -37,7 +37,7 @@ func (d *declaration) auth(k authKeys) Auth {
 		return a.Profile == profile
 	}
 	if only("headerName", AuthAPIKey) {
-		if err := checkHeader(k.HeaderName); err != nil {
+		if err := CheckHeader(k.HeaderName); err != nil {
 			d.doc.Faultf(at+".headerName", "%v", err)
 		}
 	}
@@ -70,7 +70,8 @@ var ownHeaders = []string{
 	"Transfer-Encoding", "Upgrade", "Expect",
 }
 
-func checkHeader(name string) error {
+// CheckHeader checks the name of a header that carries a credential.
+func CheckHeader(name string) error {
 	notToken := func(c rune) bool { return notInName(c) && !strings.ContainsRune("!#$%&'*+^`|~", c) }
 	switch {
 	case name == "":

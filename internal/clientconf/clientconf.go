@@ -159,6 +159,7 @@ type conversion struct {
 
 	spec   spec
 	name   string
+	refs   []string // the variables of those that were given
 	notes  []yamldoc.Fault
 	faults yamldoc.Faults
 }

@@ -210,13 +210,19 @@ func (c *conversion) keep(name, value string) secret.Ref {
 
 var notInKey = regexp.MustCompile(`^[.-]|[^A-Za-z0-9_.-]`)
 
-// ref is what a value of the server's Secret is called.
+// maxKey leaves room in what a word may have, for those that begin alike.
+const maxKey = 100
+
+// ref is what a value of the server's Secret is called, and no other, neither there
+// nor as a variable.
 func (c *conversion) ref(name string) secret.Ref {
 	key := notInKey.ReplaceAllString(name, "_")
-	for slices.ContainsFunc(c.spec.secrets, func(k kept) bool { return k.key == key }) {
-		key += "_"
+	ref := secret.Ref{Namespace: secret.DefaultNamespace, Name: c.name, Key: key[:min(len(key), maxKey)]}
+	for slices.Contains(c.refs, ref.Variable()) {
+		ref.Key += "_"
 	}
-	return secret.Ref{Namespace: secret.DefaultNamespace, Name: c.name, Key: key}
+	c.refs = append(c.refs, ref.Variable())
+	return ref
 }
 
 // wanted says how a secret that a client asks for, or has from its
@@ -254,11 +260,11 @@ func (c *conversion) http(entry, address node, key string) {
 	if kind, _ := entry.member("type"); kind.kind == "" && strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/sse") {
 		c.note(address.at, key, "ends as the addresses of the older SSE transport do, which Orla does not speak as a client; if it does not answer, ask for its Streamable HTTP address (often …/mcp)")
 	}
-	if user != nil {
+	if user != nil && strings.Trim(user.String(), ":") != "" {
 		password, _ := user.Password()
 		c.spec.auth = c.basic(user.Username() + ":" + password)
 	}
-	if secretQuery(u) {
+	if secretQuery(at) {
 		c.note(address.at, key, "has what looks like a secret: the file of the McpServer is for its owner's eyes alone")
 		c.spec.private = true
 	}
@@ -296,9 +302,13 @@ func (c *conversion) headers(headers node) {
 
 // header makes an auth profile of a header.
 func (c *conversion) header(m member, key string) {
-	scheme, rest, _ := strings.Cut(m.text, " ")
+	if err := manifest.CheckHeader(m.name); err != nil {
+		c.fault(m.at, key, "%v", err)
+		return
+	}
+	value := strings.TrimSpace(m.text)
+	scheme, rest, _ := strings.Cut(value, " ")
 	auth := manifest.Auth{Profile: manifest.AuthAPIKey, HeaderName: m.name}
-	value := m.text
 	switch {
 	case !strings.EqualFold(m.name, "Authorization"):
 	case strings.EqualFold(scheme, "Bearer"):
@@ -325,10 +335,17 @@ func (c *conversion) header(m member, key string) {
 		if !ok {
 			return
 		}
+		if strings.ContainsFunc(value, unsendable) {
+			c.fault(m.at, key, "has a character that no header can have: a line break, or another control character")
+			return
+		}
 		auth.Secret = c.keep(secret.DefaultKey, value)
 	}
 	c.spec.auth = auth
 }
+
+// unsendable reports whether no header can have a character.
+func unsendable(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // basic is what authenticates by a user and a password: the profile for it, or
 // the header as it is sent if they are not what the profile and YAML can have.

@@ -15,7 +15,9 @@ var (
 	secretValue = regexp.MustCompile(`^(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[a-z]|xapp|npm|pypi|hf|AKIA|ASIA|AIza|ya29|dop_v1|shpat|lin_api|secret|ntn|figd|tvly|fc)[-_.A-Za-z0-9]{8,}` +
 		`|^eyJ[A-Za-z0-9_-]{8,}\.|-----BEGIN `)
 	assignment = regexp.MustCompile(`^-{0,2}([A-Za-z][A-Za-z0-9_.-]*)[=:]\s*(.+)$`)
-	flag       = regexp.MustCompile(`^-{1,2}([A-Za-z][A-Za-z0-9_-]*)$`)
+	// A user and a password in a URL, of which url.Parse wants some characters escaped.
+	userPart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:?#\[]*:[^\s@]+@`)
+	flag     = regexp.MustCompile(`^-{1,2}([A-Za-z][A-Za-z0-9_-]*)$`)
 )
 
 // isSecret reports whether what is called name looks like a secret.
@@ -29,22 +31,38 @@ func secretText(value string) bool {
 	if secretValue.MatchString(value) {
 		return true
 	}
-	u, err := url.Parse(value)
-	if err != nil || u.Host == "" {
+	if !strings.Contains(value, "://") {
 		return false
 	}
+	if secretQuery(value) {
+		return true
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.User == nil && u.Fragment != "" { // "s3cret#1" ends where the fragment begins
+		return userPart.MatchString(value)
+	}
 	_, password := u.User.Password()
-	return password || secretQuery(u)
+	return password
 }
 
 // secretQuery reports whether a URL has a secret behind its question mark.
-func secretQuery(u *url.URL) bool {
-	for name, values := range u.Query() {
-		if isSecret(name, strings.Join(values, "")) {
+func secretQuery(text string) bool {
+	_, query, _ := strings.Cut(text, "?")
+	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(pair, "=")
+		if isSecret(unescaped(name), unescaped(value)) || secretValue.MatchString(pair) {
 			return true
 		}
 	}
 	return false
+}
+
+// unescaped is a part of a query as it is meant, or as it is written.
+func unescaped(text string) string {
+	if plain, err := url.QueryUnescape(text); err == nil {
+		return plain
+	}
+	return text
 }
 
 // secretArg reports whether the last word of a command line looks secret, by

@@ -3,7 +3,6 @@ package clientconf
 import (
 	"bytes"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -137,8 +136,7 @@ func (s spec) writeEnv(out *bytes.Buffer) {
 
 // withoutQuery hides the values behind a URL's question mark if one looks secret.
 func withoutQuery(endpoint string) string {
-	u, err := url.Parse(endpoint)
-	if err != nil || !secretQuery(u) {
+	if !secretQuery(endpoint) {
 		return endpoint
 	}
 	before, _, _ := strings.Cut(endpoint, "?")
