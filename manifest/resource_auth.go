@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/secret"
 )
@@ -131,8 +133,29 @@ func CheckHost(u *url.URL) error {
 		return errors.New("has a port that is none: 1 to 65535")
 	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
 		return errors.New("has a colon in its host; an IPv6 address is written in brackets, as in [::1]:443")
+	case !strings.HasPrefix(u.Host, "[") && !nameable(u.Hostname()):
+		return errors.New("has a host that no name and no address can be: letters, digits, - and _ between dots, 63 a part at most")
 	}
 	return nil
+}
+
+// nameable reports whether a host can be looked up: package net refuses others
+// before it asks anybody. What is not ASCII is a name all the same, in another form.
+func nameable(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	odd := func(r rune) bool {
+		return r < utf8.RuneSelf && notInName(r) || r >= utf8.RuneSelf && !unicode.IsPrint(r)
+	}
+	for part := range strings.SplitSeq(host, ".") {
+		if part == "" || len(part) > 63 && isASCII(part) || part[0] == '-' || part[len(part)-1] == '-' || strings.ContainsFunc(part, odd) {
+			return false
+		}
+	}
+	return len(host) <= 253 || !isASCII(host)
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // grpcURL returns the endpoint of a gRPC service as grpc:// or grpcs://, TLS

@@ -52,6 +52,12 @@ func (d *declaration) readWASM(k wasmKeys) *WASM {
 	return w
 }
 
+var (
+	schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	// A repository and a tag (OCI distribution specification, "Pulling manifests").
+	ociPlace = regexp.MustCompile(`^oci://[^/?#]+(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
+)
+
 // module finds out where a module is.
 func (d *declaration) module(text string, w *WASM) error {
 	place := digest.ReplaceAllString(text, "")
@@ -66,14 +72,24 @@ func (d *declaration) module(text string, w *WASM) error {
 		w.Module = file
 		return err
 	}
-	switch u, err := url.Parse(place); {
+	u, err := url.Parse(place)
+	switch {
 	case scheme != "https" && scheme != "oci":
-		return errors.New("must be a path inside the file's folder, https:// or oci://, got " + scheme + "://")
+		got := ""
+		if schemeLike.MatchString(scheme) { // else a password may stand before the ://
+			got = ", got " + scheme + "://"
+		}
+		return errors.New("must be a path inside the file's folder, https:// or oci://" + got)
 	case err != nil, u.Hostname() == "", u.User != nil, strings.Trim(u.Path, "/") == "":
 		return errors.New("is no " + scheme + ":// address with a host and a path, and without user and password")
-	default:
-		return CheckHost(u)
 	}
+	if err := CheckHost(u); err != nil {
+		return err
+	}
+	if scheme == "oci" && !ociPlace.MatchString(place) {
+		return errors.New("must be oci://REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST, the repository in lower case")
+	}
+	return nil
 }
 
 // localModule finds a module in the file's folder.

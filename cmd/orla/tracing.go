@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/manifest"
@@ -36,63 +37,85 @@ const (
 )
 
 // eitherVariable returns the value of a setting of the exporter: that for traces
-// alone, or else that for everything.
-func eitherVariable(environ []string, name string) string {
+// wins over that for everything. from is the variable that has it.
+func eitherVariable(environ []string, name string) (value, from string) {
 	for _, of := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
-		if value, ok := lookup(environ, of+name); ok && strings.TrimSpace(value) != "" {
-			return strings.TrimSpace(value)
+		if value := otelValue(environ, of+name); value != "" {
+			return value, of + name
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// otelValue is the value of a variable of OpenTelemetry.
+func otelValue(environ []string, name string) string {
+	value, _ := lookup(environ, name)
+	return strings.TrimSpace(value)
+}
+
+// destination is where traces are to go; "" for nowhere. from is what says so.
+func destination(cfg *loaded, environ []string) (endpoint, from string, err error) {
+	var base string
+	switch whole := otelValue(environ, otelTracesEndpoint); {
+	case whole != "":
+		_, err := collector(whole)
+		return whole, otelTracesEndpoint, err // as it is
+	case otelValue(environ, otelEndpoint) != "":
+		base, from = otelValue(environ, otelEndpoint), otelEndpoint
+	case cfg.Tracing.Endpoint != "":
+		base, from = cfg.Tracing.Endpoint, "tracing.endpoint"
+	case otelValue(environ, otelExporter) == "otlp":
+		base = "http://localhost:4318"
+	default:
+		return "", "", nil
+	}
+	u, err := collector(base)
+	if err != nil {
+		return base, from, err
+	}
+	if above, whole := strings.CutSuffix(strings.TrimRight(u.Path, "/"), tracesPath); whole && from != otelEndpoint { // the variable's never is
+		u.Path, u.RawPath = above, ""
+	}
+	return u.JoinPath(tracesPath).String(), from, nil
 }
 
 // tracing is what the configuration and the variables of OpenTelemetry say, of
 // which the variables win. A variable that is at fault is of the machine rather
 // than of Orla: it leaves traces off and is returned as a warning.
 func tracing(cfg *loaded, environ []string) (to telemetry.Tracing, warning, err error) {
-	variable := func(name string) string {
-		value, _ := lookup(environ, name)
-		return strings.TrimSpace(value)
-	}
-	exporter := variable(otelExporter)
-	if strings.EqualFold(variable(otelDisabled), "true") || exporter == "none" {
+	exporter := otelValue(environ, otelExporter)
+	if strings.EqualFold(otelValue(environ, otelDisabled), "true") || exporter == "none" {
 		return to, nil, nil
 	}
-	switch endpoint := variable(otelTracesEndpoint); {
-	case endpoint != "":
-		to.Endpoint = endpoint // as it is
-	case variable(otelEndpoint) != "":
-		to.Endpoint = strings.TrimRight(variable(otelEndpoint), "/") + tracesPath
-	case cfg.Tracing.Endpoint != "":
-		to.Endpoint = strings.TrimSuffix(strings.TrimRight(cfg.Tracing.Endpoint, "/"), tracesPath) + tracesPath
-	case exporter == "otlp":
-		to.Endpoint = "http://localhost:4318" + tracesPath
-	default:
+	endpoint, from, fault := destination(cfg, environ)
+	if endpoint == "" {
 		return to, nil, nil
 	}
-	protocol := eitherVariable(environ, "PROTOCOL")
+	to.Endpoint = endpoint
+	protocol, named := eitherVariable(environ, "PROTOCOL")
 	switch {
-	case collector(to.Endpoint) != nil:
-		warning = fmt.Errorf("%s: %w", otelEndpoint, collector(to.Endpoint))
+	case fault != nil:
+		warning = fmt.Errorf("%s: %w", from, fault)
 	case exporter != "" && exporter != "otlp":
 		warning = fmt.Errorf("%s: only otlp is possible, not %q", otelExporter, exporter)
 	case protocol != "" && protocol != "http/protobuf":
-		warning = fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: only http/protobuf is possible, not %q; collectors take it at port 4318", protocol)
+		warning = fmt.Errorf("%s: only http/protobuf is possible, not %q; collectors take it at port 4318", named, protocol)
 	}
 	if warning == nil {
 		warning = batching(environ)
 	}
-	given := eitherVariable(environ, "HEADERS")
+	given, named := eitherVariable(environ, "HEADERS")
 	if warning == nil && given != "" {
-		to.Headers, warning = variableHeaders(given)
+		to.Headers, warning = variableHeaders(given, named)
 	}
 	if warning != nil {
 		return telemetry.Tracing{}, warning, nil
 	}
-	if ms, err := strconv.Atoi(eitherVariable(environ, "TIMEOUT")); err == nil && ms > 0 {
+	timeout, _ := eitherVariable(environ, "TIMEOUT")
+	if ms, err := strconv.Atoi(timeout); err == nil && ms > 0 {
 		to.Timeout = time.Duration(ms) * time.Millisecond
 	}
-	to.Ratio, to.Sampled = cfg.Tracing.SampleRatio, variable(otelSampler) == ""
+	to.Ratio, to.Sampled = cfg.Tracing.SampleRatio, otelValue(environ, otelSampler) == ""
 	if given == "" && cfg.Tracing.HeadersFile != "" {
 		to.Headers, err = fileHeaders(cfg)
 	}
@@ -136,7 +159,7 @@ func (s *server) trace(ctx context.Context, to telemetry.Tracing) {
 
 // variableHeaders are those of a variable, written as W3C Baggage is. The error
 // does not say what stands there: it is secret.
-func variableHeaders(text string) (map[string]string, error) {
+func variableHeaders(text, from string) (map[string]string, error) {
 	headers := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -146,7 +169,7 @@ func variableHeaders(text string) (map[string]string, error) {
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if !ok || err != nil || !headerLike(name, value) {
-			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS: wants NAME=VALUE, with commas between")
+			return nil, errors.New(from + ": wants NAME=VALUE, with commas between")
 		}
 		headers[name] = value
 	}
@@ -186,22 +209,24 @@ func headerLike(name, value string) bool {
 }
 
 // collector says why an address is none that traces can be sent to.
-func collector(address string) error {
+func collector(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("wants an http or https address, such as http://127.0.0.1:4318")
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, unicode.IsSpace):
+		return nil, errors.New("wants an http or https address, such as http://127.0.0.1:4318")
 	case u.User != nil:
-		return errors.New("must hold no password; headers are for that")
+		return nil, errors.New("must hold no password; headers are for that")
+	case strings.Contains(address, "#"):
+		return nil, errors.New("must hold no fragment (#), which no collector would see")
 	}
-	return manifest.CheckHost(u)
+	return u, manifest.CheckHost(u)
 }
 
 // traces checks the section tracing, which only a file can give.
 func (v *verdict) traces() {
 	t := v.Tracing
 	if t.Endpoint != "" {
-		if err := collector(t.Endpoint); err != nil {
+		if _, err := collector(t.Endpoint); err != nil {
 			v.doc.Faultf("tracing.endpoint", "%s", err)
 		}
 	}
