@@ -73,12 +73,8 @@ func jsonOnly(next http.Handler) http.Handler {
 // hostAllowed reports whether a Host header is one of ours. A name that an
 // attacker's DNS points here is not (DNS rebinding).
 func hostAllowed(host string, s *HTTPSettings) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") || containsFold(s.AllowedHosts, name) || containsFold(s.AllowedHosts, host) {
+	name, whole := hostNames(host)
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(s.AllowedHosts, name) || slices.Contains(s.AllowedHosts, whole) {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)
@@ -90,6 +86,43 @@ func hostAllowed(host string, s *HTTPSettings) bool {
 	}
 	own, err := os.Hostname()
 	return err == nil && strings.EqualFold(own, name)
+}
+
+// hostNames are a host as it is compared, alone and with the port that it has:
+// without brackets and the root's dot, and with each address in one way.
+func hostNames(host string) (name, whole string) {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if addr, err := netip.ParseAddr(name); err == nil {
+		name = addr.String()
+	}
+	if err != nil {
+		return name, name
+	}
+	return name, net.JoinHostPort(name, port)
+}
+
+// originName is an allowed origin as browsers send it: without the port that its
+// scheme has anyway.
+func originName(origin string) string {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return origin
+	}
+	name, port := u.Hostname(), u.Port()
+	if addr, err := netip.ParseAddr(name); err == nil {
+		name = addr.String()
+	}
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
+	if port != "" && (u.Scheme != "https" || port != "443") && (u.Scheme != "http" || port != "80") {
+		name += ":" + port
+	}
+	return u.Scheme + "://" + name
 }
 
 // originAllowed reports whether the request is from no web page at all, from

@@ -15,7 +15,8 @@ import (
 
 func TestG8OriginAndHost(t *testing.T) {
 	f := newWorld(t).front(t, mcpbridge.HTTPSettings{
-		AllowedOrigins: []string{"https://app.example"}, AllowedHosts: []string{"orla.internal", "proxy.example:8443"},
+		AllowedOrigins: []string{"https://app.example", "https://Port.example:443", "http://[0:0:0:0:0:0:0:1]:3000"},
+		AllowedHosts:   []string{"orla.internal", "proxy.example:8443", "[2001:db8:0::1]", "Dot.example.", "[2001:DB8::2]:8443"},
 	})
 	for name, c := range map[string]struct {
 		headers []string
@@ -25,6 +26,9 @@ func TestG8OriginAndHost(t *testing.T) {
 		"same origin":           {[]string{"Origin", f.url}, true},
 		"allowed origin":        {[]string{"Origin", "https://app.example"}, true},
 		"allowed, other case":   {[]string{"Origin", "https://APP.example"}, true},
+		"the scheme's port":     {[]string{"Origin", "https://port.example"}, true},
+		"another one":           {[]string{"Origin", "https://port.example:8443"}, false},
+		"an address":            {[]string{"Origin", "http://[::1]:3000"}, true},
 		"foreign origin":        {[]string{"Origin", "https://evil.example"}, false},
 		"its prefix":            {[]string{"Origin", "https://app.example.evil"}, false},
 		"other scheme":          {[]string{"Origin", "http://app.example"}, false},
@@ -46,6 +50,12 @@ func TestG8OriginAndHost(t *testing.T) {
 		"allowed host":          {[]string{"Host", "orla.internal:99"}, true},
 		"allowed host and port": {[]string{"Host", "proxy.example:8443"}, true},
 		"its other port":        {[]string{"Host", "proxy.example:1"}, false},
+		"allowed address":       {[]string{"Host", "[2001:db8::1]"}, true},
+		"at a port":             {[]string{"Host", "[2001:db8::1]:8080"}, true},
+		"address and port":      {[]string{"Host", "[2001:db8::2]:8443"}, true},
+		"at its other port":     {[]string{"Host", "[2001:db8::2]"}, false},
+		"allowed, with a dot":   {[]string{"Host", "dot.example.:80"}, true},
+		"allowed, without it":   {[]string{"Host", "dot.example"}, true},
 		"rebound name":          {[]string{"Host", "evil.example"}, false},
 		"rebound, same origin":  {[]string{"Host", "evil.example", "Origin", "http://evil.example"}, false},
 		"name like localhost":   {[]string{"Host", "localhost.evil.example"}, false},

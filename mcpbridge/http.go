@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,6 +125,13 @@ func (h *HTTP) Configure(settings HTTPSettings) {
 	}
 	if settings.MaxSessions == 0 {
 		settings.MaxSessions = DefaultMaxSessions
+	}
+	settings.AllowedHosts, settings.AllowedOrigins = slices.Clone(settings.AllowedHosts), slices.Clone(settings.AllowedOrigins)
+	for i, host := range settings.AllowedHosts {
+		_, settings.AllowedHosts[i] = hostNames(host)
+	}
+	for i, origin := range settings.AllowedOrigins {
+		settings.AllowedOrigins[i] = originName(origin)
 	}
 	h.settings.Store(&settings)
 }

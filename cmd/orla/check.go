@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/manifest"
 )
 
 // check returns what is wrong with the values of flags and the environment, each
@@ -52,10 +53,14 @@ func (c *loaded) check(bad map[string]bool) []error {
 			v.wrong(key, "must be above 0")
 		}
 	}
-	for _, o := range c.AllowedOrigins {
-		u, err := url.Parse(o)
-		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "http" && u.Scheme != "https" {
-			v.wrong("allowed_origins", "%q is no web origin; write it as https://host or https://host:port", o)
+	for i, o := range c.AllowedOrigins {
+		if err := webOrigin(o); err != nil {
+			v.wrongItem("allowed_origins", i, "%v", err)
+		}
+	}
+	for i, h := range c.AllowedHosts {
+		if err := allowedHost(h); err != nil {
+			v.wrongItem("allowed_hosts", i, "%v", err)
 		}
 	}
 	v.tokens()
@@ -157,6 +162,34 @@ func (v *verdict) address() {
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
+
+// webOrigin says why an origin is none that a browser sends.
+func webOrigin(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case strings.Contains(text, "@"): // not repeated: it may hold a password
+		return errors.New("holds a user, which no web origin does; write it as https://host or https://host:port")
+	case err != nil || u.Hostname() == "" || u.Path != "" || strings.ContainsAny(text, "?#") || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is no web origin; write it as https://host or https://host:port", text)
+	case manifest.CheckHost(u) != nil:
+		return fmt.Errorf("%q %w", text, manifest.CheckHost(u))
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
+		return fmt.Errorf("%q: browsers send the ASCII form of a host, which begins with xn--; write that", text)
+	}
+	return nil
+}
+
+// allowedHost says why a name is none that a Host header can have.
+func allowedHost(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), "0"
+	}
+	if host == "" || wellFormed(host, port) != nil {
+		return fmt.Errorf("%q is no host or host:port, such as orla.example.com; a name is in ASCII, and there is no * for many", text)
+	}
+	return nil
+}
 
 // wellFormed refuses a host or a port that cannot be one. An empty host is
 // every address of this machine.
