@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -197,7 +198,7 @@ func TestD8WhatAPeerOffersIsListed(t *testing.T) {
 			next.Prompts[0].Name = fmt.Sprint("greet", n)
 			s.offer(next)
 			eventually(t, "the change is listed", func() bool { return strings.HasSuffix(listing(sessions["stdio"]), fmt.Sprint("greet", n)) })
-			return len(h.resources) > 0 && len(h.prompts) > 0
+			return soon(h.resources) && soon(h.prompts)
 		})
 	}
 	for name, c := range sessions {
@@ -208,6 +209,17 @@ func TestD8WhatAPeerOffersIsListed(t *testing.T) {
 	odd.Resources[0].URI, odd.Templates[0].URITemplate = "://\x00", "mem://{"
 	s.offer(odd)
 	eventually(t, "the good is listed", func() bool { return listing(sessions["stream"]) == "mem://b greet" })
+}
+
+// soon reports whether something is told before the next change is made: the SDK
+// tells of changes once none has come for 10 ms.
+func soon(told <-chan struct{}) bool {
+	select {
+	case <-told:
+		return true
+	case <-time.After(200 * time.Millisecond):
+		return false
+	}
 }
 
 // SPEC D8: requests reach the peer with the params that the client sent, less
