@@ -73,36 +73,44 @@ func jsonOnly(next http.Handler) http.Handler {
 // hostAllowed reports whether a Host header is one of ours. A name that an
 // attacker's DNS points here is not (DNS rebinding).
 func hostAllowed(host string, s *HTTPSettings) bool {
-	name, whole := hostNames(host)
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(s.AllowedHosts, name) || slices.Contains(s.AllowedHosts, whole) {
+	name, port := bareHost(host)
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)
-	if s.Loopback {
-		return err == nil && addr.Unmap().IsLoopback()
-	}
-	if err == nil {
+	if err == nil && (!s.Loopback || addr.Unmap().IsLoopback()) {
 		return true
+	}
+	if len(s.AllowedHosts) > 0 && (slices.Contains(s.AllowedHosts, hostEntry(name, "")) || slices.Contains(s.AllowedHosts, hostEntry(name, port))) {
+		return true
+	}
+	if s.Loopback {
+		return false
 	}
 	own, err := os.Hostname()
 	return err == nil && strings.EqualFold(own, name)
 }
 
-// hostNames are a host as it is compared, alone and with the port that it has:
-// without brackets and the root's dot, and with each address in one way.
-func hostNames(host string) (name, whole string) {
+// bareHost is a host without brackets and the root's dot, in lower case, and the
+// port beside it; "" for none.
+func bareHost(host string) (name, port string) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host
 	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), ".")), port
+}
+
+// hostEntry is a host as it stands among the allowed ones: each address in one way,
+// and with its port if it has one.
+func hostEntry(name, port string) string {
 	if addr, err := netip.ParseAddr(name); err == nil {
 		name = addr.String()
 	}
-	if err != nil {
-		return name, name
+	if port == "" {
+		return name
 	}
-	return name, net.JoinHostPort(name, port)
+	return net.JoinHostPort(name, port)
 }
 
 // originName is an allowed origin as browsers send it: without the port that its

@@ -128,7 +128,7 @@ func (h *HTTP) Configure(settings HTTPSettings) {
 	}
 	settings.AllowedHosts, settings.AllowedOrigins = slices.Clone(settings.AllowedHosts), slices.Clone(settings.AllowedOrigins)
 	for i, host := range settings.AllowedHosts {
-		_, settings.AllowedHosts[i] = hostNames(host)
+		settings.AllowedHosts[i] = hostEntry(bareHost(host))
 	}
 	for i, origin := range settings.AllowedOrigins {
 		settings.AllowedOrigins[i] = originName(origin)

@@ -208,7 +208,7 @@ func headerLike(name, value string) bool {
 		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// collector says why an address is none that traces can be sent to.
+// collector parses an address that traces are sent to, or says why it is none.
 func collector(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
