@@ -1,0 +1,104 @@
+//go:build linux
+
+// Package costtest fails tests of code whose cost grows faster than its input
+// (SPEC S1): it runs n and 2n and compares CPU time and memory. Only tests import it.
+//
+// CPU time is what the kernel accounts to the process, so other programs on the
+// machine do not count. Tests that use it must not run in parallel with others.
+package costtest
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Factor is how much more 2n may cost than n: 2 is proportional, 4 is quadratic.
+	Factor = 3
+	// floor is the CPU time below which a factor says nothing.
+	floor = 2 * time.Millisecond
+	// enough is the CPU time that n is repeated to, so that the factor is not noise.
+	enough = 30 * time.Millisecond
+	// bytesFloor is how many allocated bytes a factor says nothing below.
+	bytesFloor = 1 << 20
+	// rounds is how often each size is measured. The cheapest round counts.
+	rounds = 5
+)
+
+// Cost is what one run took.
+type Cost struct {
+	CPU   time.Duration // of all threads, in user and kernel mode
+	Bytes uint64        // allocated
+}
+
+// Check prepares work of size n and of size 2n, runs both, and fails the test if
+// the larger one takes more than Factor times the CPU time or the memory. What
+// prepare does is not measured. It may be called several times, and run as well.
+func Check(t *testing.T, n int, prepare func(n int) (run func())) {
+	t.Helper()
+	small, large := prepare(n), prepare(2*n)
+	repeat := 1
+	for {
+		cost := measure(small, repeat)
+		if cost.CPU >= enough || repeat >= 1<<14 {
+			break
+		}
+		repeat *= 2
+	}
+	var best, double Cost
+	for round := range rounds {
+		a, b := measure(small, repeat), measure(large, repeat)
+		if round == 0 {
+			best, double = a, b
+			continue
+		}
+		best = Cost{min(best.CPU, a.CPU), min(best.Bytes, a.Bytes)}
+		double = Cost{min(double.CPU, b.CPU), min(double.Bytes, b.Bytes)}
+	}
+	Compare(t, n, best, double)
+}
+
+// Compare fails the test if double, the cost of 2n, is more than Factor times that of n.
+func Compare(t *testing.T, n int, cost, double Cost) {
+	t.Helper()
+	t.Logf("n=%d: %v and %d bytes; 2n: %v (%.1fx) and %d bytes (%.1fx)", n, cost.CPU, cost.Bytes,
+		double.CPU, float64(double.CPU)/float64(max(cost.CPU, 1)), double.Bytes, float64(double.Bytes)/float64(max(cost.Bytes, 1)))
+	if double.CPU > Factor*max(cost.CPU, floor) {
+		t.Errorf("n=%d takes %v of CPU, and 2n takes %v: more than %d times as much", n, cost.CPU, double.CPU, Factor)
+	}
+	if double.Bytes > Factor*max(cost.Bytes, bytesFloor) {
+		t.Errorf("n=%d takes %d bytes, and 2n takes %d: more than %d times as much", n, cost.Bytes, double.Bytes, Factor)
+	}
+}
+
+// measure runs work so many times and returns what all of that cost.
+func measure(run func(), times int) Cost {
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
+	for range times {
+		run()
+	}
+	cpu = cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) - cpu
+	runtime.ReadMemStats(&after)
+	return Cost{CPU: cpu, Bytes: after.TotalAlloc - before.TotalAlloc}
+}
+
+// CPU returns the CPU time that another process has used, its children left out.
+// It is 0 for a process that does not exist.
+func CPU(pid int) time.Duration {
+	const perProcess = 2 // CPUCLOCK_SCHED of a whole process, as clock_getcpuclockid(3) makes it
+	return cpuTime(int32(^pid<<3 | perProcess))
+}
+
+func cpuTime(clock int32) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(clock, &now); err != nil {
+		return 0
+	}
+	return time.Duration(now.Nano())
+}
