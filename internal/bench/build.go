@@ -15,6 +15,7 @@ type bench struct {
 	dir      string // temporary; removed by close
 	root     string // of the module
 	orla     string
+	before   string // an older orla; "" is none
 	hello    string // a bare HTTP server
 	capsule  string // answers calls with texts
 	relay    string // stands between a client and a capsule

@@ -59,6 +59,7 @@ func sections() []section {
 		{"start", measureStart},
 		{"memory", measureMemory},
 		{"load", measureLoad},
+		{"before", measureBefore},
 	}
 }
 
@@ -74,6 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	quick := flags.Bool("quick", false, "measure next to nothing, to see that everything runs")
 	out := flags.String("out", "", "rewrite the part of this Markdown `file` between its two markers")
 	only := flags.String("only", "", "run these `sections` alone: "+strings.Join(names, ","))
+	before := flags.String("before", "", "an older build of orla, a `file`, to compare calls with")
 	idle := flags.Duration("idle", 0, "watch an idle Orla for so `long`, in place of some seconds")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -85,11 +87,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if *only == "before" && *before == "" {
+		return errNoBefore
+	}
 	b, err := prepare(ctx, *quick)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+	b.before = *before
 	if *idle > 0 {
 		b.scale.idle, b.scale.idleCapsules = *idle, *idle
 	}
