@@ -46,7 +46,7 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	}
 	defer c.places.Give(call.Line)
 	defer c.calls.Add(1)
-	result, err := c.send(ctx, asker{call.Line, call.Client}, "tools/call", func(ctx context.Context, id int64) [][]byte {
+	result, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, id int64) [][]byte {
 		return callParams(own, call, traced(ctx, call.Meta), id)
 	})
 	if err != nil {
@@ -119,7 +119,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	}
 	who := asker{client: req.Client}
 	if who.client != nil {
-		who.line = who.client.Session()
+		who.name = who.client.Session()
+		who.line = who.name
 	}
 	// Beside max_concurrency: a call in flight may wait for what its client reads first.
 	if err := c.requests.Take(ctx, who.line); err != nil {
@@ -169,13 +170,25 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 // asker is who makes a request.
 type asker struct {
 	line   string      // see peer.Call
+	name   string      // see linerpc.Request.Client
 	client peer.Client // nil if it cannot be spoken to
+}
+
+// operator is the name of those who call from outside MCP ("orla call"). No client
+// has it.
+const operator = "\x00operator"
+
+func askerOf(call peer.Call) asker {
+	if call.Client == nil {
+		return asker{line: call.Line, name: operator}
+	}
+	return asker{line: call.Line, name: call.Client.Session(), client: call.Client}
 }
 
 // send makes one request of the process that is READY, or that will be soon
 // enough. params are told the context of the process's own part.
 func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, int64) [][]byte) (json.RawMessage, error) {
-	req := linerpc.Request{Method: method, About: who.client}
+	req := linerpc.Request{Method: method, Client: who.name, About: who.client}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}

@@ -17,14 +17,16 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// What a capsule says beside its answers: progress and log messages on their way
-// to the client that asked, and requests of its own to that client (SPEC D6, D8).
+// This file is about what a capsule says in addition to its answers: progress and log
+// messages for the client that asked, and requests of its own to that client (SPEC
+// D6, D8).
 //
-// A process serves many clients, and MCP does not say which of them a message
-// or a request is for. A progress token does, and what a capsule may say for the
-// purpose (peer.MetaCall). Without either it goes to the client whose calls alone
-// are in flight; with several clients it goes to nobody, since it may be about
-// what only one of them may know.
+// A process serves many clients, and before 2026-07-28 MCP does not say on a pipe
+// which of them a log message or a request is for. A message may say it: by a
+// progress token, or by the id of a request (peer.MetaCall). One that does not goes
+// to the only client that the process has ever served. Once there were two, it
+// goes to nobody: it may be about a call of the other one, even if that call has
+// ended (SPEC N2, docs/decisions/0030).
 
 // token reads the progress token of params, or of their _meta; 0 if there is none.
 func token(params json.RawMessage) (id int64) {
@@ -67,48 +69,39 @@ func (in *incarnation) message(params json.RawMessage) {
 		}
 		return
 	}
-	client, err := in.only()
-	if err != nil {
-		return
+	if id, _, shared := in.conn.Sole(); !shared {
+		in.conn.Note(id, "notifications/message", params)
 	}
-	in.conn.NoteOne("notifications/message", params, func(about any) bool { return about == client })
 }
 
-// meant returns the client that params of a question are for.
+// codeUnattributed is the code of the error that a capsule gets for a request that
+// is for none of the clients that it could be for.
+const codeUnattributed = jsonrpc.CodeInvalidRequest
+
+// meant returns the client that params of a question are for. A progress token in
+// them is the capsule's own, and says nothing.
 func (in *incarnation) meant(params json.RawMessage) (peer.Client, *jsonrpc.Error) {
-	id := peer.About(params)
-	if id == 0 {
-		return in.only()
+	if id := peer.About(params); id != 0 {
+		client, ok := in.conn.About(id).(peer.Client)
+		if !ok {
+			return nil, unattributed("the request %d, which %q in _meta names, is not one that a client waits for", id, peer.MetaCall)
+		}
+		return client, nil
 	}
-	client, ok := in.conn.About(id).(peer.Client)
-	if !ok {
-		return nil, refusal("the request %d of %q is none that a client waits for", id, peer.MetaCall)
+	_, about, shared := in.conn.Sole()
+	client, ok := about.(peer.Client)
+	switch {
+	case shared:
+		return nil, unattributed("this process has served several clients, and the request does not say which of them it is for: "+
+			"name the id of the client's request as %q in _meta, or serve MCP 2026-07-28", peer.MetaCall)
+	case !ok:
+		return nil, unattributed("no client that could be asked is waiting for %s", in.c.tool.Name)
 	}
 	return client, nil
 }
 
-// only returns the client whose requests alone are in flight.
-func (in *incarnation) only() (peer.Client, *jsonrpc.Error) {
-	var found peer.Client
-	several := false
-	in.conn.Callers(func(about any) {
-		client, ok := about.(peer.Client)
-		if !ok {
-			return
-		}
-		if found != nil && found.Session() != client.Session() {
-			several = true
-		}
-		found = client
-	})
-	switch {
-	case several:
-		return nil, refusal("several clients are calling %s, and it cannot be told which of them is meant: %q in _meta would, and max_concurrency: 1 lets one in at a time",
-			in.c.tool.Name, peer.MetaCall)
-	case found == nil:
-		return nil, refusal("no client that could be asked is calling %s", in.c.tool.Name)
-	}
-	return found, nil
+func unattributed(format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: codeUnattributed, Message: fmt.Sprintf(format, args...)}
 }
 
 func refusal(format string, args ...any) *jsonrpc.Error {

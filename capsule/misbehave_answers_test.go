@@ -1,6 +1,7 @@
 package capsule_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -264,7 +265,7 @@ type client struct {
 	asked []string
 }
 
-func (c *client) Session() string     { return c.session }
+func (c *client) Session() string     { return cmp.Or(c.session, "some client") }
 func (*client) Hears() bool           { return true }
 func (c *client) WantsProgress() bool { return c.wants }
 
@@ -373,7 +374,7 @@ func TestSaysWhichCallItIsAbout(t *testing.T) {
 	}
 	roots.Params = json.RawMessage(`{"_meta":{"orla/call":123456}}`)
 	got = l.askFor(c, capsuletest.Args{Ask: roots, Release: "other"})
-	if !strings.Contains(string(got.Client), "none that a client waits for") {
+	if !strings.Contains(string(got.Client), "not one that a client waits for") {
 		t.Errorf("the capsule, which names a call that is none, got %s", got.Client)
 	}
 	<-done

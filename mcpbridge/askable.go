@@ -3,7 +3,6 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -50,18 +49,13 @@ func (a *askable) missing() *jsonrpc.Error {
 // there so that what its peer asks for it is not taken for another client's.
 type deaf struct {
 	askable
-	session string // "" in the stateless era, where each request has a client of its own
+	session string // see peer.Client
 }
 
 var _ peer.Client = (*deaf)(nil)
 
 // Session implements peer.Client.
-func (d *deaf) Session() string {
-	if d.session == "" {
-		return fmt.Sprintf("%p", d)
-	}
-	return d.session
-}
+func (d *deaf) Session() string { return d.session }
 
 // Hears implements peer.Client.
 func (d *deaf) Hears() bool { return false }

@@ -56,6 +56,14 @@ func (o origin) line() string {
 	return o.caller + " at " + o.host
 }
 
+// client tells apart whom peers may speak to: it is the session, or else the caller.
+func (o origin) client() string {
+	if o.session != "" {
+		return o.session
+	}
+	return "caller " + o.caller
+}
+
 // answer is what a client gets of a call: a result of ours, or a peer's as it is.
 type answer struct {
 	result *mcp.CallToolResult // nil if passed is not

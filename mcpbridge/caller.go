@@ -2,7 +2,6 @@ package mcpbridge
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -49,11 +48,13 @@ var _ peer.Client = (*caller)(nil)
 // newCaller returns the client of a request that came through the SDK. Its end
 // must be called before the request is answered.
 func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSession) *caller {
-	c := &caller{carrier: b.carrier, session: session, id: session.ID(), request: ctx, newest: isNewest(r), askable: &askable{}}
+	c := &caller{carrier: b.carrier, session: session, request: ctx, newest: isNewest(r), askable: &askable{}}
 	c.asking, c.stop = context.WithCancel(ctx)
-	if c.newest || c.id == "" {
-		c.id = rand.Text()
+	from := callerOf(r.GetExtra())
+	if !c.newest || from.transport == Stdio { // a connection is one client's
+		from.session = session.ID()
 	}
+	c.id = from.client()
 	if token, has := r.GetParams().GetMeta()["progressToken"]; has && token != nil {
 		if raw, err := json.Marshal(token); err == nil {
 			c.token = raw

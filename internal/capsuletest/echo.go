@@ -31,6 +31,12 @@ type Args struct {
 	Notify []Notice `json:"notify,omitempty"`
 	// Ask is a request of the client, whose answer is in the Answer.
 	Ask *Notice `json:"ask,omitempty"`
+	// Later leaves Ask, and Notify before it, until another call Releases that name,
+	// whatever has become of this one by then.
+	Later string `json:"later,omitempty"`
+	// Heard waits for the answer to what the call that had that name as its Later
+	// asks. It is in the Answer.
+	Heard string `json:"heard,omitempty"`
 	// Named says in the _meta of what it notifies and asks which call it is about.
 	Named bool `json:"named,omitempty"`
 	// Tools makes these the tools of tools/list and says list_changed.
@@ -163,6 +169,10 @@ func (s *server) act(ctx context.Context, args Args, params callParams) (client 
 	if args.Tools != nil {
 		s.offer(args.Tools)
 	}
+	if args.Later != "" {
+		go s.later(args)
+		args.Notify, args.Ask = nil, nil
+	}
 	for _, n := range args.Notify {
 		s.Notify(n.Method, n.Params)
 	}
@@ -173,6 +183,15 @@ func (s *server) act(ctx context.Context, args Args, params callParams) (client 
 	}
 	if args.Release != "" {
 		close(s.hold(args.Release))
+	}
+	if args.Heard != "" {
+		select {
+		case <-s.hold("answer to " + args.Heard):
+			s.mu.Lock()
+			client = s.late[args.Heard]
+			s.mu.Unlock()
+		case <-ctx.Done():
+		}
 	}
 	if args.Hold != "" {
 		select {
@@ -191,6 +210,19 @@ func (s *server) act(ctx context.Context, args Args, params callParams) (client 
 		die(syscall.Signal(args.Signal))
 	}
 	return client
+}
+
+// later notifies and asks what a call left for when its Later is released.
+func (s *server) later(args Args) {
+	<-s.hold(args.Later)
+	for _, n := range args.Notify {
+		s.Notify(n.Method, n.Params)
+	}
+	reply := s.ask(context.Background(), args.Ask.Method, args.Ask.Params)
+	s.mu.Lock()
+	s.late[args.Later] = encode(map[string]any{"result": reply.Result, "error": reply.Error})
+	s.mu.Unlock()
+	close(s.hold("answer to " + args.Later))
 }
 
 func (s *server) hold(name string) chan struct{} {

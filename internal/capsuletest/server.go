@@ -40,9 +40,10 @@ type server struct {
 	pings     int
 	inFlight  int // calls
 	cancelled int
-	running   map[string]*Message      // requests in flight, by id
-	held      map[string]chan struct{} // closed when released; see Args.Hold
-	asked     map[string]chan *Message // requests of our own, by id
+	running   map[string]*Message        // requests in flight, by id
+	held      map[string]chan struct{}   // closed when released; see Args.Hold
+	asked     map[string]chan *Message   // requests of our own, by id
+	late      map[string]json.RawMessage // answers to what was asked Later, by its name
 	asks      int
 }
 
@@ -64,6 +65,7 @@ func newServer(p *Peer, instead handlers) *server {
 		running: map[string]*Message{},
 		held:    map[string]chan struct{}{},
 		asked:   map[string]chan *Message{},
+		late:    map[string]json.RawMessage{},
 	}
 	for _, name := range list("TOOLS", "echo") {
 		s.tools = append(s.tools, toolNamed(name))

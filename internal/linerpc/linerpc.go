@@ -98,6 +98,8 @@ type Conn struct {
 	refuses bool          // new calls; see Drain
 	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
 	used    time.Time     // when the last call ended
+	client  string        // whose requests were sent so far; "" before the first one
+	shared  bool          // requests of others than client were sent too
 
 	over chan struct{} // closed with closed set
 }
@@ -109,7 +111,8 @@ type pending struct {
 	events chan Event
 	own    bool         // see Request.Own
 	noted  atomic.Int64 // bytes of the notes that wait
-	about  any          // what Callers gave
+	client string       // see Request.Client
+	about  any          // see Request.About
 }
 
 // Event is what happens to a call: notes, and then its answer.
@@ -259,13 +262,28 @@ func (c *Conn) settleLocked() {
 	}
 }
 
-// Callers calls each with what the calls in flight have said of themselves in Request.About.
-func (c *Conn) Callers(each func(about any)) {
+// Sole returns the id and the About of the newest request in flight if all requests
+// that the process has ever been sent were of one client (Request.Client). shared
+// reports that they were of several. id is 0 if no client's request is in flight.
+func (c *Conn) Sole() (id int64, about any, shared bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.pending {
-		each(p.about)
+	if c.shared {
+		return 0, nil, true
 	}
+	for at, p := range c.pending {
+		if at > id && p.client != "" {
+			id, about = at, p.about
+		}
+	}
+	return id, about, false
+}
+
+// Shared reports whether the process has been sent requests of several clients.
+func (c *Conn) Shared() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shared
 }
 
 // About returns what the call of an id has said of itself; nil when it is not in flight.
@@ -290,20 +308,6 @@ func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
 	return true
 }
 
-// NoteOne hands a notification to one of the calls in flight that wanted says
-// yes to, and reports whether there is one.
-func (c *Conn) NoteOne(method string, params json.RawMessage, wanted func(about any) bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.pending {
-		if wanted(p.about) {
-			p.noteLocked(method, params)
-			return true
-		}
-	}
-	return false
-}
-
 func (p *pending) noteLocked(method string, params json.RawMessage) {
 	// The last place is the answer's.
 	if len(p.events) < cap(p.events)-1 && p.noted.Load()+int64(len(params)) <= maxNoteBytes {
@@ -319,7 +323,10 @@ type Request struct {
 	// changes any more. id is the request's own, which can serve as a progress
 	// token. If nil, there are no params.
 	Params func(id int64) [][]byte
-	// About is kept for Callers and About.
+	// Client names the client that the request is made for. If "", it is nobody's,
+	// and Sole does not count it.
+	Client string
+	// About is kept for Sole and About.
 	About any
 	// Note, if not nil, is called for each of the call's notes, in order and
 	// before Call returns. It may block.
@@ -338,7 +345,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), about: req.About, own: req.Own}
+	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), client: req.Client, about: req.About, own: req.Own}
 	id, err := c.begin(p)
 	if err != nil {
 		return nil, err
@@ -387,6 +394,10 @@ func (c *Conn) begin(p *pending) (int64, error) {
 	}
 	if c.refuses {
 		return 0, ErrNotSent
+	}
+	if p.client != "" && p.client != c.client {
+		c.shared = c.client != ""
+		c.client = p.client
 	}
 	c.last++
 	c.pending[c.last] = p

@@ -248,35 +248,44 @@ func TestNotesGiveTheirPlaceBack(t *testing.T) {
 	})
 }
 
-// What calls say of themselves finds them.
-func TestCallersAreFound(t *testing.T) {
+// SPEC N2: the newest request of the only client is found, and none once there were two.
+func TestN2TheSoleClientIsFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
-		var notes []string
-		first := p.calls(t.Context(), Request{About: "first", Note: func(method string, _ json.RawMessage) { notes = append(notes, method) }})
+		sole := func(id int64, about any, shared bool) {
+			t.Helper()
+			if gotID, got, gotShared := p.Sole(); gotID != id || got != about || gotShared != shared || gotShared != p.Shared() {
+				t.Errorf("the sole client has %d, %v, %t, want %d, %v, %t", gotID, got, gotShared, id, about, shared)
+			}
+		}
+		sole(0, nil, false)
+		first := p.calls(t.Context(), Request{Client: "a", About: "first"})
 		p.gets()
-		second := p.calls(t.Context(), Request{About: "second"})
+		second := p.calls(t.Context(), Request{Client: "a", About: "second"})
 		p.gets()
-		seen := map[any]bool{}
-		p.Callers(func(about any) { seen[about] = true })
-		if len(seen) != 2 || !seen["first"] || !seen["second"] || p.About(2) != "second" || p.About(3) != nil {
-			t.Errorf("the callers are %v, the second is %v", seen, p.About(2))
+		own := p.calls(t.Context(), Request{Own: true})
+		p.gets()
+		sole(2, "second", false)
+		if p.About(1) != "first" || p.About(4) != nil {
+			t.Errorf("the first is %v", p.About(1))
 		}
-		if !p.NoteOne("for the first", nil, func(about any) bool { return about == "first" }) {
-			t.Error("the first is not found")
+		for id, done := range []<-chan outcome{first, second, own} {
+			p.Note(int64(id+1), "who takes none", nil) // it must not take the place of the answer
+			p.answers(int64(id + 1))
+			if o := <-done; o.err != nil {
+				t.Error(o.err)
+			}
 		}
-		if p.NoteOne("for nobody", nil, func(any) bool { return false }) {
-			t.Error("somebody is found who was not wanted")
-		}
-		p.Note(2, "who takes none", nil) // it must not take the place of the answer
-		p.answers(2)
-		p.answers(1)
-		<-first
-		if o := <-second; o.err != nil {
-			t.Error(o.err)
-		}
-		if len(notes) != 1 || notes[0] != "for the first" {
-			t.Errorf("the first was told %q", notes)
-		}
+		sole(0, nil, false)
+		other := p.calls(t.Context(), Request{Client: "b", About: "other"})
+		p.gets()
+		sole(0, nil, true)
+		p.answers(4)
+		<-other
+		last := p.calls(t.Context(), Request{Client: "b"})
+		p.gets()
+		sole(0, nil, true)
+		p.answers(5)
+		<-last
 	})
 }
 

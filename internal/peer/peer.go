@@ -70,7 +70,8 @@ type Request struct {
 // is in flight. Its methods may be called from any goroutine; after the request
 // has been answered they do nothing.
 type Client interface {
-	// Session tells clients apart: two requests of one client have the same.
+	// Session tells clients apart: the session that the request is of, or its caller
+	// where there are no sessions. It is never empty.
 	Session() string
 	// Hears reports whether anything that Notify is given may reach the client.
 	Hears() bool

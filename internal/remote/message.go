@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
 )
@@ -117,6 +118,46 @@ func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
 		return true
 	})
 	return result, !request && bytes.Equal(its, id) && (result != nil || failure != nil)
+}
+
+// about returns a message of the server's that says which request it is about
+// (peer.MetaCall), if it is a request or a log message: those that come on the stream
+// of an answer are about the request that is answered. What else it is stays as it is.
+func about(line []byte, id json.RawMessage) []byte {
+	if !rawjson.IsObject(line) {
+		return line
+	}
+	var method string
+	var params json.RawMessage
+	request := false
+	rawjson.Members(line, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "method":
+			method = rawjson.String(value)
+		case "id":
+			request = true
+		case "params":
+			params = value
+		}
+		return true
+	})
+	if method == "" || !request && method != "notifications/message" {
+		return line
+	}
+	if !rawjson.IsObject(params) {
+		params = json.RawMessage("{}")
+	}
+	var meta json.RawMessage
+	rawjson.Members(params, func(key string, value json.RawMessage) bool {
+		if key == "_meta" {
+			meta = value
+		}
+		return true
+	})
+	if !rawjson.IsObject(meta) {
+		meta = json.RawMessage("{}")
+	}
+	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id)))
 }
 
 // line makes one line of a message of the server's; nil if it is no JSON.

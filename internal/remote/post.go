@@ -460,6 +460,9 @@ func (s *session) hand(line []byte, m message) (answered bool, err error) {
 		if result, answered = answers(line, m.id); answered && m.method == "initialize" {
 			s.agree(result)
 		}
+		if !answered {
+			line = about(line, m.id)
+		}
 	}
 	if err := s.pass(line); err != nil {
 		return answered, fmt.Errorf("%w: %w", context.Canceled, err) // the session is over
