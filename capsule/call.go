@@ -321,7 +321,11 @@ func (c *Capsule) notReady(s *status) error {
 	case s.state == Stopped && !s.wakes:
 		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}
-	if lines := c.lastStderr(); lines != "" {
+	switch lines := c.lastStderr(); {
+	case lines == "":
+	case c.opts.Shared != nil && c.opts.Shared(): // they may be about another caller's call
+		fmt.Fprintf(&text, "; its last lines on stderr are in Orla's log and in \"orla status %s\"", c.tool.Name)
+	default:
 		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)
 	}
 	f := fault.New(code, "%s", text.String())

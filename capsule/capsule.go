@@ -73,6 +73,9 @@ type Options struct {
 	// Holds remembers which capsules were stopped by hand. If nil, each Capsule
 	// knows it of itself.
 	Holds *Holds
+	// Shared reports whether clients of several callers may call the capsule: what it
+	// printed on stderr for one of them is not shown to another. If nil, they may not.
+	Shared func() bool
 	// Log is required.
 	Log *slog.Logger
 }

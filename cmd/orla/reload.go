@@ -100,6 +100,9 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		logTo, err = openLog(cfg.LogFile)
 	}
 	if err == nil {
+		if manyCallers(cfg) {
+			s.tenants.Store(true) // before the second of them can call
+		}
 		if err = s.move(ctx, cfg); err != nil && logTo != nil {
 			_ = logTo.Close() // nothing was written to it
 		}
@@ -118,6 +121,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if cfg.MaxInline != old.MaxInline {
 		s.bridge.SetMaxInline(int64(cfg.MaxInline))
 	}
+	s.tenants.Store(manyCallers(cfg))
 	s.bound(cfg)
 	s.services.point(cfg)
 	s.modules.point(cfg)

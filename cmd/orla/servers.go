@@ -16,7 +16,7 @@ func (p *parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 	at := p.placeOf(t)
 	opts := capsule.Options{
 		Launcher: at.launcher, Elsewhere: at.elsewhere, Environ: environ, Secrets: p.services.secrets.Resolve, Version: version.Version(),
-		Hub: p.hub, Lists: p.lists, Holds: p.holds, Log: p.log,
+		Hub: p.hub, Lists: p.lists, Holds: p.holds, Shared: p.tenants.Load, Log: p.log,
 	}
 	if far := t.Runtime.Remote; far != nil {
 		opts.Start = remote.Start(t, remote.Options{

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/capsule"
@@ -53,7 +54,13 @@ type parts struct {
 	memories   memories
 	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
+
+	tenants atomic.Bool // there are several callers; see manyCallers
 }
+
+// manyCallers reports whether a configuration has callers who are not to learn of
+// each other (SPEC N2).
+func manyCallers(cfg *loaded) bool { return len(cfg.Auth.Tokens) > 1 }
 
 // join makes the parts that cfg describes, without any tool yet. guard is the
 // command that outlives this process to clean up after it; nil for a process
@@ -78,6 +85,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		services:  newServices(cfg),
 		log:       log,
 	}
+	p.tenants.Store(manyCallers(cfg))
 	p.modules = newModules(cfg, p.services, log)
 	clean := environ.Clean(os.Environ())
 	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.services.secrets.Resolve, log: log}
