@@ -10,6 +10,7 @@ package manifest
 
 import (
 	"encoding/json"
+	"errors"
 	"net/url"
 	"time"
 
@@ -192,6 +193,17 @@ type Problem struct {
 	// Err says what is wrong and what to do. For a fault inside a file it
 	// unwraps to the yamldoc faults with FILE:LINE:COLUMN, one per line.
 	Err error
+	// Denies says that the entry is, or may be, a governance document. This
+	// version does not enforce these, so that every call has to be denied while
+	// there is one (SPEC-TOOLS 8.3).
+	Denies bool
+}
+
+// Unreadable reports whether the entry could not be read, so that nobody knows
+// what is in it.
+func (p Problem) Unreadable() bool {
+	_, ok := errors.AsType[*unreadableError](p.Err)
+	return ok
 }
 
 // Result is what a search found. Tools are sorted by name; each name is there

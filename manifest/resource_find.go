@@ -24,7 +24,7 @@ var braced = regexp.MustCompile(`^(?:\x{feff}|\s|#.*\n|---)*\{`)
 // mayHold reports whether a file that begins so may hold resources. It is quick,
 // and right about nearly all data; what it lets through is looked at closely.
 func mayHold(head []byte) bool {
-	if bytes.Contains(head, []byte("orloj.dev/")) {
+	if bytes.Contains(head, []byte("orloj.dev/")) || mentionsRule(head) {
 		return true
 	}
 	key, flow := []byte("kind"), braced.Match(head)
@@ -54,8 +54,8 @@ func isKindOfOurs(after []byte) bool {
 	if end < 0 {
 		end = len(after)
 	}
-	word := string(after[:end])
-	return slices.Contains(servedKinds, word) || slices.Contains(rules, word)
+	escaped := end < len(after) && after[end] == '\\' // it may be any word
+	return escaped || slices.Contains(servedKinds, string(after[:end]))
 }
 
 // mayDeclare is mayHold for a whole file of JSON, which is cheaper to look
@@ -67,68 +67,80 @@ func mayDeclare(data []byte) bool {
 	}
 	err := json.Unmarshal(bytes.TrimPrefix(data, byteOrderMark), &says)
 	_, broken := errors.AsType[*json.SyntaxError](err)
-	return broken || err == nil && len(says.Version)+len(says.Kind) > 0
+	return broken || err == nil && len(says.Version)+len(says.Kind) > 0 || ruleKey.Match(data)
 }
 
-// headOf returns the front of a file that may hold resources.
-func headOf(path string) ([]byte, error) {
+// declaring returns what a file holds that may hold resources, up to maxManifest
+// bytes of it; nil if it holds data for certain.
+func declaring(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, readError(err)
+	case !info.Mode().IsRegular():
+		return nil, nil // it is not opened: opening a FIFO waits for its writer
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, readError(err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, readError(err)
-	}
 	head := make([]byte, min(info.Size(), headSize))
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, readError(err)
 	}
-	return head[:n], nil
+	head = head[:n]
+	may := mayHold(head)
+	if err != nil || n < headSize {
+		if !may {
+			return nil, nil
+		}
+		return head, nil
+	}
+	rest, err := io.ReadAll(io.LimitReader(f, maxManifest-headSize))
+	if err != nil {
+		return nil, readError(err)
+	}
+	if !may && !mentionsRule(rest) {
+		return nil, nil
+	}
+	return append(head, rest...), nil
 }
 
 // resources reads the resources that a regular file declares, path being where
 // it is without links. It reports whether the file is one of resources, or
 // cannot be read, rather than of somebody's data.
 func (w *walker) resources(at, path string) bool {
-	head, err := headOf(path)
+	data, err := declaring(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return true // it was removed since the folder was read
 	case err != nil:
-		w.problem(at, "", Warning, err)
+		w.unreadable(at, err)
 		return true
-	case !mayHold(head):
+	case data == nil:
 		return false
-	}
-	data, err := readRegular(path)
-	switch {
-	case err != nil:
-		w.problem(at, "", Warning, err)
-		return true
-	case len(data) >= maxManifest && !versionLine.Match(head):
-		return false // larger than any file of resources may be
 	case len(data) >= maxManifest:
-		w.problem(at, "", Fault, yamldoc.Parse(at, data, yamldoc.Options{}).Err())
-		return true
+		return w.tooLarge(at, data)
 	}
 	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, data)
-	faulty := 0
+	faulty, denies := 0, false
 	for i, d := range list {
 		if d.doc.Err() != nil {
 			faulty++
 		}
 		if faulty <= maxFaulty || d.doc.Err() == nil {
 			w.declared(d, fmt.Sprintf("%s#%d", path, i))
+		} else {
+			denies = denies || d.rule
 		}
 	}
 	if faulty > maxFaulty {
-		w.problem(at, "", Fault, yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("%d more documents of this file are at fault", faulty-maxFaulty)}})
+		w.partly(at, denies, yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("%d more documents of this file are at fault", faulty-maxFaulty)}})
 	}
 	if err != nil {
-		w.problem(at, "", Fault, err)
+		w.partly(at, mentionsRule(data), err)
 	}
 	if slices.ContainsFunc(list, func(d *declaration) bool { return d.secret.Data != nil }) {
 		w.checkMode(at, path)
@@ -147,6 +159,8 @@ func (w *walker) declared(d *declaration, id string) {
 		w.servers = append(w.servers, d.tool)
 	}
 	switch err := d.doc.Err(); {
+	case d.rule:
+		w.denied(d.file.display, err)
 	case err != nil:
 		w.problem(d.file.display, d.name, Fault, err)
 	case d.secret.Data != nil:

@@ -36,6 +36,7 @@ type declaration struct {
 	tool   Tool // meant if it has a name and the doc no faults
 	secret secret.Secret
 	server yamldoc.Fault // where mcp_server_ref stands; zero where that is not given
+	rule   bool          // it is, or may be, a governance document, and has a fault
 }
 
 // file is a file of resources.
@@ -85,7 +86,7 @@ func readJSON(f file, data []byte) ([]*declaration, error) {
 	if !declares {
 		return nil, nil
 	}
-	if err := notJSON(f.display, data); err != nil {
+	if err := notJSON(f.display, data); err != nil && !d.rule {
 		return nil, err // the decoder takes more than JSON, other readers do not
 	}
 	return []*declaration{d}, nil
@@ -101,15 +102,21 @@ func declare(f file, doc *yamldoc.Doc, data []byte) (*declaration, bool) {
 		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
 	}
 	ours := strings.HasPrefix(version, "orloj.dev/")
-	if !ours && !slices.Contains(servedKinds, kind) && !slices.Contains(rules, kind) {
+	rule := mayRule(doc, kind, ours, data)
+	if !ours && !slices.Contains(servedKinds, kind) && !rule {
 		return nil, false
 	}
 	d := &declaration{description: description{doc: doc}, file: f}
+	if rule {
+		doc.Reveal("spec.auth")
+		d.readRule(kind, version, data)
+		return d, true
+	}
 	if !ours && kind == kindSecret && version == "v1" {
 		d.warnings = append(d.warnings, doc.At("apiVersion", "is ignored, as it is a Secret of Kubernetes; one for Orla has apiVersion: %s", apiVersion))
 		return d, true
 	}
-	if kind != kindSecret && slices.Contains(slices.Concat(servedKinds, rules), kind) {
+	if kind != kindSecret && slices.Contains(servedKinds, kind) {
 		doc.Reveal("spec.auth") // people write secrets there
 	}
 	switch {
@@ -120,12 +127,12 @@ func declare(f file, doc *yamldoc.Doc, data []byte) (*declaration, bool) {
 	case kind == kindSecret:
 		d.readSecret()
 	case !parsed: // which is its fault already
-	case slices.Contains(rules, kind):
-		d.checkVersion(version)
-		doc.Faultf("kind", "%s is not enforced by this release, and so would forbid nothing; take it out", kind)
 	default:
 		d.checkVersion(version)
 		d.unknownKind(kind)
+	}
+	if rule, _, _ := ruleIn(doc); doc.Err() != nil && rule != "" { // of two keys kind, nobody knows which is meant
+		d.readRule("", version, data)
 	}
 	return d, true
 }

@@ -16,12 +16,8 @@ const (
 	kindSecret    = "Secret"
 )
 
-// servedKinds are the kinds that something comes of; rules are those that this
-// release does not enforce, and therefore refuses.
-var (
-	servedKinds = []string{kindTool, kindMCPServer, kindSecret}
-	rules       = []string{"ToolPermission", "AgentRole", "AgentPolicy"}
-)
+// servedKinds are the kinds that something comes of. rules are the others.
+var servedKinds = []string{kindTool, kindMCPServer, kindSecret}
 
 // toolResource is a resource of kind Tool, key by key (SPEC-TOOLS 1.2).
 type toolResource struct {

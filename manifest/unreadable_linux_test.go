@@ -55,7 +55,7 @@ func TestA2WhatCannotBeReadIsSkippedAndTheRestServed(t *testing.T) {
 	expect(t, r, []string{"good"}, []string{
 		"warning tools/closed: cannot be read: permission denied",
 		"error tools/pack/tool.yaml: cannot be read: permission denied",
-		"warning tools/res.yaml: cannot be read: permission denied",
+		"error tools/res.yaml: cannot be read: permission denied; there may be a governance document in it, so that every call is denied until it can be read or is gone",
 		"warning tools/secret.sh: cannot be read: permission denied",
 		"error tools/side: tools/side.tool.yaml: cannot be read: permission denied",
 	})

@@ -59,11 +59,12 @@ func (w *walker) versions(in listing, versions []string) {
 // packageAt reads the package in a folder. Of its two possible descriptions
 // tool.yaml wins.
 func (w *walker) packageAt(abs, display string) {
+	w.rulesIn(abs, display)
 	old := filepath.Join(display, capsuleFile)
 	isOld := isFile(filepath.Join(abs, capsuleFile))
 	if isOld && !isFile(filepath.Join(abs, manifestFile)) {
 		t, warnings, err := readPackage(abs, capsuleFile, old)
-		w.take(old, t, append([]error{errors.New(deprecated)}, warnings...), Fault, err)
+		w.takePackage(old, filepath.Join(abs, capsuleFile), t, append([]error{errors.New(deprecated)}, warnings...), err)
 		return
 	}
 	if isOld {
@@ -71,7 +72,16 @@ func (w *walker) packageAt(abs, display string) {
 	}
 	at := filepath.Join(display, manifestFile)
 	t, warnings, err := readPackage(abs, manifestFile, at)
+	w.takePackage(at, filepath.Join(abs, manifestFile), t, warnings, err)
+}
+
+// takePackage keeps a package, or says why it is not served. What is called as its
+// manifest may be something else.
+func (w *walker) takePackage(at, file string, t Tool, warnings []error, err error) {
 	w.take(at, t, warnings, Fault, err)
+	if err != nil {
+		_ = w.rulesOf(at, file) // err says if it cannot be read
+	}
 }
 
 // isFile reports whether there is something by that name that is no folder.

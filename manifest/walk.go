@@ -134,6 +134,7 @@ func (w *walker) folder(abs, display string, level int) {
 		return
 	}
 	if level > 0 && has(entries, misnamedManifest) {
+		w.rulesIn(abs, display)
 		// What it holds must not be served as if it said nothing of itself.
 		w.problem(filepath.Join(display, misnamedManifest), "", Fault, fmt.Errorf("is not read: call it %s; nothing in its folder is served", manifestFile))
 		return
@@ -208,15 +209,20 @@ func (w *walker) link(in *listing, name string) {
 		return
 	case err != nil:
 		w.warn(at, "is skipped: it is a link that cannot be followed: %s", strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
+		w.unreadable(at, err)
 		return
 	case !within(w.root, target):
 		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
+		if mayBeResource(name) {
+			w.unreadable(at, w.rulesOf(at, target))
+		}
 		return
 	}
 	info, err := os.Lstat(target)
 	switch {
 	case err != nil:
 		w.problem(at, "", Warning, readError(err))
+		w.unreadable(at, readError(err))
 	case info.IsDir():
 		if !slices.Contains(skippedFolders, name) {
 			w.folderLinks = append(w.folderLinks, folderLink{at, target})
@@ -235,6 +241,7 @@ func (w *walker) file(in *listing, entry fs.DirEntry) {
 	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
 	case err != nil:
 		w.problem(filepath.Join(in.display, entry.Name()), "", Warning, readError(err))
+		w.unreadable(filepath.Join(in.display, entry.Name()), readError(err))
 	default:
 		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info.Mode())
 	}
@@ -248,9 +255,10 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	}
 	if name == misnamedManifest {
 		w.warn(at, "is not read: call it %s", manifestFile)
+		_ = w.rulesOf(at, file) // what cannot be read is not a manifest of that name
 		return
 	}
-	if slices.Contains(resourceExtensions, filepath.Ext(name)) && w.resources(at, file) {
+	if mayBeResource(name) && w.resources(at, file) {
 		return
 	}
 	sidecars := sidecarsOf(name, in.has)
@@ -268,6 +276,11 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	}
 	e := executable{base: name, path: file, display: at, folder: in.abs, dir: w.root, sidecars: sidecars, misnamed: misnamedSidecar(name, in.has)}
 	t, warnings, err := e.read(w.resolve)
+	if err != nil {
+		for _, sidecar := range sidecars {
+			_ = w.rulesOf(filepath.Join(in.display, sidecar), filepath.Join(in.abs, sidecar)) // err says if it cannot be read
+		}
+	}
 	severity := Fault
 	if _, ok := errors.AsType[*unreadableError](err); ok {
 		severity = Warning
@@ -303,6 +316,7 @@ func (w *walker) strayDescriptions(in listing) {
 			w.warn(at, "is skipped: it is %s, not a file", kindOf(kind))
 			continue
 		}
+		_ = w.rulesOf(at, filepath.Join(in.abs, name)) // what cannot be read describes nothing
 		w.problem(at, "", Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
 	}
 }

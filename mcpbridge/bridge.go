@@ -53,6 +53,8 @@ type Options struct {
 	// Starting names what is not ready yet, for /readyz (SPEC G6). If nil,
 	// everything is.
 	Starting func() []string
+	// Denying reports that every call is denied, for /readyz. If nil, it is not so.
+	Denying func() bool
 	// Observe, if not nil, is told of each call, also of one that is refused:
 	// it may put a trace into ctx, and the function it returns is told how the
 	// call ended, before the answer is on its way.
@@ -74,6 +76,7 @@ type Bridge struct {
 	room          *turns.Room   // of the answers that are on their way
 	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
+	denying       func() bool                                                       // nil for never
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
 	traits        atomic.Pointer[map[string]traits]                                 // of the tools that are listed
@@ -104,6 +107,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		room:     turns.NewRoom(answersBudget),
 		requests: turns.NewShares(requestsBudget),
 		starting: opts.Starting,
+		denying:  opts.Denying,
 		observer: opts.Observe,
 		metrics:  opts.Metrics,
 		carrier:  newCarrier(),

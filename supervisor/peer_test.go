@@ -334,3 +334,27 @@ func TestWishesForLaterGoToAllThatMayHaveIt(t *testing.T) {
 		t.Errorf("%d are told a level", len(loggers))
 	}
 }
+
+// SPEC-TOOLS 8.3: who may not call may not read either; how much is to be heard is
+// nobody's permission.
+func TestT83RequestsAreAdmittedAsCallsAre(t *testing.T) {
+	p := newFakePeer("p", peer.Offers{
+		Known: true, Reads: true, Subscribes: true, Completes: true, Logs: true,
+		Resources: []*mcp.Resource{{URI: "file:///a", Name: "a"}}, Prompts: []*mcp.Prompt{{Name: "p__a"}},
+	})
+	s := supervisor.New(supervisor.Options{
+		Build:        map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
+		AdmitRequest: func(context.Context, peer.Request) error { return fault.New(fault.PermissionDenied, "no") },
+		Log:          slog.New(slog.DiscardHandler),
+	})
+	s.Apply([]manifest.Tool{capsuleTool("p", "")})
+	for method, denied := range map[string]bool{
+		"resources/read": true, "resources/subscribe": true, "prompts/get": true, "completion/complete": true,
+		"resources/unsubscribe": false, "logging/setLevel": false,
+	} {
+		_, err := s.Request(t.Context(), peer.Request{Method: method, Params: json.RawMessage(`{"uri":"file:///a","name":"p__a","ref":{"name":"p__a"}}`)})
+		if got := fault.CodeOf(err) == fault.PermissionDenied; got != denied {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}

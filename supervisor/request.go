@@ -32,6 +32,11 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 		return nil, err
 	}
 	defer leave()
+	if s.opts.AdmitRequest != nil && asks(req.Method) {
+		if err := s.opts.AdmitRequest(ctx, req); err != nil {
+			return nil, err
+		}
+	}
 	var about subject
 	if len(req.Params) > 0 {
 		if err := json.Unmarshal(req.Params, &about); err != nil {
@@ -47,6 +52,12 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 			return raw, err
 		}
 	}
+}
+
+// asks reports whether a request wants something of a peer. One that says how
+// much the client wants to hear, or that it wants to hear no more, does not.
+func asks(method string) bool {
+	return method != "logging/setLevel" && method != "resources/unsubscribe"
 }
 
 // subject is what a request is about, as far as that finds its peer.

@@ -105,6 +105,9 @@ type Options struct {
 	Build map[manifest.Kind]Build
 	// Admit may refuse a call. If nil, all are admitted.
 	Admit func(context.Context, Call) error
+	// AdmitRequest may refuse a request that reads from a peer or asks it for
+	// something. If nil, all are admitted.
+	AdmitRequest func(context.Context, peer.Request) error
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's

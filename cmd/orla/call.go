@@ -88,6 +88,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 		return &failure{code: exitFailed, err: err}
 	}
 	defer p.close()
+	p.governance.set(&found)
 	p.services.secrets.Set(found.Secrets)
 	tried := candidates(found.Tools, name)
 	diff := p.supervisor.Apply(tried)

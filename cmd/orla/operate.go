@@ -44,6 +44,7 @@ func (o operations) Status() control.Status {
 		InFlight:   o.supervisor.InFlight(),
 		Tools:      o.toolStatuses(o.supervisor.Manifests()),
 		Problems:   shownProblems(o.problems()),
+		Denying:    o.governance.denies.Load(),
 	}
 	if o.http != nil {
 		n := o.http.Sessions()

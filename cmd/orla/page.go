@@ -27,6 +27,9 @@ func (p *page) status(s *control.Status) {
 		facts = append(facts, count(*s.Sessions, "session"))
 	}
 	p.printf("%s, log to %s\n", strings.Join(facts, ", "), printable(s.Log))
+	if s.Denying {
+		p.printf("%s: this version does not enforce governance documents, and the problems below name one\n", p.paint(red, "every call is denied"))
+	}
 	if len(s.Tools) > 0 {
 		p.printf("%s\n\n", summary(s.Tools))
 		p.table(s.Tools)

@@ -163,6 +163,8 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 	began := time.Now()
 	s.tellWeaker(cfg)
 	found := discover(cfg, s.from.home)
+	denied := s.governance.denies.Load()
+	s.governance.set(&found) // before a tool is served that a document may forbid
 	kept := s.keepLiving(&found, cfg)
 	s.services.declare(found) // before the tools that may use them
 	diff := s.supervisor.Apply(found.Tools)
@@ -171,6 +173,9 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 	}
 	s.tell(found.Problems, kept)
 	s.adopt(cfg, found.Problems)
+	if denied && !s.governance.denies.Load() {
+		s.log.Info("calls are not denied any more")
+	}
 	done := applied{diff, found.Problems, time.Since(began)}
 	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", byHand}, reason) {
 		return done
@@ -261,6 +266,8 @@ func (s *server) tell(problems []manifest.Problem, kept map[spot]bool) {
 			continue
 		}
 		switch {
+		case p.Denies:
+			s.log.Error("every call is denied: a governance document is not enforced by this version", "path", p.Path, "err", p.Err)
 		case p.Severity == manifest.Fault && (kept[spot{p.Path, p.Tool}] || kept[spot{p.Path, anyTool}]):
 			s.log.Error("a capsule's manifest is at fault; the capsule serves on as it was", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		case p.Severity == manifest.Fault:

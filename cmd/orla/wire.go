@@ -51,6 +51,7 @@ type parts struct {
 	lists      *capsule.Lists
 	services   *services
 	modules    *modules
+	governance governance
 	memories   memories
 	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
@@ -102,6 +103,8 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 			manifest.GRPC:     p.services.grpc,
 			manifest.Wasm:     p.wasm,
 		},
+		Admit:        p.governance.admit,
+		AdmitRequest: p.governance.admitRequest,
 		Wrap: retry.Wrap(retry.Options{
 			Stopping: func() <-chan struct{} { return p.supervisor.Stopping() },
 			Log:      log,
@@ -175,7 +178,7 @@ func folders(cfg *loaded, home string) manifest.Options {
 // sets, so that a change of those is a change of the tools.
 func discover(cfg *loaded, home string) manifest.Result {
 	if cfg.only != "" {
-		return limited(manifest.Validate(cfg.only), cfg)
+		return limited(govern(manifest.Validate(cfg.only), cfg, home), cfg)
 	}
 	return limited(manifest.Discover(folders(cfg, home)), cfg)
 }

@@ -23,6 +23,7 @@ type Status struct {
 	Sessions   *int         `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`
 	Tools      []ToolStatus `json:"tools" jsonschema:"Every tool that is served, by name. A capsule is one, however many tools it offers."`
 	Problems   []Problem    `json:"problems" jsonschema:"What of the tools folder is not served, or not as its author may think."`
+	Denying    bool         `json:"denying,omitempty" jsonschema:"Every call is denied: among the problems is a governance document, which this version does not enforce."`
 }
 
 // ToolStatus tells of one tool. What only a capsule has is absent for a simple tool.

@@ -61,6 +61,29 @@ func (d *Doc) Text(key string) (string, bool) {
 	return node.Value, true
 }
 
+// Find looks for a key, at any depth, whose value is a scalar and of which match
+// says that it is the one. It returns the place of the value, as FaultAt takes it.
+func (d *Doc) Find(match func(key, value string) bool) (line, column int, found bool) {
+	if d.root == nil {
+		return 0, 0, false
+	}
+	for left := []*yaml.Node{d.root}; len(left) > 0; {
+		node := left[len(left)-1]
+		left = left[:len(left)-1]
+		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], node.Content[i+1]
+			if value.Kind == yaml.AliasNode {
+				value = value.Alias
+			}
+			if value.Kind == yaml.ScalarNode && match(key.Value, value.Value) {
+				return node.Content[i+1].Line, node.Content[i+1].Column, true
+			}
+		}
+		left = append(left, node.Content...) // those of an alias stand elsewhere
+	}
+	return 0, 0, false
+}
+
 // Faultf adds a fault at the place of key, or of its nearest parent that the
 // file gives. If Decode found a fault with the key itself, that is enough, and
 // this does nothing.
@@ -73,6 +96,12 @@ func (d *Doc) Faultf(key, format string, args ...any) {
 		return
 	}
 	d.add(d.At(key, format, args...))
+}
+
+// FaultAt adds a fault at a place in the decoded data, lines and columns counted
+// from 1.
+func (d *Doc) FaultAt(line, column int, format string, args ...any) {
+	d.faultAt(line, column, "", format, args...)
 }
 
 // full reports whether there are as many faults as are listed.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// governance decides whether a call may be made. This version enforces no
+// governance documents, so it denies every call while there is one (SPEC-TOOLS
+// 8.3). Its methods but set may be called from any goroutine.
+type governance struct {
+	denies    atomic.Bool
+	documents []manifest.Problem // in force; owned by set
+}
+
+// errGoverned is told to callers, who must not learn what the documents say.
+var errGoverned = fault.New(fault.PermissionDenied,
+	"tool_permission_denied: governance is not available in this version of Orla, and there are governance documents; every call is denied until the operator removes them (orla status names them)")
+
+// set puts the documents into force that a search has found. One whose folder
+// cannot be read stays in force: it is added to the problems.
+func (g *governance) set(found *manifest.Result) {
+	documents := slices.DeleteFunc(slices.Clone(found.Problems), func(p manifest.Problem) bool { return !p.Denies })
+	for _, old := range g.documents {
+		unread := func(p manifest.Problem) bool {
+			return p.Unreadable() && strings.HasPrefix(old.Path, p.Path+string(filepath.Separator))
+		}
+		if slices.ContainsFunc(found.Problems, unread) {
+			documents = append(documents, old)
+			found.Problems = append(found.Problems, old)
+		}
+	}
+	g.documents = documents
+	g.denies.Store(len(documents) > 0)
+}
+
+// admit is of supervisor.Options.
+func (g *governance) admit(context.Context, supervisor.Call) error { return g.decide() }
+
+// admitRequest is of supervisor.Options.
+func (g *governance) admitRequest(context.Context, peer.Request) error { return g.decide() }
+
+func (g *governance) decide() error {
+	if g.denies.Load() {
+		return errGoverned
+	}
+	return nil
+}
+
+// govern adds to what a search has found the governance documents of the folders
+// of tools, where the search was for one tool alone.
+func govern(found manifest.Result, cfg *loaded, home string) manifest.Result {
+	for _, p := range manifest.Discover(folders(cfg, home)).Problems {
+		same := func(other manifest.Problem) bool { return absolute(other.Path) == absolute(p.Path) }
+		if p.Denies && !slices.ContainsFunc(found.Problems, same) {
+			found.Problems = append(found.Problems, p)
+		}
+	}
+	return found
+}
