@@ -130,7 +130,7 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	}
 	if t.Isolation.Isolated() && !c.opts.Elsewhere {
 		if spec.Path = environ.Find(t.Path, c.environ); spec.Path == "" {
-			return launch.Spec{}, fault.New(fault.StartFailed, "%s: there is no %s where it is to run", t.Name, t.Path)
+			return launch.Spec{}, fault.New(fault.UnsupportedTool, "%s: there is no %s where it is to run", t.Name, t.Path)
 		}
 	}
 	if t.Interpreter.Name == "" {
@@ -139,7 +139,7 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	spec.Path = t.Interpreter.Program()
 	if !c.opts.Elsewhere {
 		if spec.Path, err = environ.Interpreter(t, c.environ); err != nil {
-			return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", t.Name, err)
+			return launch.Spec{}, fault.Wrap(fault.UnsupportedTool, err, "%s: %v", t.Name, err)
 		}
 	}
 	spec.Argv = slices.Concat([]string{spec.Path}, t.Interpreter.Args, []string{t.Path}, t.Run.Args)

@@ -50,7 +50,7 @@ func refusedBy(cause error) fault.Code {
 		return ""
 	}
 	switch f.Code {
-	case fault.AuthInvalid, fault.AuthForbidden, fault.SecretResolutionFailed, fault.RuntimePolicyInvalid, fault.IsolationUnavailable:
+	case fault.AuthInvalid, fault.AuthForbidden, fault.SecretResolutionFailed, fault.RuntimePolicyInvalid, fault.IsolationUnavailable, fault.UnsupportedTool:
 		return f.Code
 	default:
 		return ""

@@ -86,7 +86,7 @@ func (c *Command) program() (string, error) {
 		if path := environ.Find(command, c.environ); path != "" {
 			return path, nil
 		}
-		return "", fault.New(fault.UnsupportedTool, "%s: there is no command %q in the sandbox's PATH; install it, or correct cli.command", c.tool.Name, command)
+		return "", fault.New(fault.UnsupportedTool, "%s: there is no command %q in the sandbox, or it is not executable; install it, or correct cli.command", c.tool.Name, command)
 	}
 	path, err := exec.LookPath(command)
 	if err != nil || !filepath.IsAbs(path) { // a PATH with relative folders names no program for certain

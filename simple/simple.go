@@ -210,7 +210,7 @@ func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (laun
 	if !c.opts.Elsewhere {
 		var err error
 		if interpreter, err = environ.Interpreter(c.tool, c.environ); err != nil {
-			return launch.Spec{}, fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+			return launch.Spec{}, fault.Wrap(fault.UnsupportedTool, err, "%s: %v", c.tool.Name, err)
 		}
 	}
 	spec.Path = interpreter

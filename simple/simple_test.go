@@ -520,7 +520,7 @@ func TestC4MissingInterpreterIsNamed(t *testing.T) {
 		t.Interpreter = manifest.Interpreter{Name: "no-such-interpreter"}
 	}))
 	_, err := call(t, c, "{}")
-	if f := faultOf(t, err, fault.StartFailed); !strings.Contains(f.Reason, "no-such-interpreter") {
+	if f := faultOf(t, err, fault.UnsupportedTool); !strings.Contains(f.Reason, "no-such-interpreter") {
 		t.Errorf("reason = %s", f.Reason)
 	}
 }

@@ -26,7 +26,7 @@ func TestUnsentIsWhatNoProcessWasStartedFor(t *testing.T) {
 	}{
 		"a missing interpreter": {
 			tool: script(t, "", func(t *manifest.Tool) { t.Interpreter = manifest.Interpreter{Name: "no-such-interpreter"} }),
-			code: fault.StartFailed, unsent: true,
+			code: fault.UnsupportedTool, unsent: true,
 		},
 		"a file that is gone": {
 			tool: script(t, "", func(t *manifest.Tool) { t.Path, t.Interpreter = t.Path+".gone", manifest.Interpreter{} }),

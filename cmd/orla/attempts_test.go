@@ -115,17 +115,12 @@ func TestSimpleToolIsTriedAgain(t *testing.T) {
 // SPEC-TOOLS 6.3: a call that no process was started for is made again whatever
 // the tool does, and says in the end how often that was tried.
 func TestWhatWasNeverSentIsTriedAgain(t *testing.T) {
-	tools, interpreter := t.TempDir(), filepath.Join(t.TempDir(), "interpreter")
-	if err := os.Symlink("/bin/sh", interpreter); err != nil {
-		t.Fatal(err)
-	}
-	writeTool(t, tools, "lost/tool.yaml", "name: lost\nversion: 1.0.0\ndescription: Is lost.\nentrypoint: main\nruntime: {retry: {max_attempts: 3, backoff: 1ms}}\n")
-	writeTool(t, tools, "lost/main", "#!"+interpreter+"\n")
+	tools := t.TempDir()
+	const policy = "restart: {initial_ms: 3600000, max_ms: 3600000}, retry: {max_attempts: 3, backoff: 1ms}"
+	writeTool(t, tools, "lost/tool.yaml", "name: lost\nversion: 1.0.0\ndescription: Is lost.\nentrypoint: main\nmcp: {input_schema: {type: object}}\nruntime: {mode: capsule, "+policy+"}\n")
+	writeTool(t, tools, "lost/main", "#!/bin/sh\nexit 3\n")
 	o := serveOrla(t, tools)
-	o.mustCall("lost")
-	if err := os.Remove(interpreter); err != nil {
-		t.Fatal(err)
-	}
+	o.waitLog("state", is("lost", "CRASHED"))
 	a, err := o.call("lost", "{}")
 	if err != nil || a.Result.Meta["tool_code"] != "start_failed" || fmt.Sprint(a.Result.Meta["attempts"]) != "3" || !strings.HasSuffix(fmt.Sprint(a.Result.Meta["tool_reason"]), "(after 3 attempts)") {
 		t.Errorf("got %+v, %v", a.Result, err)

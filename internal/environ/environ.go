@@ -96,11 +96,15 @@ func ofPlace(i manifest.Isolation) []string {
 }
 
 // Find looks a program up as a process with an environment would that is to see
-// this machine's programs, and not by Orla's own PATH. What has a slash is taken
-// as it is; "" is not to be found.
+// this machine's programs, and not by Orla's own PATH. What has a slash is not
+// looked for in PATH; "" is not to be found, not executable, or
+// relative to a folder that nobody knows.
 func Find(program string, environ []string) string {
 	if strings.Contains(program, "/") {
-		return program
+		if filepath.IsAbs(program) && executable(program) {
+			return program
+		}
+		return ""
 	}
 	path := usualPath
 	for _, kv := range environ {
@@ -110,11 +114,17 @@ func Find(program string, environ []string) string {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, program)
-		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if filepath.IsAbs(file) && executable(file) {
 			return file
 		}
 	}
 	return ""
+}
+
+// executable reports whether a path names a file that somebody may execute.
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // Interpreter finds what runs a tool's file where this machine's programs are seen.
@@ -123,10 +133,8 @@ func Interpreter(tool manifest.Tool, environ []string) (string, error) {
 	if !tool.Isolation.Isolated() {
 		return i.Resolve()
 	}
-	if i.Path != "" {
-		if info, err := os.Stat(i.Path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return i.Path, nil
-		}
+	if i.Path != "" && executable(i.Path) {
+		return i.Path, nil
 	}
 	if found := Find(i.Name, environ); found != "" {
 		return found, nil

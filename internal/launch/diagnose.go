@@ -19,6 +19,11 @@ func diagnose(spec Spec, err error) *fault.Error {
 	failed := func(format string, args ...any) *fault.Error {
 		return fault.Wrap(fault.StartFailed, err, format, args...)
 	}
+	// The system does not run this file, and will not the next time either. This
+	// cause has one code wherever the file is to run (SPEC-TOOLS 4).
+	unsupported := func(format string, args ...any) *fault.Error {
+		return fault.Wrap(fault.UnsupportedTool, err, format, args...)
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fault.From(err)
@@ -35,7 +40,7 @@ func diagnose(spec Spec, err error) *fault.Error {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		return failed("the system has no room for another process (%v); raise its limits (ulimit -u) or lower max_concurrent_calls", errnoOf(err))
 	case errors.Is(err, syscall.ENOEXEC):
-		return failed("%s", unrunnable(spec.Path))
+		return unsupported("%s", unrunnable(spec.Path))
 	}
 	if _, statErr := os.Stat(spec.Dir); spec.Dir != "" && statErr != nil {
 		return failed("the working directory %s is not there: %v", spec.Dir, errnoOf(statErr))
@@ -45,11 +50,11 @@ func diagnose(spec Spec, err error) *fault.Error {
 	case errors.Is(statErr, syscall.ENOENT):
 		return failed("%s is not there any more", spec.Path)
 	case statErr == nil && info.Mode()&0o111 == 0:
-		return failed("%s is not executable: chmod +x %s", spec.Path, spec.Path)
+		return unsupported("%s is not executable: chmod +x %s", spec.Path, spec.Path)
 	case errors.Is(err, syscall.ENOENT):
-		return failed("%s names an interpreter or a loader that is not installed", spec.Path)
+		return unsupported("%s names an interpreter or a loader that is not installed", spec.Path)
 	case errors.Is(err, syscall.EACCES):
-		return failed("%s may not be executed by this user, or lies on a file system mounted noexec", spec.Path)
+		return unsupported("%s may not be executed by this user, or lies on a file system mounted noexec", spec.Path)
 	}
 	return failed("%s could not be started: %v", spec.Path, errnoOf(err))
 }

@@ -396,20 +396,23 @@ func TestStartFailuresSayWhatToDo(t *testing.T) {
 		return path
 	}
 	foreign := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\xff\xff" + strings.Repeat("\x00", 44)
-	for _, c := range []struct{ name, path, dir, want string }{
-		{"gone", filepath.Join(dir, "none"), dir, "is not there any more"},
-		{"not executable", write("plain", "#!/bin/sh\n", 0o644), dir, "chmod +x"},
-		{"no shebang", write("bare", "echo hi\n", 0o755), dir, "script without a shebang line"},
-		{"empty", write("empty", "", 0o755), dir, "is empty"},
-		{"other machine", write("foreign", foreign, 0o755), dir, "another kind of machine"},
-		{"no interpreter", write("missing", "#!/no/such/interpreter\n", 0o755), dir, "interpreter or a loader that is not installed"},
-		{"no folder", "/bin/true", filepath.Join(dir, "nowhere"), "working directory"},
+	for _, c := range []struct {
+		name, path, dir, want string
+		code                  fault.Code
+	}{
+		{"gone", filepath.Join(dir, "none"), dir, "is not there any more", fault.StartFailed},
+		{"not executable", write("plain", "#!/bin/sh\n", 0o644), dir, "chmod +x", fault.UnsupportedTool},
+		{"no shebang", write("bare", "echo hi\n", 0o755), dir, "script without a shebang line", fault.UnsupportedTool},
+		{"empty", write("empty", "", 0o755), dir, "is empty", fault.UnsupportedTool},
+		{"other machine", write("foreign", foreign, 0o755), dir, "another kind of machine", fault.UnsupportedTool},
+		{"no interpreter", write("missing", "#!/no/such/interpreter\n", 0o755), dir, "interpreter or a loader that is not installed", fault.UnsupportedTool},
+		{"no folder", "/bin/true", filepath.Join(dir, "nowhere"), "working directory", fault.StartFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newLocal(t).Start(t.Context(), launch.Spec{Path: c.path, Argv: []string{c.path}, Dir: c.dir})
 			f, ok := errors.AsType[*fault.Error](err)
-			if !ok || f.Code != fault.StartFailed || !strings.Contains(f.Reason, c.want) {
-				t.Errorf("error = %v; want start_failed with %q", err, c.want)
+			if !ok || f.Code != c.code || !strings.Contains(f.Reason, c.want) {
+				t.Errorf("error = %v; want %s with %q", err, c.code, c.want)
 			}
 		})
 	}

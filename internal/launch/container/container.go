@@ -139,7 +139,7 @@ func (e *Engine) start(ctx context.Context, p plan, held cgroup.Limits) (*proces
 		defer func() { _ = file.Close() }() // the process has its own; nothing is written to it
 		spec.Files = append(spec.Files, file)
 	}
-	if process.cli, err = e.opts.Local.Start(ctx, spec); err != nil {
+	if process.cli, err = e.local(ctx, spec); err != nil {
 		process.stderr.close()
 		return nil, err
 	}

@@ -177,6 +177,17 @@ func (e *Engine) spec(args []string) launch.Spec {
 	return launch.Spec{Path: args[0], Argv: args, Env: slices.Clone(e.opts.Environ), Dir: "/"}
 }
 
+// local starts a command line. That the engine's own program cannot be run says
+// nothing of the tool's command.
+func (e *Engine) local(ctx context.Context, spec launch.Spec) (*launch.LocalProcess, error) {
+	p, err := e.opts.Local.Start(ctx, spec)
+	if f := fault.From(err); f != nil && f.Code == fault.UnsupportedTool {
+		e.engines.forget("")
+		return nil, fault.Wrap(fault.IsolationUnavailable, err, "the container engine cannot be run: %s", f.Reason)
+	}
+	return p, err
+}
+
 // errCommand is how a command of the engine failed.
 type errCommand struct {
 	verb, said string
@@ -193,7 +204,7 @@ func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([
 	spec := e.spec(args)
 	spec.Env = append(spec.Env, extra...)
 	spec.Input = []byte{}
-	p, err := e.opts.Local.Start(ctx, spec)
+	p, err := e.local(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func TestT73Pull(t *testing.T) {
 	for _, wrong := range []string{"", "ada:wrong-one"} {
 		b.engine = b.newEngine(nil)
 		_, err := with(wrong).Start(t.Context(), sh("true"))
-		if f := fault.From(err); f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, image) || strings.Contains(err.Error(), "wrong-one") {
+		if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, image) || strings.Contains(err.Error(), "wrong-one") {
 			t.Errorf("pulled with %q: %v", wrong, err)
 		}
 	}

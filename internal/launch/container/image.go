@@ -37,7 +37,7 @@ func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error
 		}
 		img, err = e.inspectImage(ctx, m, opts.Image)
 		if err != nil {
-			return image{}, fault.New(fault.StartFailed, "%s pulled image %s and does not have it: %s", m, opts.Image, saidBy(err))
+			return image{}, fault.New(fault.IsolationUnavailable, "%s pulled image %s and does not have it: %s", m, opts.Image, saidBy(err))
 		}
 		return img, nil
 	})
@@ -102,7 +102,7 @@ func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
 		environ = e.credentials(ctx, m, dir, file)
 	}
 	if _, err := e.command(ctx, environ, m.path, "pull", "--quiet", opts.Image); err != nil {
-		return fault.Wrap(fault.RuntimePolicyInvalid, nil, "%s does not have image %s and cannot pull it: %s", m, opts.Image, saidBy(err))
+		return fault.Wrap(fault.IsolationUnavailable, nil, "%s does not have image %s and cannot pull it: %s", m, opts.Image, saidBy(err))
 	}
 	return nil
 }

@@ -231,13 +231,17 @@ func (p *process) howItEnded(ctx context.Context) launch.Exit {
 func (p *process) failed(exit launch.Exit) error {
 	o, m, said := p.plan.opts, p.plan.made, lastLine(p.stderr.last.bytes())
 	p.engine.images.forget(o.imageKey()) // it may have been removed
+	p.engine.verdicts.forget(p.plan.key())
 	switch {
 	case exit.Signal != 0:
 		return fault.New(fault.ExecutionFailed, "%s run was ended by a signal (%s); its container is removed", m, exit.Signal)
 	case exit.Code == exitUnrunnable, exit.Code == exitNotFound:
-		return fault.New(fault.RuntimePolicyInvalid, "%s cannot run %s in image %s: %s", m, p.plan.spec.Path, o.Image, said)
+		return fault.New(fault.UnsupportedTool, "%s cannot run %s in image %s: %s", m, p.plan.spec.Path, o.Image, said)
 	}
-	return fault.New(fault.StartFailed, "%s does not start a container of image %s: %s", m, o.Image, said)
+	f := fault.New(fault.IsolationUnavailable, "%s does not start a container of image %s: %s", m, o.Image, said)
+	again := true // the next one looks for the image and at the engine anew
+	f.Retry = &again
+	return f
 }
 
 // state is what the engine knows of a container.

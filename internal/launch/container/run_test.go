@@ -224,7 +224,7 @@ func TestT73WhatCannotBeRun(t *testing.T) {
 		script:     "it needs /usr/bin/python9, which is not there",
 	} {
 		_, err := b.launcher(b.ours()).Start(t.Context(), launch.Spec{Path: path, Expose: []string{script}})
-		if f := fault.From(err); f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, want) {
+		if f := fault.From(err); f == nil || f.Code != fault.UnsupportedTool || !strings.Contains(f.Reason, want) {
 			t.Errorf("%s: %v; want %q", path, err, want)
 		}
 	}
@@ -240,7 +240,7 @@ func TestT73WhatCannotBeRun(t *testing.T) {
 		}
 	}
 	_, err := b.launcher(b.ours(func(o *container.Options) { o.Image = "localhost/nonesuch:1" })).Start(t.Context(), sh("true"))
-	if f := fault.From(err); f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, "localhost/nonesuch:1") {
+	if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, "localhost/nonesuch:1") {
 		t.Errorf("an image that is not to be had: %v", err)
 	}
 }
@@ -266,10 +266,10 @@ func TestT73AnImageThatGoes(t *testing.T) {
 	}
 	b.podman.Run(t, "rmi", name)
 	o := b.run(l, sh("true"))
-	if f := fault.From(o.exit.Err); f == nil || f.Code != fault.StartFailed || !strings.Contains(f.Reason, name) {
+	if f := fault.From(o.exit.Err); f == nil || f.Code != fault.IsolationUnavailable || !f.Retryable() || !strings.Contains(f.Reason, name) {
 		t.Errorf("%+v", o.exit)
 	}
-	if _, err := l.Start(t.Context(), sh("true")); fault.CodeOf(err) != fault.RuntimePolicyInvalid {
+	if _, err := l.Start(t.Context(), sh("true")); fault.CodeOf(err) != fault.IsolationUnavailable {
 		t.Errorf("the next one: %v", err)
 	}
 }

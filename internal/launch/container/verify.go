@@ -34,17 +34,22 @@ func (e *Engine) verified(ctx context.Context, p plan) (cgroup.Limits, error) {
 		return cgroup.Limits{}, err
 	}
 	o := p.opts
-	key := fmt.Sprintf("%q", append([]string{
-		p.made.path, p.image.id, o.Image, strings.Join(searchPath(p.spec.Env), ""), o.User, o.Network, o.Runtime, fmt.Sprint(o.Limits, o.Sandboxed), p.spec.Path, p.spec.Dir,
-	}, p.spec.Expose...))
-	v, err := e.verdicts.get(ctx, e, key, probePatience, func(ctx context.Context) (verdict, error) { return e.probe(ctx, p) })
+	v, err := e.verdicts.get(ctx, e, p.key(), probePatience, func(ctx context.Context) (verdict, error) { return e.probe(ctx, p) })
 	switch {
 	case err != nil:
 		return cgroup.Limits{}, err
 	case v.command != "":
-		return cgroup.Limits{}, fault.New(fault.RuntimePolicyInvalid, "%s cannot be run in image %s: %s", p.spec.Path, o.Image, v.command)
+		return cgroup.Limits{}, fault.New(fault.UnsupportedTool, "%s cannot be run in image %s: %s", p.spec.Path, o.Image, v.command)
 	}
 	return v.held, nil
+}
+
+// key tells the verdicts of plans apart.
+func (p plan) key() string {
+	o := p.opts
+	return fmt.Sprintf("%q", append([]string{
+		p.made.path, p.image.id, o.Image, strings.Join(searchPath(p.spec.Env), ""), o.User, o.Network, o.Runtime, fmt.Sprint(o.Limits, o.Sandboxed), p.spec.Path, p.spec.Dir,
+	}, p.spec.Expose...))
 }
 
 // probeAt is where the prober is in a container.
@@ -54,29 +59,44 @@ const probeAt = "/.orla-probe"
 func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 	var first error
 	for _, look := range e.looks(p) {
-		probe := p
-		probe.name = e.newName()
-		probe.more = look.flags
-		probe.spec = launch.Spec{Path: look.argv[0], Argv: look.argv, Expose: p.spec.Expose, Dir: p.spec.Dir}
-		args, err := probe.arguments(searchPath(p.spec.Env))
-		if err != nil {
-			return verdict{}, err
-		}
-		answer, err := e.command(ctx, nil, args...)
-		e.dispose(ctx, p.made, probe.name)
+		answer, err := e.look(ctx, p, look)
 		if len(answer) > 0 {
 			return judge(p, parseProbe(answer))
 		}
-		if c, ok := errors.AsType[*errCommand](err); ok && look.flags != nil && (c.code == exitUnrunnable || c.code == exitNotFound) {
-			return verdict{}, fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), c.said)
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			return verdict{}, f
 		}
 		first = cmp.Or(first, err)
+	}
+	if first != nil && p.spec.Dir != "" { // is it the folder that is wrong, or the engine?
+		elsewhere := p
+		elsewhere.spec.Dir = "/"
+		for _, look := range e.looks(elsewhere) {
+			if answer, _ := e.look(ctx, elsewhere, look); len(answer) > 0 { // why the first one failed is told
+				return verdict{}, fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), saidBy(first))
+			}
+		}
 	}
 	said := "it prints nothing"
 	if first != nil {
 		said = saidBy(first)
 	}
 	return verdict{}, fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
+}
+
+// look starts one container with the plan's flags, and returns what the look says
+// of it.
+func (e *Engine) look(ctx context.Context, p plan, look look) ([]byte, error) {
+	environ := searchPath(p.spec.Env)
+	p.name = e.newName()
+	p.more = look.flags
+	p.spec = launch.Spec{Path: look.argv[0], Argv: look.argv, Expose: p.spec.Expose, Dir: p.spec.Dir}
+	args, err := p.arguments(environ)
+	if err != nil {
+		return nil, err
+	}
+	defer e.dispose(ctx, p.made, p.name)
+	return e.command(ctx, nil, args...)
 }
 
 // searchPath are the flags for the PATH of a process that has one of its own.

@@ -305,7 +305,7 @@ func TestT74Ends(t *testing.T) {
 	}{
 		"exit code":          {part{code: 3}, launch.Exit{Code: 3}, "", ""},
 		"out of memory":      {part{code: 137, reason: "OOMKilled"}, launch.Exit{Code: 137, OutOfMemory: true}, "", ""},
-		"no such command":    {part{code: 128, reason: "StartError", message: `exec: "weather": executable file not found in $PATH`}, launch.Exit{}, fault.StartFailed, "not found in $PATH"},
+		"no such command":    {part{code: 128, reason: "StartError", message: `exec: "weather": executable file not found in $PATH`}, launch.Exit{}, fault.UnsupportedTool, "not found in $PATH"},
 		"evicted":            {part{code: 137, pod: [2]string{"Evicted", "The node was low on resource: memory."}}, launch.Exit{}, fault.ExecutionFailed, "low on resource"},
 		"deadline of a pod":  {part{code: 137, pod: [2]string{"DeadlineExceeded", "Pod was active too long"}}, launch.Exit{}, fault.Timeout, "DeadlineExceeded"},
 		"node lost":          {part{code: 137, reason: "ContainerStatusUnknown", message: "The container could not be located"}, launch.Exit{}, fault.ExecutionFailed, "could not be located"},

@@ -186,10 +186,7 @@ func (p *pod) exit() (launch.Exit, bool) {
 
 // noStart is the fault of a command that its image does not have, or cannot run.
 func noStart(message string) *fault.Error {
-	f := fault.New(fault.StartFailed, "isolation_mode kubernetes: the command cannot be started in its image: %s", clip(message))
-	never := false
-	f.Retry = &never
-	return f
+	return fault.New(fault.UnsupportedTool, "isolation_mode kubernetes: the command cannot be started in its image: %s", clip(message))
 }
 
 // ended says why the cluster ended a pod.

@@ -305,13 +305,13 @@ func TestT72NotThere(t *testing.T) {
 		name, path, variable, want string
 		code                       fault.Code
 	}{
-		{"hidden program", hidden, "", hidden + " cannot be run in the sandbox: it is not among what a sandbox sees of this machine; add its folder to sandbox_paths", fault.StartFailed},
+		{"hidden program", hidden, "", hidden + " cannot be run in the sandbox: it is not among what a sandbox sees of this machine; add its folder to sandbox_paths", fault.UnsupportedTool},
 		{"no such program", "/usr/bin/orla-none", "", "is not there any more", fault.StartFailed},
-		{"hidden interpreter", file("a", "#!"+hidden+"\n", 0o755), "", "the interpreter " + hidden + " of ", fault.StartFailed},
-		{"hidden for env", file("b", "#!/usr/bin/env -S secretpython -u\n", 0o755), "PATH=/usr/bin:" + filepath.Dir(hidden), "the interpreter " + hidden + " of ", fault.StartFailed},
-		{"no interpreter", file("c", "#!/usr/bin/orla-none\n", 0o755), "", "needs an interpreter or a loader that is not there", fault.StartFailed},
-		{"not for others", file("d", "#!/bin/sh\n", 0o700), "", "may not be read or executed by the user of sandboxes (65532)", fault.StartFailed},
-		{"no program", file("e", "\x00", 0o755), "", "is no program for this machine", fault.StartFailed},
+		{"hidden interpreter", file("a", "#!"+hidden+"\n", 0o755), "", "the interpreter " + hidden + " of ", fault.UnsupportedTool},
+		{"hidden for env", file("b", "#!/usr/bin/env -S secretpython -u\n", 0o755), "PATH=/usr/bin:" + filepath.Dir(hidden), "the interpreter " + hidden + " of ", fault.UnsupportedTool},
+		{"no interpreter", file("c", "#!/usr/bin/orla-none\n", 0o755), "", "needs an interpreter or a loader that is not there", fault.UnsupportedTool},
+		{"not for others", file("d", "#!/bin/sh\n", 0o700), "", "may not be read or executed by the user of sandboxes (65532)", fault.UnsupportedTool},
+		{"no program", file("e", "\x00", 0o755), "", "is no program for this machine", fault.UnsupportedTool},
 	} {
 		spec := launch.Spec{Path: c.path, Argv: []string{c.path}, Env: []string{c.variable}, Input: []byte{}, Expose: []string{folder}}
 		p, err := host.Launcher(sandbox.Options{}).Start(t.Context(), spec)

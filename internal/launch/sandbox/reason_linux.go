@@ -140,12 +140,12 @@ func (v view) finds(spec launch.Spec) error {
 		if _, err := os.Stat(spec.Path); err != nil {
 			return fault.Wrap(fault.StartFailed, err, "%s is not there any more", spec.Path)
 		}
-		return fault.New(fault.StartFailed, "%s cannot be run in the sandbox: %s", spec.Path, showIt)
+		return fault.New(fault.UnsupportedTool, "%s cannot be run in the sandbox: %s", spec.Path, showIt)
 	}
 	source, _ := v.locate(spec.Path) // runs says that it is there
 	interpreter, name := shebang(source)
 	if interpreter != "" && !v.runs(interpreter) && exists(interpreter) {
-		return fault.New(fault.StartFailed, "the interpreter %s of %s cannot be run in the sandbox: %s", interpreter, spec.Path, showIt)
+		return fault.New(fault.UnsupportedTool, "the interpreter %s of %s cannot be run in the sandbox: %s", interpreter, spec.Path, showIt)
 	}
 	if name == "" {
 		return nil
@@ -164,7 +164,7 @@ func (v view) finds(spec launch.Spec) error {
 	if elsewhere == "" {
 		return nil // env will say so
 	}
-	return fault.New(fault.StartFailed, "the interpreter %s of %s cannot be run in the sandbox: %s", elsewhere, spec.Path, showIt)
+	return fault.New(fault.UnsupportedTool, "the interpreter %s of %s cannot be run in the sandbox: %s", elsewhere, spec.Path, showIt)
 }
 
 func exists(path string) bool {
@@ -218,13 +218,16 @@ func unrun(path string, cause syscall.Errno, pids int) error {
 	failed := func(format string, args ...any) error {
 		return fault.Wrap(fault.StartFailed, cause, format, args...)
 	}
+	unsupported := func(format string, args ...any) error {
+		return fault.Wrap(fault.UnsupportedTool, cause, format, args...)
+	}
 	switch cause {
 	case unix.EACCES:
-		return failed("%s may not be read or executed by the user of sandboxes (%d): chmod o+rx it, and the folder it is in", path, ID)
+		return unsupported("%s may not be read or executed by the user of sandboxes (%d): chmod o+rx it, and the folder it is in", path, ID)
 	case unix.ENOENT:
-		return failed("%s needs an interpreter or a loader that is not there: %s", path, showIt)
+		return unsupported("%s needs an interpreter or a loader that is not there: %s", path, showIt)
 	case unix.ENOEXEC:
-		return failed("%s is no program for this machine; a script begins with a line such as #!/bin/sh", path)
+		return unsupported("%s is no program for this machine; a script begins with a line such as #!/bin/sh", path)
 	case unix.EAGAIN:
 		return failed("%s could not be started in its sandbox: %s (pids_limit), or Orla's own service has too many (TasksMax)", path, mayHave(pids))
 	case unix.E2BIG:
