@@ -69,11 +69,11 @@ func TestAddresses(t *testing.T) {
 	} {
 		addr := netip.MustParseAddr(text)
 		for private, from := range map[Private]int{PrivateNone: public, PrivateLoopback: loopback, PrivateAll: private} {
-			if got, want := check(addr, private, false), class <= from; (got == nil) != want {
+			if got, want := classifier(classify).check(addr, private, false), class <= from; (got == nil) != want {
 				t.Errorf("%s under %s: got %v, want allowed %v", text, private, got, want)
 			}
 			far := class <= from && (class != loopback || private == PrivateAll)
-			if got := check(addr, private, true); (got == nil) != far {
+			if got := classifier(classify).check(addr, private, true); (got == nil) != far {
 				t.Errorf("%s, far away, under %s: got %v, want allowed %v", text, private, got, far)
 			}
 		}

@@ -57,6 +57,7 @@ type Client struct {
 
 	roots *x509.CertPool
 	far   bool
+	is    classifier // replaced by tests, before the first request
 
 	mu      sync.Mutex // guards private, and the replacement of pool
 	private Private
@@ -65,7 +66,7 @@ type Client struct {
 
 // New returns a Client without connections.
 func New(opts Options) *Client {
-	c := &Client{roots: opts.Roots, far: opts.Far, private: opts.Private}
+	c := &Client{roots: opts.Roots, far: opts.Far, is: classify, private: opts.Private}
 	if c.private == "" {
 		c.private = PrivateLoopback
 	}
@@ -118,18 +119,18 @@ func (c *Client) Following() *http.Client { return &c.doer }
 // H2C is HTTPClient for HTTP/2 without TLS: its URLs are http.
 func (c *Client) H2C() *http.Client { return &c.h2c }
 
-// send makes one request on one connection.
-func (c *Client) send(t *http.Transport, req *http.Request) (*http.Response, error) {
-	var connected atomic.Bool
-	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	resp, err := t.RoundTrip(req.WithContext(ctx))
+// send makes one request on one connection. A redirected one has connections of
+// its own kind, which are made to no less public address than the first request's.
+func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
+	h := &hop{Context: req.Context(), is: c.is, floor: floorOf(req)}
+	ctx := httptrace.WithClientTrace(h, &httptrace.ClientTrace{GotConn: h.connected})
+	resp, err := t[h.floor].RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		if connected.Load() {
+		connected := h.seen.Load()
+		if connected {
 			err = own(req, err)
 		}
-		return nil, transportFault(req, err, connected.Load())
+		return nil, transportFault(req, err, connected)
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		// What follows is a connection, which would outlast the request's context.
@@ -146,11 +147,35 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
+// transports are those of one protocol, by the class of address that they reach
+// at least.
+type transports [classPublic + 1]*http.Transport
+
+func (t transports) closeIdle() {
+	for _, one := range t {
+		one.CloseIdleConnections()
+	}
+}
+
 // pool holds the connections that were made under one policy.
-type pool struct{ web, h2c *http.Transport }
+type pool struct{ web, h2c transports }
 
 func (c *Client) newPool(private Private) *pool {
-	guarded := guard(private, c.far)
+	both := new(http.Protocols)
+	both.SetHTTP1(true)
+	both.SetHTTP2(true)
+	plain := new(http.Protocols)
+	plain.SetUnencryptedHTTP2(true)
+	p := &pool{}
+	for floor := range classPublic + 1 {
+		p.web[floor] = c.transport(both, private, floor)
+		p.h2c[floor] = c.transport(plain, private, floor)
+	}
+	return p
+}
+
+func (c *Client) transport(protocols *http.Protocols, private Private, floor class) *http.Transport {
+	guarded := c.is.guard(private, c.far, floor)
 	dialer := &net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
@@ -161,31 +186,23 @@ func (c *Client) newPool(private Private) *pool {
 			return giveUpDead(raw)
 		},
 	}
-	both := new(http.Protocols)
-	both.SetHTTP1(true)
-	both.SetHTTP2(true)
-	plain := new(http.Protocols)
-	plain.SetUnencryptedHTTP2(true)
-	transport := func(protocols *http.Protocols) *http.Transport {
-		return &http.Transport{
-			Proxy:                  nil, // it would hide the address from the guard
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
-			TLSHandshakeTimeout:    handshakeTimeout,
-			MaxIdleConns:           0, // bounded for each host
-			MaxIdleConnsPerHost:    idlePerHost,
-			IdleConnTimeout:        idleTimeout,
-			MaxResponseHeaderBytes: maxHeader,
-			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-			Protocols:              protocols,
-		}
+	return &http.Transport{
+		Proxy:                  nil, // it would hide the address from the guard
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
+		TLSHandshakeTimeout:    handshakeTimeout,
+		MaxIdleConns:           0, // bounded for each host
+		MaxIdleConnsPerHost:    idlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		Protocols:              protocols,
 	}
-	return &pool{web: transport(both), h2c: transport(plain)}
 }
 
 func (p *pool) closeIdle() {
-	p.web.CloseIdleConnections()
-	p.h2c.CloseIdleConnections()
+	p.web.closeIdle()
+	p.h2c.closeIdle()
 }
 
 // body is an answer's body whose errors are faults.

@@ -1,9 +1,12 @@
 package outbound
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/fault"
 )
@@ -13,6 +16,49 @@ const maxRedirects = 5
 // kept are the headers that may follow a redirect to another host. Which others
 // are a secret is nothing that can be known here.
 var kept = [...]string{"Accept", "Accept-Language", "Range", "User-Agent"}
+
+// hop is the context of one request, and tells the next one, if it is redirected,
+// how public the addresses have to be.
+type hop struct {
+	context.Context
+	is    classifier
+	floor class        // classLoopback before a redirect
+	seen  atomic.Bool  // there was a connection
+	class atomic.Int32 // of its other end
+}
+
+type hopKey struct{}
+
+// Value implements context.Context.
+func (h *hop) Value(key any) any {
+	if key == (hopKey{}) {
+		return h
+	}
+	return h.Context.Value(key)
+}
+
+// connected is of httptrace.ClientTrace.
+func (h *hop) connected(info httptrace.GotConnInfo) {
+	h.class.Store(int32(h.is.class(info.Conn.RemoteAddr())))
+	h.seen.Store(true)
+}
+
+// floorOf is the class that the address of a request must have at least: of a
+// redirected one that of the first request's address.
+func floorOf(req *http.Request) class {
+	if req.Response == nil {
+		return classLoopback
+	}
+	if last := req.Response.Request; last != nil {
+		if h, ok := last.Context().Value(hopKey{}).(*hop); ok {
+			if last.Response != nil { // a redirect led there
+				return h.floor
+			}
+			return class(h.class.Load())
+		}
+	}
+	return classPublic // nobody knows where it comes from
+}
 
 // stay is a policy that follows no redirect.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
