@@ -26,7 +26,7 @@ var imports = map[string][]string{
 	// Leaves.
 	"internal/callid":    {},
 	"internal/fault":     {},
-	"internal/peer":      {"internal/rawjson"}, // what a peer says of its questions
+	"internal/peer":      {"internal/rawjson", "internal/turns"}, // what a peer says of its questions; whose share a call takes
 	"internal/rawjson":   {},
 	"internal/tail":      {},
 	"internal/turns":     {},
@@ -80,7 +80,7 @@ var imports = map[string][]string{
 	"internal/wasmfuel":  {},
 	"internal/wasm":      {"internal/turns", "internal/wasmfuel", "internal/fault"},
 	"internal/artifact":  {"internal/wholefile", "internal/fault", "internal/outbound", "internal/secret"},
-	"internal/kind/wasm": {"internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
+	"internal/kind/wasm": {"internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
 	"internal/needs":         {},
@@ -90,7 +90,7 @@ var imports = map[string][]string{
 	"internal/costtest":      {}, // fails what grows faster than its input
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor": {"manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
+	"supervisor": {"internal/turns", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
 	"mcpbridge":  {"internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.

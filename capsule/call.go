@@ -55,35 +55,21 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	return asResult(result), nil
 }
 
-// places bounds the calls at once.
-type places interface {
-	Try(line string) bool
-	Take(ctx context.Context, line string) error
-	Give(line string)
-}
-
-// maxBeside is how many calls one line may have at a capsule without
-// max_concurrency while there is another: what one line floods answers those of
-// others between them.
+// maxBeside is how many calls a caller may have at a capsule without max_concurrency
+// while there is another caller, and a session while there is another session of its
+// caller: what one floods is answered between the calls of others.
 const maxBeside = 16
 
-// limited are the places of max_concurrency, which lines take in turn.
-type limited struct{ all *turns.Turns }
-
-func placesOf(concurrency int) places {
+func placesOf(concurrency int) *turns.Queue {
 	if concurrency > 0 {
-		return limited{turns.New(int64(concurrency))}
+		return turns.NewQueue(concurrency)
 	}
-	return turns.NewLines(maxBeside)
+	return turns.Beside(maxBeside)
 }
-
-func (l limited) Try(string) bool                             { return l.all.Try(1) }
-func (l limited) Take(ctx context.Context, line string) error { return l.all.Take(ctx, line, 1) }
-func (l limited) Give(string)                                 { l.all.Give(1) }
 
 // place waits in a line for a place, inside ctx, when the capsule is READY: what
 // is down says so at once, however many calls there are.
-func (c *Capsule) place(ctx context.Context, line string) error {
+func (c *Capsule) place(ctx context.Context, line turns.Line) error {
 	if c.places.Try(line) {
 		return nil
 	}
@@ -117,10 +103,9 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
 		params = c.offers.ownPrompt(params)
 	}
-	who := asker{client: req.Client}
+	who := asker{line: req.Line, client: req.Client}
 	if who.client != nil {
 		who.name = who.client.Session()
-		who.line = who.name
 	}
 	// Beside max_concurrency: a call in flight may wait for what its client reads first.
 	if err := c.requests.Take(ctx, who.line); err != nil {
@@ -169,7 +154,7 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 
 // asker is who makes a request.
 type asker struct {
-	line   string      // see peer.Call
+	line   turns.Line  // see peer.Call
 	name   string      // see linerpc.Request.Client
 	client peer.Client // nil if it cannot be spoken to
 }
@@ -241,7 +226,7 @@ const betweenTries = time.Second
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
 // until then at most (SPEC D10). Its error says that nothing was sent.
-func (c *Capsule) ready(ctx context.Context, line string, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
+func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}

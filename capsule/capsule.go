@@ -90,9 +90,9 @@ type Capsule struct {
 	environ []string
 	start   func(context.Context, launch.Spec) (Process, error)
 	watcher *watch.Watcher // nil when nothing is watched
-	places  places         // bounds the calls at once
-	// requests bounds other requests of one line at once, where there is another.
-	requests *turns.Lines
+	places  *turns.Queue   // bounds the calls at once
+	// requests bounds other requests of one caller at once, where there is another.
+	requests *turns.Queue
 	stderr   tail.Buffer // the last lines of every process
 
 	status   atomic.Pointer[status]
@@ -151,7 +151,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		updates: make(chan string, 64),
 
 		places:   placesOf(tool.Run.MaxConcurrency),
-		requests: turns.NewLines(maxBeside),
+		requests: turns.Beside(maxBeside),
 		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 	}
 	if c.start == nil {

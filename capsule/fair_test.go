@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // One client that makes many calls at once of a capsule with max_concurrency
@@ -19,7 +20,7 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 		c.places = placesOf(1)
 		until(c, func(s *status) bool { return s.state == Ready })
 		call := func(line string) {
-			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: line}); err != nil {
+			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: line}}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -47,7 +48,7 @@ func TestAFloodIsBoundedBesideOthers(t *testing.T) {
 	inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
 		other := func() {
 			began := time.Now()
-			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: "other"}); err != nil {
+			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: "other"}}); err != nil {
 				t.Error(err)
 			}
 			if took, most := time.Since(began), (maxBeside+2)*slow; took > most {
@@ -58,7 +59,7 @@ func TestAFloodIsBoundedBesideOthers(t *testing.T) {
 		var flood sync.WaitGroup
 		for range 200 {
 			flood.Go(func() {
-				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: "flood"}); err != nil {
+				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: "flood"}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -79,7 +80,7 @@ func TestAFloodLeavesRoomInTheQueue(t *testing.T) {
 		var calls sync.WaitGroup
 		call := func(line string) {
 			calls.Go(func() {
-				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: line}); err != nil {
+				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: line}}); err != nil {
 					refused.Add(1)
 				}
 			})

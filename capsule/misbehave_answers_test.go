@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -266,6 +267,7 @@ type client struct {
 }
 
 func (c *client) Session() string     { return cmp.Or(c.session, "some client") }
+func (c *client) Line() turns.Line    { return turns.Line{} }
 func (*client) Hears() bool           { return true }
 func (c *client) WantsProgress() bool { return c.wants }
 

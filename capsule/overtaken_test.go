@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -134,6 +135,7 @@ func TestUnsubscribeWhileANewProcessIsTold(t *testing.T) {
 type slowClient struct{ asked int }
 
 func (*slowClient) Session() string                                 { return "s" }
+func (*slowClient) Line() turns.Line                                { return turns.Line{} }
 func (*slowClient) Hears() bool                                     { return true }
 func (*slowClient) WantsProgress() bool                             { return false }
 func (*slowClient) Notify(context.Context, string, json.RawMessage) {}

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // askable is what a client can be asked, and what it was to be asked in vain.
@@ -50,12 +51,16 @@ func (a *askable) missing() *jsonrpc.Error {
 type deaf struct {
 	askable
 	session string // see peer.Client
+	line    turns.Line
 }
 
 var _ peer.Client = (*deaf)(nil)
 
 // Session implements peer.Client.
 func (d *deaf) Session() string { return d.session }
+
+// Line implements peer.Client.
+func (d *deaf) Line() turns.Line { return d.line }
 
 // Hears implements peer.Client.
 func (d *deaf) Hears() bool { return false }

@@ -32,7 +32,7 @@ var errNoRoom = errors.New(noRoom)
 // share is what a request holds of the budget. nil holds nothing.
 type share struct {
 	of   *turns.Shares
-	line string
+	line turns.Line
 	n    atomic.Int64
 }
 
@@ -73,21 +73,22 @@ func (s *share) passOn() *share {
 	return to
 }
 
-// lineOf is who a POST counts as, where requests share a budget: its session, if
-// that is its own, else the caller at its address.
-func (h *HTTP) lineOf(r *http.Request) string {
-	if id := r.Header.Get(sessionHeader); id != "" {
-		if _, ok := h.sessions.owns(id, subject(r)); ok {
-			return id
+// lineOf is whose share of what is bounded a POST takes: its caller's, and of that
+// its session's, if that is its own.
+func (h *HTTP) lineOf(r *http.Request) turns.Line {
+	id := r.Header.Get(sessionHeader)
+	if id != "" {
+		if _, ok := h.sessions.owns(id, subject(r)); !ok {
+			id = ""
 		}
 	}
-	return subject(r) + " at " + hostOf(r)
+	return lineOf(subject(r), id, hostOf(r))
 }
 
 // readBody reads a request's body within its limits and puts it back for the
 // SDK. What it holds until then, the caller ends, also where it is not ok: then
 // readBody has answered by itself.
-func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line string) (_ []byte, held *share, ok bool) {
+func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *share, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
 		tooLarge(w, limit)

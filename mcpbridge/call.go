@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -38,6 +39,7 @@ const (
 // origin is where a call came from.
 type origin struct {
 	caller    string // the authenticated subject, else the transport
+	subject   string // the authenticated subject; "" without authentication
 	session   string // its id; "" where there is none
 	host      string // the client's, where it is known
 	transport Transport
@@ -48,12 +50,19 @@ type origin struct {
 	whole     bool            // the answer may be of any size
 }
 
-// line is who waits where calls have to wait: a session, or else a caller at an address.
-func (o origin) line() string {
-	if o.session != "" {
-		return o.session
+// line is whose share of what is bounded a call takes: the authenticated caller's,
+// and of that its session's, or else that of its address.
+func (o origin) line() turns.Line {
+	return lineOf(o.subject, o.session, o.host)
+}
+
+// lineOf is the line of a session of a caller, or else of its address. Without
+// authentication the caller is "", and the session or the address counts by itself.
+func lineOf(caller, session, host string) turns.Line {
+	if session == "" {
+		session = "at " + host // no session has a space in its id
 	}
-	return o.caller + " at " + o.host
+	return turns.Line{Caller: caller, Session: session}
 }
 
 // client tells apart whom peers may speak to: it is the session, or else the caller.
@@ -275,7 +284,7 @@ func callerOf(extra *mcp.RequestExtra) origin {
 	case from.transport == Stdio:
 		from.caller = "stdio"
 	case extra.TokenInfo != nil:
-		from.caller = extra.TokenInfo.UserID
+		from.caller, from.subject = extra.TokenInfo.UserID, extra.TokenInfo.UserID
 	}
 	return from
 }

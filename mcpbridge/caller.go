@@ -13,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // errAnswered says that a question has its answer.
@@ -29,6 +30,7 @@ type caller struct {
 	carrier carrier
 	session *mcp.ServerSession
 	id      string
+	line    turns.Line
 	token   json.RawMessage // nil if the client gave none
 	newest  bool
 	*askable
@@ -54,7 +56,7 @@ func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSe
 	if !c.newest || from.transport == Stdio { // a connection is one client's
 		from.session = session.ID()
 	}
-	c.id = from.client()
+	c.id, c.line = from.client(), from.line()
 	if token, has := r.GetParams().GetMeta()["progressToken"]; has && token != nil {
 		if raw, err := json.Marshal(token); err == nil {
 			c.token = raw
@@ -81,6 +83,9 @@ func (c *caller) end() {
 
 // Session implements peer.Client.
 func (c *caller) Session() string { return c.id }
+
+// Line implements peer.Client.
+func (c *caller) Line() turns.Line { return c.line }
 
 // Hears implements peer.Client.
 func (c *caller) Hears() bool { return true }

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // errHungUp is why nothing is sent any more.
@@ -39,6 +40,7 @@ type conn struct {
 	newest bool
 	bridge *Bridge
 	id     string // of the session, which is the connection
+	line   turns.Line
 
 	ctx   context.Context    // ends with the connection; for the calls that do not go through the SDK
 	end   context.CancelFunc // ends ctx
@@ -121,11 +123,13 @@ type line struct {
 	held    *share // who takes the line ends it
 }
 
-func newConn(b *Bridge, maxMessage int64) *conn {
+func newConn(b *Bridge, caller string, maxMessage int64) *conn {
+	id := rand.Text()
 	ctx, end := context.WithCancel(context.Background())
 	return &conn{
 		bridge:   b,
-		id:       rand.Text(),
+		id:       id,
+		line:     lineOf(caller, id, ""),
 		ctx:      ctx,
 		end:      end,
 		log:      b.log,

@@ -47,7 +47,7 @@ func (c *conn) answerPlain(l line) bool {
 	c.run(func() {
 		from := callerOf(c.extra)
 		from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
-		ctx, letGo := c.bridge.room.Hold(ctx, c.id)
+		ctx, letGo := c.bridge.room.Hold(ctx, c.line)
 		response, _, made := c.bridge.direct(ctx, p, from)
 		if ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 const (
@@ -39,6 +40,7 @@ const (
 type conversation struct {
 	owner   owner
 	session string
+	line    turns.Line
 	cancel  context.CancelFunc // ends the peer's work
 	*askable
 	asked chan struct{} // holds a token when there is a new question
@@ -75,6 +77,9 @@ type question struct {
 
 // Session implements peer.Client.
 func (v *conversation) Session() string { return v.session }
+
+// Line implements peer.Client.
+func (v *conversation) Line() turns.Line { return v.line }
 
 // Hears implements peer.Client.
 func (v *conversation) Hears() bool { return true }
@@ -296,7 +301,7 @@ type parked struct {
 func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	v := &conversation{owner: of, session: c.id, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	v := &conversation{owner: of, session: c.id, line: c.line, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked = map[*conversation]bool{}, map[string]parked{}

@@ -71,7 +71,7 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response
 	asked := supervisor.Call{Tool: p.name, Args: p.args, Meta: p.trace, Caller: from.caller}
 	var who *deaf
 	if b.catalog.Catalog().Talks[p.name] {
-		who = &deaf{session: from.client()}
+		who = &deaf{session: from.client(), line: from.line()}
 		asked.Client = who
 	}
 	answer, made, rpcErr := b.answerCall(ctx, asked, from)
@@ -191,7 +191,7 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		request: p.id, task: p.task, parent: parentOf(r.Header), host: hostOf(r),
 	}
 	if who := subject(r); who != "" {
-		from.caller = who
+		from.caller, from.subject = who, who
 	}
 	if p.meta == nil {
 		from.session = p.session(r)

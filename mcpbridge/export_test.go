@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // SetLimits makes the front's patience that of a test.
@@ -22,8 +24,8 @@ func (h *HTTP) SetAnswersLimit(answers time.Duration) { h.limits.answers = answe
 
 // HoldForRequests takes of that room, and returns what gives it back.
 func (b *Bridge) HoldForRequests(line string, n int64) func() {
-	b.requests.Add(line, n)
-	return func() { b.requests.Give(line, n) }
+	b.requests.Add(turns.Line{Session: line}, n)
+	return func() { b.requests.Give(turns.Line{Session: line}, n) }
 }
 
 // FreeForAnswers is how many bytes of answers there is room for.
@@ -73,10 +75,14 @@ func (b *Bridge) Held() int64 { return answersBudget - b.room.Free() }
 
 // HoldOpenings takes the places of all sessions that may begin at once.
 func (h *HTTP) HoldOpenings() (release func()) {
-	for h.openings.Try(1) {
+	for h.openings.Try(turns.Line{}) {
 		continue
 	}
-	return func() { h.openings.Give(maxOpenings) }
+	return func() {
+		for range maxOpenings {
+			h.openings.Give(turns.Line{})
+		}
+	}
 }
 
 // Openings is how many sessions wait to begin.

@@ -77,14 +77,14 @@ type HTTP struct {
 	stateful http.Handler // serves the eras with sessions
 	newest   http.Handler // serves the stateless era, and calls without a session
 	limits   limits
-	openings *turns.Turns // bounds the sessions that begin at once
+	openings *turns.Queue // bounds the sessions that begin at once
 	draining atomic.Bool
 	calls    counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.New(maxOpenings)}
+	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings)}
 	h.sessions = newSessions(b.server, h.sse.count)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
@@ -309,10 +309,11 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	out.keepAlive(!opens)
 	answer := &explainer{response: out, body: body}
 	if opens {
-		if err := h.openings.Take(r.Context(), h.lineOf(r), 1); err != nil {
+		line := h.lineOf(r)
+		if err := h.openings.Take(r.Context(), line); err != nil {
 			return // its client has left
 		}
-		answer.first = sync.OnceFunc(func() { h.openings.Give(1) })
+		answer.first = sync.OnceFunc(func() { h.openings.Give(line) })
 		defer answer.first()
 		if !h.sessions.admit(settings.MaxSessions) {
 			crowded(w, idOf(body), noSession)

@@ -24,7 +24,7 @@ func (b *Bridge) request(ctx context.Context, method, name string, r request, se
 	params := b.ownParams(r.GetParams())
 	of := ownerOf(method, name, params, session, r.GetExtra())
 	return b.converse(ctx, r, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
-		res, err := b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client})
+		res, err := b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client, Line: who.line})
 		if missing := who.missing(); missing != nil && who.newest && err != nil {
 			return nil, missing
 		}

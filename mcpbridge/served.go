@@ -125,8 +125,8 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	defer func() { context.AfterFunc(request, letGo) }()
 	if size := int64(len(req.Params.Arguments)); size > smallRequest && from.session != "" && from.transport == StreamableHTTP {
 		// The client may leave, and its POST's share with it, before the call is over.
-		b.requests.Add(from.session, size)
-		defer b.requests.Give(from.session, size)
+		b.requests.Add(from.line(), size)
+		defer b.requests.Give(from.line(), size)
 	}
 	if b.catalog.Catalog().Talks[req.Params.Name] {
 		b.asksLevel(ctx, req)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // sse serves the transport of protocol version 2024-11-05: a GET opens a
@@ -44,7 +46,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := newConn(s.bridge, maxMessage)
+	c := newConn(s.bridge, who, maxMessage)
 	c.send = func(raw json.RawMessage) error {
 		if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", raw); err != nil {
 			return err
@@ -92,11 +94,11 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 
 // lineOf is who a POST counts as, where requests share a budget: its stream, if
 // that is its own, else the caller at its address.
-func (s *sse) lineOf(r *http.Request) string {
+func (s *sse) lineOf(r *http.Request) turns.Line {
 	if c, ok := s.find(r, subject(r)); ok {
-		return c.id
+		return c.line
 	}
-	return subject(r) + " at " + hostOf(r)
+	return lineOf(subject(r), "", hostOf(r))
 }
 
 // find returns the stream that a POST belongs to.

@@ -24,7 +24,7 @@ const lastAnswers = 500 * time.Millisecond
 // goroutine that does it may outlive this function until it is let go. It
 // touches nothing of the bridge's then.
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
-	c := newConn(b, maxMessage)
+	c := newConn(b, "", maxMessage)
 	c.send = writeLines(out, c.done)
 	c.out = out
 	go c.readLines(bufio.NewReaderSize(in, 64<<10)) //nolint:contextcheck // plain calls end with the connection, not with the reading of it
@@ -132,7 +132,7 @@ func (c *conn) admit(raw []byte) (held *share, ok bool) {
 	if len(raw) <= smallRequest {
 		return nil, true
 	}
-	held = &share{of: c.bridge.requests, line: c.id}
+	held = &share{of: c.bridge.requests, line: c.line}
 	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !isRequest(raw) {
 		return held, true
 	}

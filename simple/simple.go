@@ -107,7 +107,7 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 		if err := slots.Take(ctx, call.Line); err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
-		defer slots.Give()
+		defer slots.Give(call.Line)
 	}
 	ctx, over := trace.Begin(ctx)
 	defer over()

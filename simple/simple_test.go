@@ -26,6 +26,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
@@ -654,24 +655,24 @@ func TestC6TheBoundCanChange(t *testing.T) {
 // One client's flood does not keep another's calls waiting behind all of it.
 func TestC6PlacesAreGivenInTurn(t *testing.T) {
 	slots := simple.NewSlots(1)
-	if err := slots.Take(t.Context(), "flood"); err != nil {
+	if err := slots.Take(t.Context(), turns.Line{Session: "flood"}); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan string, 11)
 	var wg sync.WaitGroup
 	for i, line := range append(slices.Repeat([]string{"flood"}, 10), "other") {
 		wg.Go(func() {
-			if err := slots.Take(t.Context(), line); err != nil {
+			if err := slots.Take(t.Context(), turns.Line{Session: line}); err != nil {
 				t.Error(err)
 			}
 			served <- line
-			slots.Give()
+			slots.Give(turns.Line{Session: line})
 		})
 		for slots.Waiting() <= i {
 			runtime.Gosched()
 		}
 	}
-	slots.Give()
+	slots.Give(turns.Line{Session: "flood"})
 	wg.Wait()
 	if first, second := <-served, <-served; first != "flood" || second != "other" {
 		t.Errorf("served were first %s and then %s, want the flood and then the other", first, second)

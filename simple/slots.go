@@ -8,29 +8,28 @@ import (
 )
 
 // Slots bounds how many calls run something on this machine at once. Those that
-// wait are served in turn by their lines, so that one client's flood does not
-// keep others from their places (internal/turns).
-type Slots struct{ places *turns.Turns }
+// wait are served in turn, by caller and then by session (internal/turns).
+type Slots struct{ places *turns.Queue }
 
 // NewSlots returns Slots with n places.
-func NewSlots(n int) *Slots { return &Slots{turns.New(int64(n))} }
+func NewSlots(n int) *Slots { return &Slots{turns.NewQueue(n)} }
 
 // Resize makes the places n. Who has one keeps it, also where there are fewer now.
-func (s *Slots) Resize(n int) { s.places.Resize(int64(n)) }
+func (s *Slots) Resize(n int) { s.places.Resize(n) }
 
 // Free returns how many places are free now.
-func (s *Slots) Free() int { return int(s.places.Free()) }
+func (s *Slots) Free() int { return s.places.Free() }
 
 // Waiting returns how many wait for a place.
 func (s *Slots) Waiting() int { return s.places.Waiting() }
 
 // Take waits for a place in a line, inside ctx's deadline. On nil Slots there
 // always is one.
-func (s *Slots) Take(ctx context.Context, line string) error {
+func (s *Slots) Take(ctx context.Context, line turns.Line) error {
 	if s == nil {
 		return nil
 	}
-	cause := s.places.Take(ctx, line, 1)
+	cause := s.places.Take(ctx, line)
 	switch {
 	case cause == nil:
 		return nil
@@ -41,8 +40,8 @@ func (s *Slots) Take(ctx context.Context, line string) error {
 }
 
 // Give gives back a place that Take has taken.
-func (s *Slots) Give() {
+func (s *Slots) Give(line turns.Line) {
 	if s != nil {
-		s.places.Give(1)
+		s.places.Give(line)
 	}
 }

@@ -143,7 +143,7 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 		asking, cancel := context.WithTimeout(ctx, othersTimeout)
 		// Without its client: a peer that is merely asked must not take it for
 		// one that calls it, beside those that do.
-		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params, Later: req.Later})
+		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params, Line: req.Line, Later: req.Later})
 		cancel()
 		if refusal == nil && !req.Later {
 			return raw, nil

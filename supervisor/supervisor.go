@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -88,7 +89,7 @@ type Call struct {
 	Meta   json.RawMessage // what is for the tool of the client's _meta; see peer.Call
 	Caller string          // the authenticated subject, else the transport
 	Task   string          // see peer.Call
-	Line   string          // see peer.Call
+	Line   turns.Line      // see peer.Call
 	Client peer.Client     // who can be spoken to meanwhile; nil for nobody
 }
 

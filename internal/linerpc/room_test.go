@@ -16,19 +16,19 @@ func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		const all, large = 4 << 20, 256 << 10
 		room := turns.NewRoom(all)
-		other, letGoOther := room.Hold(t.Context(), "flood")
+		other, letGoOther := room.Hold(t.Context(), turns.Line{Session: "flood"})
 		if err := turns.HeldBy(other).Need(other, all/2+turns.Little); err != nil { // all that one line may have
 			t.Fatal(err)
 		}
-		beyond, letGoBeyond := room.Hold(t.Context(), "beyond") // nobody else may go beyond the limit
+		beyond, letGoBeyond := room.Hold(t.Context(), turns.Line{Session: "beyond"}) // nobody else may go beyond the limit
 		if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
 			t.Fatal(err)
 		}
 		free := room.Free()
 
-		ctx, letGo := room.Hold(t.Context(), "flood")
+		ctx, letGo := room.Hold(t.Context(), turns.Line{Session: "flood"})
 		left, cancel := context.WithCancelCause(t.Context())
-		leaving, letGoLeaving := room.Hold(left, "flood")
+		leaving, letGoLeaving := room.Hold(left, turns.Line{Session: "flood"})
 		waits, leaves := p.calls(ctx, Request{Method: "large"}), p.calls(leaving, Request{Method: "large"})
 		for range 2 {
 			m := p.gets()

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // ErrGone is in the chain of the error of a call that was not begun, by a peer
@@ -36,9 +38,9 @@ type Call struct {
 	// else a name of its session that does not let its reader take that over; ""
 	// where there is neither (SPEC-TOOLS 2.1).
 	Task string
-	// Line is who waits where calls have to wait: those with one Line wait behind
-	// each other, and the Lines are served in turn. It is shown to nobody.
-	Line string
+	// Line is who waits where calls have to wait, and whose share of what is bounded
+	// the call takes: by caller first, and by session second. It is shown to nobody.
+	Line turns.Line
 	// Attempt counts the attempts of the call, from 1.
 	Attempt int
 }
@@ -61,6 +63,7 @@ type Request struct {
 	Method string
 	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
 	Client Client          // who asked; nil if it cannot be spoken to
+	Line   turns.Line      // see Call.Line; that of Orla itself is empty
 	// Later says of a wish, which is what a peer's next processes are told too,
 	// that a peer that is not ready is not waited for: it is told when it is.
 	Later bool
@@ -73,6 +76,8 @@ type Client interface {
 	// Session tells clients apart: the session that the request is of, or its caller
 	// where there are no sessions. It is never empty.
 	Session() string
+	// Line is whose share of what is bounded the client takes.
+	Line() turns.Line
 	// Hears reports whether anything that Notify is given may reach the client.
 	Hears() bool
 	// WantsProgress reports whether the client gave a progress token.

@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/remote"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -186,6 +187,7 @@ type teller struct {
 }
 
 func (c *teller) Session() string     { return "s" }
+func (c *teller) Line() turns.Line    { return turns.Line{} }
 func (c *teller) Hears() bool         { return true }
 func (c *teller) WantsProgress() bool { return true }
 func (c *teller) Notify(_ context.Context, method string, params json.RawMessage) {

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/retry"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -347,6 +348,7 @@ type listener struct {
 }
 
 func (l *listener) Session() string     { return "s" }
+func (l *listener) Line() turns.Line    { return turns.Line{} }
 func (l *listener) Hears() bool         { return true }
 func (l *listener) WantsProgress() bool { return true }
 func (l *listener) Ask(context.Context, string, json.RawMessage) (json.RawMessage, error) {

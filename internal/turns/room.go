@@ -14,7 +14,7 @@ const Little = 64 << 10
 const step = 256 << 10
 
 // Room bounds the bytes that many hold together, each as much as comes, and no
-// line more than it leaves free (Shares). Who needs more than there is waits, with
+// caller or session more than its part of them (Shares). Who needs more than there is waits, with
 // what it holds, and so all could wait for each other: one at a time may go on
 // beyond the limit, until it lets go of everything.
 type Room struct {
@@ -38,7 +38,7 @@ func (r *Room) InHand() int64 { return r.hand.Taken() }
 // goroutine, and do nothing on nil.
 type Held struct {
 	room *Room
-	line string
+	line Line
 
 	mu     sync.Mutex // guards the fields that follow
 	needed int64      // bytes that it has said it needs
@@ -53,7 +53,7 @@ type roomKey struct{}
 
 // Hold returns a context for one call of a line, which what answers it finds by
 // HeldBy. The function that it returns lets go of all that the call holds.
-func (r *Room) Hold(ctx context.Context, line string) (context.Context, func()) {
+func (r *Room) Hold(ctx context.Context, line Line) (context.Context, func()) {
 	h := &Held{room: r, line: line}
 	return context.WithValue(ctx, roomKey{}, h), h.close
 }
@@ -103,7 +103,7 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 }
 
 // take waits for n bytes, or for leave to go beyond the limit.
-func (r *Room) take(ctx context.Context, line string, n int64) (beyond bool, err error) {
+func (r *Room) take(ctx context.Context, line Line, n int64) (beyond bool, err error) {
 	if r.bytes.Try(line, n) {
 		return false, nil
 	}

@@ -1,165 +1,318 @@
-// Package turns bounds how much of something is taken at once, and lets those
-// who wait for it take turns.
+// Package turns bounds how much of something is taken at once, and shares it out
+// fairly among those who want it: by caller first, and by session second (SPEC N2).
 //
-// Who waits stands in a line, which has a name, and the lines are served in turn,
-// one of each at a time. So whoever asks a thousand times at once waits a thousand
-// times as long for the last answer, and keeps nobody else waiting for more than
-// one turn.
+// A Queue counts places. Who finds none waits, and the callers are served in turn,
+// one place each, and so are the sessions of a caller. A caller that asks a
+// thousand times at once waits a thousand turns for the last answer, and keeps
+// nobody else waiting for more than one.
 //
-// Its invariant: what is taken is never more than the limit, but for one who wants
-// more than all of it and has it alone.
+// Shares counts bytes, or whatever else is not worth waiting for in turn. No caller
+// has more than it leaves free, and no session of a caller has more than half of
+// what its caller may have. Room is Shares for calls that grow while they run.
+//
+// To join a queue, to leave it and to be served costs the same however many wait.
 package turns
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
+	"time"
 )
 
-// Turns is something of which there is so much. Its methods may be called from
-// any goroutine.
-type Turns struct {
+// Line is who wants something.
+type Line struct {
+	// Caller is the authenticated caller. If "", the session stands for itself, as
+	// if it were a caller.
+	Caller string
+	// Session is one of the caller's sessions.
+	Session string
+}
+
+// tenant is the line's caller, as a Line.
+func (l Line) tenant() Line {
+	if l.Caller == "" {
+		return l
+	}
+	return Line{Caller: l.Caller}
+}
+
+// lately is how long a caller or a session counts as present after it has left.
+const lately = 10 * time.Second
+
+// maxSpare is how many nodes are kept to be used again.
+const maxSpare = 8
+
+// Queue is so many places. Its methods may be called from any goroutine.
+type Queue struct {
 	mu      sync.Mutex // guards what follows
-	limit   int64
-	taken   int64
+	root    node       // of all callers
+	limit   int        // places in all; -1 for no limit
+	beside  int        // see Beside; 0 for no bound
 	waiting int
-	lines   []*line // those in which somebody waits; the first is served next
+	spare   []*node // to be used again
 }
 
-// line is who waits under one name, in order.
-type line struct {
-	name    string
-	waiting []*waiter
+// node is a session, a caller with its sessions, or all callers. A node exists
+// while anything is taken or waits below it.
+type node struct {
+	parent *node // nil for all callers
+	line   Line
+	taken  int
+
+	children map[Line]*node
+	ready    list.List     // the children (*node) that can be served, the next one first
+	inReady  *list.Element // in the parent's ready; nil if it is not there
+	waiting  list.List     // of a session: its waiters (chan struct{}), in order
+
+	latest, other seen // the child that came last, and the last one that is not that one
 }
 
-type waiter struct {
-	wants int64
-	turn  chan struct{} // closed when it has what it wants
+// seen is when a caller or a session came last.
+type seen struct {
+	line Line
+	at   time.Time
 }
 
-// New returns Turns of which limit may be taken at once.
-func New(limit int64) *Turns { return &Turns{limit: limit} }
+// NewQueue returns a Queue of so many places.
+func NewQueue(limit int) *Queue { return &Queue{limit: limit} }
 
-// Resize sets the limit. Who has something keeps it, also where there is less now.
-func (t *Turns) Resize(limit int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.limit = limit
-	t.serveLocked()
+// Beside returns a Queue without a limit in all. A caller has at most so many
+// places while there is another caller or was one lately, and so has a session
+// while there is another session of its caller.
+func Beside(most int) *Queue { return &Queue{limit: -1, beside: most} }
+
+// Resize sets the limit of all places. Nobody loses a place that it has.
+func (q *Queue) Resize(limit int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = limit
+	q.serveLocked()
 }
 
-// Limit returns how much may be taken at once.
-func (t *Turns) Limit() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.limit
+// SetBeside changes how many places one has beside others, from the next time that
+// somebody joins or gives one back.
+func (q *Queue) SetBeside(most int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.beside = most
 }
 
-// Free returns how much nobody has taken.
-func (t *Turns) Free() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return max(0, t.limit-t.taken)
+// Limit returns how many places there are.
+func (q *Queue) Limit() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.limit
+}
+
+// Free returns how many places nobody has.
+func (q *Queue) Free() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(0, q.limit-q.root.taken)
 }
 
 // Waiting returns how many wait.
-func (t *Turns) Waiting() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.waiting
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
 }
 
-// Try takes n if that needs no waiting.
-func (t *Turns) Try(n int64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting > 0 || !t.fitsLocked(n) {
+// Try takes a place if nobody has to be waited for.
+func (q *Queue) Try(line Line) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tryLocked(q.nodeLocked(line))
+}
+
+func (q *Queue) tryLocked(n *node) bool {
+	if n.waiting.Len() > 0 || !q.freeLocked(n) {
+		q.dropLocked(n)
 		return false
 	}
-	t.taken += n
+	n.take(1)
 	return true
 }
 
-// Take takes n, and waits for it in the line of a name until ctx ends; its error
-// is ctx's cause. What is taken has to be given back.
-func (t *Turns) Take(ctx context.Context, name string, n int64) error {
-	if t.Try(n) {
+// Take takes a place, and waits for it until ctx ends; its error is ctx's cause. A
+// place that was taken has to be given back.
+func (q *Queue) Take(ctx context.Context, line Line) error {
+	n, at := q.join(line)
+	if at == nil {
 		return nil
 	}
-	w := &waiter{wants: n, turn: make(chan struct{})}
-	t.join(name, w)
+	turn := at.Value.(chan struct{})
 	select {
-	case <-w.turn:
+	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
-	t.leave(name, w)
+	q.leave(n, at, turn)
 	return context.Cause(ctx)
 }
 
-// Give gives back n.
-func (t *Turns) Give(n int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.taken -= n
-	t.serveLocked()
-}
-
-// fitsLocked reports whether n may be taken. What is more than there is at all
-// may be taken by one who is alone.
-func (t *Turns) fitsLocked(n int64) bool {
-	return t.taken+n <= t.limit || t.taken == 0 && t.limit > 0
-}
-
-func (t *Turns) join(name string, w *waiter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting++
-	i := slices.IndexFunc(t.lines, func(l *line) bool { return l.name == name })
-	if i < 0 {
-		i = len(t.lines)
-		t.lines = append(t.lines, &line{name: name})
+// join takes a place, or begins to wait: then the second value is not nil.
+func (q *Queue) join(line Line) (*node, *list.Element) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.nodeLocked(line)
+	if n.waiting.Len() == 0 && q.freeLocked(n) {
+		n.take(1)
+		return n, nil
 	}
-	t.lines[i].waiting = append(t.lines[i].waiting, w)
-	t.serveLocked() // something may have been given back this very moment
+	at := n.waiting.PushBack(make(chan struct{}))
+	q.waiting++
+	q.readyLocked(n)
+	return n, at
 }
 
-// leave gives up a turn, or what came of it meanwhile.
-func (t *Turns) leave(name string, w *waiter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// leave ends a wait, and gives back the place if it has just got one.
+func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	select {
-	case <-w.turn:
-		t.taken -= w.wants
+	case <-turn:
+		q.giveLocked(n)
 	default:
-		i := slices.IndexFunc(t.lines, func(l *line) bool { return l.name == name })
-		l := t.lines[i]
-		l.waiting = slices.DeleteFunc(l.waiting, func(other *waiter) bool { return other == w })
-		t.waiting--
-		if len(l.waiting) == 0 {
-			t.lines = slices.Delete(t.lines, i, i+1)
-		}
+		n.waiting.Remove(at)
+		q.waiting--
+		q.readyLocked(n)
+		q.dropLocked(n)
 	}
-	t.serveLocked()
 }
 
-// serveLocked gives what there is to whose turn it is.
-func (t *Turns) serveLocked() {
-	for len(t.lines) > 0 {
-		l := t.lines[0]
-		next := l.waiting[0]
-		if !t.fitsLocked(next.wants) {
-			return // who comes later must not keep it waiting for ever
+// Give gives back a place.
+func (q *Queue) Give(line Line) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.root.children[line.tenant()]
+	if line.Caller != "" {
+		n = n.children[line]
+	}
+	q.giveLocked(n)
+}
+
+func (q *Queue) giveLocked(n *node) {
+	n.take(-1)
+	q.readyLocked(n)
+	q.serveLocked()
+	q.dropLocked(n)
+}
+
+// nodeLocked returns the node of a line, which is there from now on.
+func (q *Queue) nodeLocked(line Line) *node {
+	n := q.childLocked(&q.root, line.tenant())
+	if line.Caller != "" {
+		n = q.childLocked(n, line)
+	}
+	return n
+}
+
+func (q *Queue) childLocked(parent *node, line Line) *node {
+	if q.beside > 0 {
+		if parent.latest.line != line {
+			parent.other = parent.latest
 		}
-		t.taken += next.wants
-		t.waiting--
-		close(next.turn)
-		l.waiting[0] = nil
-		l.waiting = l.waiting[1:]
-		t.lines[0] = nil
-		t.lines = t.lines[1:]
-		if len(l.waiting) > 0 {
-			t.lines = append(t.lines, l)
+		parent.latest = seen{line, time.Now()}
+	}
+	n := parent.children[line]
+	if n != nil {
+		return n
+	}
+	if last := len(q.spare) - 1; last >= 0 {
+		n, q.spare = q.spare[last], q.spare[:last]
+	} else {
+		n = &node{}
+	}
+	n.parent, n.line = parent, line
+	if parent.children == nil {
+		parent.children = map[Line]*node{}
+	}
+	parent.children[line] = n
+	return n
+}
+
+// dropLocked forgets a node, and what is above it, if nothing of it is needed.
+func (q *Queue) dropLocked(n *node) {
+	for n.parent != nil && n.taken == 0 && n.waiting.Len() == 0 && len(n.children) == 0 {
+		parent := n.parent
+		delete(parent.children, n.line)
+		n.parent, n.latest, n.other = nil, seen{}, seen{}
+		if len(q.spare) < maxSpare {
+			q.spare = append(q.spare, n)
 		}
+		n = parent
+	}
+}
+
+// take adds to what a node has taken, and to all above it.
+func (n *node) take(places int) {
+	for ; n != nil; n = n.parent {
+		n.taken += places
+	}
+}
+
+// freeLocked reports whether a node may have one place more, and so may all above it.
+func (q *Queue) freeLocked(n *node) bool {
+	for ; n != nil; n = n.parent {
+		if !q.mayLocked(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayLocked reports whether a node's own bounds allow it one place more.
+func (q *Queue) mayLocked(n *node) bool {
+	if n.parent == nil {
+		return q.limit < 0 || n.taken < q.limit
+	}
+	if q.beside == 0 || n.taken < q.beside {
+		return true
+	}
+	if len(n.parent.children) > 1 {
+		return false
+	}
+	other := n.parent.latest
+	if other.line == n.line {
+		other = n.parent.other
+	}
+	return time.Since(other.at) > lately
+}
+
+// readyLocked puts a node, and those above it, among those that can be served, or
+// takes them out. A node that its own bound keeps out has a place to give back, and
+// is looked at again then.
+func (q *Queue) readyLocked(n *node) {
+	for ; n.parent != nil; n = n.parent {
+		ready := n.waiting.Len()+n.ready.Len() > 0 && q.mayLocked(n)
+		switch {
+		case ready && n.inReady == nil:
+			n.inReady = n.parent.ready.PushBack(n)
+		case !ready && n.inReady != nil:
+			n.parent.ready.Remove(n.inReady)
+			n.inReady = nil
+		}
+	}
+}
+
+// serveLocked gives out the places that are free, in turn.
+func (q *Queue) serveLocked() {
+	for q.root.ready.Len() > 0 && q.mayLocked(&q.root) {
+		n := &q.root
+		for n.ready.Len() > 0 { // down to the session whose turn it is
+			first := n.ready.Front()
+			n.ready.MoveToBack(first)
+			n = first.Value.(*node)
+		}
+		if !q.freeLocked(n) { // another caller or session has come meanwhile
+			q.readyLocked(n)
+			continue
+		}
+		close(n.waiting.Remove(n.waiting.Front()).(chan struct{}))
+		q.waiting--
+		n.take(1)
+		q.readyLocked(n)
 	}
 }

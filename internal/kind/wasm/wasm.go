@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
 )
@@ -51,9 +52,9 @@ type Options struct {
 // Slots are places to run. The tools that run processes have the same.
 type Slots interface {
 	// Take waits in a line for a place.
-	Take(ctx context.Context, line string) error
+	Take(ctx context.Context, line turns.Line) error
 	// Give gives it back.
-	Give()
+	Give(line turns.Line)
 }
 
 // Tool answers the calls of one tool of type wasm. Call may be used from any
@@ -101,7 +102,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 		if err := t.opts.Slots.Take(ctx, call.Line); err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
-		defer t.opts.Slots.Give()
+		defer t.opts.Slots.Give(call.Line)
 	}
 	err = t.auth.Do(ctx, func(c auth.Credentials) error {
 		answer, err = t.attempt(ctx, t.contract.Exchange(ctx, call, c), c)

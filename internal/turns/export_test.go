@@ -1,0 +1,15 @@
+package turns
+
+// Join waits without a goroutine. The function it returns leaves, or gives back.
+func (q *Queue) Join(line Line) (leave func()) {
+	n, at := q.join(line)
+	turn := at.Value.(chan struct{})
+	return func() { q.leave(n, at, turn) }
+}
+
+// Join waits without a goroutine. The function it returns leaves, or gives back.
+func (s *Shares) Join(line Line, n int64) (leave func()) {
+	at := s.join(line, n)
+	w := at.Value.(*sharer)
+	return func() { s.leave(line, at, w) }
+}
