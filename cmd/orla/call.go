@@ -349,7 +349,9 @@ func isText(kind any) bool {
 	return false
 }
 
-// printAnswer writes an answer for people: what is text as it is, the rest as JSON.
+// printAnswer writes an answer for people: text as it is, all other content as JSON. A
+// terminal obeys some characters, so text of the tool is escaped there, and always on
+// stderr.
 func printAnswer(answer *mcp.CallToolResult, std stdio) error {
 	for i, block := range answer.Content {
 		text, ok := block.(*mcp.TextContent)
@@ -357,6 +359,9 @@ func printAnswer(answer *mcp.CallToolResult, std stdio) error {
 			raw, err := block.MarshalJSON()
 			if err != nil {
 				return err
+			}
+			if isTerminal(std.out) {
+				raw = escaped(raw)
 			}
 			if _, err := fmt.Fprintf(std.out, "%s\n", raw); err != nil {
 				return err
@@ -370,8 +375,11 @@ func printAnswer(answer *mcp.CallToolResult, std stdio) error {
 		case answer.IsError && i == len(answer.Content)-1:
 			to, body = std.err, "orla: "+body
 		}
-		if body != "" && !strings.HasSuffix(body, "\n") && (to == std.err || isTerminal(to)) {
-			body += "\n"
+		if to == std.err || isTerminal(to) {
+			body = printableLines(body)
+			if body != "" && !strings.HasSuffix(body, "\n") {
+				body += "\n"
+			}
 		}
 		if _, err := io.WriteString(to, body); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -161,10 +162,19 @@ func tellProblems(w io.Writer, problems []control.Problem) {
 }
 
 func writeIndented(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	out := text.Bytes()
+	if isTerminal(w) {
+		out = escaped(out)
+	}
+	_, err := w.Write(out)
+	return err
 }
 
 // newValidate checks tools and says what is wrong with them.

@@ -80,7 +80,7 @@ func TestI1NoLineOfTheLogBreaks(t *testing.T) {
 			t.Error(err)
 		}
 		shown := out.String()
-		if strings.Count(shown, "\n") != 1 || strings.ContainsAny(shown, "\x1b\x00\u009b") {
+		if strings.Count(shown, "\n") != 1 || strings.ContainsAny(shown, "\x1b\x00\u009b\u202e") {
 			t.Errorf("%s: %q", format, shown)
 		}
 		var line map[string]any

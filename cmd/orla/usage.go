@@ -81,8 +81,16 @@ func helpOrRefuse(root, help *cobra.Command) {
 // printable is text for a terminal: what would move its cursor, change its
 // colours or break a line is written as an escape. Names of files and
 // descriptions may hold anything.
-func printable(text string) string {
-	odd := func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }
+func printable(text string) string { return escapedBut(text, "") }
+
+// printableLines is printable of text that has lines of its own: line ends and tabs stay.
+func printableLines(text string) string { return escapedBut(text, "\n\t") }
+
+// escapedBut escapes what printable says, but for the characters of kept.
+func escapedBut(text, kept string) string {
+	odd := func(c rune) bool {
+		return (c == unicode.ReplacementChar || !unicode.IsPrint(c)) && !strings.ContainsRune(kept, c)
+	}
 	if strings.IndexFunc(text, odd) < 0 {
 		return text
 	}
