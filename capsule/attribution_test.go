@@ -136,3 +136,21 @@ func TestD8TheOnlyClientIsAsked(t *testing.T) {
 		t.Errorf("the new process got %s, want B's answer", got.Client)
 	}
 }
+
+// A notification or a request without params, or with params that are not an object,
+// does a capsule and its callers no harm.
+func TestS2ParamsThatAreNotAnObject(t *testing.T) {
+	l := live(t, "echo")
+	a := &client{session: "a", reply: json.RawMessage(`{"from":"A"}`)}
+	var notices []capsuletest.Notice
+	for _, method := range []string{"message", "progress", "resources/updated", "cancelled", "tools/list_changed"} {
+		for _, params := range []string{"", "null", "7", `"x"`, "[1]"} {
+			notices = append(notices, capsuletest.Notice{Method: "notifications/" + method, Params: json.RawMessage(params)})
+		}
+	}
+	l.askFor(a, capsuletest.Args{Notify: notices})
+	l.askFor(a, capsuletest.Args{Ask: &capsuletest.Notice{Method: "roots/list", Params: json.RawMessage(`[1]`)}})
+	if strings.Contains(l.log.String(), "panic") || !strings.Contains(l.log.String(), "params are not an object") {
+		t.Errorf("the log:\n%s", l.log)
+	}
+}

@@ -12,9 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/manifest"
 )
@@ -245,6 +247,14 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 		in.greetings <- g
 		return
 	}
+	params, ok := objectOf(params)
+	if !ok {
+		if shown, left := in.c.noise.allow(); shown {
+			in.c.log.Warn("a capsule sent a notification whose params are not an object; it is ignored",
+				"tool", in.c.tool.Name, "method", method, "not_shown", left)
+		}
+		return
+	}
 	switch {
 	case method == "orla.hello":
 		if shown, left := in.c.noise.allow(); shown {
@@ -274,7 +284,21 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 		in.greetings <- greeting{err: fmt.Errorf("its first message is the request %s, not orla.hello", method)}
 		return
 	}
+	params, ok := objectOf(params)
+	if !ok {
+		in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
+		return
+	}
 	in.answer(id, method, params)
+}
+
+// objectOf returns the params of a message as an object, which params that are missing
+// are as well; false for any other value.
+func objectOf(params json.RawMessage) (json.RawMessage, bool) {
+	if params == nil || string(params) == "null" {
+		return json.RawMessage("{}"), true
+	}
+	return params, rawjson.IsObject(params)
 }
 
 // Unclaimed takes an answer that nobody waits for.
