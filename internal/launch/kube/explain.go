@@ -33,8 +33,11 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return unavailable("the cluster at %s does not take Orla's credentials (401); renew those of the kubeconfig", client.host)
-	case apierrors.IsForbidden(err) && strings.Contains(said, "exceeded quota"): // the API has no other word for it
-		return unavailable("the quota of namespace %s is used up: %s", client.namespace, said)
+	case apierrors.IsForbidden(err) && overQuota(said):
+		f := unavailable("the quota of namespace %s is used up: %s", client.namespace, said)
+		again := true // when others have ended
+		f.Retry = &again
+		return f
 	case apierrors.IsForbidden(err):
 		return unavailable("Orla may not %s %s in namespace %s: %s; grant it a role that does (deploy/kubernetes/orla.yaml)",
 			what.verb, what.resource, client.namespace, said)
@@ -51,6 +54,10 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	f.Retry = &retry
 	return f
 }
+
+// overQuota reports whether a refusal is that of a quota, which has room again when
+// something else has ended. The API has no other word for it.
+func overQuota(said string) bool { return strings.Contains(said, "exceeded quota") }
 
 // wire is why nothing came back, without the address, which stands before it.
 func wire(err error) string {

@@ -67,6 +67,7 @@ type part struct {
 	waiting  [2]string // it stays so: reason and message
 	pending  string    // no node takes it: the message
 	noPod    string    // none is made, and this is the event's message
+	refusals int       // how often the event says that; 0: once
 	log      string
 	logs     chan string // more of it, until closed
 	logDrop  int         // the log's stream breaks after so many bytes, once

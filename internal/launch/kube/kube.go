@@ -85,6 +85,9 @@ type Cluster struct {
 	swept   sync.Once
 	ctx     context.Context //nolint:containedctx // what Close ends: it is no caller's
 	cancel  context.CancelFunc
+	// cleanup is that of what deletes Jobs and Secrets: it ends soon after Close has begun.
+	cleanup    context.Context //nolint:containedctx // as above
+	endCleanup context.CancelFunc
 
 	mu     sync.Mutex // guards the fields that follow
 	closed bool
@@ -103,20 +106,25 @@ func New(opts Options) *Cluster {
 	sum := sha256.Sum256([]byte(host + "\x00" + opts.Instance))
 	c := &Cluster{opts: opts, instance: hex.EncodeToString(sum[:8])}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.cleanup, c.endCleanup = context.WithCancel(context.Background())
 	return c
 }
 
 // Launcher returns what starts the processes of a tool.
 func (c *Cluster) Launcher(t Tool) launch.Launcher { return &launcher{c, t} }
 
-// Close waits until what was started is gone. It does not stop processes: their
-// owners do. Start fails from now on.
+// Close waits until what was started is gone, and no longer than closeTime for a
+// cluster that does not delete it. It does not stop processes: their owners do.
+// Start fails from now on.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.cancel() // ends the sweep alone
+	late := time.AfterFunc(closeTime, c.endCleanup)
 	c.running.Wait()
+	late.Stop()
+	c.endCleanup()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.client.close()
@@ -185,11 +193,10 @@ const (
 	startTime = 5 * time.Minute
 	// longest is how long a Job lives whose call has no deadline.
 	longest = 24 * time.Hour
-	// endTime is how much longer than its grace a container may take to end until
-	// nobody waits for it any more.
-	endTime = 5 * time.Second
-	// removeTime bounds the tries to delete what a process was.
+	// removeTime bounds the tries to delete what a process was, and closeTime those
+	// that are left when Orla stops: the cluster ends what is left then.
 	removeTime = 30 * time.Second
+	closeTime  = 2 * time.Second
 )
 
 // life labels what this process makes: by its pid, and by what tells it from

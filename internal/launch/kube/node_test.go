@@ -12,7 +12,7 @@ func (f *fakeAPI) makePod(job object) {
 	part := f.play
 	name := job["metadata"].(object)["name"].(string)
 	if part.noPod != "" {
-		f.objects["events/1"] = object{"kind": "Event", "metadata": object{"name": "1"}, "type": "Warning", "reason": "FailedCreate", "message": part.noPod}
+		f.objects["events/1"] = object{"kind": "Event", "metadata": object{"name": "1"}, "type": "Warning", "reason": "FailedCreate", "message": part.noPod, "count": max(1, part.refusals)}
 		return
 	}
 	template := clone(job["spec"].(object)["template"].(object))

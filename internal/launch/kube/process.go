@@ -18,10 +18,9 @@ type process struct {
 	cluster        *Cluster
 	name           string
 	limits         cgroup.Limits
-	grace          time.Duration
 	stdout, stderr *os.File        // the caller's ends
 	out            *os.File        // the log goes here; the copier's until ended, then attend's
-	ctx            context.Context //nolint:containedctx // the life of the Job, which attend ends
+	ctx            context.Context //nolint:containedctx // of what watches the Job and reads its log; Stop or attend ends it
 	cancel         context.CancelFunc
 
 	// Of Start, and then of attend.
@@ -49,7 +48,8 @@ func (p *process) Pid() int { return 0 }
 // Streams are the pipes: no stdin, and stdout with the whole log.
 func (p *process) Streams() (stdin, stdout, stderr *os.File) { return nil, p.stdout, p.stderr }
 
-// Exited is closed when the container has ended and its log is read.
+// Exited is closed when the container has ended and its log is read. After Stop it
+// is closed at once: the call is answered, and Gone tells of the rest.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
 // Gone is closed when the Job is deleted, or that was tried for long enough.
@@ -66,7 +66,13 @@ func (p *process) Held() launch.Held { return launch.Held{Tree: p.held} }
 func (p *process) Finish(time.Duration) { p.Stop() }
 
 // Stop deletes the Job: its node ends the container by SIGTERM, the grace and SIGKILL.
-func (p *process) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
+// Nobody waits for that. What the log had until now is what it has.
+func (p *process) Stop() {
+	p.stopOnce.Do(func() {
+		close(p.stop)
+		p.cancel()
+	})
+}
 
 // Kill is Stop: only its node could end the container without grace.
 func (p *process) Kill() { p.Stop() }
@@ -91,52 +97,45 @@ func (p *process) attend() {
 	close(p.gone)
 }
 
-// awaitEnd waits until the container has ended. After Stop it does not wait for
-// longer than a node takes.
+// awaitEnd waits until the container has ended, or is not waited for any more.
 func (p *process) awaitEnd() launch.Exit {
-	if exit, over := p.judge(sight{pod: p.last}, false); over {
+	if exit, over := p.judge(sight{pod: p.last}); over {
 		return exit
 	}
-	stop, stopped := p.stop, false
-	var tooLong <-chan time.Time
 	for {
 		select {
 		case s := <-p.sights:
-			if exit, over := p.judge(s, stopped); over {
+			if exit, over := p.judge(s); over {
 				return exit
 			}
-		case <-stop:
-			stop, stopped, tooLong = nil, true, time.After(p.grace+endTime)
-			p.removing.Go(p.removeJob)
-		case <-tooLong:
-			return launch.Exit{Code: -1, Err: lost("nothing is known of the Job's end; the cluster ends it at its deadline, if it has not yet")}
+		case <-p.stop:
+			return launch.Exit{Code: -1, Err: lost("the Job was deleted before its container had ended")}
 		}
 	}
 }
 
 // judge reports whether it is over, and how.
-func (p *process) judge(s sight, stopped bool) (launch.Exit, bool) {
+func (p *process) judge(s sight) (launch.Exit, bool) {
 	switch {
 	case s.err != nil:
 		return launch.Exit{Code: -1, Err: fault.From(s.err)}, true
-	case s.gone && stopped:
-		return launch.Exit{Code: -1, Err: lost("the Job was deleted")}, true
 	case s.gone:
-		return launch.Exit{Code: -1, Err: p.deleted()}, true
+		return launch.Exit{Code: -1, Err: p.deleted(p.ctx)}, true
 	case s.pod == nil:
 		return launch.Exit{}, false
 	}
 	p.last = s.pod
 	exit, over := s.pod.exit()
-	if over && exit.Err == nil && !stopped && s.pod.Metadata.DeletionTimestamp != "" {
-		return launch.Exit{Code: -1, Err: p.deleted()}, true // it did not end by itself
+	if over && exit.Err == nil && s.pod.Metadata.DeletionTimestamp != "" {
+		return launch.Exit{Code: -1, Err: p.deleted(p.ctx)}, true // it did not end by itself
 	}
 	return exit, over
 }
 
-// deleted says why somebody deleted the pod, who was not Orla.
-func (p *process) deleted() *fault.Error {
-	ctx, cancel := context.WithTimeout(p.ctx, hesitation)
+// deleted says why somebody deleted the pod, who was not Orla. It takes no longer
+// than ctx.
+func (p *process) deleted(ctx context.Context) *fault.Error {
+	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
 	for { // the Job follows its pod in a moment
 		if err := p.cluster.failed(ctx, p.name); err != nil && ctx.Err() == nil {
@@ -161,7 +160,7 @@ func (p *process) abandon() {
 // removeJob deletes the Job, and with it what it owns. It is called for each
 // reason that there is: a further time costs a request.
 func (p *process) removeJob() {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTime)
+	ctx, cancel := context.WithTimeout(p.cluster.cleanup, removeTime)
 	defer cancel()
 	if err := p.cluster.remove(ctx, jobs, p.name); err != nil {
 		p.cluster.opts.Log.Warn("a Job is left, which the cluster removes after its deadline and its time to live", "job", p.name, "err", err)
@@ -170,7 +169,7 @@ func (p *process) removeJob() {
 
 // removeSecrets deletes what the container has got, and nobody else needs.
 func (p *process) removeSecrets() {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTime)
+	ctx, cancel := context.WithTimeout(p.cluster.cleanup, removeTime)
 	defer cancel()
 	for _, name := range p.secrets {
 		if err := p.cluster.remove(ctx, secrets, name); err != nil {

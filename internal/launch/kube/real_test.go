@@ -302,8 +302,12 @@ func TestT74RealAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, stdout, _ := p.Streams()
+		if _, err := io.ReadFull(stdout, make([]byte, 7)); err != nil {
+			t.Error(err)
+		}
 		p.Stop()
-		if out, exit := finish(t, p); exit.Code != 143 && exit.Err == nil || out != "so far\n" {
+		if out, exit := finish(t, p); exit.Err == nil {
 			t.Errorf("%q %+v", out, exit)
 		}
 	})
@@ -342,9 +346,33 @@ func TestT74RealAPI(t *testing.T) {
 	r.must("PATCH", r.in("resourcequotas/q/status"), object{"status": object{"hard": object{"pods": "0"}, "used": object{"pods": "0"}}})
 	step("quota", func(t *testing.T) {
 		r.will(part{})
-		if err := startErr(t, l, 8*time.Second); err.Code != fault.Timeout || !strings.Contains(err.Reason, "exceeded quota") {
+		began := time.Now()
+		if err := startErr(t, l, 30*time.Second); err.Code != fault.IsolationUnavailable || !err.Retryable() || !strings.Contains(err.Reason, "exceeded quota") {
 			t.Error(err)
 		}
+		t.Logf("refused after %s, of 30 s", time.Since(began))
+	})
+	r.must("DELETE", r.in("resourcequotas/q"), nil)
+	r.must("POST", r.in("limitranges"), object{"metadata": object{"name": "l"}, "spec": object{"limits": []any{object{"type": "Container", "min": object{"memory": "4Gi"}}}}})
+	step("limit range", func(t *testing.T) {
+		r.will(part{})
+		began := time.Now()
+		if err := startErr(t, l, 30*time.Second); err.Code != fault.IsolationUnavailable || err.Retryable() || !strings.Contains(err.Reason, "minimum memory usage per Container is 4Gi") {
+			t.Error(err)
+		}
+		t.Logf("refused after %s, of 30 s", time.Since(began))
+	})
+	r.must("DELETE", r.in("limitranges/l"), nil)
+	step("a call's deadline", func(t *testing.T) {
+		r.will(part{log: "so far\n", forever: true, reason: "Error"})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		ran, err := launch.Run(ctx, l, hello, func([]byte) {}, func([]byte) {})
+		by, _ := ctx.Deadline()
+		if err != nil || !ran.Stopped {
+			t.Errorf("%+v, %v", ran, err)
+		}
+		t.Logf("answered %s after the deadline", time.Since(by))
 	})
 	c.Close()
 	r.none("jobs", "pods", "secrets")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,8 +117,13 @@ func (c *Cluster) remove(ctx context.Context, kind schema.GroupVersionResource, 
 	})
 }
 
-// hesitation is how long a Job may be without a pod until its events are asked why.
-const hesitation = 3 * time.Second
+const (
+	// hesitation bounds a look at what became of a Job.
+	hesitation = 3 * time.Second
+	// firstDoubt is how long a Job may be without a pod until it is asked why, and
+	// lastDoubt the longest pause between two such looks.
+	firstDoubt, lastDoubt = 250 * time.Millisecond, time.Second
+)
 
 // begin waits until the container has started.
 func (p *process) begin(ctx context.Context) error {
@@ -128,7 +132,8 @@ func (p *process) begin(ctx context.Context) error {
 	defer cancel()
 	p.watching.Go(func() { p.cluster.follow(p.ctx, p.name, p.sights) })
 	why := "its pod is not there yet"
-	look := time.NewTicker(hesitation)
+	pause := firstDoubt
+	look := time.NewTimer(pause)
 	defer look.Stop()
 	for seen := false; ; {
 		select {
@@ -137,7 +142,11 @@ func (p *process) begin(ctx context.Context) error {
 			case s.err != nil:
 				return s.err
 			case s.gone:
-				return p.late(p.deleted(), why) //nolint:contextcheck // by the Job's own, which has a bound
+				err := error(p.deleted(ctx))
+				if ctx.Err() != nil {
+					err = context.Cause(ctx)
+				}
+				return p.late(err, why)
 			case s.pod == nil:
 				continue
 			}
@@ -163,7 +172,13 @@ func (p *process) begin(ctx context.Context) error {
 			if err := p.cluster.failed(ctx, p.name); err != nil {
 				return err
 			}
-			why = p.cluster.unmade(ctx, p.name)
+			refused, err := p.cluster.unmade(ctx, p.name)
+			if err != nil {
+				return err
+			}
+			why = refused
+			pause = min(2*pause, lastDoubt)
+			look.Reset(pause)
 		case <-ctx.Done():
 			return p.late(context.Cause(ctx), why)
 		}
@@ -211,29 +226,49 @@ func (p *process) late(cause error, why string) error {
 	return &told
 }
 
-// unmade says why a Job has no pod, as the cluster's events have it. They are a
-// help, and nothing is decided by them.
-func (c *Cluster) unmade(ctx context.Context, job string) string {
-	const unknown = "its pod is not there yet; kubectl describe job tells more"
+// finalRefusals is how often the Job controller has to have been refused a pod until
+// that is final. It tries again after a second. The first refusal may be an
+// accident, such as two pods that are counted against one quota at once.
+const finalRefusals = 2
+
+// unmade says why a Job has no pod, as the cluster's events have it. The error says
+// that it will not get one: whatever admits pods (a LimitRange, a quota,
+// PodSecurity, a webhook) refuses it.
+func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error) {
+	why = "its pod is not there yet; kubectl describe job tells more"
 	client, err := c.connect()
 	if err != nil {
-		return unknown
+		return why, nil //nolint:nilerr // events are a help; begin sees what is wrong
 	}
 	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
 	found, err := client.in(events).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,involvedObject.name=" + job, Limit: 50})
 	if err != nil {
-		return unknown
+		return why, nil //nolint:nilerr // as above
 	}
-	for _, event := range slices.Backward(found.Items) {
+	refusals, said := int64(0), ""
+	for _, event := range found.Items {
 		kind, _, _ := unstructured.NestedString(event.Object, "type")
 		reason, _, _ := unstructured.NestedString(event.Object, "reason")
 		message, _, _ := unstructured.NestedString(event.Object, "message")
-		if kind == "Warning" {
-			return fmt.Sprintf("%s: %s", reason, clip(message))
+		if kind != "Warning" {
+			continue
+		}
+		why = fmt.Sprintf("%s: %s", reason, clip(message))
+		if reason == "FailedCreate" {
+			times, _, _ := unstructured.NestedInt64(event.Object, "count")
+			refusals, said = refusals+max(1, times), clip(message)
 		}
 	}
-	return unknown
+	if refusals < finalRefusals {
+		return why, nil
+	}
+	f := fault.New(fault.IsolationUnavailable, "isolation_mode kubernetes: the cluster refuses the Job's pod: %s; see the LimitRanges, quotas and policies of namespace %s", said, c.opts.Namespace)
+	if overQuota(said) {
+		again := true // when other pods have ended
+		f.Retry = &again
+	}
+	return why, f
 }
 
 // newProcess makes what stands for a Job here.
@@ -242,7 +277,6 @@ func (c *Cluster) newProcess(plan *plan) (*process, error) {
 		cluster: c,
 		name:    plan.name,
 		limits:  plan.tool.Limits,
-		grace:   time.Duration(seconds(max(plan.spec.Grace, launch.DefaultGrace))) * time.Second,
 		sights:  make(chan sight),
 		stop:    make(chan struct{}),
 		ended:   make(chan struct{}),
