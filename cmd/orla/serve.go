@@ -18,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/kind/webhook"
+	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
@@ -58,7 +59,7 @@ func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	// not the end of the process. Caught and not ignored: tools would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	self, err := os.Executable()
+	self, err := launch.Program()
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}

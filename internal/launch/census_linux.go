@@ -25,7 +25,7 @@ func newCensus(instance string, groups *groupTable) *census {
 }
 
 // strays returns what is alive of a tree outside its group: what bears the
-// mark, what belongs to the group or to one of known, and what belongs to such
+// mark or the tag, what belongs to the group or to one of known, and what belongs to such
 // a process. It is sure unless Orla had no descriptor left to look with.
 func (c *census) strays(t tree, known []stray) (found []stray, sure bool) {
 	l := c.join(t.since)
@@ -34,7 +34,7 @@ func (c *census) strays(t tree, known []stray) (found []stray, sure bool) {
 	}
 	ours := map[int]bool{}
 	for pid, st := range l.procs {
-		if t.group != 0 && (st.group == t.group || st.session == t.group) || slices.Contains(l.marks[pid], t.mark) {
+		if t.group != 0 && (st.group == t.group || st.session == t.group) || slices.Contains(l.marks[pid], t.mark) || t.tag != 0 && l.tags[pid] == t.tag {
 			ours[pid] = true
 		}
 	}
@@ -84,6 +84,7 @@ type look struct {
 	sure  bool             // whether it was possible to look
 	procs map[int]procStat // what may belong to a tree, and the members of all groups
 	marks map[int][]string // the marks of this instance on those that left their group's session
+	tags  map[int]uint64   // the tags of the same
 	older map[int]bool     // sessions whose leaders are of no interest
 }
 
@@ -94,6 +95,7 @@ const listings = 4
 // that is listed may start another, and be gone before it is looked at.
 func (l *look) everywhere(instance string, groups []int) {
 	l.procs, l.marks, l.older = map[int]procStat{}, map[int][]string{}, map[int]bool{}
+	l.tags = map[int]uint64{}
 	led := make(map[int]bool, len(groups)) // sessions that tell whose their processes are
 	for _, group := range groups {
 		led[group] = true
@@ -148,6 +150,9 @@ func (l *look) ask(pid int, led map[int]bool, prefix string) error {
 	l.procs[pid] = st
 	if led[session] {
 		return nil
+	}
+	if tag := tagOf(pid); tag != 0 {
+		l.tags[pid] = tag
 	}
 	environ, err := environOf(pid)
 	for _, mark := range marksIn(environ) {

@@ -22,6 +22,7 @@ const (
 type tree struct {
 	group int    // its group and its session; 0 once the id may be a stranger's
 	mark  string // in the environment of all of it
+	tag   uint64 // what all of it has inherited; 0 if there is none
 	since uint64 // when its leader was started: nothing older is part of it; 0 if not known
 }
 
@@ -187,7 +188,7 @@ func (p *LocalProcess) await(most time.Duration, hurry <-chan struct{}, left fun
 
 // find looks for what is left of the tree outside its group.
 func (p *LocalProcess) find(known rest) rest {
-	t := tree{mark: p.mark, since: p.since}
+	t := tree{mark: p.mark, tag: p.tag, since: p.since}
 	if !p.empty {
 		t.group = p.pid
 	}

@@ -26,6 +26,8 @@ const (
 	groupBytes = groupSlots * 4
 	// guardPatience bounds how long a guard hunts for what Orla left.
 	guardPatience = 5 * time.Second
+	// dismissPatience bounds how long a guard has to end after the goodbye.
+	dismissPatience = 2 * time.Second
 )
 
 // groupTable holds the ids of the groups that live now. The guard sees it when
@@ -152,6 +154,7 @@ type guard struct {
 	instance string
 	groups   *groupTable
 	heir     *heir // must not take the guard for an orphan; may be nil
+	tags     *tagger
 	log      *slog.Logger
 	begun    chan struct{} // closed when the first guard process was started, or could not be
 	done     chan struct{} // closed when no guard is wanted any more
@@ -159,8 +162,8 @@ type guard struct {
 }
 
 // startGuard keeps a guard process running until dismiss.
-func startGuard(argv []string, instance string, groups *groupTable, heir *heir, log *slog.Logger) *guard {
-	g := &guard{argv: argv, instance: instance, groups: groups, heir: heir, log: log, begun: make(chan struct{}), done: make(chan struct{})}
+func startGuard(argv []string, instance string, groups *groupTable, heir *heir, tags *tagger, log *slog.Logger) *guard {
+	g := &guard{argv: argv, instance: instance, groups: groups, heir: heir, tags: tags, log: log, begun: make(chan struct{}), done: make(chan struct{})}
 	g.stopped.Go(g.keep)
 	return g
 }
@@ -212,21 +215,21 @@ func (g *guard) runOnce(begun func()) error {
 		files[1] = g.groups.file
 	}
 	cmd := &exec.Cmd{
-		Path:       g.argv[0],
-		Args:       append(append([]string{"orla"}, g.argv[1:]...), g.instance),
-		Env:        []string{},
-		Dir:        "/",
-		ExtraFiles: files,
-		// A session of its own: Ctrl-C and a kill of Orla's group must not
-		// reach it, or there would be nobody left to clean up.
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		Path:        g.argv[0],
+		Args:        append(append([]string{"orla"}, g.argv[1:]...), g.instance),
+		Env:         []string{},
+		Dir:         "/",
+		ExtraFiles:  files,
+		SysProcAttr: guardProcAttr(),
 	}
-	_, err = g.heir.starting(func() (int, error) {
+	g.tags.begin()
+	pid, err := g.heir.starting(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
 		return cmd.Process.Pid, nil
 	})
+	g.tags.end(pid, true)
 	begun()
 	_ = r.Close() // the child has its own
 	if err != nil {
@@ -246,6 +249,14 @@ func (g *guard) runOnce(begun func()) error {
 	if _, err := w.Write([]byte{goodbye}); err != nil {
 		g.log.Warn("dismiss the guard process", "err", err)
 	}
+	_ = cmd.Process.Signal(syscall.SIGCONT) // a stopped one cannot obey; it may have ended
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(dismissPatience):
+	}
+	g.log.Warn("the guard process does not end; killing it", "pid", pid)
+	_ = cmd.Process.Kill() // it may have ended just now
 	return <-ended
 }
 

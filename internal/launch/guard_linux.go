@@ -17,6 +17,24 @@ func sharedFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "orla-groups"), nil
 }
 
+// guardProcAttr gives the guard a session of its own: Ctrl-C and a kill of Orla's
+// group must not reach it, or nobody would be left to clean up. A guard that was
+// stopped continues when Orla ends.
+func guardProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+}
+
+// Program returns a path by which this process can execute its own program. It
+// works also after the file was replaced or removed: for the kernel it is the
+// program that runs, not a name.
+func Program() (string, error) {
+	const running = "/proc/self/exe"
+	if _, err := os.Stat(running); err == nil {
+		return running, nil
+	}
+	return os.Executable()
+}
+
 // nameThisProcess sets the name that ps and pgrep show. It is not "orla", so
 // that `kill -HUP $(pgrep orla)` finds the one that is meant.
 func nameThisProcess(name string) {
@@ -24,12 +42,13 @@ func nameThisProcess(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // cosmetic
 }
 
-// sweepInstance kills every process that carries the instance's mark, is an
+// sweepInstance kills every process that carries the instance's mark or tag, is an
 // orphan in one of the groups, or belongs to such a one. It returns how many
 // it found alive, and the groups that have a member: the id of one without may
 // be a stranger's the next time.
 func sweepInstance(instance string, groups []int) (found int, live []int) {
 	procs := readProcesses()
+	tag := instanceTag(instance)
 	// Whoever inherits what Orla leaves: the first process, or one that asked
 	// for it (PR_SET_CHILD_SUBREAPER), as a desktop session's does. It has
 	// inherited this guard as well.
@@ -48,7 +67,7 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 			continue
 		}
 		environ, _ := environOf(pid) // without one it is gone, or another user's
-		if inGroup && orphan || bears(environ, instance+".") {
+		if inGroup && orphan || bears(environ, instance+".") || hasInstance(tagOf(pid), tag) {
 			ours[pid] = true
 		}
 	}

@@ -51,6 +51,7 @@ type Local struct {
 	spawns   chan spawn
 	stays    chan struct{} // one for each process whose caller stays with it; see Run
 	vigil    *vigil
+	tags     *tagger
 	groups   *groupTable
 	census   *census
 	guard    *guard
@@ -101,6 +102,9 @@ type Spec struct {
 	Expose []string
 	// Files are given to the process as descriptors 3 and up. They stay the caller's.
 	Files []*os.File
+	// Untagged says that others end what the process leaves on purpose, as a
+	// container engine ends its containers. It is then not found by its tag.
+	Untagged bool
 	// Sys, if not nil, changes how the process is made: its namespaces. Only a
 	// Local heeds it, for the Launchers that start by it.
 	Sys func(*syscall.SysProcAttr)
@@ -109,14 +113,16 @@ type Spec struct {
 }
 
 type spawn struct {
-	path  string
-	argv  []string
-	attr  *syscall.ProcAttr
-	reply chan<- spawned
+	path     string
+	argv     []string
+	attr     *syscall.ProcAttr
+	untagged bool // as in Spec
+	reply    chan<- spawned
 }
 
 type spawned struct {
 	pid  int
+	tag  uint64 // what its descendants inherit; 0 if there is none
 	slot *int32 // its entry in the guard's table
 	free bool   // it could not be put into its cgroup
 	err  error
@@ -136,13 +142,14 @@ func NewLocal(opts Options) (*Local, error) {
 		heir:     newHeir(),
 		cgroup:   opts.Cgroup,
 	}
+	l.tags = newTagger(l.instance, l.outer != "")
 	var err error
 	if l.groups, err = newGroupTable(opts.Guard != nil); err != nil {
 		opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
 	}
 	l.census = newCensus(l.instance, l.groups)
 	if opts.Guard != nil {
-		l.guard = startGuard(opts.Guard, l.instance, l.groups, l.heir, opts.Log)
+		l.guard = startGuard(opts.Guard, l.instance, l.groups, l.heir, l.tags, opts.Log)
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
@@ -164,11 +171,13 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 
 // fork starts a process, which dies with the thread that this runs on.
 func (l *Local) fork(s spawn) spawned {
+	l.tags.begin()
 	pid, err := l.heir.starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
+	tag := l.tags.end(pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
 	}
-	return spawned{pid: pid, slot: l.groups.add(pid)} // here, since Orla may be killed at any moment
+	return spawned{pid: pid, tag: tag, slot: l.groups.add(pid)} // here, since Orla may be killed at any moment
 }
 
 // errClosed is returned by Start after Close.
@@ -242,6 +251,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		pid:    s.pid,
 		pidfd:  pidfd,
 		mark:   mark,
+		tag:    s.tag,
 		whole:  spec.Whole,
 		alone:  leadsNamespace(attr.Sys),
 		cell:   cell,
@@ -291,7 +301,7 @@ func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *syscall.Proc
 }
 
 func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr) spawned {
-	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr}
+	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr, untagged: spec.Untagged}
 	if spec.stay {
 		if err := context.Cause(ctx); err != nil {
 			return spawned{err: err}

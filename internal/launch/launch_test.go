@@ -39,6 +39,7 @@ const (
 	asRunner   = "stand-in-that-runs"
 	asCrowd    = "stand-in-with-many"
 	asCellular = "stand-in-in-a-cgroup"
+	asDeaf     = "guard-that-does-not-end"
 )
 
 // modes are what the test binary does when its first argument says so.
@@ -55,6 +56,7 @@ var modes = map[string]func(args []string){
 	asCrowd:    func(args []string) { standInCrowd(args[0]) },
 	asCellular: func(args []string) { standInCell(args[0]) },
 	asFirst:    func(args []string) { standInFirst(args[0]) },
+	asDeaf:     func([]string) { <-time.After(10 * patience) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }
 
@@ -121,7 +123,7 @@ func standInStart(script string, guard []string) (*launch.Local, *launch.LocalPr
 const patience = time.Minute
 
 func guardCommand() []string {
-	self, err := os.Executable()
+	self, err := launch.Program()
 	if err != nil {
 		panic(err)
 	}
@@ -292,6 +294,7 @@ func TestStopReachesThoseThatLeftTheGroup(t *testing.T) {
 		"orphan":                 `sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' &"; while :; do sleep 1; done`,
 		"child, no marks":        `setsid env -i PATH="$PATH" sh -c 'echo $$; while :; do sleep 1; done' & wait`,
 		"orphaned job, no marks": `bash -c 'set -m; env -i sh -c "echo \$\$; while :; do sleep 1; done" &'; sleep 100`,
+		"daemon, no marks":       unmarkedDaemon + `exec sleep 100`,
 		"setsid of a setsid'":    `setsid sh -c "setsid sh -c 'echo \$\$; while :; do sleep 1; done' & wait" & wait`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -448,14 +451,19 @@ setsid sh -c 'echo $$; while :; do sleep 1; done' &
 const unmarkedChild = `env -i PATH="$PATH" sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
 `
 
+// One that became a daemon as redis, nginx and postgres do: it left its session
+// twice, its parents are gone, and its environment tells nothing.
+const unmarkedDaemon = `setsid env -i PATH="$PATH" sh -c 'setsid sh -c "echo \$\$; exec sleep 100" & exit'
+`
+
 // SPEC D3: nothing outlives Orla, even when it is killed with SIGKILL.
 func TestNothingOutlivesAKilledOrla(t *testing.T) {
-	killAStandIn(t, 4, markedTree+unmarkedChild)
+	killAStandIn(t, 5, markedTree+unmarkedChild+unmarkedDaemon)
 }
 
 // SPEC D3: nor does what runs a call of a simple tool.
 func TestNothingOutlivesAnOrlaKilledInARun(t *testing.T) {
-	kill(t, asStayer, 4, markedTree+unmarkedChild+"wait")
+	kill(t, asStayer, 5, markedTree+unmarkedChild+unmarkedDaemon+"wait")
 }
 
 // killAStandIn kills a stand-in for Orla that runs a script, and fails the test
@@ -473,7 +481,14 @@ func kill(t *testing.T, mode string, ids int, script string, before ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append(before, mode, script)...)
+	killAfter(t, exec.Command(self, append(before, mode, script)...), ids, func(int) {})
+}
+
+// killAfter kills a stand-in for Orla after it has printed the ids of its tree, and
+// prepare has been called with the stand-in's own. It fails the test when one of
+// the tree lives on.
+func killAfter(t *testing.T, cmd *exec.Cmd, ids int, prepare func(orla int)) {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -486,6 +501,7 @@ func kill(t *testing.T, mode string, ids int, script string, before ...string) {
 	for range ids {
 		pids = append(pids, pidFrom(t, r))
 	}
+	prepare(cmd.Process.Pid)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -520,20 +536,20 @@ func TestGuardComesBackAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := guardPid(t, 0)
+	first := guardPid(t, os.Getpid(), 0)
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	second := guardPid(t, first)
+	second := guardPid(t, os.Getpid(), first)
 	l.Close()
 	eventually(t, "the guard is gone", func() bool { return !alive(second) })
 }
 
-// guardPid waits for a guard process of this test that is not old.
-func guardPid(t *testing.T, old int) (pid int) {
+// guardPid waits for a guard process of an Orla that is not old.
+func guardPid(t *testing.T, orla, old int) (pid int) {
 	t.Helper()
 	eventually(t, "a guard is there", func() bool {
-		children, err := filepath.Glob("/proc/self/task/*/children")
+		children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", orla))
 		if err != nil {
 			t.Fatal(err)
 		}

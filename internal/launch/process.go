@@ -22,6 +22,7 @@ type LocalProcess struct {
 	pid   int
 	pidfd int // closed by who waits for the end; none where there are none
 	mark  string
+	tag   uint64 // what its descendants have inherited; 0 if there is none
 	whole bool
 	alone bool // it is the first of its pid namespace: when it has ended, so has all of its tree
 	grace time.Duration

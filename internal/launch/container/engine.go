@@ -174,7 +174,7 @@ func (e *Engine) found(ctx context.Context) (*made, error) {
 // spec is a command line of the engine. It need not be Whole: what rootless
 // podman leaves for the next command is to stay.
 func (e *Engine) spec(args []string) launch.Spec {
-	return launch.Spec{Path: args[0], Argv: args, Env: slices.Clone(e.opts.Environ), Dir: "/"}
+	return launch.Spec{Path: args[0], Argv: args, Env: slices.Clone(e.opts.Environ), Dir: "/", Untagged: true}
 }
 
 // local starts a command line. That the engine's own program cannot be run says

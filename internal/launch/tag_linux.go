@@ -1,0 +1,113 @@
+package launch
+
+import (
+	"hash/fnv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// tagger gives processes tags: values of their soft RLIMIT_LOCKS. Linux has not
+// enforced this limit since 2.4.25. Descendants inherit it across fork, exec and
+// setsid, and neither a cleared environment nor an overwritten one changes it. So
+// a tag tells whose a daemon is when its parent is gone and the mark in its
+// environment is too. Only a program that sets this limit on purpose loses its tag.
+//
+// The upper half of a tag names the instance of Orla, the lower half the process
+// that Orla started. Forks inherit the limit of Orla's whole process, so Orla sets
+// it for the time of a fork. Processes that are forked at the same time inherit
+// the same tag, which then stands for none of them; each gets one of its own right
+// after. What such a process forks before that is found by its other traces, or by
+// the guard, which compares only the instance.
+type tagger struct {
+	instance uint64 // upper half; 0 where processes get no tags
+
+	mu     sync.Mutex // guards the fields that follow
+	own    unix.Rlimit
+	last   uint32
+	forks  int    // that have begun and not ended
+	tag    uint64 // that these inherit
+	shared bool   // whether more than one process inherits it
+}
+
+// newTagger returns a tagger for an instance of Orla. If Orla runs in a tool of
+// another Orla, nested, all keep the tag of that tool, so that the outer one
+// finds them.
+func newTagger(instance string, nested bool) *tagger {
+	t := &tagger{}
+	if nested || unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &t.own) != nil || t.own.Max != unix.RLIM_INFINITY {
+		return t
+	}
+	t.instance = instanceTag(instance)
+	return t
+}
+
+// instanceTag returns the upper half of an instance's tags. It is never 0, and
+// below RLIM_INFINITY.
+func instanceTag(instance string) uint64 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(instance)) // never fails
+	return uint64(h.Sum32()>>1|1) << 32
+}
+
+// hasInstance reports whether a tag is one of an instance's.
+func hasInstance(tag, instance uint64) bool { return instance != 0 && tag>>32 == instance>>32 }
+
+func (t *tagger) next() uint64 {
+	t.last++
+	return t.instance | uint64(t.last)
+}
+
+// begin comes before each fork, end after it.
+func (t *tagger) begin() {
+	if t.instance == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.forks++; t.forks > 1 {
+		t.shared = true
+		return
+	}
+	t.tag, t.shared = t.next(), false
+	_ = setTag(0, t.tag, t.own) // possible, since the hard limit is infinite
+}
+
+// end returns the tag of the process that was forked; 0 if it has none. pid is 0
+// if there is no such process.
+func (t *tagger) end(pid int, untagged bool) uint64 {
+	if t.instance == 0 {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.forks--; t.forks == 0 {
+		_ = setTag(0, t.own.Cur, t.own) // as in begin
+	}
+	tag := t.tag
+	switch {
+	case pid == 0:
+		return 0
+	case untagged:
+		_ = setTag(pid, t.own.Cur, t.own) // it may have ended already
+		return 0
+	case t.shared:
+		tag = t.next()
+		_ = setTag(pid, tag, t.own) // the same
+	}
+	return tag
+}
+
+func setTag(pid int, tag uint64, own unix.Rlimit) error {
+	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: own.Max}, nil)
+}
+
+// tagOf returns the tag of a process. That of another user's cannot be known; it
+// is 0 then.
+func tagOf(pid int) uint64 {
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+		return 0
+	}
+	return limit.Cur
+}
