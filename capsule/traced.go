@@ -3,7 +3,6 @@ package capsule
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
@@ -17,23 +16,23 @@ func traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
 	if t.IsZero() {
 		return meta
 	}
-	had := ""
-	with := slices.Concat([]byte(`{"`+trace.ParentKey+`":`), rawjson.Quote(t.Parent()))
+	own := []rawjson.Member{{Key: trace.ParentKey, Value: rawjson.Quote(t.Parent())}, {Key: trace.StateKey}}
 	if t.State() != "" {
-		with = slices.Concat(with, []byte(`,"`+trace.StateKey+`":`), rawjson.Quote(t.State()))
+		own[1].Value = rawjson.Quote(t.State())
 	}
-	ok := meta == nil || rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-		switch key {
-		case trace.ParentKey:
+	if meta == nil {
+		meta = json.RawMessage("{}")
+	}
+	had := ""
+	ok := rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+		if key == trace.ParentKey {
 			had = rawjson.String(value)
-		case trace.StateKey:
-		default:
-			with = slices.Concat(with, []byte(`,"`+key+`":`), value)
 		}
 		return true
 	})
 	if !ok || had == t.Parent() { // it is odd, or the client's own: it stays as it came
 		return meta
 	}
-	return append(with, '}')
+	with, _ := rawjson.Edit(meta, nil, own...)
+	return with
 }

@@ -105,7 +105,7 @@ func (c *caller) Notify(ctx context.Context, method string, params json.RawMessa
 	defer forget()
 	switch method {
 	case methodProgress:
-		if with, ok := rewritten(params, member{"progressToken", c.token}); ok && c.token != nil {
+		if with, ok := rewritten(params, member{Key: "progressToken", Value: c.token}); ok && c.token != nil {
 			ctx = context.WithValue(ctx, sentKey{}, &sent{method: method, params: with.join()})
 			_ = c.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{})
 		}
@@ -182,16 +182,11 @@ func ownMetaOf(meta json.RawMessage) json.RawMessage {
 	if plain == nil {
 		return nil
 	}
-	var own []byte
-	rawjson.Members(plain, func(key string, value json.RawMessage) bool {
-		if !strings.HasPrefix(key, protocolPrefix) && key != "progressToken" {
-			own = slices.Concat(own, []byte(`,"`+key+`":`), value)
-		}
-		return true
+	own, _ := rawjson.Edit(plain, func(key string) bool {
+		return strings.HasPrefix(key, protocolPrefix) || key == "progressToken"
 	})
-	if own == nil {
+	if rawjson.Empty(own) {
 		return nil
 	}
-	own[0] = '{'
-	return append(own, '}')
+	return own
 }

@@ -47,13 +47,13 @@ func (c carrier) load(raw json.RawMessage) json.RawMessage {
 	case method == "" && result != nil:
 		// An answer to one of our questions. The SDK looks for content in some.
 		stand := parts{[]byte(`{"content":{"type":"text","text":""},"_meta":`), c.meta(nil, result), []byte("}")}
-		return replaced(raw, member{"result", stand.join()})
+		return replaced(raw, member{Key: "result", Value: stand.join()})
 	case method == "" || params == nil:
 		return raw
 	}
 	kept := params
 	if method == methodCall { // the SDK leaves the arguments as they are
-		kept = replaced(params, member{"arguments", nil})
+		kept = replaced(params, member{Key: "arguments", Value: nil})
 	}
 	var meta json.RawMessage
 	plain := rawjson.Members(params, func(key string, value json.RawMessage) bool {
@@ -69,7 +69,7 @@ func (c carrier) load(raw json.RawMessage) json.RawMessage {
 	if loaded == nil {
 		return raw
 	}
-	return replaced(raw, member{"params", replaced(withoutAnswers(params), member{"_meta", loaded})})
+	return replaced(raw, member{Key: "params", Value: replaced(withoutAnswers(params), member{Key: "_meta", Value: loaded})})
 }
 
 // meta is a _meta that carries cargo beside what it has; nil if it is unusual.
@@ -77,20 +77,20 @@ func (c carrier) meta(had, cargo json.RawMessage) json.RawMessage {
 	if had == nil {
 		had = json.RawMessage("{}")
 	}
-	with, ok := rewritten(had, member{c.key, rawjson.Quote(string(cargo))})
+	with, ok := rawjson.Edit(had, nil, member{Key: c.key, Value: rawjson.Quote(string(cargo))})
 	if !ok {
 		return nil
 	}
-	return with.join()
+	return with
 }
 
 // replaced is rewritten in one piece; raw itself if it is unusual.
 func replaced(raw json.RawMessage, change ...member) json.RawMessage {
-	out, ok := rewritten(raw, change...)
+	out, ok := rawjson.Edit(raw, nil, change...)
 	if !ok {
 		return raw
 	}
-	return out.join()
+	return out
 }
 
 // unload returns what was carried in the _meta of params or of a result, nil

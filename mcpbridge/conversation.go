@@ -395,5 +395,5 @@ func withoutAnswers(params json.RawMessage) json.RawMessage {
 	if !has {
 		return params
 	}
-	return replaced(params, member{"inputResponses", nil})
+	return replaced(params, member{Key: "inputResponses", Value: nil})
 }

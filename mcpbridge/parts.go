@@ -23,34 +23,44 @@ func (p parts) size() int {
 // join makes one piece of p.
 func (p parts) join() []byte { return slices.Concat(p...) }
 
-// member is a member of a JSON object.
-type member struct {
-	key   string
-	value json.RawMessage // nil takes it out
-}
+// member is a member of a JSON object. A value of nil takes it out.
+type member = rawjson.Member
+
+// ownPart is the size of a value from which it is a part of its own, and not copied.
+const ownPart = 4 << 10
 
 // rewritten returns raw, an object, with other members: those of change take
 // the place of what has their key. It reports false for an object whose keys
-// have escapes, and for what is no object.
+// have escapes, and for what is not an object. All small members share one buffer.
 func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
-	out := parts{[]byte("{")}
-	comma := []byte(nil)
+	out, small := make(parts, 0, 4), append(make([]byte, 0, min(len(raw), ownPart)+64), '{')
+	begun, first := 0, true // where the part in small begins, and whether a member is the first one
 	add := func(key string, value json.RawMessage) {
-		out = append(out, slices.Concat(comma, []byte(`"`+key+`":`)), value)
-		comma = []byte(",")
+		if !first {
+			small = append(small, ',')
+		}
+		first = false
+		small = append(append(append(small, '"'), key...), `":`...)
+		if len(value) < ownPart {
+			small = append(small, value...)
+			return
+		}
+		out = append(out, small[begun:len(small):len(small)], value)
+		begun = len(small)
 	}
 	for _, m := range change {
-		if m.value != nil {
-			add(m.key, m.value)
+		if m.Value != nil {
+			add(m.Key, m.Value)
 		}
 	}
 	ok := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		if !slices.ContainsFunc(change, func(m member) bool { return m.key == key }) {
+		if !slices.ContainsFunc(change, func(m member) bool { return m.Key == key }) {
 			add(key, value)
 		}
 		return true
 	})
-	return append(out, []byte("}")), ok
+	small = append(small, '}')
+	return append(out, small[begun:]), ok
 }
 
 // boolean is a truth value as JSON.

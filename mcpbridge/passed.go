@@ -65,13 +65,13 @@ func (p *passedAnswer) lookAtMembers(call bool) bool {
 func (p *passedAnswer) lookAtMeta() {
 	had := p.meta
 	meta, changed := plainObject(had)
-	var drop []member
-	var coded, retry bool
+	var add []member
+	var coded, retry, drop bool
 	if meta != nil {
 		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
 			switch {
 			case strings.HasPrefix(key, protocolPrefix):
-				drop = append(drop, member{key, nil})
+				drop = true
 			case key == MetaToolCode:
 				coded, p.code = true, rawjson.String(value)
 			case key == MetaRetryable:
@@ -82,19 +82,19 @@ func (p *passedAnswer) lookAtMeta() {
 	}
 	if p.failed && !coded {
 		p.code = string(fault.ExecutionFailed)
-		drop = append(drop, member{MetaToolCode, rawjson.Quote(p.code)})
+		add = append(add, member{Key: MetaToolCode, Value: rawjson.Quote(p.code)})
 	}
 	if p.failed && !retry {
-		drop = append(drop, member{MetaRetryable, boolean(false)})
+		add = append(add, member{Key: MetaRetryable, Value: boolean(false)})
 	}
-	if p.newMeta = changed || len(drop) > 0 || (had != nil && meta == nil); !p.newMeta {
+	if p.newMeta = changed || drop || len(add) > 0 || (had != nil && meta == nil); !p.newMeta {
 		return
 	}
 	if meta == nil {
 		meta = json.RawMessage("{}")
 	}
-	edited, _ := rewritten(meta, drop...)
-	if p.meta = edited.join(); string(p.meta) == "{}" {
+	p.meta, _ = rawjson.Edit(meta, func(key string) bool { return strings.HasPrefix(key, protocolPrefix) }, add...)
+	if rawjson.Empty(p.meta) {
 		p.meta = nil
 	}
 }
@@ -107,7 +107,7 @@ func (p *passedAnswer) tell(attempts int) {
 	if p.meta == nil {
 		p.meta = json.RawMessage("{}")
 	}
-	p.meta, p.newMeta = replaced(p.meta, member{MetaAttempts, strconv.AppendInt(nil, int64(attempts), 10)}), true
+	p.meta, p.newMeta = replaced(p.meta, member{Key: MetaAttempts, Value: strconv.AppendInt(nil, int64(attempts), 10)}), true
 }
 
 // plainObject returns raw if it is an object whose keys have no escapes, or
@@ -140,16 +140,15 @@ func (p *passedAnswer) parts(self json.RawMessage) parts {
 	if self == nil && !p.newMeta {
 		return parts{p.raw}
 	}
-	change := []member{{"_meta", p.meta}}
+	change := []member{{Key: "_meta", Value: p.meta}}
 	if self != nil {
 		if meta := p.meta; meta == nil {
-			change[0].value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join()
+			change[0].Value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join()
 		} else {
-			with, _ := rewritten(meta, member{mcp.MetaKeyServerInfo, self})
-			change[0].value = with.join()
+			change[0].Value, _ = rawjson.Edit(meta, nil, member{Key: mcp.MetaKeyServerInfo, Value: self})
 		}
 		if !p.complete {
-			change = append(change, member{"resultType", json.RawMessage(`"complete"`)})
+			change = append(change, member{Key: "resultType", Value: json.RawMessage(`"complete"`)})
 		}
 	}
 	out, _ := rewritten(p.raw, change...)

@@ -94,31 +94,33 @@ func parted(meta json.RawMessage) (rest, traced json.RawMessage) {
 	if !bytes.Contains(meta, []byte(`"trace`)) {
 		return meta, nil
 	}
-	var seen []string
+	var seen [3]bool // which of the keys of a trace there were
 	plain := rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-		to := &rest
-		switch key {
-		case trace.ParentKey, trace.StateKey, "baggage":
-			if rawjson.String(value) == "" || slices.Contains(seen, key) {
-				return false
-			}
-			seen = append(seen, key)
-			to = &traced
+		i := slices.Index(traceKeys, key)
+		if i < 0 {
+			rest = meta // there is something else
+			return true
 		}
-		*to = slices.Concat(*to, []byte(`,"`+key+`":`), value)
-		return true
+		twice := seen[i]
+		seen[i] = true
+		return !twice && rawjson.String(value) != ""
 	})
 	if !plain {
 		return meta, nil
 	}
-	for _, object := range []*json.RawMessage{&rest, &traced} {
-		if *object != nil {
-			(*object)[0] = '{'
-			*object = append(*object, '}')
-		}
+	if rest != nil {
+		rest, _ = rawjson.Edit(meta, ofTrace)
+	}
+	if slices.Contains(seen[:], true) {
+		traced, _ = rawjson.Edit(meta, func(key string) bool { return !ofTrace(key) })
 	}
 	return rest, traced
 }
+
+// traceKeys are the keys of _meta that say where the client's trace is.
+var traceKeys = []string{trace.ParentKey, trace.StateKey, "baggage"}
+
+func ofTrace(key string) bool { return slices.Contains(traceKeys, key) }
 
 // plainID reports whether an id is one that every party writes the same way.
 func plainID(value json.RawMessage) bool {

@@ -67,14 +67,14 @@ func (b *Bridge) ownParams(params mcp.Params) json.RawMessage {
 		}
 		return true
 	})
-	return replaced(raw, member{"_meta", ownMetaOf(meta)}, member{"inputResponses", nil}, member{"requestState", nil})
+	return replaced(raw, member{Key: "_meta", Value: ownMetaOf(meta)}, member{Key: "inputResponses", Value: nil}, member{Key: "requestState", Value: nil})
 }
 
 // cacheable says of a result that has no word on it that it is not to be kept.
 func cacheable(raw json.RawMessage) json.RawMessage {
-	change := []member{{"ttlMs", json.RawMessage("0")}, {"cacheScope", json.RawMessage(`"private"`)}}
+	change := []member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
 	rawjson.Members(raw, func(key string, _ json.RawMessage) bool {
-		change = slices.DeleteFunc(change, func(m member) bool { return m.key == key })
+		change = slices.DeleteFunc(change, func(m member) bool { return m.Key == key })
 		return true
 	})
 	if len(change) == 0 {

@@ -10,25 +10,8 @@ func Set(raw []byte, key string, value stdjson.RawMessage) stdjson.RawMessage {
 	if !IsObject(raw) {
 		return nil
 	}
-	out := make([]byte, 0, len(raw)+len(key)+len(value)+len(`"":,`))
-	out = append(out, '{')
-	add := func(key string, value stdjson.RawMessage) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(append(out, '"'), key...), `":`...), value...)
-	}
-	if value != nil {
-		add(key, value)
-	}
-	plain := Members(raw, func(k string, v stdjson.RawMessage) bool {
-		if k != key {
-			add(k, v)
-		}
-		return true
-	})
-	if plain {
-		return append(out, '}')
+	if out, ok := Edit(raw, nil, Member{key, value}); ok {
+		return out
 	}
 	members := map[string]stdjson.RawMessage{}
 	if stdjson.Unmarshal(raw, &members) != nil {
