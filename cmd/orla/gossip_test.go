@@ -73,10 +73,10 @@ func (g *gossip) listened(at string) []string {
 // behaviours are what the service does, and overGRPC what it does there.
 var behaviours = []string{
 	"500", "400", "401", "403", "429", "html", "envelope", "denied", "garbage", "number", "wrong-id", "half", "huge",
-	"redirect-same", "redirect-away", "redirect-host", "redirect-metadata", "raw", "raw-header", "headers", "reset",
+	"redirect-same", "redirect-away", "redirect-host", "redirect-metadata", "raw", "raw-header", "headers", "reset", "success",
 }
 
-var overGRPC = []string{"status-2", "status-3", "status-7", "status-8", "status-13", "status-14", "status-16", "envelope"}
+var overGRPC = []string{"status-2", "status-3", "status-7", "status-8", "status-13", "status-14", "status-16", "envelope", "success"}
 
 // answerGRPC repeats what it hears in the message of a status, or in an envelope.
 func (g *gossip) answerGRPC(w http.ResponseWriter, r *http.Request) {
@@ -99,6 +99,9 @@ func (g *gossip) answerGRPC(w http.ResponseWriter, r *http.Request) {
 		"request_id": request.ID, "status": "error",
 		"error": map[string]any{"tool_code": "execution_failed", "tool_reason": said},
 	})
+	if what == "success" {
+		envelope, _ = json.Marshal(map[string]any{"request_id": request.ID, "status": "success", "result": map[string]any{"said": said}})
+	}
 	_, _ = w.Write(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(envelope))))
 	_, _ = w.Write(envelope)
 	w.Header().Set("Grpc-Status", "0")
@@ -222,6 +225,9 @@ func answerAs(w http.ResponseWriter, what, id, said, quoted string) {
 	case "envelope":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"request_id":%q,"status":"error","error":{"tool_code":"execution_failed","tool_reason":%s,"retryable":false}}`, id, quoted)
+	case "success":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"request_id":%q,"status":"success","result":{"said":%s,"list":[{"in":%[2]s}]}}`, id, quoted)
 	case "denied":
 		_, _ = fmt.Fprintf(w, `{"request_id":%q,"status":"denied","error":{"code":"no","reason":%s,"message":%[2]s}}`, id, quoted)
 	case "garbage":

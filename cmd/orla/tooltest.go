@@ -327,6 +327,9 @@ func (noCredentials) Contract() (typ, token string) { return "", "" }
 // Redact implements contract.Credentials.
 func (noCredentials) Redact(text string) string { return text }
 
+// RedactBody implements contract.Credentials.
+func (noCredentials) RedactBody(body []byte) []byte { return body }
+
 // print writes it for people: a line, and what is wrong below it.
 func (v tried) print(w io.Writer) error {
 	word := "ok  "

@@ -9,8 +9,11 @@ package auth
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"weak"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/secret"
@@ -34,6 +37,7 @@ type Options struct {
 type Source struct {
 	auth manifest.Auth
 	opts Options
+	last atomic.Pointer[weak.Pointer[secret.Redactor]]
 }
 
 // New returns the Source of a, and nil if calls are not authenticated.
@@ -42,6 +46,21 @@ func New(a manifest.Auth, opts Options) *Source {
 		return nil
 	}
 	return &Source{auth: a, opts: opts}
+}
+
+// redactor returns the Redactor for values. To make one takes longer than all
+// else of an attempt, and so the last one is used again where the values are the
+// same. It is kept until it is garbage, and no longer.
+func (s *Source) redactor(values ...secret.Value) *secret.Redactor {
+	if last := s.last.Load(); last != nil {
+		if r := last.Value(); r.Of(values...) {
+			return r
+		}
+	}
+	r := secret.NewRedactor(values...)
+	last := weak.Make(r)
+	s.last.Store(&last)
+	return r
 }
 
 // Credentials returns what the next attempt shows. Of oauth2_client_credentials
@@ -67,7 +86,7 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 		return Credentials{
 			kind: string(manifest.AuthAPIKey), token: value,
 			name: s.auth.HeaderName, value: value,
-			redactor: secret.NewRedactor(value),
+			redactor: s.redactor(value),
 		}, nil
 	case manifest.AuthBasic:
 		_, password, ok := strings.Cut(text, ":")
@@ -78,19 +97,19 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 		return Credentials{
 			kind: string(manifest.AuthBasic), token: secret.NewValue(pair),
 			name: "Authorization", value: secret.NewValue("Basic " + pair),
-			redactor: secret.NewRedactor(value, secret.NewValue(password)),
+			redactor: s.redactor(value, secret.NewValue(password)),
 		}, nil
 	default: // bearer, and nothing else: the manifest was checked
-		return bearer(value), nil
+		return s.bearer(value), nil
 	}
 }
 
 // bearer are the credentials that a token is, which was given for secrets.
-func bearer(token secret.Value, secrets ...secret.Value) Credentials {
+func (s *Source) bearer(token secret.Value, secrets ...secret.Value) Credentials {
 	return Credentials{
 		kind: string(manifest.AuthBearer), token: token,
 		name: "Authorization", value: secret.NewValue("Bearer " + token.Reveal()),
-		redactor: secret.NewRedactor(append(secrets, token)...),
+		redactor: s.redactor(append(secrets, token)...),
 	}
 }
 
@@ -113,18 +132,18 @@ func (s *Source) exchanged(ctx context.Context) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
-	return bearer(got, pair[clientID], pair[clientSecret]), nil
+	return s.bearer(got, pair[clientID], pair[clientSecret]), nil
 }
 
 // Do makes one attempt with fresh credentials. When the tool does not accept an
 // access token, which is an error auth_invalid, the token is dropped and the
-// attempt made once more with a new one.
+// attempt made once more with a new one. Its error is without what was shown.
 func (s *Source) Do(ctx context.Context, attempt func(Credentials) error) error {
 	c, err := s.Credentials(ctx)
 	if err != nil {
 		return err
 	}
-	err = attempt(c)
+	err = c.redacted(attempt(c))
 	if s == nil || s.auth.Profile != manifest.AuthOAuth2 || fault.CodeOf(err) != fault.AuthInvalid {
 		return err
 	}
@@ -132,7 +151,7 @@ func (s *Source) Do(ctx context.Context, attempt func(Credentials) error) error 
 	if c, err = s.Credentials(ctx); err != nil {
 		return err
 	}
-	return attempt(c)
+	return c.redacted(attempt(c))
 }
 
 func (s *Source) failed(ref secret.Ref, format string, args ...any) *fault.Error {
@@ -181,6 +200,39 @@ func (c Credentials) Contract() (typ, token string) { return c.kind, c.token.Rev
 
 // Same reports whether both show the same.
 func (c Credentials) Same(as Credentials) bool { return c.name == as.name && c.value == as.value }
+
+// RedactBody is Redact for what a service answers; see secret.Redactor.
+func (c Credentials) RedactBody(body []byte) []byte { return c.redactor.RedactBody(body) }
+
+// redacted takes the secrets out of a fault, its cause included. A fault may be
+// shared with other calls and is not changed itself.
+func (c Credentials) redacted(err error) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || c.redactor == nil {
+		return err
+	}
+	clean := *f
+	clean.Reason, clean.Logged = c.Redact(f.Reason), c.Redact(f.Logged)
+	same := clean.Reason == f.Reason && clean.Logged == f.Logged
+	if f.Err != nil {
+		if text := f.Err.Error(); c.Redact(text) != text {
+			clean.Err, same = &redactedError{c.Redact(text), f.Err}, false
+		}
+	}
+	if same {
+		return err
+	}
+	return &clean
+}
+
+// redactedError is a cause with another text.
+type redactedError struct {
+	text  string
+	cause error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.cause }
 
 // RedactBytes is Redact for what is large; see secret.Redactor.
 func (c Credentials) RedactBytes(text []byte) []byte { return c.redactor.RedactBytes(text) }

@@ -45,7 +45,7 @@ func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
 		}
 		return nil
 	}
-	if m, err := members(body); err == nil {
+	if m, err := members(x.credentials.RedactBody(body)); err == nil {
 		if r, is, err := x.sniff(m); is && err == nil {
 			return r.Err
 		}
@@ -56,7 +56,8 @@ func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
 // Raw makes the call's answer of a body that may be an envelope, and is the
 // result as it is where it is none (SPEC-TOOLS 3.1).
 func (x *Exchange) Raw(body []byte, contentType string) (peer.Answer, error) {
-	media, _, err := mime.ParseMediaType(contentType)
+	body = x.credentials.RedactBody(body)
+	media, _, err := mime.ParseMediaType(x.credentials.Redact(contentType))
 	if err != nil {
 		media = "" // it says nothing that can be used
 	}

@@ -6,7 +6,8 @@
 //	                   └─ Answer, Raw, Decode ◄─ service
 //
 // Its invariant: what a service says never becomes a success unless all of it
-// was understood, and no secret of the attempt is in a reason.
+// was understood, and no secret of the attempt is in a result or a reason: it is
+// taken out of an answer before anything else is made of that.
 package contract
 
 import (
@@ -59,6 +60,8 @@ type Credentials interface {
 	Contract() (typ, token string)
 	// Redact takes every secret out of a text.
 	Redact(text string) string
+	// RedactBody is Redact for an answer. It returns body itself if there is none.
+	RedactBody(body []byte) []byte
 }
 
 // Exchange is one attempt of a call: the request, and whatever is answered to it.

@@ -42,6 +42,13 @@ func (c token) Redact(text string) string {
 	return strings.ReplaceAll(text, string(c), "[redacted]")
 }
 
+func (c token) RedactBody(body []byte) []byte {
+	if c == "" || !strings.Contains(string(body), string(c)) {
+		return body
+	}
+	return []byte(c.Redact(string(body)))
+}
+
 // exchange begins an attempt of a tool without an output schema.
 func exchange(t testing.TB, c token) *contract.Exchange {
 	return exchangeOf(t, manifest.Tool{Name: "web_search"}, peer.Call{Attempt: 1}, c)

@@ -61,6 +61,7 @@ func (r ModuleRequest) JSON() []byte { return encoded(r) }
 // JSON object of the contract. An answer that is not is runtime_policy_invalid:
 // the module is at fault, and trying again does not help.
 func (x *Exchange) ModuleAnswer(body []byte) (peer.Answer, error) {
+	body = x.credentials.RedactBody(body)
 	m, err := moduleMembers(body)
 	var r Response
 	if err == nil {

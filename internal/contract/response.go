@@ -44,6 +44,7 @@ func Failed(f *fault.Error) Response { return Response{Status: statusError, Err:
 // Decode reads an envelope strictly. The error says in what body violates the
 // contract: it is execution_failed, and trying again does not help.
 func (x *Exchange) Decode(body []byte) (Response, error) {
+	body = x.credentials.RedactBody(body)
 	m, err := members(body)
 	if err != nil {
 		return Response{}, x.violation(body, err)

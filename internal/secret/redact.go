@@ -27,7 +27,8 @@ const (
 // Redactor takes secrets out of texts that strangers wrote. A nil Redactor
 // takes out nothing. It may be used from any goroutine.
 type Redactor struct {
-	forms func() forms
+	values []Value
+	forms  func() forms
 }
 
 // forms are the texts by which values are known, the longest first, and what
@@ -41,7 +42,7 @@ type forms struct {
 // of an URL, and as a part of JSON. Values under 4 bytes stay.
 func NewRedactor(values ...Value) *Redactor {
 	values = slices.Clone(values)
-	return &Redactor{sync.OnceValue(func() forms { // errors are rare, and the forms are many
+	return &Redactor{values, sync.OnceValue(func() forms {
 		known := map[string]bool{}
 		for _, v := range values {
 			for _, form := range formsOf(v.Reveal()) {

@@ -13,6 +13,9 @@ import (
 // contentType is what requests and answers are (gRPC over HTTP/2, "Requests").
 const contentType = "application/grpc"
 
+// maxKind bounds the content type that an error tells, in bytes.
+const maxKind = 80
+
 // wire stands between connect and the connections: what it lets through is gRPC,
 // and bounded. Its errors are *fault.Error.
 type wire struct {
@@ -49,7 +52,10 @@ func (w *wire) refuse(resp *http.Response) *fault.Error {
 	case resp.ProtoMajor < 2:
 		return fault.New(fault.ExecutionFailed, "%s answered over HTTP/1.1, and gRPC needs HTTP/2", w.tool)
 	case kind != contentType && !strings.HasPrefix(kind, contentType+"+"):
-		f := fault.New(fault.ExecutionFailed, "%s answered something else than gRPC (content type %.80q)", w.tool, kind)
+		if len(kind) > maxKind { // a part of it could hold a part of a secret, which nobody would find
+			kind = "…"
+		}
+		f := fault.New(fault.ExecutionFailed, "%s answered something else than gRPC (content type %q)", w.tool, kind)
 		f.Logged = w.tool + " answered something else than gRPC"
 		return f
 	case compressed(resp.Header.Get("Grpc-Encoding")):

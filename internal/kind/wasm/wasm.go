@@ -106,7 +106,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 	}
 	err = t.auth.Do(ctx, func(c auth.Credentials) error {
 		answer, err = t.attempt(ctx, t.contract.Exchange(ctx, call, c), c)
-		return redacted(err, c)
+		return err
 	})
 	return answer, err
 }
@@ -117,7 +117,7 @@ func (t *Tool) attempt(ctx context.Context, x *contract.Exchange, c auth.Credent
 	t.logStderr(ctx, c.RedactBytes(outcome.Stderr))
 	var answer peer.Answer
 	if err == nil {
-		answer, err = x.ModuleAnswer(c.RedactBytes(outcome.Stdout))
+		answer, err = x.ModuleAnswer(outcome.Stdout)
 	}
 	return measured(answer, outcome), err
 }
@@ -175,15 +175,4 @@ func measured(answer peer.Answer, took wasm.Outcome) peer.Answer {
 	}
 	answer.Result.Meta = mcp.Meta{MetaFuelUsed: took.FuelUsed, MetaMemoryPeak: took.MemoryPeak}
 	return answer
-}
-
-// redacted takes the secrets out of a fault's reason. A fault may be shared with
-// other calls and is not changed itself.
-func redacted(err error, c auth.Credentials) error {
-	if err == nil {
-		return nil
-	}
-	f := *fault.From(err)
-	f.Reason = c.Redact(f.Reason)
-	return &f
 }
