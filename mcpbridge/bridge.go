@@ -37,6 +37,8 @@ type Catalog interface {
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
 	// Settle waits until all that is offered is known, or ctx ends.
 	Settle(ctx context.Context)
+	// End ends the calls and requests in flight of some lines.
+	End(of func(turns.Line) bool)
 	// Updated delivers the URIs of resources that have changed. The bridge is
 	// its one reader; nil delivers none.
 	Updated() <-chan string

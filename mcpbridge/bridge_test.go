@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -41,7 +42,8 @@ type rawAnswer func(ctx context.Context, call supervisor.Call) (json.RawMessage,
 
 // catalog is a Catalog whose tools a test gives.
 type catalog struct {
-	mu       sync.Mutex // guards the fields that follow
+	inFlight map[*context.CancelCauseFunc]turns.Line // guarded by mu
+	mu       sync.Mutex                              // guards the fields that follow
 	now      *supervisor.Catalog
 	changed  chan struct{}
 	answers  map[string]answer
@@ -94,7 +96,18 @@ func (c *catalog) Catalog() *supervisor.Catalog {
 }
 
 func (c *catalog) Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	c.mu.Lock()
+	if c.inFlight == nil {
+		c.inFlight = map[*context.CancelCauseFunc]turns.Line{}
+	}
+	c.inFlight[&end] = call.Line
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.inFlight, &end)
+	}()
 	listed := slices.ContainsFunc(c.now.Tools, func(t *mcp.Tool) bool { return t.Name == call.Tool })
 	a, r, attempts := c.answers[call.Tool], c.raws[call.Tool], c.attempts
 	c.mu.Unlock()
@@ -136,6 +149,16 @@ func (c *catalog) Request(_ context.Context, req peer.Request) (json.RawMessage,
 }
 
 func (c *catalog) Settle(context.Context) {}
+
+func (c *catalog) End(of func(turns.Line) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for end, line := range c.inFlight {
+		if of(line) {
+			(*end)(context.Canceled)
+		}
+	}
+}
 
 func (c *catalog) Updated() <-chan string { return c.updated }
 

@@ -228,6 +228,11 @@ func (c *conn) keep(msg jsonrpc.Message, held *share) *share {
 }
 
 func (c *conn) takeBatch(data []byte, held *share) {
+	if over := overBatch(data); over != "" {
+		held.end()
+		c.complain(nil, jsonrpc.CodeInvalidRequest, over)
+		return
+	}
 	var members []json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil || len(members) == 0 {
 		held.end()

@@ -303,6 +303,10 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 		return
 	}
+	if over := overBatch(body); over != "" {
+		writeError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, over)
+		return
+	}
 	h.load(r, body)
 	handler := h.route(r, body)
 	opens := handler == h.stateful && id == ""

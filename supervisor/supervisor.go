@@ -174,9 +174,10 @@ type Supervisor struct {
 	stopping chan struct{} // closed when new calls are refused
 	idle     chan struct{} // closed when, beyond that, no call is in flight
 
-	mu       sync.Mutex                            // guards the fields that follow
-	refuses  bool                                  // stopping is closed
-	inFlight map[*context.CancelCauseFunc]struct{} // what ends each call
+	mu       sync.Mutex                              // guards the fields that follow
+	refuses  bool                                    // stopping is closed
+	inFlight map[*context.CancelCauseFunc]turns.Line // what ends each call, and whose it is
+	shares   *turns.Shares                           // of maxInFlight; has a lock of its own
 }
 
 // New returns a Supervisor that knows no tool yet.
@@ -189,7 +190,8 @@ func New(opts Options) *Supervisor {
 		updated:  make(chan string, maxUpdates),
 		stopping: make(chan struct{}),
 		idle:     make(chan struct{}),
-		inFlight: map[*context.CancelCauseFunc]struct{}{},
+		inFlight: map[*context.CancelCauseFunc]turns.Line{},
+		shares:   turns.NewShares(maxInFlight),
 	}
 	s.publish()
 	return s
@@ -214,7 +216,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	if !ok {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
-	ctx, leave, err := s.enter(ctx)
+	ctx, leave, err := s.enter(ctx, call.Line)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -275,30 +277,56 @@ func tooLate(what string, timeout time.Duration) error {
 	return fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout)
 }
 
-// enter counts a call in, unless Orla is stopping. The context that it returns
-// ends, beyond what ctx does, when calls in flight must end. leave must be called
-// at the call's end.
-func (s *Supervisor) enter(ctx context.Context) (_ context.Context, leave func(), _ error) {
+// maxInFlight bounds the calls and other requests that are being answered or wait at
+// one time. A caller has no more than it leaves to others (turns.Shares).
+const maxInFlight = 8192
+
+// enter counts a call in, unless Orla is stopping or there are too many. The context
+// that it returns ends, beyond what ctx does, when calls in flight must end. leave
+// must be called at the call's end.
+func (s *Supervisor) enter(ctx context.Context, line turns.Line) (_ context.Context, leave func(), _ error) {
+	if !s.shares.Try(line, 1) {
+		return nil, nil, fault.Unsent(fault.New(fault.RateLimited,
+			"too many calls: Orla answers %d at one time at most, and no caller or session has more than its share of them; wait for answers and try again", maxInFlight))
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuses {
 		end(errStopping)
+		s.shares.Give(line, 1)
 		return nil, nil, errStopping
 	}
-	s.inFlight[&end] = struct{}{}
+	s.inFlight[&end] = line
 	return ctx, func() {
 		end(nil)
-		s.leave(&end)
+		s.leave(&end, line)
 	}, nil
 }
 
-func (s *Supervisor) leave(call *context.CancelCauseFunc) {
+func (s *Supervisor) leave(call *context.CancelCauseFunc, line turns.Line) {
+	s.shares.Give(line, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.inFlight, call)
 	if s.refuses && len(s.inFlight) == 0 {
 		close(s.idle)
+	}
+}
+
+// End ends the calls and requests in flight of some lines, as if their clients had
+// cancelled them.
+func (s *Supervisor) End(of func(turns.Line) bool) {
+	var ends []*context.CancelCauseFunc
+	s.mu.Lock()
+	for end, line := range s.inFlight { // maxInFlight at most
+		if of(line) {
+			ends = append(ends, end)
+		}
+	}
+	s.mu.Unlock()
+	for _, end := range ends {
+		(*end)(context.Canceled)
 	}
 }
 
