@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // client: what is too large keeps its head and tail inline and becomes a
 // resource. Blocks keep their order. With structured, clients expect a
 // structured answer, and take none without for an error.
-func (b *Bridge) bound(res *mcp.CallToolResult, callID string, structured bool) *mcp.CallToolResult {
+func (b *Bridge) bound(res *mcp.CallToolResult, callID string, owner turns.Line, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
 	budget := b.inline()
 	if meta, ok := ordinary(res.Meta); ok && int64(payload(res)+meta+128*len(res.Content))*sixfold <= budget && plain(res.Content) {
@@ -42,7 +43,7 @@ func (b *Bridge) bound(res *mcp.CallToolResult, callID string, structured bool) 
 	if resultSize(res) <= budget {
 		return res
 	}
-	c := b.cutter(callID)
+	c := b.cutter(callID, owner)
 	c.cutMeta(res)
 	c.cutBlocks(res)
 	c.cutStructured(res, structured)
@@ -117,14 +118,15 @@ type cutter struct {
 	budget int64 // of the whole answer, as JSON
 	keep   int   // of a head or a tail, as text
 	callID string
+	owner  turns.Line // whose call it is
 }
 
 // inline is how large a result may be.
 func (b *Bridge) inline() int64 { return b.maxInline.Load() - around }
 
-func (b *Bridge) cutter(callID string) cutter {
+func (b *Bridge) cutter(callID string, owner turns.Line) cutter {
 	budget := b.inline()
-	return cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID}
+	return cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 
 // cutMeta keeps of a large _meta what Orla itself says there.
@@ -249,7 +251,7 @@ func (c *cutter) link(a largeAnswer, name string) *mcp.ResourceLink {
 		a.mime = "application/octet-stream"
 	}
 	size := a.size()
-	return &mcp.ResourceLink{URI: c.large.keep(a), Name: name + " of call " + c.callID, MIMEType: a.mime, Size: &size}
+	return &mcp.ResourceLink{URI: c.large.keep(a, c.owner), Name: name + " of call " + c.callID, MIMEType: a.mime, Size: &size}
 }
 
 // cutText returns the first and the last n bytes of text, cut between runes.

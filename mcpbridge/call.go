@@ -131,7 +131,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, ou
 		case c.from.whole || int64(len(p.raw)) <= b.inline():
 			return answer{passed: &p}, outcome{ok: !p.failed, size: len(p.raw), code: p.code}, nil
 		default:
-			res := b.cut(&p, c.id, known.structured)
+			res := b.cut(&p, c.id, c.from.line(), known.structured)
 			return answer{result: res}, outcome{ok: !res.IsError, size: payload(res), code: cmp.Or(p.code, string(fault.ExecutionFailed))}, nil
 		}
 		got.Raw = nil
@@ -146,7 +146,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, ou
 		return answer{}, how, rpcErr
 	}
 	if !c.from.whole {
-		res = b.bound(res, c.id, known.structured)
+		res = b.bound(res, c.id, c.from.line(), known.structured)
 	}
 	how := outcome{ok: !res.IsError, size: payload(res), fault: f}
 	if f != nil {

@@ -196,7 +196,7 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 	if p.meta == nil {
 		from.session = p.session(r)
 		// In these eras a client that leaves has not cancelled: it says so.
-		called, end, taken := h.sessions.begin(context.WithoutCancel(ctx), from.session, string(p.id))
+		called, end, taken := h.sessions.begin(ctx, from.session, string(p.id))
 		if taken {
 			writeError(out, http.StatusBadRequest, p.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 			return

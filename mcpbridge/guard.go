@@ -52,6 +52,8 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 		auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Del("WWW-Authenticate")
+				r, end := s.access[subject(r)].during(r)
+				defer end()
 				checked.ServeHTTP(w, r)
 			})).ServeHTTP(w, r)
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -55,6 +56,10 @@ type HTTPSettings struct {
 	Loopback bool
 	// Verify checks bearer tokens. If nil, none is asked for.
 	Verify auth.TokenVerifier
+	// Callers are the callers that Verify knows, each with a key that changes when its
+	// token does. What a caller has that is missing or has another key in the next
+	// settings ends: requests, streams, sessions, calls and kept answers.
+	Callers map[string]string
 	// MaxRequest bounds a request's body in bytes. If zero, DefaultMaxRequest.
 	MaxRequest int64
 	// SessionTimeout is after how long an idle session expires. If zero,
@@ -62,6 +67,8 @@ type HTTPSettings struct {
 	SessionTimeout time.Duration
 	// MaxSessions bounds the sessions. If zero, DefaultMaxSessions.
 	MaxSessions int
+
+	access map[string]*access // of Callers; that of "" is everyone's without Verify
 }
 
 // HTTP is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz, /metrics, and
@@ -115,7 +122,8 @@ func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 // called before the first request.
 func (h *HTTP) Handle(pattern string, next http.Handler) { h.mux.Handle(pattern, next) }
 
-// Configure makes settings those of every request from now on.
+// Configure makes settings those of every request from now on. It is called by one
+// goroutine at a time.
 func (h *HTTP) Configure(settings HTTPSettings) {
 	if settings.MaxRequest == 0 {
 		settings.MaxRequest = DefaultMaxRequest
@@ -133,7 +141,18 @@ func (h *HTTP) Configure(settings HTTPSettings) {
 	for i, origin := range settings.AllowedOrigins {
 		settings.AllowedOrigins[i] = originName(origin)
 	}
+	callers := settings.Callers
+	if settings.Verify == nil {
+		callers = map[string]string{"": ""}
+	}
+	gone := map[string]*access{}
+	if before := h.settings.Load(); before != nil {
+		maps.Copy(gone, before.access)
+	}
+	settings.access = accessOf(callers, gone)
+	maps.DeleteFunc(gone, func(name string, a *access) bool { return settings.access[name] == a })
 	h.settings.Store(&settings)
+	h.endCallers(gone)
 }
 
 // String names the front in logs.
@@ -259,7 +278,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 			out.keepAlive(false)
 		}
 		if r.Method == http.MethodDelete {
-			h.sessions.closing(id)
+			h.endSession(r, id)
 		}
 		if leave, ok := h.sessions.use(id); ok {
 			defer leave(out)
@@ -372,6 +391,9 @@ func (h *HTTP) learn(r *http.Request, answered http.Header, body []byte) {
 	if began := answered.Get(sessionHeader); began != "" {
 		says := introduced(body)
 		h.sessions.opened(began, subject(r), partyOf(r, says.name), says)
+		if removed(r.Context()) {
+			h.sessions.endOf(func(caller string) bool { return caller == subject(r) })
+		}
 	}
 	if p, ok := parsePlain(body); ok && p.meta != nil && r.Header.Get(versionHeader) == firstStateless {
 		h.bridge.metas.learn(p.meta)

@@ -1,11 +1,11 @@
 package mcpbridge
 
 import (
+	"container/list"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 	// answersBudget bounds the answers in bytes that are on their way from tools to
 	// clients, whatever answers; one that finds no room waits, inside its deadline.
 	answersBudget = 128 << 20
-	// largeBudget bounds all kept answers together in bytes; the oldest go first.
+	// largeBudget bounds all kept answers together in bytes.
 	largeBudget = 128 << 20
 )
 
@@ -44,34 +46,62 @@ var (
 // largeAnswers keeps what was too large to send, for a while.
 type largeAnswers struct {
 	mu    sync.Mutex // guards what follows
-	kept  map[string]largeAnswer
-	order []string // ids, oldest first
+	kept  map[string]*list.Element
+	order list.List // of *keptAnswer, oldest first
+	of    map[turns.Line]*keptOf
 	size  int64
 	sweep *time.Timer // set while something is kept
 }
 
+// keptOf is what is kept of one caller, or of a session without one.
+type keptOf struct {
+	order list.List // of *keptAnswer, oldest first
+	size  int64
+}
+
+type keptAnswer struct {
+	largeAnswer
+	id     string
+	owner  turns.Line // whose call it answers
+	until  time.Time
+	of     *keptOf
+	within *list.Element // in of.order
+}
+
 type largeAnswer struct {
-	text  string // non-empty, or
-	blob  []byte
-	mime  string
-	until time.Time
+	text string // non-empty, or
+	blob []byte
+	mime string
 }
 
 func (a largeAnswer) size() int64 { return int64(len(a.text) + len(a.blob)) }
 
-func newLargeAnswers() *largeAnswers { return &largeAnswers{kept: map[string]largeAnswer{}} }
+func newLargeAnswers() *largeAnswers {
+	return &largeAnswers{kept: map[string]*list.Element{}, of: map[turns.Line]*keptOf{}}
+}
 
-// keep stores a and returns the unguessable URI it can be read at.
-func (l *largeAnswers) keep(a largeAnswer) string {
+// keep stores an answer for its owner and returns the unguessable URI it can be read
+// at. When there is no room, whoever has the most loses the oldest.
+func (l *largeAnswers) keep(a largeAnswer, owner turns.Line) string {
 	id := rand.Text()
-	a.until = time.Now().Add(largeTTL)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kept[id] = a
-	l.order = append(l.order, id)
+	of := l.of[owner.Tenant()]
+	if of == nil {
+		of = &keptOf{}
+		l.of[owner.Tenant()] = of
+	}
+	k := &keptAnswer{largeAnswer: a, id: id, owner: owner, until: time.Now().Add(largeTTL), of: of}
+	k.within = of.order.PushBack(k)
+	l.kept[id] = l.order.PushBack(k)
+	of.size += a.size()
 	l.size += a.size()
-	for l.size > largeBudget && len(l.order) > 1 {
-		l.dropOldestLocked()
+	for l.size > largeBudget && l.order.Len() > 1 {
+		oldest := l.mostLocked().order.Front().Value.(*keptAnswer)
+		if oldest == k { // its client has not even the link
+			oldest = l.order.Front().Value.(*keptAnswer)
+		}
+		l.dropLocked(oldest)
 	}
 	if l.sweep == nil {
 		l.sweep = time.AfterFunc(largeTTL, l.expire)
@@ -79,33 +109,65 @@ func (l *largeAnswers) keep(a largeAnswer) string {
 	return largePrefix + id
 }
 
+// mostLocked returns the caller that has the most.
+func (l *largeAnswers) mostLocked() (most *keptOf) {
+	for _, of := range l.of { // each has an answer too large to be inline
+		if most == nil || of.size > most.size {
+			most = of
+		}
+	}
+	return most
+}
+
 // expire forgets what is over, and comes again while there is more.
 func (l *largeAnswers) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	for len(l.order) > 0 && !l.kept[l.order[0]].until.After(now) {
-		l.dropOldestLocked()
+	for l.order.Len() > 0 {
+		oldest := l.order.Front().Value.(*keptAnswer)
+		if oldest.until.After(now) {
+			l.sweep = time.AfterFunc(oldest.until.Sub(now), l.expire)
+			return
+		}
+		l.dropLocked(oldest)
 	}
-	if len(l.order) == 0 {
-		l.sweep = nil
-		return
-	}
-	l.sweep = time.AfterFunc(l.kept[l.order[0]].until.Sub(now), l.expire)
+	l.sweep = nil
 }
 
-func (l *largeAnswers) dropOldestLocked() {
-	id := l.order[0]
-	l.order = slices.Delete(l.order, 0, 1)
-	l.size -= l.kept[id].size()
-	delete(l.kept, id)
+func (l *largeAnswers) dropLocked(k *keptAnswer) {
+	l.order.Remove(l.kept[k.id])
+	delete(l.kept, k.id)
+	k.of.order.Remove(k.within)
+	l.size -= k.size()
+	if k.of.size -= k.size(); k.of.order.Len() == 0 {
+		delete(l.of, k.owner.Tenant())
+	}
 }
 
-func (l *largeAnswers) get(id string) (largeAnswer, bool) {
+// dropOf forgets what some authenticated callers have.
+func (l *largeAnswers) dropOf(is func(caller string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a, ok := l.kept[id]
-	return a, ok && a.until.After(time.Now())
+	for at := l.order.Front(); at != nil; {
+		k := at.Value.(*keptAnswer)
+		at = at.Next()
+		if k.owner.Caller != "" && is(k.owner.Caller) {
+			l.dropLocked(k)
+		}
+	}
+}
+
+// get returns an answer of a caller, "" for any that came without authentication.
+func (l *largeAnswers) get(id, caller string) (largeAnswer, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok := l.kept[id]
+	if !ok {
+		return largeAnswer{}, false
+	}
+	k := at.Value.(*keptAnswer)
+	return k.largeAnswer, k.owner.Caller == caller && k.until.After(time.Now())
 }
 
 func (l *largeAnswers) close() {
@@ -125,7 +187,7 @@ func (b *Bridge) readLarge(_ context.Context, req *mcp.ReadResourceRequest) (*mc
 		return nil, notFound
 	}
 	id, part, inParts := strings.Cut(path, "/")
-	a, ok := b.large.get(id)
+	a, ok := b.large.get(id, callerOf(req.Extra).subject)
 	if !ok {
 		return nil, notFound
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // protocolPrefix begins the keys of _meta that the protocol keeps for the
@@ -184,17 +185,17 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 
 // cut makes an answer that is too large one of ours, of which the large parts
 // are kept as resources (SPEC G5a).
-func (b *Bridge) cut(p *passedAnswer, callID string, structured bool) *mcp.CallToolResult {
+func (b *Bridge) cut(p *passedAnswer, callID string, owner turns.Line, structured bool) *mcp.CallToolResult {
 	res, err := p.decoded()
 	if err == nil {
 		if res.Content == nil {
 			res.Content = []mcp.Content{}
 		}
-		return b.bound(res, callID, structured)
+		return b.bound(res, callID, owner, structured)
 	}
 	// Content that nobody here knows: all of it becomes one resource.
 	res.StructuredContent = nil
-	c := b.cutter(callID)
+	c := b.cutter(callID, owner)
 	link := c.link(largeAnswer{text: string(p.raw), mime: "application/json"}, "the answer as JSON")
 	res.Content = []mcp.Content{
 		&mcp.TextContent{Text: fmt.Sprintf("[the answer of %d bytes is too large to be inline; as JSON it is at %s, in parts at %s/OFFSET/LENGTH]", len(p.raw), link.URI, link.URI)},

@@ -94,13 +94,41 @@ func (s *sessions) opened(id, user, party string, says client) {
 	}
 }
 
-// closing notes that a client ends its session.
+// closing notes that a client ends its session, and ends its plain calls.
 func (s *sessions) closing(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u := s.known[id]; u != nil {
 		u.ours = false
+		u.endCalls()
 	}
+}
+
+// endCalls ends the plain calls in flight. The caller holds the lock.
+func (u *usage) endCalls() {
+	for _, end := range u.calls {
+		end()
+	}
+}
+
+// endOf has the sessions of some callers ended, with their plain calls.
+func (s *sessions) endOf(is func(caller string) bool) {
+	var over []*mcp.ServerSession
+	s.mu.Lock()
+	live := s.liveLocked()
+	for id, u := range s.known {
+		if !is(u.user) {
+			continue
+		}
+		u.endCalls()
+		if session := live[id]; session != nil {
+			over = append(over, session)
+			delete(s.known, id)
+			s.ending[id] = true
+		}
+	}
+	s.mu.Unlock()
+	s.end(over)
 }
 
 // owns reports whether user may use a session that has begun and not ended, and
@@ -115,8 +143,9 @@ func (s *sessions) owns(id, user string) (client, bool) {
 	return u.says, true
 }
 
-// begin counts a plain call of a session in, until end is called. taken says
-// that one with the same id is in flight.
+// begin counts a plain call of a session in, until end is called. Its context ends
+// with the call's cancellation or the session, and not with ctx: a client that leaves
+// has not cancelled. taken says that one with the same id is in flight.
 func (s *sessions) begin(ctx context.Context, id, call string) (_ context.Context, end func(), taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +156,7 @@ func (s *sessions) begin(ctx context.Context, id, call string) (_ context.Contex
 	if _, taken = u.calls[call]; taken {
 		return nil, nil, true
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if u.calls == nil {
 		u.calls = map[string]context.CancelFunc{}
 	}

@@ -132,6 +132,17 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, message line, who str
 	message.held.end()
 }
 
+// endOf ends the streams of some callers.
+func (s *sse) endOf(is func(caller string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		if is(c.caller) {
+			c.hangUp()
+		}
+	}
+}
+
 // closeAll ends every stream when what it asked for is answered, or lastAnswers has passed.
 func (s *sse) closeAll() {
 	s.mu.Lock()

@@ -218,7 +218,7 @@ func check(cfg *loaded, home string, path []string, notLoaded error) manifest.Re
 		return fault(notLoaded)
 	}
 	found := discover(cfg, home)
-	if _, err := tokenVerifier(cfg); err != nil {
+	if _, _, err := tokenVerifier(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
 	return found

@@ -312,7 +312,7 @@ func (s *server) logState() {
 
 // httpSettings are what the HTTP front needs of the configuration.
 func (s *server) httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
-	verify, err := tokenVerifier(cfg)
+	verify, callers, err := tokenVerifier(cfg)
 	if err != nil {
 		return mcpbridge.HTTPSettings{}, err
 	}
@@ -321,6 +321,7 @@ func (s *server) httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
 		AllowedHosts:   cfg.AllowedHosts,
 		Loopback:       loopback(hostOf(cfg.address())) && exposed(s.given) == "",
 		Verify:         verify,
+		Callers:        callers,
 		MaxRequest:     int64(cfg.MaxRequest),
 		SessionTimeout: time.Duration(cfg.SessionTimeout),
 		MaxSessions:    cfg.MaxSessions,

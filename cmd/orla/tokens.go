@@ -23,18 +23,20 @@ type bearer struct {
 }
 
 // tokenVerifier reads the configured tokens and returns what checks them, or
-// nil when none are configured.
-func tokenVerifier(cfg *loaded) (auth.TokenVerifier, error) {
+// nil when none are configured. callers are their names, each with the hash of its
+// token.
+func tokenVerifier(cfg *loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
 	if len(cfg.Auth.Tokens) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var known []bearer
+	callers = map[string]string{}
 	for _, t := range cfg.Auth.Tokens {
 		path := t.File
 		if t.Credential != "" {
 			dir := os.Getenv("CREDENTIALS_DIRECTORY")
 			if dir == "" || t.Credential != filepath.Base(t.Credential) {
-				return nil, fmt.Errorf("auth.tokens %q: there is no systemd credential %q; set LoadCredential= in the unit", t.Name, t.Credential)
+				return nil, nil, fmt.Errorf("auth.tokens %q: there is no systemd credential %q; set LoadCredential= in the unit", t.Name, t.Credential)
 			}
 			path = filepath.Join(dir, t.Credential)
 		} else if !filepath.IsAbs(path) {
@@ -42,13 +44,15 @@ func tokenVerifier(cfg *loaded) (auth.TokenVerifier, error) {
 		}
 		data, err := readSmall(path)
 		if err != nil {
-			return nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
+			return nil, nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
 		}
 		token := strings.TrimSpace(string(data))
 		if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-			return nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
+			return nil, nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
 		}
-		known = append(known, bearer{t.Name, sha256.Sum256([]byte(token))})
+		b := bearer{t.Name, sha256.Sum256([]byte(token))}
+		known = append(known, b)
+		callers[b.name] += string(b.hash[:])
 	}
 	return func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 		hash := sha256.Sum256([]byte(token))
@@ -58,5 +62,5 @@ func tokenVerifier(cfg *loaded) (auth.TokenVerifier, error) {
 			}
 		}
 		return nil, auth.ErrInvalidToken
-	}, nil
+	}, callers, nil
 }

@@ -76,7 +76,7 @@ func (s *Shares) Try(line Line, n int64) bool {
 }
 
 func (s *Shares) tryLocked(line Line, n int64) bool {
-	if t := s.tenants[line.tenant()]; t != nil && t.sessions[line] != nil {
+	if t := s.tenants[line.Tenant()]; t != nil && t.sessions[line] != nil {
 		return false // those before it come first
 	}
 	if s.needLocked(line, n) > s.limit-s.taken && s.taken > 0 {
@@ -95,7 +95,7 @@ func (s *Shares) needLocked(line Line, n int64) int64 {
 	if line.Caller == "" {
 		return s.by[line] + n
 	}
-	return s.by[line.tenant()] + 2*(s.by[line]+n)
+	return s.by[line.Tenant()] + 2*(s.by[line]+n)
 }
 
 // Take takes n, and waits for it until ctx ends; its error is ctx's cause. What is
@@ -135,7 +135,7 @@ func (s *Shares) leave(line Line, at *list.Element, w *sharer) {
 		s.addLocked(line, -w.n)
 		s.serveLocked()
 	default:
-		t := s.tenants[line.tenant()]
+		t := s.tenants[line.Tenant()]
 		one := t.sessions[line]
 		one.waiters.Remove(at)
 		s.movedLocked(t, one)
@@ -162,7 +162,7 @@ func (s *Shares) Give(line Line, n int64) {
 
 // addLocked notes that a line has n more, or less.
 func (s *Shares) addLocked(line Line, n int64) {
-	of := line.tenant()
+	of := line.Tenant()
 	s.taken += n
 	s.changeLocked(of, n)
 	if line != of {
@@ -190,7 +190,7 @@ func (s *Shares) changeLocked(of Line, n int64) {
 
 // joinLocked has a line wait.
 func (s *Shares) joinLocked(line Line, w *sharer) *list.Element {
-	of := line.tenant()
+	of := line.Tenant()
 	t := s.tenants[of]
 	if t == nil {
 		t = &tenant{has: s.by[of], sessions: map[Line]*session{}}
@@ -228,7 +228,7 @@ func (s *Shares) movedLocked(t *tenant, one *session) {
 		heap.Fix(&s.waiting, t.at)
 	} else {
 		heap.Remove(&s.waiting, t.at)
-		delete(s.tenants, one.line.tenant())
+		delete(s.tenants, one.line.Tenant())
 	}
 }
 

@@ -29,8 +29,8 @@ type Line struct {
 	Session string
 }
 
-// tenant is the line's caller, as a Line.
-func (l Line) tenant() Line {
+// Tenant is the line's caller, as a Line: what is shared out first.
+func (l Line) Tenant() Line {
 	if l.Caller == "" {
 		return l
 	}
@@ -186,7 +186,7 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 func (q *Queue) Give(line Line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.root.children[line.tenant()]
+	n := q.root.children[line.Tenant()]
 	if line.Caller != "" {
 		n = n.children[line]
 	}
@@ -202,7 +202,7 @@ func (q *Queue) giveLocked(n *node) {
 
 // nodeLocked returns the node of a line, which is there from now on.
 func (q *Queue) nodeLocked(line Line) *node {
-	n := q.childLocked(&q.root, line.tenant())
+	n := q.childLocked(&q.root, line.Tenant())
 	if line.Caller != "" {
 		n = q.childLocked(n, line)
 	}

@@ -1,0 +1,82 @@
+package mcpbridge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// errRemoved is the cause with which the requests of a caller end that may not call
+// any more.
+var errRemoved = errors.New("the caller's token was removed")
+
+// access is the time for which a caller may call: from the Configure that brought
+// its token to the one that takes it away (SPEC N2).
+type access struct {
+	key string // of HTTPSettings.Callers
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+// accessOf returns the access that callers have with new settings: the same as before,
+// if they had it with the same key.
+func accessOf(callers map[string]string, before map[string]*access) map[string]*access {
+	now := map[string]*access{}
+	for name, key := range callers {
+		if a := before[name]; a != nil && a.key == key {
+			now[name] = a
+			continue
+		}
+		a := &access{key: key}
+		a.ctx, a.end = context.WithCancelCause(context.Background())
+		now[name] = a
+	}
+	return now
+}
+
+// during returns a request that ends when its caller's access does. The function
+// must be called at the end of the request.
+func (a *access) during(r *http.Request) (*http.Request, func()) {
+	if a == nil {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	forget := context.AfterFunc(a.ctx, func() { cancel(errRemoved) })
+	return r.WithContext(ctx), func() {
+		forget()
+		cancel(nil)
+	}
+}
+
+// removed reports whether the access of a request's caller has ended meanwhile.
+func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
+
+// endSession ends the calls of a session that its client ends (DELETE), as if they
+// were cancelled.
+func (h *HTTP) endSession(r *http.Request, id string) {
+	if _, own := h.sessions.owns(id, subject(r)); !own {
+		return
+	}
+	h.sessions.closing(id)
+	of := lineOf(subject(r), id, "")
+	h.bridge.catalog.End(func(l turns.Line) bool { return l == of })
+}
+
+// endCallers ends what callers have whose access is over: their requests and streams,
+// sessions, calls in flight and kept answers. gone may have "", for all that
+// came without authentication.
+func (h *HTTP) endCallers(gone map[string]*access) {
+	if len(gone) == 0 {
+		return
+	}
+	for _, a := range gone {
+		a.end(errRemoved)
+	}
+	is := func(caller string) bool { return gone[caller] != nil }
+	h.sessions.endOf(is)
+	h.sse.endOf(is)
+	h.bridge.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
+	h.bridge.large.dropOf(is)
+}

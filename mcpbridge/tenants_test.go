@@ -1,0 +1,184 @@
+package mcpbridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+// gated is a world whose tool waits until its call is cancelled, and a channel that
+// receives once for each call that was.
+func gated(t *testing.T) (w *world, began, cancelled chan struct{}) {
+	w = newWorld(t)
+	began, cancelled = make(chan struct{}, 100), make(chan struct{}, 100)
+	w.answer("waits", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		cancelled <- struct{}{}
+		return nil, context.Cause(ctx)
+	})
+	w.set(tool("echo"), tool("waits"))
+	return w, began, cancelled
+}
+
+// bearer are the headers of a caller.
+func bearer(name string, more ...string) []string {
+	return append([]string{"Authorization", "Bearer " + name}, more...)
+}
+
+// sdkCall is a call that goes the SDK's way, since it has a progress token.
+func sdkCall(id, name string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{},"_meta":{"progressToken":1}}}`
+}
+
+// The end of a session ends its calls as if they were cancelled, whichever way they
+// came, and whether their client still waits or has left. Nobody else can end them.
+func TestC18DeleteEndsTheCallsOfASession(t *testing.T) {
+	w, began, cancelled := gated(t)
+	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	session := f.initialize(t, bearer("ann")...)
+	with := bearer("ann", "Mcp-Session-Id", session)
+	for _, body := range []string{call(7, "waits"), sdkCall("8", "waits")} {
+		go func() {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/mcp", strings.NewReader(body))
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			req.Header.Set("Content-Type", "application/json")
+			for i := 0; i < len(with); i += 2 {
+				req.Header.Set(with[i], with[i+1])
+			}
+			if res, err := f.client.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+		}()
+		within(t, began, "beginning of a call")
+	}
+	f.send(t, http.MethodDelete, "/mcp", "", bearer("bob", "Mcp-Session-Id", session)...)
+	select {
+	case <-cancelled:
+		t.Error("another caller has ended a call")
+	default:
+	}
+	f.send(t, http.MethodDelete, "/mcp", "", with...)
+	within(t, cancelled, "end of a call")
+	within(t, cancelled, "end of the other call")
+}
+
+// A caller whose token is removed, or changed, keeps nothing: its calls and streams
+// end, its sessions are not found, and what was kept for it is gone. Others notice nothing.
+func TestN2ARemovedTokenEndsEverything(t *testing.T) {
+	w, began, cancelled := gated(t)
+	settings := mcpbridge.HTTPSettings{Verify: tokens, Callers: map[string]string{"ann": "1", "bob": "1"}}
+	f := w.front(t, settings)
+	sessions := map[string]string{}
+	streams := map[string][]*opened{}
+	for _, name := range []string{"ann", "bob"} {
+		session := f.initialize(t, bearer(name)...)
+		sessions[name] = session
+		with := bearer(name, "Mcp-Session-Id", session)
+		listen, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
+		streams[name] = []*opened{
+			f.open(t, http.MethodGet, "/mcp", nil, with...),
+			f.open(t, http.MethodGet, "/sse", nil, bearer(name)...),
+			f.open(t, http.MethodPost, "/mcp", strings.NewReader(listen), append(headers, bearer(name)...)...),
+		}
+		for i, s := range streams[name] {
+			if s.status != http.StatusOK {
+				t.Fatalf("stream %d is refused with %d", i, s.status)
+			}
+		}
+	}
+	calls := make(chan struct{}, 10)
+	stateless, headers := newEra("tools/call", "waits", `"name":"waits","arguments":{}`)
+	for _, c := range []struct {
+		body    string
+		headers []string
+	}{
+		{call(7, "waits"), bearer("ann", "Mcp-Session-Id", sessions["ann"])},
+		{sdkCall("8", "waits"), bearer("ann", "Mcp-Session-Id", sessions["ann"])},
+		{stateless, append(headers, bearer("ann")...)},
+	} {
+		go func() {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/mcp", strings.NewReader(c.body))
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			req.Header.Set("Content-Type", "application/json")
+			for i := 0; i < len(c.headers); i += 2 {
+				req.Header.Set(c.headers[i], c.headers[i+1])
+			}
+			if res, err := f.client.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+			calls <- struct{}{}
+		}()
+		within(t, began, "beginning of a call")
+	}
+	settings.Callers = map[string]string{"ann": "2", "bob": "1"} // another value, so that the test can still ask as ann
+	f.Configure(settings)
+	for range 3 {
+		within(t, cancelled, "end of a call at the tool")
+		within(t, calls, "end of a call at the client")
+	}
+	for _, s := range streams["ann"] {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = io.Copy(io.Discard, s.body)
+		}()
+		within(t, ended, "end of a stream")
+	}
+	if r := f.post(t, call(1, "echo"), bearer("ann", "Mcp-Session-Id", sessions["ann"])...); r.status != http.StatusNotFound {
+		t.Errorf("the session of a removed token answers %d %s", r.status, r.raw)
+	}
+	if r := f.post(t, call(1, "echo"), bearer("bob", "Mcp-Session-Id", sessions["bob"])...); r.status != http.StatusOK || r.failed {
+		t.Errorf("the session of another caller answers %d %s", r.status, r.raw)
+	}
+	if r := f.post(t, call(1, "echo"), bearer("ann", "Mcp-Session-Id", f.initialize(t, bearer("ann")...))...); r.status != http.StatusOK {
+		t.Errorf("a new session with the new token answers %d %s", r.status, r.raw)
+	}
+	if n := f.Sessions(); n != 3 { // bob's two, and ann's new one
+		t.Errorf("%d sessions and streams are open, want 3", n)
+	}
+}
+
+// A kept answer is its caller's: nobody else can read it, and it goes with the token.
+func TestN2AKeptAnswerIsItsCallers(t *testing.T) {
+	w := newWorld(t, small)
+	settings := mcpbridge.HTTPSettings{Verify: tokens, Callers: map[string]string{"ann": "1", "bob": "1"}}
+	f := w.front(t, settings)
+	w.gives(text(strings.Repeat("secret ", 100_000)), nil)
+	session := map[string][]string{}
+	for _, name := range []string{"ann", "bob"} {
+		session[name] = bearer(name, "Mcp-Session-Id", f.initialize(t, bearer(name)...))
+	}
+	uri := func(name string) string {
+		r := f.post(t, call(1, "echo"), session[name]...)
+		found := regexp.MustCompile(`orla://answers/\w+`).FindString(r.raw)
+		if found == "" {
+			t.Fatalf("no link in %.300s", r.raw)
+		}
+		return found
+	}
+	reads := func(name, uri string) bool {
+		r := f.post(t, `{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"`+uri+`"}}`, session[name]...)
+		return strings.Contains(r.raw, "secret")
+	}
+	ofAnn, ofBob := uri("ann"), uri("bob")
+	if !reads("ann", ofAnn) || reads("bob", ofAnn) || reads("bob", ofAnn+"/0/100") {
+		t.Errorf("ann reads hers: %v, and bob: %v", reads("ann", ofAnn), reads("bob", ofAnn))
+	}
+	settings.Callers = map[string]string{"ann": "2", "bob": "1"}
+	f.Configure(settings)
+	session["ann"] = bearer("ann", "Mcp-Session-Id", f.initialize(t, bearer("ann")...))
+	if reads("ann", ofAnn) || !reads("bob", ofBob) {
+		t.Errorf("after the change of a token it reads the old answer: %v, and the other caller its own: %v", reads("ann", ofAnn), reads("bob", ofBob))
+	}
+}
