@@ -78,6 +78,30 @@ func TestK1UnitsAreSound(t *testing.T) {
 	}
 }
 
+// TestC21UnitsBoundMemory: Orla and its tools cannot take all memory of the machine.
+func TestC21UnitsBoundMemory(t *testing.T) {
+	for _, unit := range []string{"orla.service", "user/orla.service"} {
+		text, err := os.ReadFile(filepath.Join(units, unit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		percent := func(key string) int {
+			value := regexp.MustCompile(`(?m)^` + key + `=(\d+)%$`).FindSubmatch(text)
+			if value == nil {
+				t.Fatalf("%s has no %s= in percent", unit, key)
+			}
+			n, err := strconv.Atoi(string(value[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if high, most := percent("MemoryHigh"), percent("MemoryMax"); high >= most || most > 90 {
+			t.Errorf("%s: MemoryHigh=%d%%, MemoryMax=%d%%", unit, high, most)
+		}
+	}
+}
+
 // TestK1ServiceStaysHardened: the service is as well guarded as it was.
 func TestK1ServiceStaysHardened(t *testing.T) {
 	out, errs := analyze(t, "security", "--offline=true", "--no-pager", copied(t, t.TempDir(), "orla.service"))
