@@ -4,9 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/orla-project/orla/internal/wholefile"
@@ -34,8 +39,25 @@ func NewLists(dir string) *Lists {
 	return &Lists{dir: dir, known: map[string]offered{}}
 }
 
-// maxListFile bounds what is read back.
-const maxListFile = 64 << 20
+const (
+	// maxListFile bounds what is read back.
+	maxListFile = 64 << 20
+	// maxSourceRead bounds what is read of a file for its source: a path of 4096
+	// bytes, each of which JSON may escape.
+	maxSourceRead = 32 << 10
+)
+
+// listFile is the content of a file.
+type listFile struct {
+	Source string `json:"source"` // the manifest, absolute; first, so that a short read has it
+	offered
+}
+
+// offeredKeys are those of offered.
+var offeredKeys = []json.Token{"tools", "resources", "templates", "prompts", "reads", "subscribes", "completes", "logs"}
+
+// listName is how files of lists are called: see key.
+var listName = regexp.MustCompile(`-[0-9a-f]{16}\.json$`)
 
 // key tells the capsules of all projects apart, by where their manifests are.
 func key(t manifest.Tool) string {
@@ -55,7 +77,7 @@ func (l *Lists) load(t manifest.Tool) (offered, bool) {
 	if l.dir == "" {
 		return offered{}, false
 	}
-	var said offered
+	var said listFile
 	path := filepath.Join(l.dir, key(t)+".json")
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > maxListFile {
@@ -65,8 +87,8 @@ func (l *Lists) load(t manifest.Tool) (offered, bool) {
 	if err != nil || json.Unmarshal(raw, &said) != nil {
 		return offered{}, false // it is asked for anew, and written over
 	}
-	l.known[key(t)] = said
-	return said, true
+	l.known[key(t)] = said.offered
+	return said.offered, true
 }
 
 func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {
@@ -79,7 +101,7 @@ func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {
 	if l.dir == "" {
 		return
 	}
-	raw, err := json.Marshal(said)
+	raw, err := json.Marshal(listFile{absolute(t.Source), said})
 	if err == nil {
 		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw)
 	}
@@ -87,4 +109,69 @@ func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {
 		log.Warn("what capsules offer cannot be kept for the next start; it is asked for anew then", "dir", l.dir, "err", err)
 	}
 	l.warned = err != nil
+}
+
+// Prune forgets the capsules that are not among tools. Their files are removed if
+// their manifests are gone, or are those of tools under other names. The folder may
+// have files of other projects, which stay, and files that Orla did not write.
+func (l *Lists) Prune(tools []manifest.Tool) {
+	if l == nil {
+		return
+	}
+	keys, sources := make(map[string]bool, len(tools)), make(map[string]bool, len(tools))
+	for _, t := range tools {
+		keys[key(t)], sources[absolute(t.Source)] = true, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.known {
+		if !keys[k] {
+			delete(l.known, k)
+		}
+	}
+	if l.dir == "" {
+		return
+	}
+	entries, _ := os.ReadDir(l.dir) // it is made when it is needed
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !listName.MatchString(e.Name()) || keys[e.Name()[:len(e.Name())-len(".json")]] {
+			continue
+		}
+		path := filepath.Join(l.dir, e.Name())
+		source, ours := sourceOf(path)
+		if !ours {
+			continue
+		}
+		if _, err := os.Lstat(source); sources[source] || errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(path) // it is tried again at the next reload
+		}
+	}
+}
+
+// sourceOf returns the manifest that a file's capsule had. ours is false if Orla
+// did not write the file. An Orla before 0.1.0 wrote no manifest, which is "".
+func sourceOf(path string) (source string, ours bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer func() { _ = f.Close() }() // only read
+	dec := json.NewDecoder(io.LimitReader(f, maxSourceRead))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return "", false
+	}
+	name, err := dec.Token()
+	if name != "source" {
+		return "", err == nil && slices.Contains(offeredKeys, name)
+	}
+	value, err := dec.Token()
+	source, ours = value.(string)
+	return source, ours && err == nil && filepath.IsAbs(source)
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path // the working directory is gone
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,56 @@ func TestWhatWasBeingWrittenGoes(t *testing.T) {
 		if _, err := os.Stat(left); err == nil {
 			t.Errorf("%s: it is there still", what)
 		}
+	}
+}
+
+// The files of capsules that are gone go too; those of others stay.
+func TestC21ListsOfCapsulesThatAreGoneAreRemoved(t *testing.T) {
+	dir, packages := t.TempDir(), t.TempDir()
+	manifestOf := func(name string) manifest.Tool {
+		source := filepath.Join(packages, name, "tool.yaml")
+		if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(source, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return manifest.Tool{Name: name, Source: source}
+	}
+	served, elsewhere, gone, renamed := manifestOf("served"), manifestOf("elsewhere"), manifestOf("gone"), manifestOf("renamed")
+	lists := NewLists(dir)
+	for _, tool := range []manifest.Tool{served, elsewhere, gone, renamed} {
+		lists.save(tool, offered{Tools: raws(`{"name":"a"}`)}, discard)
+	}
+	older, foreign, link := key(listedTool("/older/tool.yaml"))+".json", key(listedTool("/foreign"))+".json", key(listedTool("/link"))+".json"
+	for name, text := range map[string]string{older: `{"tools":[{"name":"a"}]}`, foreign: `{"mine":true}`, "notes.json": `{"tools":[]}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(dir, foreign), filepath.Join(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(gone.Source)); err != nil {
+		t.Fatal(err)
+	}
+	renamed.Name = "new"
+	lists.Prune([]manifest.Tool{served, renamed})
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	want := []string{key(served) + ".json", key(elsewhere) + ".json", foreign, link, "notes.json"}
+	slices.Sort(want)
+	if !slices.Equal(left, want) {
+		t.Errorf("left is %q, want %q", left, want)
+	}
+	if len(lists.known) != 1 {
+		t.Errorf("in memory are %d", len(lists.known))
 	}
 }
 

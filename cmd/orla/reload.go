@@ -180,6 +180,7 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", byHand}, reason) {
 		return done
 	}
+	s.lists.Prune(found.Tools)
 	s.log.Info("reload", "reason", reason,
 		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
 		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),
