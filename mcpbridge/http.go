@@ -92,7 +92,7 @@ type HTTP struct {
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings)}
-	h.sessions = newSessions(b.server, h.sse.count)
+	h.sessions = newSessions(b.server)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
 	// The front checks Host and bounds bodies itself, for every path alike.
@@ -232,7 +232,7 @@ func loggedPath(r *http.Request) string {
 }
 
 // Sessions returns how many sessions and streams are open.
-func (h *HTTP) Sessions() int { return h.sessions.count() + h.sse.count() }
+func (h *HTTP) Sessions() int { return h.sessions.count() }
 
 func (h *HTTP) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
@@ -338,7 +338,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.first = sync.OnceFunc(func() { h.openings.Give(line) })
 		defer answer.first()
-		if !h.sessions.admit(settings.MaxSessions) {
+		if !h.sessions.admit(settings.MaxSessions, partyOf(r, introduced(body).name), subject(r) != "") {
 			crowded(w, idOf(body), noSession)
 			return
 		}
@@ -351,6 +351,15 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			defer leave(out)
+		}
+		if handler == h.newest && r.Header.Get(methodHeader) == methodListen {
+			stream, leave, ok := h.admitStream(r)
+			if !ok {
+				crowded(w, idOf(body), noSession)
+				return
+			}
+			defer leave()
+			r = stream
 		}
 		handler.ServeHTTP(answer, r)
 	}
@@ -414,13 +423,15 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	settings := h.settings.Load()
 	switch r.Method {
 	case http.MethodGet:
-		if !h.sessions.admit(settings.MaxSessions) {
+		r, leave, ok := h.admitStream(r)
+		if !ok {
 			crowded(w, nil, noSession)
 			return
 		}
+		defer leave()
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
-		h.sse.stream(w, r, settings.MaxRequest, subject(r), h.sessions.begunBeside)
+		h.sse.stream(w, r, settings.MaxRequest, subject(r))
 	case http.MethodPost:
 		body, held, ok := h.readBody(w, r, h.sse.lineOf(r))
 		defer held.end()
@@ -469,7 +480,7 @@ func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
 }
 
 // noSession is why none begins.
-const noSession = "there are as many sessions as may be (max_sessions), and none that has to make room"
+const noSession = "there are as many sessions and streams as max_sessions allows, and none that has to make room"
 
 // hostOf is the address that a request came from, without the port.
 func hostOf(r *http.Request) string {

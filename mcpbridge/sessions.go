@@ -15,13 +15,13 @@ import (
 // take sessions from clients that only listen.
 type sessions struct {
 	server *mcp.Server
-	beside func() int // how many there are that are not known here; takes no lock that is held here
 
 	wake chan struct{} // holds a token when over is not empty
 
 	mu      sync.Mutex // guards the fields that follow
 	known   map[string]*usage
 	opening int                  // those that have room, and are not known yet
+	streams map[*stream]bool     // that count as sessions: of SSE, and subscriptions/listen
 	over    []*mcp.ServerSession // to be closed by Serve
 	ending  map[string]bool      // the ids of those, until they are closed
 }
@@ -39,8 +39,8 @@ type usage struct {
 	calls map[string]context.CancelFunc // plain calls in flight, by their ids as they came
 }
 
-func newSessions(server *mcp.Server, beside func() int) *sessions {
-	return &sessions{server: server, beside: beside, known: map[string]*usage{}, ending: map[string]bool{}, wake: make(chan struct{}, 1)}
+func newSessions(server *mcp.Server) *sessions {
+	return &sessions{server: server, streams: map[*stream]bool{}, known: map[string]*usage{}, ending: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // use counts a request of a session as open until the function it returns is
@@ -77,11 +77,11 @@ func (s *sessions) use(id string) (func(*response), bool) {
 	}, true
 }
 
-// count returns how many sessions are known.
+// count returns how many sessions and streams there are.
 func (s *sessions) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.known)
+	return len(s.known) + len(s.streams)
 }
 
 // opened notes that a session has begun, and whose it is.
@@ -206,29 +206,6 @@ func (s *sessions) expire(timeout time.Duration) {
 	s.end(over)
 }
 
-// fairShare is the part of all sessions that one party may have for certain when
-// there are as many as may be.
-const fairShare = 10
-
-// admit reports whether there is room for one more session, where there may be
-// most; begun has to be called when it has begun, or has not. When there is none,
-// the party with the most sessions makes room, if it has more than its share, by
-// those of its own that were idle longest: one that floods takes nothing from others.
-func (s *sessions) admit(most int) bool {
-	var over []*mcp.ServerSession
-	s.mu.Lock()
-	if s.fullLocked(most) {
-		over = s.yieldLocked(most)
-	}
-	ok := !s.fullLocked(most)
-	if ok {
-		s.opening++
-	}
-	s.mu.Unlock()
-	s.end(over)
-	return ok
-}
-
 // begun ends what admit began. The session is known by its id from now on; ""
 // says that none has begun.
 func (s *sessions) begun(id string) {
@@ -244,53 +221,6 @@ func (s *sessions) begun(id string) {
 		s.known[id] = u
 	}
 	u.real, u.last = true, time.Now()
-}
-
-// begunBeside ends what admit began for one that count counts among those beside.
-func (s *sessions) begunBeside(count func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opening--
-	count()
-}
-
-func (s *sessions) fullLocked(most int) bool {
-	return len(s.known)+s.opening+s.beside() >= most
-}
-
-// yieldLocked forgets sessions that are gone, and those that their party has to give up.
-func (s *sessions) yieldLocked(most int) (over []*mcp.ServerSession) {
-	live := s.liveLocked()
-	parties := map[string]int{}
-	largest := ""
-	for id, u := range s.known {
-		if live[id] == nil && u.open == 0 {
-			delete(s.known, id)
-			continue
-		}
-		parties[u.party]++
-		if parties[u.party] > parties[largest] {
-			largest = u.party
-		}
-	}
-	share := max(1, most/fairShare)
-	if !s.fullLocked(most) || parties[largest] <= share {
-		return nil
-	}
-	var idle []string
-	for id, u := range s.known {
-		if u.party == largest && u.open == 0 {
-			idle = append(idle, id)
-		}
-	}
-	slices.SortFunc(idle, func(a, b string) int { return s.known[a].last.Compare(s.known[b].last) })
-	// A tenth of them at a time, so that a flood does not pay for a scan each.
-	for _, id := range idle[:min(len(idle), 1+(parties[largest]-share)/10)] {
-		over = append(over, live[id])
-		delete(s.known, id)
-		s.ending[id] = true
-	}
-	return over
 }
 
 // end hands sessions to Serve to be closed: that waits for their calls, which

@@ -33,15 +33,8 @@ type sseConn struct {
 
 func newSSE(b *Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
 
-// count returns how many streams are open.
-func (s *sse) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
-}
-
-// stream serves a GET until the client leaves. It hands to begun what counts it.
-func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string, begun func(count func())) {
+// stream serves a GET until the client leaves.
+func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string) {
 	id := rand.Text()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
@@ -56,11 +49,9 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	c.newest = false
 	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: markedSSE(r.Header)}
 
-	begun(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.conns[id] = sseConn{c, who}
-	})
+	s.mu.Lock()
+	s.conns[id] = sseConn{c, who}
+	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, id)

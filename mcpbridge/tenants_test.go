@@ -144,8 +144,8 @@ func TestN2ARemovedTokenEndsEverything(t *testing.T) {
 	if r := f.post(t, call(1, "echo"), bearer("ann", "Mcp-Session-Id", f.initialize(t, bearer("ann")...))...); r.status != http.StatusOK {
 		t.Errorf("a new session with the new token answers %d %s", r.status, r.raw)
 	}
-	if n := f.Sessions(); n != 3 { // bob's two, and ann's new one
-		t.Errorf("%d sessions and streams are open, want 3", n)
+	if n := f.Sessions(); n != 4 { // the other caller has three, and this one a new one
+		t.Errorf("%d sessions and streams are open, want 4", n)
 	}
 }
 
@@ -180,5 +180,48 @@ func TestN2AKeptAnswerIsItsCallers(t *testing.T) {
 	session["ann"] = bearer("ann", "Mcp-Session-Id", f.initialize(t, bearer("ann")...))
 	if reads("ann", ofAnn) || !reads("bob", ofBob) {
 		t.Errorf("after the change of a token it reads the old answer: %v, and the other caller its own: %v", reads("ann", ofAnn), reads("bob", ofBob))
+	}
+}
+
+// Streams count as sessions, whichever kind they are. A caller that has taken all of
+// them gets no more, and makes room for another caller that has less than its share.
+func TestN2StreamsCountAsSessions(t *testing.T) {
+	const most = 20
+	listen, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
+	for kind, open := range map[string]func(t *testing.T, f *front) *opened{
+		"subscriptions/listen": func(t *testing.T, f *front) *opened {
+			return f.open(t, http.MethodPost, "/mcp", strings.NewReader(listen), append(headers, bearer("ann")...)...)
+		},
+		"SSE": func(t *testing.T, f *front) *opened { return f.open(t, http.MethodGet, "/sse", nil, bearer("ann")...) },
+		"GET": func(t *testing.T, f *front) *opened {
+			r := f.post(t, initialize("2025-11-25"), bearer("ann")...)
+			if r.status != http.StatusOK {
+				return &opened{status: r.status}
+			}
+			return f.open(t, http.MethodGet, "/mcp", nil, bearer("ann", "Mcp-Session-Id", r.header.Get("Mcp-Session-Id"))...)
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens, MaxSessions: most})
+			for i := range most {
+				if s := open(t, f); s.status != http.StatusOK {
+					t.Fatalf("stream %d is refused with %d", i, s.status)
+				}
+			}
+			if n := f.Sessions(); n != most {
+				t.Errorf("%d sessions and streams are open, want %d", n, most)
+			}
+			if s := open(t, f); s.status != http.StatusServiceUnavailable {
+				t.Errorf("a stream more gets %d, want 503", s.status)
+			}
+			session := f.initialize(t, bearer("bob")...)
+			if r := f.post(t, call(1, "echo"), bearer("bob", "Mcp-Session-Id", session)...); r.status != http.StatusOK {
+				t.Errorf("another caller's session answers %d", r.status)
+			}
+			if n := f.Sessions(); n > most {
+				t.Errorf("%d sessions and streams are open, want %d at most", n, most)
+			}
+		})
 	}
 }
