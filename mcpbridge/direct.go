@@ -232,7 +232,7 @@ func (h *HTTP) cancelled(r *http.Request, body []byte) bool {
 	if !bytes.Contains(body, []byte(methodCancelled)) {
 		return false
 	}
-	return h.sessions.cancel(r.Header.Get(sessionHeader), cancelledID(body))
+	return h.sessions.cancel(r.Header.Get(sessionHeader), subject(r), cancelledID(body))
 }
 
 // cancelledID returns the id that a notification cancels, as it came; "" if

@@ -59,6 +59,21 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 	})
 }
 
+// known reports whether a request may list tools: it has a valid token where one is
+// asked for, and else comes from where callers may be.
+func (h *HTTP) known(r *http.Request) bool {
+	s := h.settings.Load()
+	if s.Verify == nil {
+		return (!s.Loopback || fromThisMachine(r)) && hostAllowed(r.Host, s) && originAllowed(r, s)
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	_, err := s.Verify(r.Context(), strings.TrimSpace(token), r)
+	return err == nil
+}
+
 // jsonOnly refuses bodies of other types. A web page can send those without
 // asking first, so none of them may reach a tool.
 func jsonOnly(next http.Handler) http.Handler {

@@ -205,6 +205,7 @@ func (h *HTTP) awaitCalls() {
 // ServeHTTP serves one request and writes a line about it at debug.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	r.Header.Del(transportHeader) // it is between the front and its handlers
 	out := newResponse(w, h.limits)
 	defer out.finish()
 	if r.ContentLength != 0 {
@@ -238,26 +239,31 @@ func (h *HTTP) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
 }
 
-// ready says whether new work is wanted: 503 while draining, while every call is
-// denied and while something is starting.
-func (h *HTTP) ready(w http.ResponseWriter, _ *http.Request) {
+// ready says whether new work is wanted: 503 while something is starting and
+// while draining. Those who may not list tools get the status alone (SPEC N2).
+func (h *HTTP) ready(w http.ResponseWriter, r *http.Request) {
+	known := h.known(r)
 	if h.draining.Load() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
 		return
 	}
-	if h.bridge.denying != nil && h.bridge.denying() {
-		writeJSON(w, http.StatusServiceUnavailable, `{"status":"denied"}`)
-		return
-	}
 	if h.bridge.starting != nil {
 		if names := h.bridge.starting(); len(names) > 0 {
-			body, err := json.Marshal(map[string]any{"status": "starting", "waiting_for": names})
+			says := map[string]any{"status": "starting"}
+			if known {
+				says["waiting_for"] = names
+			}
+			body, err := json.Marshal(says)
 			if err != nil { // names are strings
 				panic(err)
 			}
 			writeJSON(w, http.StatusServiceUnavailable, string(body))
 			return
 		}
+	}
+	if !known {
+		writeJSON(w, http.StatusOK, `{"status":"ready"}`)
+		return
 	}
 	writeJSON(w, http.StatusOK, fmt.Sprintf(`{"status":"ready","tools":%d}`, len(h.bridge.catalog.Catalog().Tools)))
 }
@@ -277,10 +283,11 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Accel-Buffering", "no")
 			out.keepAlive(false)
 		}
-		if r.Method == http.MethodDelete {
+		leave, ok := h.sessions.use(id, subject(r))
+		if ok && r.Method == http.MethodDelete {
 			h.endSession(r, id)
 		}
-		if leave, ok := h.sessions.use(id); ok {
+		if ok {
 			defer leave(out)
 			h.stateful.ServeHTTP(w, r)
 		} else {
@@ -303,7 +310,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case direct:
 		out.keepAlive(true)
-		leave, ok := h.sessions.use(plain.session(r))
+		leave, ok := h.sessions.use(plain.session(r), subject(r))
 		if !ok {
 			sessionOver(w)
 			return
@@ -312,7 +319,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		h.answerPlain(out, r, plain)
 		return
 	case h.cancelled(r, body):
-		if leave, ok := h.sessions.use(id); ok {
+		if leave, ok := h.sessions.use(id, subject(r)); ok {
 			leave(out)
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -324,6 +331,10 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 	if over := overBatch(body); over != "" {
 		writeError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, over)
+		return
+	}
+	if len(body) > maxRequestMeta && rawjson.Valid(body) && largeMeta(bytes.TrimSpace(body)) {
+		writeError(w, http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, metaTooLarge)
 		return
 	}
 	h.load(r, body)
@@ -345,7 +356,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		h.begin(answer, r)
 	} else {
 		if handler == h.stateful { // the other one does not look at the id
-			leave, ok := h.sessions.use(id)
+			leave, ok := h.sessions.use(id, subject(r))
 			if !ok {
 				sessionOver(w)
 				return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -98,6 +99,39 @@ func rawID(id jsonrpc.ID) json.RawMessage {
 		panic(err)
 	}
 	return raw
+}
+
+// maxRequestMeta bounds the _meta of a client's message in bytes: it is for the parties
+// and their tools to say a little of a request, and each of them looks through it.
+const maxRequestMeta = 64 << 10
+
+// metaTooLarge is why a message with a larger one is refused.
+var metaTooLarge = fmt.Sprintf("the params' _meta is over %d bytes; what is large belongs in the arguments", maxRequestMeta)
+
+// largeMeta reports whether a message, or one of a batch, has a _meta over maxRequestMeta.
+// raw must be valid JSON.
+func largeMeta(raw json.RawMessage) (found bool) {
+	if len(raw) <= maxRequestMeta {
+		return false
+	}
+	if raw[0] == '[' {
+		rawjson.Elements(raw, func(value json.RawMessage) bool {
+			found = rawjson.IsObject(value) && largeMeta(value)
+			return !found
+		})
+		return found
+	}
+	look := func(key string, value json.RawMessage) bool {
+		found = key == "_meta" && len(value) > maxRequestMeta
+		return !found
+	}
+	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		if (key == "params" || key == "result") && rawjson.IsObject(value) {
+			rawjson.Members(value, look)
+		}
+		return !found
+	})
+	return found
 }
 
 // unusualID finds ids, at any depth, that are no plain integers.

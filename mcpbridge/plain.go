@@ -82,6 +82,9 @@ func parsePlain(raw []byte) (p plainCall, ok bool) {
 		}
 		return false
 	})
+	if len(p.meta) > maxRequestMeta {
+		return plainCall{}, false // to be refused
+	}
 	if ok && p.meta != nil {
 		p.meta, p.trace = parted(p.meta)
 	}

@@ -44,9 +44,10 @@ func newSessions(server *mcp.Server) *sessions {
 }
 
 // use counts a request of a session as open until the function it returns is
-// called with the response. It is false for a session that is being ended, in
-// which the SDK would answer nothing.
-func (s *sessions) use(id string) (func(*response), bool) {
+// called with the response. It is false for a session of another user, which nothing
+// may reach or keep alive, and for one that is being ended, in which the SDK would
+// answer nothing.
+func (s *sessions) use(id, user string) (func(*response), bool) {
 	if id == "" {
 		return func(*response) {}, true
 	}
@@ -56,6 +57,9 @@ func (s *sessions) use(id string) (func(*response), bool) {
 		return nil, false
 	}
 	u := s.known[id]
+	if u != nil && (u.ours || u.user != "") && u.user != user {
+		return nil, false
+	}
 	if u == nil {
 		u = &usage{}
 		s.known[id] = u
@@ -169,12 +173,12 @@ func (s *sessions) begin(ctx context.Context, id, call string) (_ context.Contex
 	}, false
 }
 
-// cancel ends a plain call in flight, and reports whether there is one.
-func (s *sessions) cancel(id, call string) bool {
+// cancel ends a plain call in flight of a user's session, and reports whether there is one.
+func (s *sessions) cancel(id, user, call string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.known[id]
-	if u == nil {
+	if u == nil || u.user != user {
 		return false
 	}
 	end, ok := u.calls[call]
