@@ -105,14 +105,19 @@ func refused(t *testing.T, args string, templates ...string) string {
 // SPEC-TOOLS 3.6: a value that would turn into an option where the template gave
 // none is refused, unless -- stands before it.
 func TestT36OptionsGuard(t *testing.T) {
-	const evil = `{"q":"--output=/etc/passwd","e":"","n":-5,"l":["-x"],"d":"-"}`
+	const evil = `{"q":"--output=/etc/passwd","e":"","n":-5,"s":"-5","l":["-x"],"d":"-"}`
 	for _, templates := range [][]string{
 		{"{{.q}}"},
 		{"x", "{{.q}}"},
 		{"{{.e}}{{.q}}"},
 		{"{{- .q -}}"},
 		{"{{if true}}{{.q}}{{end}}"},
-		{"{{.n}}"},
+		{"{{.n}}{{.q}}"}, // what follows a number makes no number of it
+		{"{{.n}}{{.d}}"},
+		{`{{.n}}{{printf "%s" .q}}`},
+		{"{{.e}}{{.n}}{{range .l}}{{.}}{{end}}"},
+		{"{{print .n}}"}, // it is a string
+		{"{{.s}}"},
 		{"{{.d}}"},
 		{"{{range .l}}{{.}}{{end}}"},
 		{"{{index .l 0}}"},
@@ -146,6 +151,8 @@ func TestT36OptionsGuard(t *testing.T) {
 		{[]string{"{{if .q}}--all{{end}}"}, "[--all]\n"},
 		{[]string{`{{"-v"}}`, `{{printf "-n=%v" .n}}`, `{{print "-x" .n}}`}, "[-v]\n[-n=-5]\n[-x-5]\n"},
 		{[]string{"-{{.d}}"}, "[--]\n"},
+		{[]string{"{{.n}}", "{{.n}}px", "{{.e}}{{.n}}", "{{.n}}{{.e}}"}, "[-5]\n[-5px]\n[-5]\n[-5]\n"}, // a number is a value
+		{[]string{"{{.n}},{{.n}}", "{{.n}}..{{.n}}"}, "[-5,-5]\n[-5..-5]\n"},
 		{[]string{" {{.q}}"}, "[ --output=/etc/passwd]\n"},
 	} {
 		if got := argv(t, evil, test.templates...); got != test.want {

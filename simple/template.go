@@ -200,6 +200,7 @@ type rendering struct {
 	room   int  // bytes that are left of the command line
 	ended  bool // a -- stands before: no argument is an option any more
 	vacant bool // a value that was to be first is empty
+	below  bool // a number below zero is first
 	steps  int
 	nested int
 }
@@ -264,11 +265,28 @@ func (r *rendering) nest() (string, error) {
 // argument must make no option of it.
 func (r *rendering) value(v any) (string, error) {
 	text := textOf(v)
-	if r.out.Len() == 0 && strings.HasPrefix(text, "-") && !r.ended {
+	switch {
+	case r.ended || text == "" || isNumber(v) && r.out.Len() > 0:
+	case r.below: // -5 is a value, and -5x may be an option
 		return "", errOption
+	case r.out.Len() == 0 && strings.HasPrefix(text, "-"):
+		if !isNumber(v) {
+			return "", errOption
+		}
+		r.below, r.vacant = true, false
 	}
 	r.vacant = r.vacant || text == ""
 	return text, nil
+}
+
+// isNumber reports whether a value is a number, which is a value also where it is
+// below zero.
+func isNumber(v any) bool {
+	switch v.(type) {
+	case json.Number, int, int64, float64:
+		return true
+	}
+	return false
 }
 
 func (r *rendering) own(v any) string { return textOf(v) }
