@@ -45,10 +45,12 @@ func (d *declaration) readWASM(k wasmKeys) *WASM {
 	if !d.doc.Has(at + "image_pull_secret") {
 		return w
 	}
-	if !strings.HasPrefix(k.Module, "oci://") {
-		d.doc.Faultf(at+"image_pull_secret", "is for a module that begins with oci://")
+	pull := d.secretRef(at+"image_pull_secret", k.ImagePullSecret)
+	if strings.HasPrefix(k.Module, "oci://") {
+		w.PullSecret = pull
+	} else if k.Module != "" {
+		d.warnings = append(d.warnings, d.doc.At(at+"image_pull_secret", "has no effect: it is for a module that begins with oci://"))
 	}
-	w.PullSecret = d.secretRef(at+"image_pull_secret", k.ImagePullSecret)
 	return w
 }
 

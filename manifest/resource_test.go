@@ -401,3 +401,45 @@ func TestT7AFolderOfResourcesIsNotExposed(t *testing.T) {
 		t.Errorf("a command sees %q", got)
 	}
 }
+
+// SPEC-TOOLS 8.5: clients are told what somebody wrote, and no default.
+func TestT85HintsAreOnlyOfWrittenClasses(t *testing.T) {
+	for spec, want := range map[string]string{
+		`type: cli, cli: {command: sh, args: ["-c", "{{.a}}"]}, runtime: {isolation_mode: none}`: `null`,
+		`endpoint: "http://a"`: `null`,
+		`endpoint: "http://a", risk_level: critical, runtime: {isolation_mode: none}`: `null`,
+		`endpoint: "http://a", operation_classes: []`:                                 `null`,
+		`type: mcp, mcp_server_ref: s, mcp_tool_name: t, risk_level: low`:             `null`,
+		`endpoint: "http://a", operation_classes: [read]`:                             `{"openWorldHint":true,"readOnlyHint":true}`,
+		`endpoint: "http://a", operation_classes: [read, write]`:                      `{"openWorldHint":true}`,
+		`endpoint: "http://a", operation_classes: [delete]`:                           `{"destructiveHint":true,"openWorldHint":true}`,
+		`type: mcp, mcp_server_ref: s, mcp_tool_name: t, operation_classes: [admin]`:  `{"destructiveHint":true,"openWorldHint":true}`,
+		`endpoint: "http://a", risk_level: high, operation_classes: [read]`:           `{"openWorldHint":true,"readOnlyHint":true}`,
+	} {
+		at := filepath.Join(t.TempDir(), "a.yaml")
+		if err := os.WriteFile(at, []byte("{apiVersion: orloj.dev/v1, kind: Tool, metadata: {name: a}, spec: {"+spec+"}}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		found := manifest.Validate(at)
+		if len(found.Tools) != 1 {
+			t.Errorf("%s: %+v", spec, found)
+			continue
+		}
+		got, err := json.Marshal(found.Tools[0].Listed().Annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said map[string]any
+		if err := json.Unmarshal(got, &said); err != nil {
+			t.Fatal(err)
+		}
+		for _, usual := range []string{"readOnlyHint", "idempotentHint"} { // that is what their absence means
+			if said[usual] == false {
+				delete(said, usual)
+			}
+		}
+		if got, err = json.Marshal(said); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+}

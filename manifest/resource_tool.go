@@ -109,8 +109,8 @@ func (d *declaration) serverTool(spec toolSpec) (server, tool string) {
 	return spec.MCPServerRef, spec.MCPToolName
 }
 
-// isolationMode returns where calls run, and refuses what cannot be: nobody is to
-// believe in a sandbox that is not there.
+// isolationMode returns where calls run, and refuses what is asked for and cannot
+// be: nobody is to believe in a sandbox that is not there.
 func (d *declaration) isolationMode(spec toolSpec) IsolationMode {
 	const key = "spec.runtime.isolation_mode"
 	risky := spec.RiskLevel == RiskHigh || spec.RiskLevel == RiskCritical
@@ -121,13 +121,11 @@ func (d *declaration) isolationMode(spec toolSpec) IsolationMode {
 			return IsolationContainer
 		case spec.Type == typeWASM:
 			return IsolationWASM
-		case !risky:
-			return IsolationNone
-		case !d.doc.Has(key): // or it has a fault already
-			d.doc.Faultf("spec.risk_level", "%s makes runtime.isolation_mode sandboxed, which has no network, and a tool of type %s runs nothing of its own on this machine that a sandbox could hold; "+
-				"to call it without one, add runtime.isolation_mode: none", spec.RiskLevel, spec.Type)
+		case risky && !d.doc.Has(key): // or it has a fault already
+			d.warnings = append(d.warnings, d.doc.At("spec.risk_level", "%s would make runtime.isolation_mode sandboxed, and a tool of type %s runs nothing on this machine that could be isolated: "+
+				"it is served with isolation_mode none; write that to confirm it", spec.RiskLevel, spec.Type))
 		}
-		return IsolationSandboxed
+		return IsolationNone
 	}
 	switch {
 	case spec.Type == typeWASM && mode != IsolationWASM:
@@ -181,10 +179,11 @@ func classes(spec toolSpec) []OperationClass {
 	return []OperationClass{ClassRead}
 }
 
-// hints tell clients what a call does. A tool of an McpServer has the server's
-// own, unless the file says more.
+// hints tell clients what a call does, as far as the file says so: a client may
+// let a call pass unasked that is said to read only, and so no default may say
+// it (SPEC-TOOLS 8.5). nil for nothing; a tool of an McpServer then has the server's own.
 func (d *declaration) hints(spec toolSpec, classes []OperationClass) *mcp.ToolAnnotations {
-	if spec.Type == toolType(MCP) && !d.doc.Has("spec.operation_classes") && !d.doc.Has("spec.risk_level") {
+	if len(spec.OperationClasses) == 0 {
 		return nil
 	}
 	open := spec.Type != typeWASM // a module reaches nothing

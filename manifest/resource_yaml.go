@@ -34,7 +34,7 @@ type toolSpec struct {
 	InputSchema      schemaKey        `json:"input_schema,omitempty" jsonschema:"JSON Schema of the arguments, or the short form NAME: TYPE, with TYPE? for an argument that may be left out"`
 	OutputSchema     schemaKey        `json:"output_schema,omitempty" jsonschema:"JSON Schema of the result, which must be JSON that fits it"`
 	Capabilities     []string         `json:"capabilities,omitempty" jsonschema:"What the tool can do, for permissions"`
-	OperationClasses []OperationClass `json:"operation_classes,omitempty" jsonschema:"What a call does. Default read; with risk_level high or critical: write"`
+	OperationClasses []OperationClass `json:"operation_classes,omitempty" jsonschema:"What a call does; clients are told what is written here. Default read; with risk_level high or critical: write"`
 	RiskLevel        Risk             `json:"risk_level,omitempty" jsonschema:"How much harm the tool can do. Default low"`
 	Runtime          toolRuntimeKeys  `json:"runtime,omitzero" jsonschema:"How the tool is called"`
 	Auth             authKeys         `json:"auth,omitzero" jsonschema:"How calls are authenticated"`
@@ -106,7 +106,7 @@ type metadataKeys struct {
 // toolRuntimeKeys are spec.runtime, and part of default_tool_runtime.
 type toolRuntimeKeys struct {
 	Timeout       yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one attempt of a call: 30s, 1m30s or a number of seconds. Default 30s"`
-	IsolationMode IsolationMode    `json:"isolation_mode,omitempty" jsonschema:"Where a call runs. Default none; with risk_level high or critical: sandboxed; of type cli: container; of type wasm: wasm"`
+	IsolationMode IsolationMode    `json:"isolation_mode,omitempty" jsonschema:"Where a call runs. Default none; of type cli: container; of type wasm: wasm"`
 	Retry         retryKeys        `json:"retry,omitzero" jsonschema:"Whether a call that failed is tried again"`
 }
 
