@@ -298,11 +298,11 @@ func (c *Capsule) notReady(s *status) error {
 	case Created, Starting, Ready, Reloading, Stopping:
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)
 	}
-	switch {
-	case !s.next.IsZero():
-		fmt.Fprintf(&text, "; the next start is due in %s", max(0, time.Until(s.next)).Round(100*time.Millisecond))
+	switch due := max(0, time.Until(s.next)).Round(100 * time.Millisecond); {
 	case s.state == Stopped && s.wakes && s.cause != nil:
-		text.WriteString("; the next call tries again")
+		fmt.Fprintf(&text, "; the next call tries again, and Orla by itself in %s", due)
+	case !s.next.IsZero():
+		fmt.Fprintf(&text, "; the next start is due in %s", due)
 	case s.state == Stopped && !s.wakes:
 		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}

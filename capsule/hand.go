@@ -184,15 +184,31 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 		case !s.wakes:
 			return true
 		}
-		select {
-		case <-c.wake:
-			if !o.held {
-				return true
-			}
-		case <-c.changed(): // the next process will have it
-		case <-o.changed:
-		case <-ctx.Done():
+		if c.awaitWish(ctx, o, s) {
+			return true
 		}
+	}
+	return false
+}
+
+// awaitWish waits until something is to be looked at again. It reports whether a
+// process is to be started: a call wants it, or its time has come.
+func (c *Capsule) awaitWish(ctx context.Context, o *order, s *status) bool {
+	var due <-chan time.Time
+	if !s.next.IsZero() {
+		timer := time.NewTimer(time.Until(s.next))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-c.wake:
+		return !o.held
+	case <-due:
+		c.because = "it is tried again"
+		return true
+	case <-c.changed(): // the next process will have it
+	case <-o.changed:
+	case <-ctx.Done():
 	}
 	return false
 }

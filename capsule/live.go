@@ -227,11 +227,15 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 // ended from outside; nil if it was not.
 func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
 	next, wait, again := status{reason: end.reason, run: end.run}, time.Duration(0), false
+	refusal := c.unauthorized(end.err)
 	switch {
 	case errors.Is(cause, errHeld):
 		next.state, next.reason, next.held = Stopping, errHeld.Error(), true
 	case cause != nil:
 		next.state, next.reason, next.final = Stopping, "Orla stops it", true
+	case refusal != nil: // no failure to count: somebody has to mend the credentials
+		next.state, next.reason, next.wakes, next.cause = Stopping, refusal.Reason, true, end.err
+		wait, again = restarts.later(), true
 	case end.err != nil:
 		wait, again = restarts.after(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
@@ -290,7 +294,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	switch {
 	case s.state == Stopping && !s.final:
 		c.deafen()
-		c.become(status{state: Stopped, reason: s.reason, wakes: s.wakes, held: s.held})
+		c.become(status{state: Stopped, reason: s.reason, wakes: s.wakes, held: s.held, cause: s.cause, next: s.next})
 		return // awaitStart waits
 	case s.state != Crashed:
 		return
@@ -304,8 +308,9 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		stopped := status{state: Stopped, reason: why.Error(), cause: why, wakes: c.far()}
 		if stopped.wakes {
 			c.deafen()
+			stopped.next = time.Now().Add(restarts.afterLimit())
 			c.become(stopped)
-			return // awaitStart waits: whether a server is there again, a call finds out
+			return // awaitStart waits: a call tries whether the server is there again, and so does Orla
 		}
 		c.become(stopped)
 	} else {

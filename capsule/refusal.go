@@ -42,11 +42,8 @@ func (c *Capsule) callError(err error) error {
 // refusedBy is the code of why a capsule does not start, where that says more than
 // that it does not: who runs Orla has to mend something. "" for anything else.
 func refusedBy(cause error) fault.Code {
-	f, ok := errors.AsType[*fault.Error](cause)
-	if wire, is := errors.AsType[*jsonrpc.Error](cause); is && !ok {
-		f, ok = coded(wire)
-	}
-	if !ok {
+	f := faultIn(cause)
+	if f == nil {
 		return ""
 	}
 	switch f.Code {
@@ -55,6 +52,25 @@ func refusedBy(cause error) fault.Code {
 	default:
 		return ""
 	}
+}
+
+// faultIn is the fault that a cause is, or that an answer in its chain has the code
+// of; nil if there is none.
+func faultIn(cause error) *fault.Error {
+	f, ok := errors.AsType[*fault.Error](cause)
+	if wire, is := errors.AsType[*jsonrpc.Error](cause); is && !ok {
+		f, _ = coded(wire)
+	}
+	return f
+}
+
+// unauthorized is why a remote server does not take Orla's credentials, which is not
+// a crash; nil if that is not the cause.
+func (c *Capsule) unauthorized(cause error) *fault.Error {
+	if f := faultIn(cause); c.far() && f != nil && f.Code == fault.AuthInvalid {
+		return f
+	}
+	return nil
 }
 
 const (

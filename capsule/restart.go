@@ -47,9 +47,32 @@ func (r *restarts) after(ready time.Duration) (time.Duration, bool) {
 	if r.failures == 1 && ready >= healthy {
 		return 0, true
 	}
-	pause := r.pauses.NextBackOff()
+	return jittered(r.pauses.NextBackOff()), true
+}
+
+// mostLater is the longest pause before a remote server is tried again that has failed
+// max_failures times: it is tried for ever, at a low rate.
+const mostLater = 2 * time.Minute
+
+// afterLimit returns the pause before a remote server is tried again after
+// max_failures failures. It goes on doubling.
+func (r *restarts) afterLimit() time.Duration {
+	most := max(mostLater, r.policy.Initial)
+	pause := r.policy.Initial
+	for n := 1; n < r.failures && pause < most; n++ {
+		pause = min(2*pause, most)
+	}
+	return jittered(pause)
+}
+
+// later returns the pause before a remote server is tried again that does not take
+// Orla's credentials.
+func (r *restarts) later() time.Duration { return jittered(mostLater) }
+
+// jittered makes a pause longer by a random part of it.
+func jittered(pause time.Duration) time.Duration {
 	const jitter = 0.2
-	return pause + time.Duration(rand.Float64()*jitter*float64(pause)), true
+	return pause + time.Duration(rand.Float64()*jitter*float64(pause))
 }
 
 // forgive starts the count afresh.

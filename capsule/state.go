@@ -51,8 +51,8 @@ type status struct {
 	cause  error         // why it is Crashed, or Stopped by its failures; else nil
 	stderr string        // the last lines of a process that was never READY, for the log
 	next   time.Time     // when the next start is due; zero if none is
-	// wakes says that a call starts the capsule: it is lazy, or was idle, or far
-	// away and given up.
+	// wakes says that a call starts the capsule: it is lazy, or was idle, or a remote
+	// server that failed, which is started at next as well.
 	wakes bool
 	// held says that it was stopped by hand.
 	held bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/orla-project/orla/internal/auth"
@@ -59,6 +60,8 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	switch {
 	case status == http.StatusNotFound && inSession: // "The server ... MUST respond to requests containing that session ID with HTTP 404" (Transports, Session Management)
 		return s.end()
+	case status == http.StatusUnauthorized && asksForOAuth(resp.Header):
+		return s.wantsOAuth(resp, c)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
 		return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
 	}
@@ -78,6 +81,30 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 		return final("the server speaks HTTP+SSE, the transport of 2024-11-05, which Orla does not; name its endpoint of Streamable HTTP, which is often /mcp")
 	}
 	return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
+}
+
+// asksForOAuth reports whether a 401 says where the metadata of a resource are that
+// OAuth protects (RFC 9728, section 5.1).
+func asksForOAuth(h http.Header) bool {
+	for _, challenge := range h.Values("WWW-Authenticate") {
+		challenge = strings.ToLower(challenge)
+		if strings.Contains(challenge, "bearer") && strings.Contains(challenge, "resource_metadata=") {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsOAuth is the fault of a server that asks for OAuth. What to do depends on
+// whether it was shown a token already.
+func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
+	f := outbound.StatusFault("the server", resp, nil)
+	if c.Same(auth.Credentials{}) {
+		f.Reason += ": this server asks for OAuth; log in where it says, and give spec.auth of the McpServer the token, or a client's id and secret (oauth2_client_credentials)"
+	} else {
+		f.Reason += ": this server asks for OAuth, and does not accept the credentials of spec.auth; renew the secret"
+	}
+	return f
 }
 
 // end notes that the server knows nothing of the session any more.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -294,14 +295,14 @@ func TestServerGoesAndComesBack(t *testing.T) {
 }
 
 // SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason; a call
-// finds out whether the server is there again.
+// finds out whether the server is there again, long before Orla tries.
 func TestServerThatIsNotThere(t *testing.T) {
 	address := needs.Address(t)
 	l := connect(t, "http://"+address, func(o *options) {
-		o.tool.Runtime.Restart = manifest.Restart{Initial: time.Millisecond, Max: time.Millisecond, MaxFailures: 3}
+		o.tool.Runtime.Restart = manifest.Restart{Initial: time.Hour, Max: time.Hour, MaxFailures: 1}
 	})
 	l.becomes("STOPPED")
-	if reason := l.Life().Reason; !strings.Contains(reason, "3 failures in a row") || !strings.Contains(reason, "connection refused") {
+	if reason := l.Life().Reason; !strings.Contains(reason, "connection refused") {
 		t.Errorf("the reason is %q", reason)
 	}
 	_, err := l.call("far--t", `{}`, nil)
@@ -314,6 +315,60 @@ func TestServerThatIsNotThere(t *testing.T) {
 	go func() { _ = config.Serve(again) }()
 	t.Cleanup(func() { _ = config.Close() })
 	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
+}
+
+// SPEC-TOOLS 3.5, D28: a server that is not there when Orla starts is tried again for
+// ever, and its tools appear when it comes: nobody has to call it, nor to start it.
+func TestD28AServerThatComesLateIsServed(t *testing.T) {
+	address := needs.Address(t)
+	l := connect(t, "http://"+address, func(o *options) {
+		o.tool.Runtime.Restart = manifest.Restart{Initial: time.Millisecond, Max: time.Millisecond, MaxFailures: 3}
+	})
+	l.becomes("STOPPED")
+	if life := l.Life(); life.State == "STOPPED" && life.Next.IsZero() {
+		t.Errorf("no next start is due: %+v", life)
+	}
+	eventually(t, "the log has the limit", func() bool { return l.log.has("3 failures in a row") })
+	_, h := sdkServer(t, nil)
+	config := http.Server{Handler: h.Config.Handler}
+	late := listen(t, address)
+	go func() { _ = config.Serve(late) }()
+	t.Cleanup(func() { _ = config.Close() })
+	l.offers(4)
+	l.becomes("READY")
+}
+
+// SPEC-TOOLS 4, D28: a server that asks for OAuth has not crashed. Status, log and
+// calls say what it asks for. When it is content a call works.
+func TestD28AServerThatAsksForOAuth(t *testing.T) {
+	var open atomic.Bool
+	s := script(t, func(w http.ResponseWriter, _ *http.Request, _ asked) bool {
+		if open.Load() {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token", resource_metadata="https://mcp.example/.well-known/oauth-protected-resource"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	l := connect(t, s.URL, func(o *options) { o.tool.Runtime.Restart.MaxFailures = 3 })
+	l.becomes("STOPPED")
+	const says = "this server asks for OAuth"
+	life := l.Life()
+	if !strings.Contains(life.Reason, says) || life.Restarts != 0 || life.Failures != 0 || time.Until(life.Next) < time.Minute {
+		t.Errorf("it is %+v", life)
+	}
+	_, err := l.call("far--t", `{}`, nil)
+	if f := fault.From(err); f == nil || f.Code != fault.AuthInvalid || f.Retryable() || !f.Unsent || !strings.Contains(f.Reason, says) {
+		t.Errorf("a call gives %v", err)
+	}
+	if !l.log.has("level=WARN msg=state tool=far from=STOPPING to=STOPPED") || !l.log.has(says) || l.log.has("CRASHED") {
+		t.Errorf("the log:\n%s", l.log)
+	}
+	if restarts := l.Life().Failures; restarts != 0 {
+		t.Errorf("%d failures are counted", restarts)
+	}
+	open.Store(true)
+	eventually(t, "a call works", func() bool { return l.text("far--t", `{}`) == "called" })
 }
 
 // A server that is idle for long enough is let go of, and a call brings it back.
