@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // This file is about what a capsule says in addition to its answers: progress and log
@@ -139,11 +140,13 @@ func (in *incarnation) answer(id json.RawMessage, method string, params json.Raw
 type asks struct {
 	mu     sync.Mutex                     // guards the fields that follow
 	open   map[string]*context.CancelFunc // by their ids as they came
+	shares *turns.Shares                  // of 2*maxAsks
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// maxAsks bounds the requests that a capsule may have open.
+// maxAsks bounds the requests that a capsule may have open to one caller. To all it
+// may have twice as many, so that no caller keeps it from asking another.
 const maxAsks = 64
 
 // begin asks the client that is meant, and answers the capsule when it has.
@@ -155,13 +158,14 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	}
 	key := string(id)
 	ctx, cancel := context.WithCancel(context.Background())
-	if !a.enter(key, &cancel) {
+	if why := a.enter(key, client.Line(), &cancel); why != "" {
 		cancel()
-		in.conn.Reply(id, nil, refusal("too many requests are open, or this id is in use"))
+		in.conn.Reply(id, nil, refusal("%s", why))
 		return
 	}
 	go func() {
 		defer a.wg.Done()
+		defer a.shares.Give(client.Line(), 1)
 		result, err := client.Ask(ctx, method, params)
 		if !a.over(key, &cancel) {
 			return // the capsule does not wait any more
@@ -174,19 +178,24 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	}()
 }
 
-// enter counts a request in, unless it cannot be.
-func (a *asks) enter(key string, cancel *context.CancelFunc) bool {
+// enter counts a request in, or says why it cannot be made.
+func (a *asks) enter(key string, line turns.Line, cancel *context.CancelFunc) (why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, taken := a.open[key]; taken || a.closed || len(a.open) >= maxAsks {
-		return false
-	}
 	if a.open == nil {
-		a.open = map[string]*context.CancelFunc{}
+		a.open, a.shares = map[string]*context.CancelFunc{}, turns.NewShares(2*maxAsks)
+	}
+	switch _, taken := a.open[key]; {
+	case taken:
+		return "a request with this id is open"
+	case a.closed:
+		return "the process is being stopped"
+	case !a.shares.Try(line, 1):
+		return fmt.Sprintf("too many requests are open: %d to all clients at most, and half of those that are free to one of them; wait for answers", 2*maxAsks)
 	}
 	a.open[key] = cancel
 	a.wg.Add(1)
-	return true
+	return ""
 }
 
 func asWire(err error) *jsonrpc.Error {

@@ -78,5 +78,6 @@ func (h *HTTP) endCallers(gone map[string]*access) {
 	h.sessions.endOf(is)
 	h.sse.endOf(is)
 	h.bridge.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
+	h.bridge.held.endOf(is)
 	h.bridge.large.dropOf(is)
 }

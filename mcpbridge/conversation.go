@@ -26,7 +26,8 @@ const (
 	together = 20 * time.Millisecond
 	// holdTime is how long a client has for its answers before its call is given up.
 	holdTime = 5 * time.Minute
-	// maxHeld bounds the calls that wait for answers at one time.
+	// maxHeld bounds the calls of one caller that wait for answers at one time. All
+	// callers may have twice as many.
 	maxHeld = 256
 )
 
@@ -124,7 +125,7 @@ func (v *conversation) Ask(ctx context.Context, method string, params json.RawMe
 	select {
 	case raw := <-q.answer:
 		if raw == nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "too many calls wait for their clients' answers; try again"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("too many calls wait for their clients' answers: %d at most, and one caller has half of what is free; answer the questions of other calls and try again", 2*maxHeld)}
 		}
 		return raw, nil
 	case <-ctx.Done():
@@ -289,6 +290,7 @@ type held struct {
 	mu     sync.Mutex // guards the fields that follow
 	all    map[*conversation]bool
 	parked map[string]parked
+	shares *turns.Shares // of 2*maxHeld
 }
 
 // parked is a conversation that waits for its client.
@@ -304,7 +306,7 @@ func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do wor
 	v := &conversation{owner: of, session: c.id, line: c.line, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
 	h.mu.Lock()
 	if h.all == nil {
-		h.all, h.parked = map[*conversation]bool{}, map[string]parked{}
+		h.all, h.parked, h.shares = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld)
 	}
 	h.all[v] = true
 	h.mu.Unlock()
@@ -332,14 +334,14 @@ func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do wor
 func (h *held) park(v *conversation) (state string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.parked) >= maxHeld {
+	if !h.shares.Try(v.line, 1) {
 		return "", false
 	}
 	state = rand.Text()
 	h.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
 		h.mu.Lock()
 		_, still := h.parked[state]
-		delete(h.parked, state)
+		h.unparkLocked(state)
 		h.mu.Unlock()
 		if still {
 			v.cancel()
@@ -356,9 +358,31 @@ func (h *held) take(state string, of owner) *conversation {
 	if !ok || p.owner != of {
 		return nil
 	}
+	h.unparkLocked(state)
+	return p.conversation
+}
+
+// unparkLocked forgets that a conversation waits for its client.
+func (h *held) unparkLocked(state string) {
+	p, ok := h.parked[state]
+	if !ok {
+		return
+	}
 	p.late.Stop()
 	delete(h.parked, state)
-	return p.conversation
+	h.shares.Give(p.line, 1)
+}
+
+// endOf gives up the conversations of some callers that wait for their clients.
+func (h *held) endOf(is func(caller string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for state, p := range h.parked {
+		if p.line.Caller != "" && is(p.line.Caller) {
+			h.unparkLocked(state)
+			p.cancel()
+		}
+	}
 }
 
 // close gives up all conversations and waits for their end.

@@ -392,3 +392,27 @@ func TestG2StatusOfAPeersError(t *testing.T) {
 		}
 	}
 }
+
+// One caller whose calls all wait for its answers leaves room for those of another.
+func TestN2ConversationsAreSharedByCaller(t *testing.T) {
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		_, err := c.Ask(ctx, "roots/list", nil)
+		return fmt.Sprint(err), nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	refused := func(name string) bool {
+		return strings.Contains(f.round(t, "", bearer(name)...).raw, "too many calls wait")
+	}
+	n := 0
+	for ; n < 512 && !refused("ann"); n++ {
+		continue
+	}
+	if n == 512 || n < 64 {
+		t.Errorf("one caller has %d calls that wait for it", n)
+	}
+	for i := range 64 {
+		if refused("bob") {
+			t.Fatalf("another caller has only %d beside it", i)
+		}
+	}
+}
