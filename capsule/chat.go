@@ -256,8 +256,9 @@ type wishes struct {
 	subscribed map[string]json.RawMessage // params of resources/subscribe, by themselves
 }
 
-// maxSubscribed bounds the subscriptions that a new process is told of.
-const maxSubscribed = 1024
+// maxSubscribed bounds the subscriptions that a new process is told of. The bridge
+// lets clients have as many in all.
+const maxSubscribed = 4096
 
 // remember notes a request that is such a wish, before it is made: a process that
 // takes over meanwhile is told as well. forget undoes that, when it was refused.

@@ -138,7 +138,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		},
 	)
 	b.verbosity = newVerbosity(b.server.Sessions)
-	b.subscriptions.living = b.server.Sessions
+	b.subscriptions.living, b.subscriptions.shares = b.server.Sessions, turns.NewShares(maxSubscriptions)
 	b.server.AddReceivingMiddleware(b.contained, b.served)
 	b.server.AddSendingMiddleware(outgoing)
 	b.server.AddResourceTemplate(largeTemplate, b.readLarge)

@@ -171,7 +171,10 @@ func (h *HTTP) Serve(ctx context.Context) error {
 			h.sessions.expire(h.settings.Load().SessionTimeout)
 		case <-h.sessions.wake:
 			over := h.sessions.takeOver()
-			closing.Go(func() { h.sessions.close(over) }) // it waits for calls whose client left
+			closing.Go(func() {
+				h.sessions.close(over) // it waits for calls whose client left
+				h.bridge.dropSubscriptions(ctx)
+			})
 		case <-ctx.Done():
 			return ctx.Err()
 		}

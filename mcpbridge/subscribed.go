@@ -2,16 +2,20 @@ package mcpbridge
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -23,12 +27,19 @@ const (
 	sweepTime = time.Minute
 	// beginTime bounds how long a client waits to follow a resource.
 	beginTime = 30 * time.Second
+	// maxSubscriptions bounds the resources that all sessions follow, each counted
+	// once for each session. A capsule's new process is told of as many.
+	maxSubscriptions = 4096
+	// maxURI bounds the URI of a resource that is followed, in bytes.
+	maxURI = 4 << 10
 )
 
 // subscriptions knows which sessions follow which resources. A peer has one
 // subscription of a resource for all of them.
 type subscriptions struct {
 	living func() iter.Seq[*mcp.ServerSession] // the sessions there are
+
+	shares *turns.Shares // of maxSubscriptions; has a lock of its own
 
 	mu sync.Mutex // guards of, and the fields of what it holds
 	of map[string]*followed
@@ -39,7 +50,7 @@ type followed struct {
 	uri     string
 	telling turn // of who tells its peer
 
-	by   map[*mcp.ServerSession]bool
+	by   map[*mcp.ServerSession]turns.Line
 	told bool    // its peer may take it for followed
 	who  holders // that were asked when it was told so last
 	uses int     // how many have it in hand
@@ -62,7 +73,7 @@ func (s *subscriptions) use(uri string) *followed {
 	defer s.mu.Unlock()
 	f := s.of[uri]
 	if f == nil {
-		f = &followed{uri: uri, telling: newTurn(), by: map[*mcp.ServerSession]bool{}}
+		f = &followed{uri: uri, telling: newTurn(), by: map[*mcp.ServerSession]turns.Line{}}
 		if s.of == nil {
 			s.of = map[string]*followed{}
 		}
@@ -81,14 +92,34 @@ func (s *subscriptions) done(f *followed) {
 	}
 }
 
-// set notes whether a session follows a resource.
-func (s *subscriptions) set(f *followed, session *mcp.ServerSession, follows bool) {
+// add notes that a session follows a resource. It reports false if there are too many.
+func (s *subscriptions) add(f *followed, session *mcp.ServerSession, line turns.Line) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if follows {
-		f.by[session] = true
-	} else {
+	if _, has := f.by[session]; has {
+		return true
+	}
+	if !s.shares.Try(line, 1) {
+		s.sweepLocked() // some may be of sessions that have ended
+		if !s.shares.Try(line, 1) {
+			return false
+		}
+	}
+	f.by[session] = line
+	return true
+}
+
+// remove notes that a session does not follow a resource any more.
+func (s *subscriptions) remove(f *followed, session *mcp.ServerSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(f, session)
+}
+
+func (s *subscriptions) removeLocked(f *followed, session *mcp.ServerSession) {
+	if line, has := f.by[session]; has {
 		delete(f.by, session)
+		s.shares.Give(line, 1)
 	}
 }
 
@@ -126,23 +157,39 @@ func (s *subscriptions) all() []string {
 func (s *subscriptions) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sweepLocked()
+}
+
+func (s *subscriptions) sweepLocked() {
 	live := map[*mcp.ServerSession]bool{}
 	for session := range s.living() {
 		live[session] = true
 	}
 	for _, f := range s.of {
-		maps.DeleteFunc(f.by, func(session *mcp.ServerSession, _ bool) bool { return !live[session] })
+		for session := range f.by {
+			if !live[session] {
+				s.removeLocked(f, session)
+			}
+		}
 	}
 }
 
 // subscribe is called before the SDK notes that a session follows a resource.
 func (b *Bridge) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
+	if len(r.Params.URI) > maxURI {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", maxURI)}
+	}
+	from := callerOf(r.Extra)
+	from.session = r.Session.ID()
 	f := b.subscriptions.use(r.Params.URI)
 	defer b.subscriptions.done(f)
-	b.subscriptions.set(f, r.Session, true) // first: who has the turn is not to end it
-	err := b.begin(ctx, f)
+	if !b.subscriptions.add(f, r.Session, from.line()) { // first: who has the turn is not to end it
+		return b.refused(ctx, methodSubscribe, fault.New(fault.RateLimited,
+			"too many subscriptions: %d of all clients at most, and no caller or session has more than its share of them; unsubscribe from some", maxSubscriptions))
+	}
+	err := b.begin(ctx, f, from.line())
 	if err != nil {
-		b.subscriptions.set(f, r.Session, false)
+		b.subscriptions.remove(f, r.Session)
 	}
 	// Whoever left meanwhile may not have waited for the turn.
 	if err := b.amend(context.WithoutCancel(ctx), f); err != nil {
@@ -153,7 +200,7 @@ func (b *Bridge) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
 
 // begin tells the peer of a resource that it is followed, and returns what the
 // peer has to say to that.
-func (b *Bridge) begin(ctx context.Context, f *followed) error {
+func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
 	if !f.telling.take(ctx) {
@@ -161,7 +208,7 @@ func (b *Bridge) begin(ctx context.Context, f *followed) error {
 	}
 	defer f.telling.give()
 	who := b.holdersOf(f.uri)
-	err := b.tellFollowed(ctx, peer.Request{Method: methodSubscribe}, f.uri)
+	err := b.tellFollowed(ctx, peer.Request{Method: methodSubscribe, Line: line}, f.uri)
 	if _, refused := refusal(err); !refused { // else it may have heard
 		b.subscriptions.knows(f, true, who)
 	}
@@ -175,7 +222,7 @@ func (b *Bridge) begin(ctx context.Context, f *followed) error {
 func (b *Bridge) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error {
 	f := b.subscriptions.use(r.Params.URI)
 	defer b.subscriptions.done(f)
-	b.subscriptions.set(f, r.Session, false)
+	b.subscriptions.remove(f, r.Session)
 	// A client of the stateless era ends its subscription with its request.
 	return b.amend(context.WithoutCancel(ctx), f)
 }

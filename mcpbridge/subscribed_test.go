@@ -3,7 +3,10 @@ package mcpbridge_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,4 +169,41 @@ func TestARefusedSubscription(t *testing.T) {
 // following are options of a client that notes of what it hears.
 func following(heard chan string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { heard <- r.Params.URI }}
+}
+
+// Subscriptions are bounded by caller and session: one that follows all it can
+// leaves room for others, and what it followed is free again when it has ended. A
+// long URI is refused.
+func TestN2SubscriptionsAreShared(t *testing.T) {
+	s := newPeer(everything())
+	f := served(t, s).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	subscribe := func(name, session, uri string) reply {
+		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`, bearer(name, "Mcp-Session-Id", session)...)
+	}
+	greedy := f.initialize(t, bearer("ann")...)
+	if r := subscribe("ann", greedy, "mem://"+strings.Repeat("x", 5000)); r.code != -32602 || !strings.Contains(r.text, "4096 bytes") {
+		t.Errorf("a long URI: %.300s", r.raw)
+	}
+	n := 0
+	for ; n < 4096; n++ {
+		if r := subscribe("ann", greedy, fmt.Sprint("mem://a/", n)); r.failed {
+			if !strings.Contains(r.text, "too many subscriptions") || !strings.Contains(r.raw, "rate_limited") {
+				t.Errorf("subscription %d: %s", n, r.raw)
+			}
+			break
+		}
+	}
+	if n < 500 || n > 2048 {
+		t.Errorf("one session follows %d resources", n)
+	}
+	other := f.initialize(t, bearer("bob")...)
+	for i := range 100 {
+		if r := subscribe("bob", other, fmt.Sprint("mem://b/", i)); r.failed {
+			t.Fatalf("another caller follows only %d: %s", i, r.raw)
+		}
+	}
+	f.send(t, http.MethodDelete, "/mcp", "", bearer("ann", "Mcp-Session-Id", greedy)...)
+	if r := subscribe("ann", f.initialize(t, bearer("ann")...), "mem://a/again"); r.failed {
+		t.Errorf("after the end of the session: %s", r.raw)
+	}
 }
