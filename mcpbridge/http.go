@@ -242,12 +242,17 @@ func (h *HTTP) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
 }
 
-// ready says whether new work is wanted: 503 while something is starting and
-// while draining. Those who may not list tools get the status alone (SPEC N2).
+// ready says whether new work is wanted: 503 while draining, while every call is
+// denied and while something is starting. Those who may not list tools get the
+// status alone (SPEC N2).
 func (h *HTTP) ready(w http.ResponseWriter, r *http.Request) {
 	known := h.known(r)
 	if h.draining.Load() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
+		return
+	}
+	if h.bridge.denying != nil && h.bridge.denying() {
+		writeJSON(w, http.StatusServiceUnavailable, `{"status":"denied"}`)
 		return
 	}
 	if h.bridge.starting != nil {
