@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,13 +47,25 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	}
 	defer c.places.Give(call.Line)
 	defer c.calls.Add(1)
-	result, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, id int64) [][]byte {
-		return callParams(own, call, traced(ctx, call.Meta), id)
-	})
-	if err != nil {
-		return nil, c.callError(err)
+	for round := 1; ; round++ {
+		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, l *link, id int64) [][]byte {
+			if l.stateless.Load() {
+				return c.statelessCall(own, call, traced(ctx, call.Meta), id)
+			}
+			return callParams(own, call, traced(ctx, call.Meta), id)
+		})
+		switch {
+		case err != nil:
+			return nil, c.callError(err)
+		case !stateless, isToolResult(result), !requires(result):
+			return asResult(result), nil
+		case call.Client != nil && call.Client.Declared().Repeats:
+			return result, nil
+		}
+		if call.Input, err = c.fulfil(ctx, call.Client, result, round); err != nil {
+			return nil, err
+		}
 	}
-	return asResult(result), nil
 }
 
 // maxBeside is how many calls a caller may have at a capsule without max_concurrency
@@ -93,8 +106,12 @@ func (c *Capsule) tooMany() error {
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
 	forget := c.asked.remember(req)
-	if req.Method == "logging/setLevel" || req.Later {
-		if c.status.Load().state != Ready {
+	now := c.status.Load()
+	switch wish := slices.Contains(wishMethods, req.Method); {
+	case wish && now.state == Ready && now.conn.stateless.Load():
+		return json.RawMessage(`{}`), nil // listen tells it, or each request does
+	case req.Method == "logging/setLevel" || req.Later:
+		if now.state != Ready {
 			return json.RawMessage(`{}`), nil // it is told when it is READY
 		}
 		forget = func() {} // its next process is told, whatever becomes of this one
@@ -103,7 +120,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
 		params = c.offers.ownPrompt(params)
 	}
-	who := asker{line: req.Line, client: req.Client}
+	who := asker{line: req.Line, client: req.Client, name: req.Session, input: req.Input}
 	if who.client != nil {
 		who.name = who.client.Session()
 	}
@@ -113,8 +130,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 		return nil, fault.Unsent(err)
 	}
 	defer c.requests.Give(who.line)
-	whole := just(params)
-	result, err := c.send(ctx, who, req.Method, func(_ context.Context, id int64) [][]byte { return whole(id) })
+	result, err := c.repeated(ctx, who, req, params)
 	if err != nil {
 		forget()
 		return nil, err
@@ -123,6 +139,51 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("%s answered %s with something else than a result", c.tool.Name, req.Method)}
 	}
 	return result, nil
+}
+
+// repeated makes a request other than a call, again if it requires input that its
+// client is asked for.
+func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, params json.RawMessage) (json.RawMessage, error) {
+	for round := 1; ; round++ {
+		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, l *link, id int64) [][]byte {
+			if l.stateless.Load() {
+				return [][]byte{c.statelessParams(req, params, who.input, id)}
+			}
+			return just(params)(id)
+		})
+		if err != nil || !stateless || !requires(result) || who.client != nil && who.client.Declared().Repeats {
+			return result, err
+		}
+		if who.input, err = c.fulfil(ctx, who.client, result, round); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// statelessCall are the params of a tools/call in statelessVersion. Its id is its
+// progress token.
+func (c *Capsule) statelessCall(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
+	args := rawjson.Compact(call.Args)
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
+	of, token := peer.Declared{}, int64(0)
+	if call.Client != nil {
+		of = call.Client.Declared()
+		if call.Client.WantsProgress() {
+			token = id
+		}
+	}
+	const usual = 512
+	tail := c.appendMeta(append(make([]byte, 0, usual), `,"_meta":`...), of, token, rawjson.Compact(given))
+	if call.Input.Responses != nil {
+		tail = append(append(tail, `,"inputResponses":`...), rawjson.Compact(call.Input.Responses)...)
+	}
+	if call.Input.State != nil {
+		tail = append(append(tail, `,"requestState":`...), call.Input.State...)
+	}
+	return [][]byte{head, args, append(tail, '}')}
 }
 
 // callParams are the params of a tools/call. Its id is its progress token.
@@ -157,6 +218,7 @@ type asker struct {
 	line   turns.Line  // see peer.Call
 	name   string      // see linerpc.Request.Client
 	client peer.Client // nil if it cannot be spoken to
+	input  peer.Input
 }
 
 // operator is the name of those who call from outside MCP ("orla call"). No client
@@ -164,41 +226,52 @@ type asker struct {
 const operator = "\x00operator"
 
 func askerOf(call peer.Call) asker {
-	if call.Client == nil {
-		return asker{line: call.Line, name: operator}
+	who := asker{line: call.Line, name: operator, client: call.Client, input: call.Input}
+	if call.Client != nil {
+		who.name = call.Client.Session()
 	}
-	return asker{line: call.Line, name: call.Client.Session(), client: call.Client}
+	return who
 }
 
 // send makes one request of the process that is READY, or that will be soon
-// enough. params are told the context of the process's own part.
-func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, int64) [][]byte) (json.RawMessage, error) {
+// enough. params are told the context of the process's own part, and whose it is. It
+// reports as well whether the process speaks statelessVersion.
+func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *link, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
 	req := linerpc.Request{Method: method, Client: who.name, About: who.client}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}
-	var last *linerpc.Conn
+	var last *link
 	until := time.Now().Add(c.tool.Runtime.QueueTimeout)
 	for {
 		conn, err := c.ready(ctx, who.line, last, until)
 		if err != nil {
-			return nil, err
+			return nil, false, err
+		}
+		if who.input.State != nil && !conn.stateless.Load() {
+			return nil, false, errUnknownState
 		}
 		working, over := trace.Begin(ctx)
-		req.Params = func(id int64) [][]byte { return params(working, id) }
+		req.Params = func(id int64) [][]byte { return params(working, conn, id) }
 		result, err := conn.Call(working, req)
 		over()
 		switch {
 		case err == nil:
-			return result, nil
+			return result, conn.stateless.Load(), nil
 		case missed(err) && ctx.Err() != nil:
-			return nil, fault.Unsent(context.Cause(ctx))
+			return nil, false, fault.Unsent(context.Cause(ctx))
 		case missed(err):
 			last = conn // it is on its way out; the next one will do
 		default:
-			return nil, c.sendError(err)
+			return nil, false, c.sendError(err)
 		}
 	}
+}
+
+// errUnknownState answers a requestState that no process that is there has given.
+var errUnknownState = &jsonrpc.Error{
+	Code:    jsonrpc.CodeInvalidParams,
+	Message: "requestState is not that of an open call: its time is over, it has been used, or the request is another; call again without it",
 }
 
 // sendError gives a code to what went wrong with a request that was sent.
@@ -226,7 +299,7 @@ const betweenTries = time.Second
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
 // until then at most (SPEC D10). Its error says that nothing was sent.
-func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *linerpc.Conn, until time.Time) (*linerpc.Conn, error) {
+func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *link, until time.Time) (*link, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}

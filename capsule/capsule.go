@@ -103,6 +103,8 @@ type Capsule struct {
 	kick     chan trigger  // holds one wish to reload
 	wake     chan struct{} // holds a token when a call wants the capsule started
 	updates  chan string   // URIs of resources that were updated
+	identity []byte        // see identity
+	probing  probing       // whether a new process is asked which versions it speaks
 	asked    wishes        // what clients asked for that a new process must be told again
 	noise    limiter       // of lines about stray output
 	settled  atomic.Bool   // see peer.Life
@@ -157,6 +159,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	if c.start == nil {
 		c.start = launched(opts.Launcher)
 	}
+	c.identity, c.asked.changed = identity(opts.Version), make(chan struct{}, 1)
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -254,6 +255,36 @@ type wishes struct {
 	mu         sync.Mutex                 // guards the fields that follow
 	level      json.RawMessage            // params of logging/setLevel
 	subscribed map[string]json.RawMessage // params of resources/subscribe, by themselves
+
+	changed chan struct{} // holds a token when subscribed has changed
+}
+
+// wishMethods are the requests that are wishes.
+var wishMethods = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+
+// noteLocked says that subscribed has changed.
+func (w *wishes) noteLocked() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // whoever looks sees this as well
+	}
+}
+
+// followed are the URIs of the resources that are subscribed to.
+func (w *wishes) followed() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var uris []string
+	for _, params := range w.subscribed {
+		var of struct {
+			URI string `json:"uri"`
+		}
+		if json.Unmarshal(params, &of) == nil && of.URI != "" {
+			uris = append(uris, of.URI)
+		}
+	}
+	slices.Sort(uris)
+	return slices.Compact(uris)
 }
 
 // maxSubscribed bounds the subscriptions that a new process is told of. The bridge
@@ -275,14 +306,17 @@ func (w *wishes) remember(req peer.Request) (forget func()) {
 		}
 		if _, was := w.subscribed[key]; !was && len(w.subscribed) < maxSubscribed {
 			w.subscribed[key] = req.Params
+			w.noteLocked()
 			return func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				delete(w.subscribed, key)
+				w.noteLocked()
 			}
 		}
 	case "resources/unsubscribe":
 		delete(w.subscribed, key)
+		w.noteLocked()
 	}
 	return func() {}
 }

@@ -27,7 +27,7 @@ import (
 type incarnation struct {
 	c     *Capsule
 	p     Process
-	conn  *linerpc.Conn
+	conn  *link
 	order int // the number of the last order by hand before its start
 	began time.Time
 	ready time.Time // when it became READY; zero if it did not
@@ -47,6 +47,8 @@ type incarnation struct {
 	told    chan struct{}  // closed when its stderr has
 	unwell  chan error     // receives why it is not well, from health
 	relist  chan struct{}  // holds a token when it says that its lists have changed
+	// acknowledged holds a token when it says that it tells of changes; see listen.
+	acknowledged chan struct{}
 }
 
 // greeting is the first message of a capsule.
@@ -86,15 +88,17 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		told:      make(chan struct{}),
 		unwell:    make(chan error, 1),
 		relist:    make(chan struct{}, 1),
+
+		acknowledged: make(chan struct{}, 1),
 	}
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	stdin, stdout, stderr := p.Streams()
-	in.conn = linerpc.New(stdin, stdout, linerpc.Options{
+	in.conn = &link{Conn: linerpc.New(stdin, stdout, linerpc.Options{
 		MaxMessage: int(c.tool.Runtime.MaxMessage),
 		Stall:      c.tool.Run.Timeout,
 		Handler:    in,
 		Clean:      c.clean,
-	})
+	})}
 	in.readers.Go(func() {
 		defer close(in.read)
 		defer in.contain()
@@ -267,14 +271,24 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	case method == "notifications/resources/updated":
 		in.updated(params)
 	case strings.HasSuffix(method, "/list_changed"):
+		in.relistSoon()
+	case method == "notifications/subscriptions/acknowledged":
 		select {
-		case in.relist <- struct{}{}:
-		default: // it will be asked anyway
+		case in.acknowledged <- struct{}{}:
+		default:
 		}
 	case method == "notifications/cancelled":
 		in.asks.cancel(params)
 	default:
 		in.c.log.Debug("a capsule's notification that Orla does not know", "tool", in.c.tool.Name, "method", method)
+	}
+}
+
+// relistSoon has the capsule asked for its lists.
+func (in *incarnation) relistSoon() {
+	select {
+	case in.relist <- struct{}{}:
+	default: // it will be asked anyway
 	}
 }
 

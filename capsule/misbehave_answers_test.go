@@ -260,16 +260,18 @@ type client struct {
 	reply   json.RawMessage
 	fails   error
 	wants   bool
+	says    peer.Declared
 
 	mu    sync.Mutex // guards what follows
 	notes []string
 	asked []string
 }
 
-func (c *client) Session() string     { return cmp.Or(c.session, "some client") }
-func (c *client) Line() turns.Line    { return turns.Line{} }
-func (*client) Hears() bool           { return true }
-func (c *client) WantsProgress() bool { return c.wants }
+func (c *client) Session() string         { return cmp.Or(c.session, "some client") }
+func (c *client) Line() turns.Line        { return turns.Line{} }
+func (*client) Hears() bool               { return true }
+func (c *client) WantsProgress() bool     { return c.wants }
+func (c *client) Declared() peer.Declared { return c.says }
 
 func (c *client) Notify(_ context.Context, method string, params json.RawMessage) {
 	c.mu.Lock()

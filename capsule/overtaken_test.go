@@ -136,6 +136,7 @@ type slowClient struct{ asked int }
 
 func (*slowClient) Session() string                                 { return "s" }
 func (*slowClient) Line() turns.Line                                { return turns.Line{} }
+func (*slowClient) Declared() peer.Declared                         { return peer.Declared{} }
 func (*slowClient) Hears() bool                                     { return true }
 func (*slowClient) WantsProgress() bool                             { return false }
 func (*slowClient) Notify(context.Context, string, json.RawMessage) {}

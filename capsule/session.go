@@ -45,6 +45,20 @@ const (
 // that everything else uses as well. The client is let go of then: calls are
 // passed on as the bytes that they are, which its types would not allow.
 func (in *incarnation) negotiate(ctx context.Context) error {
+	if in.discover(ctx) {
+		return nil
+	}
+	err := in.initialize(ctx)
+	if err == nil {
+		in.c.probing.initialized()
+	} else if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+		in.c.probing.refused()
+	}
+	return err
+}
+
+// initialize makes the handshake of the versions before statelessVersion.
+func (in *incarnation) initialize(ctx context.Context) error {
 	t := &tap{
 		call: func(req linerpc.Request) (json.RawMessage, error) { return in.conn.Call(ctx, req) },
 		tell: func(method string, params json.RawMessage) error { return in.conn.Tell(ctx, method, params) },
@@ -128,13 +142,20 @@ func (t *tap) Close() error {
 func (in *incarnation) followLists(ctx context.Context) {
 	first := true
 	for {
-		if offered, ok := in.learn(ctx, first); ok {
+		offered, ok := in.learn(ctx, first)
+		if ok {
 			in.c.offers.set(offered)
 		}
 		if in.tellsNothing() {
 			return
 		}
-		if first {
+		switch {
+		case first && in.conn.stateless.Load():
+			in.helpers.Go(func() {
+				defer in.contain()
+				in.listen(ctx)
+			})
+		case first:
 			in.c.asked.repeat(ctx, in)
 		}
 		first = false
@@ -196,7 +217,7 @@ func (in *incarnation) learn(ctx context.Context, first bool) (offered, bool) {
 	case in.tellsNothing():
 		return offered{}, ctx.Err() == nil
 	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first:
-		asking, cancel := context.WithTimeout(ctx, askPatience)
+		asking, cancel := context.WithTimeout(ctx, 2*askPatience) // for each of the two questions
 		err := in.negotiate(asking)
 		cancel()
 		if err != nil {
@@ -326,7 +347,7 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 	if cursor != "" {
 		params = rawjson.Pair("cursor", cursor)
 	}
-	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Own: true})
+	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: in.own(params), Own: true})
 	if err != nil {
 		return nil, "", err
 	}

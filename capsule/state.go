@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/orla-project/orla/internal/linerpc"
 )
 
 // State is where a capsule is in its life (RFC 2 §7). The table legal is the
@@ -46,11 +44,11 @@ type status struct {
 	state  State
 	since  time.Time
 	reason string
-	run                  // its process
-	conn   *linerpc.Conn // set exactly while state is Ready
-	cause  error         // why it is Crashed, or Stopped by its failures; else nil
-	stderr string        // the last lines of a process that was never READY, for the log
-	next   time.Time     // when the next start is due; zero if none is
+	run              // its process
+	conn   *link     // set exactly while state is Ready
+	cause  error     // why it is Crashed, or Stopped by its failures; else nil
+	stderr string    // the last lines of a process that was never READY, for the log
+	next   time.Time // when the next start is due; zero if none is
 	// wakes says that a call starts the capsule: it is lazy, or was idle, or a remote
 	// server that failed, which is started at next as well.
 	wakes bool

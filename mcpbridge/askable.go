@@ -52,6 +52,7 @@ type deaf struct {
 	askable
 	session string // see peer.Client
 	line    turns.Line
+	newest  bool // it is of the stateless era
 }
 
 var _ peer.Client = (*deaf)(nil)
@@ -61,6 +62,9 @@ func (d *deaf) Session() string { return d.session }
 
 // Line implements peer.Client.
 func (d *deaf) Line() turns.Line { return d.line }
+
+// Declared implements peer.Client.
+func (d *deaf) Declared() peer.Declared { return peer.Declared{Repeats: d.newest} }
 
 // Hears implements peer.Client.
 func (d *deaf) Hears() bool { return false }

@@ -128,6 +128,8 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, ou
 		switch {
 		case !ok:
 			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", c.tool)
+		case p.requires && int64(len(p.raw)) > b.inline():
+			err = fault.New(fault.ExecutionFailed, "%s requires input of over max_inline (%d bytes)", c.tool, b.inline())
 		case c.from.whole || int64(len(p.raw)) <= b.inline():
 			return answer{passed: &p}, outcome{ok: !p.failed, size: len(p.raw), code: p.code}, nil
 		default:

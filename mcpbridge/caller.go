@@ -33,6 +33,7 @@ type caller struct {
 	line    turns.Line
 	token   json.RawMessage // nil if the client gave none
 	newest  bool
+	says    peer.Declared
 	*askable
 
 	// request is the context of the client's request: the SDK finds in it which
@@ -62,7 +63,17 @@ func (b *Bridge) newCaller(ctx context.Context, r request, session *mcp.ServerSe
 			c.token = raw
 		}
 	}
+	c.says.Repeats = c.newest
+	if c.newest {
+		c.says.LogLevel, _ = r.GetParams().GetMeta()[metaLogLevel].(string)
+	} else {
+		c.says.LogLevel = b.verbosity.level(session.ID())
+	}
+	if !slices.Contains(levels, c.says.LogLevel) {
+		c.says.LogLevel = ""
+	}
 	if caps := r.ClientCapabilities(); caps != nil {
+		c.says.Capabilities = asked(caps)
 		c.takes = map[string]bool{
 			methodSample: caps.Sampling != nil, //nolint:staticcheck // deprecated by the newest era only
 			methodElicit: caps.Elicitation != nil,
@@ -86,6 +97,19 @@ func (c *caller) Session() string { return c.id }
 
 // Line implements peer.Client.
 func (c *caller) Line() turns.Line { return c.line }
+
+// Declared implements peer.Client.
+func (c *caller) Declared() peer.Declared { return c.says }
+
+// asked are the capabilities of a client to be asked something, as JSON; nil for none.
+// What else it has declared is between the client and Orla.
+func asked(caps *mcp.ClientCapabilities) json.RawMessage {
+	raw, err := json.Marshal(&mcp.ClientCapabilities{Sampling: caps.Sampling, Elicitation: caps.Elicitation, RootsV2: caps.RootsV2}) //nolint:staticcheck // deprecated by the newest era only
+	if err != nil {
+		return nil
+	}
+	return raw
+}
 
 // Hears implements peer.Client.
 func (c *caller) Hears() bool { return true }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type conversation struct {
 	owner   owner
 	session string
 	line    turns.Line
+	says    peer.Declared
 	cancel  context.CancelFunc // ends the peer's work
 	*askable
 	asked chan struct{} // holds a token when there is a new question
@@ -81,6 +83,9 @@ func (v *conversation) Session() string { return v.session }
 
 // Line implements peer.Client.
 func (v *conversation) Line() turns.Line { return v.line }
+
+// Declared implements peer.Client.
+func (v *conversation) Declared() peer.Declared { return v.says }
 
 // Hears implements peer.Client.
 func (v *conversation) Hears() bool { return true }
@@ -242,7 +247,7 @@ func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of owne
 	}
 	state, answers := b.answersIn(r.GetParams())
 	var v *conversation
-	if state == "" {
+	if !strings.HasPrefix(state, heldPrefix) { // a state that is the peer's goes to the peer
 		v = b.held.begin(ctx, b, c, of, do)
 	} else if v = b.held.take(state, of); v == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState is none of an open call of yours: its time is over, it has been used, or the request is another; call again without it"}
@@ -282,6 +287,29 @@ func (b *Bridge) answersIn(params mcp.Params) (state string, answers map[string]
 	return given.RequestState, given.InputResponses
 }
 
+// heldPrefix begins the states of held conversations. Peers have states of their own.
+const heldPrefix = "orla:"
+
+// inputIn is what a client gives to a peer that required more in the stateless era.
+func (b *Bridge) inputIn(r mcp.Request) (in peer.Input) {
+	if !isNewest(r) {
+		return in
+	}
+	rawjson.Members(b.carrier.paramsOf(r.GetParams()), func(key string, value json.RawMessage) bool {
+		switch key {
+		case "inputResponses":
+			in.Responses = value
+		case "requestState":
+			in.State = value
+		}
+		return true
+	})
+	if strings.HasPrefix(rawjson.String(in.State), heldPrefix) {
+		return peer.Input{}
+	}
+	return in
+}
+
 // held are the conversations whose clients are thinking, by an unguessable
 // state that is good for one request.
 type held struct {
@@ -303,7 +331,7 @@ type parked struct {
 func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	v := &conversation{owner: of, session: c.id, line: c.line, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	v := &conversation{owner: of, session: c.id, line: c.line, says: c.says, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld)
@@ -337,7 +365,7 @@ func (h *held) park(v *conversation) (state string, ok bool) {
 	if !h.shares.Try(v.line, 1) {
 		return "", false
 	}
-	state = rand.Text()
+	state = heldPrefix + rand.Text()
 	h.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
 		h.mu.Lock()
 		_, still := h.parked[state]

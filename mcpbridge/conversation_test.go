@@ -177,7 +177,7 @@ func TestAConversationIsItsOwners(t *testing.T) {
 			t.Errorf("%s: %s", name, r.raw)
 		}
 	}
-	refused("invented", f.round(t, goOn("INVENTED", answers), ann...))
+	refused("invented", f.round(t, goOn("orla:INVENTED", answers), ann...))
 	refused("another caller", f.round(t, goOn(state, answers), bob...))
 	body, headers := round(`"name":"echo","arguments":{"a":2}` + goOn(state, answers))
 	refused("other arguments", f.post(t, body, append(headers, ann...)...))

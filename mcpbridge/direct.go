@@ -71,7 +71,7 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response
 	asked := supervisor.Call{Tool: p.name, Args: p.args, Meta: p.trace, Caller: from.caller}
 	var who *deaf
 	if b.catalog.Catalog().Talks[p.name] {
-		who = &deaf{session: from.client(), line: from.line()}
+		who = &deaf{session: from.client(), line: from.line(), newest: p.meta != nil}
 		asked.Client = who
 	}
 	answer, made, rpcErr := b.answerCall(ctx, asked, from)

@@ -27,6 +27,7 @@ type passedAnswer struct {
 	failed   bool            // isError
 	code     string          // tool_code, if failed
 	complete bool            // raw has a resultType
+	requires bool            // which says that it is no result yet, and requires input
 }
 
 // look finds out what has to be known of a peer's answer to a call, or to
@@ -51,6 +52,7 @@ func (p *passedAnswer) lookAtMembers(call bool) bool {
 			p.meta = value
 		case "resultType":
 			p.complete = true
+			p.requires = rawjson.String(value) == "input_required"
 		}
 		return true
 	})

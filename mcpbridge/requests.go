@@ -22,9 +22,10 @@ func (b *Bridge) request(ctx context.Context, method, name string, r request, se
 	who := b.newCaller(ctx, r, session)
 	defer who.end()
 	params := b.ownParams(r.GetParams())
+	input := b.inputIn(r)
 	of := ownerOf(method, name, params, session, r.GetExtra())
 	return b.converse(ctx, r, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
-		res, err := b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client, Line: who.line})
+		res, err := b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client, Line: who.line, Input: input})
 		if missing := who.missing(); missing != nil && who.newest && err != nil {
 			return nil, missing
 		}
@@ -47,7 +48,7 @@ func (b *Bridge) requested(ctx context.Context, r mcp.Request, asked peer.Reques
 	if self == nil {
 		return &rawResult{json: p.parts(nil)}, nil
 	}
-	if method == methodRead { // the stateless era asks for it
+	if method == methodRead && !p.requires { // the stateless era asks for it
 		p.raw = cacheable(p.raw)
 	}
 	return &rawResult{json: p.parts(self)}, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/callid"
@@ -133,7 +134,10 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	who := b.newCaller(ctx, req, req.Session)
 	defer who.end()
-	asked := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller}
+	asked := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller, Input: b.inputIn(req)}
+	if asked.Input.State != nil && !b.catalog.Catalog().Talks[asked.Tool] {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: asked.Tool + " has given no requestState; call again without it"}
+	}
 	of := ownerOf(methodCall, asked.Tool, asked.Args, req.Session, req.Extra)
 	res, err := b.converse(ctx, req, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
 		asked.Client = client

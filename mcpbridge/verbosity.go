@@ -49,6 +49,13 @@ func (v *verbosity) wanted(session string) bool {
 	return ok
 }
 
+// level is what a session has set; "" for nothing.
+func (v *verbosity) level(session string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.of[session]
+}
+
 // set notes what a session wants, and forgets those that are not live any more.
 // Were those looked at before the lock is taken, a session that begins meanwhile
 // would pass for one that is gone.

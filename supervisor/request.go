@@ -139,11 +139,15 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 	}
 	err := error(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)})
 	var found json.RawMessage
+	session := ""
+	if req.Client != nil {
+		session = req.Client.Session()
+	}
 	for _, p := range holders {
 		asking, cancel := context.WithTimeout(ctx, othersTimeout)
 		// Without its client: a peer that is merely asked must not take it for
 		// one that calls it, beside those that do.
-		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params, Line: req.Line, Later: req.Later})
+		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params, Line: req.Line, Session: session, Later: req.Later})
 		cancel()
 		if refusal == nil && !req.Later {
 			return raw, nil

@@ -91,6 +91,7 @@ type Call struct {
 	Task   string          // see peer.Call
 	Line   turns.Line      // see peer.Call
 	Client peer.Client     // who can be spoken to meanwhile; nil for nobody
+	Input  peer.Input      // see peer.Call
 }
 
 // Answer is what a call gave.
@@ -232,7 +233,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	}
 	return e.attempt(ctx, peer.Call{
 		Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client,
-		Caller: call.Caller, Task: call.Task, Line: call.Line, Attempt: 1,
+		Caller: call.Caller, Task: call.Task, Line: call.Line, Input: call.Input, Attempt: 1,
 	})
 }
 

@@ -73,6 +73,7 @@ type Answer struct {
 	InFlight int    `json:"in_flight"` // how many of them had no answer, this one included
 	// Cancelled is how many notifications/cancelled had arrived.
 	Cancelled int             `json:"cancelled"`
+	Probes    int             `json:"probes,omitempty"` // how many server/discover had arrived, of no-discover
 	Forked    []int           `json:"forked,omitempty"` // processes that it had started
 	Client    json.RawMessage `json:"client,omitempty"` // what the client answered: a result or an error
 	Meta      json.RawMessage `json:"meta,omitempty"`   // the request's _meta
@@ -127,7 +128,7 @@ func call(s *server, m *Message) {
 		return
 	}
 	s.mu.Lock()
-	cancelled := s.cancelled
+	cancelled, probes := s.cancelled, s.probes
 	s.mu.Unlock()
 	dir, _ := os.Getwd() // a test that looks sees that it is missing
 	s.Result(m.ID, textResult(string(encode(Answer{
@@ -138,6 +139,7 @@ func call(s *server, m *Message) {
 		Call:      n,
 		InFlight:  inFlight,
 		Cancelled: cancelled,
+		Probes:    probes,
 		Forked:    s.forked,
 		Client:    client,
 		Meta:      params.Meta,

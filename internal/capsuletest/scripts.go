@@ -43,6 +43,8 @@ var scripts = map[string]Script{
 	"nonsense-calls": nonsenseCalls,
 
 	// When it is asked what it offers, or how it is.
+	"stateless":           stateless,
+	"no-discover":         noDiscover,
 	"initialize-silent":   without("initialize"),
 	"initialize-refused":  refusing("initialize"),
 	"initialize-nonsense": initializeNonsense,

@@ -44,6 +44,8 @@ type server struct {
 	held      map[string]chan struct{}   // closed when released; see Args.Hold
 	asked     map[string]chan *Message   // requests of our own, by id
 	late      map[string]json.RawMessage // answers to what was asked Later, by its name
+	probes    int                        // server/discover, of noDiscover
+	states    []string                   // that callStateless has given
 	asks      int
 }
 

@@ -88,31 +88,33 @@ type Conn struct {
 	writing chan struct{}  // holds a token while a message is being written
 	rests   sync.WaitGroup // the goroutines that write what did not fit at once
 
-	mu      sync.Mutex // guards the fields that follow
-	pending map[int64]*pending
-	last    int64         // the id given last
-	closed  error         // why no more is sent; nil while it is open
-	posts   [][]byte      // messages that wait for their turn; see post
-	posted  int           // their bytes
-	posting bool          // a goroutine is at them
-	refuses bool          // new calls; see Drain
-	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
-	used    time.Time     // when the last call ended
-	client  string        // whose requests were sent so far; "" before the first one
-	shared  bool          // requests of others than client were sent too
+	mu       sync.Mutex // guards the fields that follow
+	pending  map[int64]*pending
+	standing int           // how many of them are; see Request.Standing
+	last     int64         // the id given last
+	closed   error         // why no more is sent; nil while it is open
+	posts    [][]byte      // messages that wait for their turn; see post
+	posted   int           // their bytes
+	posting  bool          // a goroutine is at them
+	refuses  bool          // new calls; see Drain
+	idle     chan struct{} // closed at the next moment without pending calls; nil while nobody waits
+	used     time.Time     // when the last call ended
+	client   string        // whose requests were sent so far; "" before the first one
+	shared   bool          // requests of others than client were sent too
 
 	over chan struct{} // closed with closed set
 }
 
 // pending is a call without an answer.
 type pending struct {
-	ctx    context.Context // the call's, for who reads its answer
-	held   *turns.Held     // what it holds of the room for answers; nil where nobody counts
-	events chan Event
-	own    bool         // see Request.Own
-	noted  atomic.Int64 // bytes of the notes that wait
-	client string       // see Request.Client
-	about  any          // see Request.About
+	ctx      context.Context // the call's, for who reads its answer
+	held     *turns.Held     // what it holds of the room for answers; nil where nobody counts
+	events   chan Event
+	own      bool         // see Request.Own
+	standing bool         // see Request.Standing
+	noted    atomic.Int64 // bytes of the notes that wait
+	client   string       // see Request.Client
+	about    any          // see Request.About
 }
 
 // Event is what happens to a call: notes, and then its answer.
@@ -172,6 +174,7 @@ func (c *Conn) Close(why error) {
 		p.events <- Event{Err: why} // a place is kept for it
 		delete(c.pending, id)
 	}
+	c.standing = 0
 	c.settleLocked()
 	c.mu.Unlock()
 	_ = c.in.SetWriteDeadline(time.Unix(1, 0)) // lets go of a write that hangs; a closed stream has none
@@ -204,7 +207,7 @@ func (c *Conn) Err() error {
 func (c *Conn) InFlight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pending)
+	return len(c.pending) - c.standing
 }
 
 // Unused returns for how long there has been no call of a client's; 0 while
@@ -256,63 +259,9 @@ func (c *Conn) Drain() <-chan struct{} {
 }
 
 func (c *Conn) settleLocked() {
-	if c.idle != nil && len(c.pending) == 0 {
+	if c.idle != nil && len(c.pending) == c.standing {
 		close(c.idle)
 		c.idle = nil
-	}
-}
-
-// Sole returns the id and the About of the newest request in flight if all requests
-// that the process has ever been sent were of one client (Request.Client). shared
-// reports that they were of several. id is 0 if no client's request is in flight.
-func (c *Conn) Sole() (id int64, about any, shared bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shared {
-		return 0, nil, true
-	}
-	for at, p := range c.pending {
-		if at > id && p.client != "" {
-			id, about = at, p.about
-		}
-	}
-	return id, about, false
-}
-
-// Shared reports whether the process has been sent requests of several clients.
-func (c *Conn) Shared() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shared
-}
-
-// About returns what the call of an id has said of itself; nil when it is not in flight.
-func (c *Conn) About(id int64) any {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.pending[id]; p != nil {
-		return p.about
-	}
-	return nil
-}
-
-// Note hands a notification to the call of an id, and reports whether it is in flight.
-func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.pending[id]
-	if p == nil {
-		return false
-	}
-	p.noteLocked(method, params)
-	return true
-}
-
-func (p *pending) noteLocked(method string, params json.RawMessage) {
-	// The last place is the answer's.
-	if len(p.events) < cap(p.events)-1 && p.noted.Load()+int64(len(params)) <= maxNoteBytes {
-		p.noted.Add(int64(len(params)))
-		p.events <- Event{Method: method, Params: params}
 	}
 }
 
@@ -334,6 +283,12 @@ type Request struct {
 	// Own says that the request is not a client's: it is no use in the sense of
 	// Unused.
 	Own bool
+	// Standing says that the request may stay without an answer for as long as the
+	// connection lasts. InFlight does not count it, and Drain does not wait for it.
+	Standing bool
+	// Quiet says that the process is not told when the request is not waited for any
+	// more.
+	Quiet bool
 }
 
 // Call makes a request and waits for its answer. When ctx ends first, the
@@ -345,7 +300,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), client: req.Client, about: req.About, own: req.Own}
+	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), client: req.Client, about: req.About, own: req.Own, standing: req.Standing}
 	id, err := c.begin(p)
 	if err != nil {
 		return nil, err
@@ -363,7 +318,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			p.noted.Add(-int64(len(e.Params)))
 			req.Note(e.Method, e.Params)
 		case <-ctx.Done():
-			if c.forget(id) {
+			if c.forget(id) && !req.Quiet {
 				c.Notify("notifications/cancelled", cancelParams(id, context.Cause(ctx)))
 			}
 			return nil, context.Cause(ctx)
@@ -399,6 +354,9 @@ func (c *Conn) begin(p *pending) (int64, error) {
 		c.shared = c.client != ""
 		c.client = p.client
 	}
+	if p.standing {
+		c.standing++
+	}
 	c.last++
 	c.pending[c.last] = p
 	return c.last, nil
@@ -416,6 +374,9 @@ func (c *Conn) takeLocked(id int64) *pending {
 	p := c.pending[id]
 	if p != nil {
 		delete(c.pending, id)
+		if p.standing {
+			c.standing--
+		}
 		if !p.own {
 			c.used = time.Now()
 		}

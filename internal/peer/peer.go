@@ -41,8 +41,29 @@ type Call struct {
 	// Line is who waits where calls have to wait, and whose share of what is bounded
 	// the call takes: by caller first, and by session second. It is shown to nobody.
 	Line turns.Line
+	// Input is what the client gives to a request that its peer required more for.
+	Input Input
 	// Attempt counts the attempts of the call, from 1.
 	Attempt int
+}
+
+// Input is what a request of 2026-07-28 repeats a request with that its peer answered
+// with input_required, as the client sent it (basic/patterns/mrtr).
+type Input struct {
+	Responses json.RawMessage // inputResponses; nil for none
+	State     json.RawMessage // requestState; nil for none
+}
+
+// Declared is what a client has declared that the peers which speak 2026-07-28 are to
+// know with each of its requests.
+type Declared struct {
+	// Capabilities are those for what a peer may require, as JSON; nil for none.
+	Capabilities json.RawMessage
+	// LogLevel is from which level on it wants log messages; "" for none.
+	LogLevel string
+	// Repeats says that the client takes an answer that requires input, and makes
+	// the request again by itself. Others are asked.
+	Repeats bool
 }
 
 // Answer is what a call gave. It may stand beside an error: Result is what there
@@ -64,6 +85,10 @@ type Request struct {
 	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
 	Client Client          // who asked; nil if it cannot be spoken to
 	Line   turns.Line      // see Call.Line; that of Orla itself is empty
+	Input  Input           // as Call has it
+	// Session is the Client's, of a request that it made and must not be asked about;
+	// "" of a request that is nobody's.
+	Session string
 	// Later says of a wish, which is what a peer's next processes are told too,
 	// that a peer that is not ready is not waited for: it is told when it is.
 	Later bool
@@ -80,6 +105,8 @@ type Client interface {
 	Line() turns.Line
 	// Hears reports whether anything that Notify is given may reach the client.
 	Hears() bool
+	// Declared returns what the client has declared.
+	Declared() Declared
 	// WantsProgress reports whether the client gave a progress token.
 	WantsProgress() bool
 	// Notify sends notifications/progress or notifications/message. The

@@ -186,9 +186,12 @@ type teller struct {
 	told []string
 }
 
-func (c *teller) Session() string     { return "s" }
-func (c *teller) Line() turns.Line    { return turns.Line{} }
-func (c *teller) Hears() bool         { return true }
+func (c *teller) Session() string  { return "s" }
+func (c *teller) Line() turns.Line { return turns.Line{} }
+func (c *teller) Hears() bool      { return true }
+func (c *teller) Declared() peer.Declared {
+	return peer.Declared{Capabilities: json.RawMessage(`{"elicitation":{},"sampling":{},"roots":{}}`)}
+}
 func (c *teller) WantsProgress() bool { return true }
 func (c *teller) Notify(_ context.Context, method string, params json.RawMessage) {
 	c.mu.Lock()

@@ -17,7 +17,7 @@ func (s *session) later(ctx, last context.Context, m message, after <-chan struc
 	select {
 	case s.untold <- struct{}{}:
 	default:
-		s.say("%d messages wait to be told to the server already; %s is dropped", maxUntold, m.name())
+		s.say("%d messages wait to be told to the server already; %s is dropped", maxUntold, m.called())
 		return
 	}
 	s.work.Go(func() {

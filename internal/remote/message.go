@@ -22,6 +22,12 @@ type message struct {
 	method string          // "" of an answer
 	id     json.RawMessage // nil of a notification
 	params json.RawMessage // may be nil
+
+	// What look finds of a request.
+	version string          // of the protocol, where each request says it; else ""
+	name    string          // of the tool, the prompt or the resource; "" for none
+	args    json.RawMessage // of a call
+	at      trace.Context   // where the request is made; the zero one where it does not say
 }
 
 // parse reads a line. What the capsule writes is well-formed.
@@ -38,13 +44,20 @@ func parse(line []byte) message {
 		}
 		return true
 	})
+	if m.isRequest() {
+		m.look()
+	}
 	return m
 }
 
+// stateless reports whether a request is of 2026-07-28 or later: it belongs to no
+// session, and is cancelled by the end of its stream.
+func (m message) stateless() bool { return m.version != "" }
+
 func (m message) isRequest() bool { return m.method != "" && m.id != nil }
 
-// name is what a message is called in the log.
-func (m message) name() string {
+// called is what a message is called in the log.
+func (m message) called() string {
 	if m.method == "" {
 		return "an answer"
 	}
@@ -63,31 +76,6 @@ func (m message) cancels() string {
 		})
 	}
 	return id
-}
-
-// traced is the trace context that a request carries; the zero one if it has none.
-func (m message) traced() trace.Context {
-	var parent, state string
-	if !rawjson.IsObject(m.params) {
-		return trace.Context{}
-	}
-	rawjson.Members(m.params, func(key string, meta json.RawMessage) bool {
-		if key != "_meta" || !rawjson.IsObject(meta) {
-			return true
-		}
-		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-			switch key {
-			case trace.ParentKey:
-				parent = rawjson.String(value)
-			case trace.StateKey:
-				state = rawjson.String(value)
-			}
-			return true
-		})
-		return true
-	})
-	at, _ := trace.Parse(parent, state)
-	return at
 }
 
 // answers reports whether a message of the server's is, or holds, the answer to

@@ -172,7 +172,7 @@ func (s *session) close(r *request, err error) {
 	}
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
-	case lost && r.method == "initialize": // the capsule is told by the end
+	case lost && (r.method == "initialize" || r.method == "server/discover"): // the capsule is told by the end
 	default:
 		_ = s.pass(refusal(r.id, err)) // if it cannot be passed on, the session is over
 	}
@@ -241,7 +241,7 @@ func (s *session) drop(id string) *request {
 	switch {
 	case r == nil: // it has its answer
 		return nil
-	case !r.sent, r.method == "initialize": // which must not be cancelled (lifecycle)
+	case !r.sent, r.stateless(), r.method == "initialize": // which must not be cancelled (lifecycle)
 		r.cancel() // under the lock, so that it is not sent meanwhile
 		return nil
 	}
@@ -258,7 +258,7 @@ func (s *session) abandon(ctx context.Context, cancel context.CancelFunc) {
 		return
 	}
 	for id, r := range s.open {
-		if r.sent && r.method != "initialize" {
+		if r.sent && !r.stateless() && r.method != "initialize" {
 			s.work.Go(func() {
 				defer s.contain()
 				s.tell(ctx, message{
@@ -283,7 +283,7 @@ func (s *session) tell(ctx context.Context, m message) {
 		return
 	}
 	f := fault.From(err)
-	s.say("the server was not told %s: %s", m.name(), f.Reason)
+	s.say("the server was not told %s: %s", m.called(), f.Reason)
 	if unreachable(f) {
 		s.lose(f)
 	}
@@ -324,10 +324,13 @@ func (s *session) post(ctx context.Context, m message, c auth.Credentials) error
 	}
 	req.Header.Set("Content-Type", typeJSON)
 	req.Header.Set("Accept", typeJSON+", "+typeSSE)
-	if at := m.traced(); !at.IsZero() {
-		req.Header.Set(trace.ParentKey, at.Parent())
-		if at.State() != "" {
-			req.Header.Set(trace.StateKey, at.State())
+	if m.stateless() {
+		s.headers(req.Header, m)
+	}
+	if !m.at.IsZero() {
+		req.Header.Set(trace.ParentKey, m.at.Parent())
+		if m.at.State() != "" {
+			req.Header.Set(trace.StateKey, m.at.State())
 		}
 	}
 	resp, err := s.opts.Client.Do(req)
@@ -462,6 +465,8 @@ func (s *session) hand(line []byte, m message) (answered bool, err error) {
 		}
 		if !answered {
 			line = about(line, m.id)
+		} else if m.stateless() && m.method == "tools/list" {
+			s.learn(line)
 		}
 	}
 	if err := s.pass(line); err != nil {

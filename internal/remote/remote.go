@@ -123,6 +123,7 @@ type session struct {
 	expiring bool               // the session ends for that, soon
 	lost     string             // why the server cannot be reached; "" while it can
 	open     map[string]*request
+	params   map[string][]param // which arguments of tools stand in headers as well
 }
 
 // Pid implements capsule.Process: there is none.

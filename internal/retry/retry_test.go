@@ -347,10 +347,11 @@ type listener struct {
 	told []string
 }
 
-func (l *listener) Session() string     { return "s" }
-func (l *listener) Line() turns.Line    { return turns.Line{} }
-func (l *listener) Hears() bool         { return true }
-func (l *listener) WantsProgress() bool { return true }
+func (l *listener) Session() string         { return "s" }
+func (l *listener) Line() turns.Line        { return turns.Line{} }
+func (l *listener) Hears() bool             { return true }
+func (l *listener) WantsProgress() bool     { return true }
+func (l *listener) Declared() peer.Declared { return peer.Declared{} }
 func (l *listener) Ask(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(`{}`), nil
 }

@@ -1,0 +1,57 @@
+package linerpc
+
+import "encoding/json"
+
+// Sole returns the id and the About of the newest request in flight if all requests
+// that the process has ever been sent were of one client (Request.Client). shared
+// reports that they were of several. id is 0 if no client's request is in flight.
+func (c *Conn) Sole() (id int64, about any, shared bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shared {
+		return 0, nil, true
+	}
+	for at, p := range c.pending {
+		if at > id && p.client != "" {
+			id, about = at, p.about
+		}
+	}
+	return id, about, false
+}
+
+// Shared reports whether the process has been sent requests of several clients.
+func (c *Conn) Shared() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shared
+}
+
+// About returns what the call of an id has said of itself; nil when it is not in flight.
+func (c *Conn) About(id int64) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pending[id]; p != nil {
+		return p.about
+	}
+	return nil
+}
+
+// Note hands a notification to the call of an id, and reports whether it is in flight.
+func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pending[id]
+	if p == nil {
+		return false
+	}
+	p.noteLocked(method, params)
+	return true
+}
+
+func (p *pending) noteLocked(method string, params json.RawMessage) {
+	// The last place is the answer's.
+	if len(p.events) < cap(p.events)-1 && p.noted.Load()+int64(len(params)) <= maxNoteBytes {
+		p.noted.Add(int64(len(params)))
+		p.events <- Event{Method: method, Params: params}
+	}
+}
