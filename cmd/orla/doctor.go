@@ -21,7 +21,7 @@ import (
 )
 
 // doctorPatience bounds the whole examination: what is slow is not looked at.
-const doctorPatience = 10 * time.Second
+const doctorPatience = 45 * time.Second
 
 // newDoctor says what this machine lacks.
 func newDoctor(flags *configFlags, std stdio) *cobra.Command {
@@ -31,8 +31,9 @@ func newDoctor(flags *configFlags, std stdio) *cobra.Command {
 		Short: "Look at what Orla needs of this machine, and say what is missing",
 		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
 			"isolated tools, limits of the system, the port, systemd and the clock. Each line is\n" +
-			"ok, warn or fail, with what mends it where that is known. Nothing is changed. The\n" +
-			"exit code is 1 if anything fails. For a service, ask as its user:\n" +
+			"ok, warn or fail, with what mends it where that is known. A container is run, of an\n" +
+			"image that is made for it and removed; nothing else is changed. The exit code is\n" +
+			"1 if anything fails. For a service, ask as its user:\n" +
 			"sudo -u orla orla doctor --config /etc/orla/orla.yaml",
 		Example: "  orla doctor\n  orla doctor --json | jq '.[] | select(.level != \"ok\")'",
 		Args:    cobra.NoArgs,

@@ -6,12 +6,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/manifest"
@@ -41,7 +43,7 @@ func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool, r
 	}
 	findings := []doctor.Finding{
 		sandboxes,
-		examineEngine(ctx, cfg, local, needed[manifest.BackendContainer]),
+		examineEngine(ctx, cfg, local, tools, needed[manifest.BackendContainer]),
 	}
 	if cfg.K8sEnabled {
 		findings = append(findings, examineCluster(ctx, cfg, needed[manifest.BackendKubernetes]))
@@ -66,9 +68,14 @@ func examineSandbox(ctx context.Context, local *launch.Local, needed []string, l
 	return doctor.Lacking(check, "no native sandbox can be made here: "+strings.Join(why, "; "), reasons[0].Fix, needed)
 }
 
-// examineEngine asks the container engine who it is, and whether it can hold
-// limits. That it does is seen when a tool is first called.
-func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, needed []string) doctor.Finding {
+// enginePatience bounds the container that is tried.
+const enginePatience = 25 * time.Second
+
+// examineEngine has the container engine run a container, and looks whether it is
+// held as tools' are. An engine may answer and be able to run nothing.
+func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, tools []manifest.Tool, needed []string) doctor.Finding {
+	ctx, cancel := context.WithTimeout(ctx, enginePatience)
+	defer cancel()
 	const check = "containers"
 	if cfg.ContainerEngine == noEngine {
 		return doctor.Finding{Check: check, Level: doctor.OK, Text: "tool_container_engine is none"}
@@ -76,11 +83,22 @@ func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, needed
 	all := &engines{local: local, environ: environ.Clean(os.Environ()), folder: cfg.ToolsDir, log: slog.New(slog.DiscardHandler)}
 	defer all.close()
 	engine := all.named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
-	name, err := engine.About(ctx, cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids})
+	opts := container.Options{
+		Tool: "doctor", User: cfg.ContainerUser, Runtime: cfg.ContainerRuntime,
+		Limits: cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids},
+	}
+	images := []string{cfg.ContainerImage}
+	for _, t := range tools {
+		if t.Isolation.Terms.Backend == manifest.BackendContainer {
+			images = append(images, t.Isolation.Image)
+			opts.Sandboxed = opts.Sandboxed || t.Isolation.Mode == manifest.IsolationSandboxed
+		}
+	}
+	name, err := engine.Try(ctx, opts, images)
 	if err != nil {
 		return refused(check, err, needed)
 	}
-	return doctor.Finding{Check: check, Level: doctor.OK, Text: name + " answers, and has what limits need"}
+	return doctor.Finding{Check: check, Level: doctor.OK, Text: name + " ran a container, and held it as it has to"}
 }
 
 // examineCluster asks the cluster whether Orla may make Jobs in it.

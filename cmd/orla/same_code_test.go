@@ -137,3 +137,49 @@ func TestD27TheSameCauseHasTheSameCode(t *testing.T) {
 		})
 	}
 }
+
+// The doctor says of an engine that it is well only after it has run a container.
+// It leaves no image and no container.
+func TestD27TheDoctorRunsAContainer(t *testing.T) {
+	podman := containertest.Podman(t)
+	tools := t.TempDir()
+	inContainer(t, tools, "held", "simple", "sandboxed", "exit 0")
+	all := func() string {
+		return podman.Run(t, "images", "--all", "--quiet") + podman.Run(t, "ps", "--all", "--quiet")
+	}
+	before := all()
+	for what, c := range map[string]struct {
+		environ []string
+		engine  string
+		level   string
+		says    string
+	}{
+		"an engine that works":           {podman.Environ, "podman", "ok", "ran a container, and held it as it has to"},
+		"a runtime that starts nothing":  {brokenRuntime(t, podman), "podman", "fail", "cgroups in hybrid mode not supported; it is for held"},
+		"an engine that is not there":    {nil, "/nonesuch/podman", "fail", "no container engine can be used"},
+		"an engine that answers nothing": {nil, writeTool(t, t.TempDir(), "docker", "#!/bin/sh\nexit 1\n"), "fail", "no container engine can be used"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			cmd := exec.Command(orlaBinary(t), "doctor", "--json", "--tools-dir", tools, "--port", "0", "--sandbox-backend", "container", "--tool-container-engine", c.engine)
+			cmd.Env = append(append(os.Environ(), "HOME="+t.TempDir()), c.environ...)
+			cmd.Dir = t.TempDir()
+			out, err := cmd.Output() // an exit code of 1 is one of the findings
+			var findings []struct{ Check, Level, Text string }
+			if jsonErr := json.Unmarshal(out, &findings); jsonErr != nil {
+				t.Fatalf("%v, %v: %s", err, jsonErr, out)
+			}
+			for _, f := range findings {
+				if f.Check == "containers" {
+					if f.Level != c.level || !strings.Contains(f.Text, c.says) {
+						t.Errorf("it says %+v; want %s: %q", f, c.level, c.says)
+					}
+					return
+				}
+			}
+			t.Errorf("it says nothing of containers: %s", out)
+		})
+	}
+	if after := all(); after != before {
+		t.Errorf("it leaves %q; there was %q", after, before)
+	}
+}

@@ -201,9 +201,14 @@ func (e *errCommand) Error() string {
 // command runs the engine, and returns what it printed. The error is an
 // *errCommand where the engine said no.
 func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([]byte, error) {
+	return e.commandOn(ctx, []byte{}, extra, args...)
+}
+
+// commandOn is command with something to read on stdin.
+func (e *Engine) commandOn(ctx context.Context, input []byte, extra []string, args ...string) ([]byte, error) {
 	spec := e.spec(args)
 	spec.Env = append(spec.Env, extra...)
-	spec.Input = []byte{}
+	spec.Input = input
 	p, err := e.local(ctx, spec)
 	if err != nil {
 		return nil, err

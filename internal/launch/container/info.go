@@ -29,20 +29,6 @@ type made struct {
 // String names it as people do.
 func (m *made) String() string { return filepath.Base(m.path) + " " + m.version }
 
-// About names the engine, with its version. The error says why there is none,
-// or why it cannot hold such limits, as far as it says so itself.
-func (e *Engine) About(ctx context.Context, limits cgroup.Limits) (string, error) {
-	if err := e.enter(); err != nil {
-		return "", err
-	}
-	defer e.work.Done()
-	m, err := e.found(ctx)
-	if err != nil {
-		return "", err
-	}
-	return m.String(), m.limits(limits)
-}
-
 // said is what an engine answers to info: podman has host, docker the rest.
 type said struct {
 	Host *struct {

@@ -125,12 +125,18 @@ type look struct{ flags, argv []string }
 // the image, where its program is static and on the engine's machine.
 func (e *Engine) looks(p plan) []look {
 	var all []look
-	if own := e.opts.Prober; len(own) > 0 && runtime.GOOS == "linux" && !p.made.remote && isStatic(own[0]) {
+	if own := e.opts.Prober; e.probesAnywhere(p.made) {
 		if flag, err := mount(own[0], probeAt); err == nil {
 			all = append(all, look{[]string{flag}, slices.Concat([]string{probeAt}, own[1:], []string{p.spec.Path})})
 		}
 	}
 	return append(all, look{nil, append([]string{"head", "-n", "1000"}, probed[:]...)})
+}
+
+// probesAnywhere reports whether the prober needs nothing of an image.
+func (e *Engine) probesAnywhere(m *made) bool {
+	own := e.opts.Prober
+	return len(own) > 0 && runtime.GOOS == "linux" && !m.remote && isStatic(own[0])
 }
 
 func isStatic(path string) bool {

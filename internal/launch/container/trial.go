@@ -1,0 +1,92 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+// Try starts a container that has opts, and reports why it cannot, or in which way
+// it is not held as it has to be; a nil error says that all of it is well. It names
+// the engine, if there is one. opts.Image is not used: the container is of an empty
+// image that Try makes and removes, with Orla's own program in it. Where that
+// cannot be, it is of the first of images that is there, and nothing is pulled.
+func (e *Engine) Try(ctx context.Context, opts Options, images []string) (name string, err error) {
+	if err := e.enter(); err != nil {
+		return "", err
+	}
+	defer e.work.Done()
+	m, err := e.found(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := m.limits(opts.Limits); err != nil {
+		return m.String(), err
+	}
+	opts.Engine, opts.User, opts.Network = e, cmp.Or(opts.User, DefaultUser), cmp.Or(opts.Network, noNetwork)
+	p := plan{opts: opts, made: m, spec: launch.Spec{Path: probeAt}}
+	if e.probesAnywhere(m) {
+		p.opts.Image = "localhost/orla-trial-" + strings.ToLower(rand.Text()[:10]) + ":1"
+		defer e.discard(ctx, m, p.opts.Image)
+		if _, err := e.commandOn(ctx, emptyImage(), nil, m.path, "import", "-", p.opts.Image); err != nil {
+			return m.String(), untried(ctx, m, fault.New(fault.IsolationUnavailable, "%s cannot make an image: %s", m, saidBy(err)))
+		}
+	} else if p.image, p.opts.Image = e.present(ctx, m, images); p.opts.Image == "" {
+		return m.String(), fault.New(fault.IsolationUnavailable, "%s answers, and has no image that a container could be tried with; pull the image of a tool", m)
+	}
+	if err := p.opts.check(); err != nil {
+		return m.String(), err
+	}
+	_, err = e.probe(ctx, p)
+	return m.String(), untried(ctx, m, err)
+}
+
+// untried is err, or that there was no time to find out.
+func untried(ctx context.Context, m *made, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fault.New(fault.IsolationUnavailable, "%s answers, and has not run a container in the time that there was", m)
+	}
+	return err
+}
+
+// present returns the first of images that the engine has.
+func (e *Engine) present(ctx context.Context, m *made, images []string) (image, string) {
+	for _, name := range images {
+		if CheckImage(name) != nil {
+			continue
+		}
+		if found, err := e.inspectImage(ctx, m, name); err == nil {
+			return found, name
+		}
+	}
+	return image{}, ""
+}
+
+// discard removes an image that was made here.
+func (e *Engine) discard(ctx context.Context, m *made, name string) {
+	ctx, cancel := e.lasting(ctx)
+	defer cancel()
+	if _, err := e.command(ctx, nil, m.path, "rmi", "--force", name); err != nil {
+		e.opts.Log.Warn("remove an image", "image", name, "err", err)
+	}
+}
+
+// emptyImage is a tar of the folders that a container needs to be mounted on, and of
+// nothing else.
+func emptyImage() []byte {
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	for _, dir := range [...]string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/"} {
+		if err := w.WriteHeader(&tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+			panic(err) // into memory
+		}
+	}
+	_ = w.Close() // the same
+	return text.Bytes()
+}
