@@ -24,6 +24,7 @@ var imports = map[string][]string{
 	".": {},
 
 	// Leaves.
+	"internal/address":   {}, // which addresses no tool may reach
 	"internal/callid":    {},
 	"internal/fault":     {},
 	"internal/peer":      {"internal/rawjson", "internal/turns"}, // what a peer says of its questions; whose share a call takes
@@ -44,7 +45,7 @@ var imports = map[string][]string{
 	"internal/launch":  {"internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
-	"manifest":         {"internal/yamldoc", "internal/schema", "internal/secret"},
+	"manifest":         {"internal/address", "internal/yamldoc", "internal/schema", "internal/secret"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
@@ -54,13 +55,13 @@ var imports = map[string][]string{
 	"capsule": {"internal/wholefile", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
-	"internal/outbound":     {"internal/fault"},                                                                                                          // HTTP to services, and the addresses it may reach
+	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
 	"internal/auth":         {"manifest", "internal/fault", "internal/secret", "internal/outbound"},                                                      // a profile and a secret become a header
 	"internal/contract":     {"manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/schema", "internal/callid", "internal/trace"}, // what is said in both directions
 	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
 	"internal/kind/webhook": {"internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace"}, // it POSTs as external does
 	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
-	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                // one tool of an McpServer under a name of its own
+	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                 // one tool of an McpServer under a name of its own
 	"internal/remote":       {"manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
 	"internal/clientconf":   {"manifest", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
@@ -114,7 +115,7 @@ var owners = map[string][]string{
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
-	"code.dny.dev/ssrf":                        {"internal/outbound"},
+	"code.dny.dev/ssrf":                        {"internal/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/bench"},
 	"golang.org/x/oauth2":                      {"internal/auth"},
 	"github.com/coreos/go-systemd/v22":         {"internal/systemd"},

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/secret"
 )
 
@@ -122,7 +123,19 @@ func CheckURL(text string) error {
 	case strings.Contains(text, "#"):
 		return errors.New("must hold no fragment (#), which no server would see")
 	}
-	return CheckHost(u)
+	return checkDialled(u)
+}
+
+// checkDialled is CheckHost for what a tool is at, which must not be where no tool
+// may ever reach, as far as that can be told without looking it up.
+func checkDialled(u *url.URL) error {
+	if err := CheckHost(u); err != nil {
+		return err
+	}
+	if what := address.ForbiddenHost(u.Hostname()); what != "" {
+		return fmt.Errorf("leads to an address that is %s, which no tool may reach", what)
+	}
+	return nil
 }
 
 // CheckHost checks what url.Parse leaves unchecked of a URL's host and port: that
@@ -184,5 +197,5 @@ func grpcURL(text string) (string, error) {
 		return text, errors.New("wants a host and a port: host:port")
 	}
 	at := url.URL{Scheme: scheme, Host: u.Host} // a zone of IPv6 is escaped again
-	return at.String(), CheckHost(u)
+	return at.String(), checkDialled(u)
 }

@@ -85,7 +85,7 @@ func (d *declaration) module(text string, w *WASM) error {
 	case err != nil, u.Hostname() == "", u.User != nil, strings.Trim(u.Path, "/") == "":
 		return errors.New("is no " + scheme + ":// address with a host and a path, and without user and password")
 	}
-	if err := CheckHost(u); err != nil {
+	if err := checkDialled(u); err != nil {
 		return err
 	}
 	if scheme == "oci" && !ociPlace.MatchString(place) {

@@ -91,7 +91,7 @@ var errorTools = map[string]string{
 		"runtime: {mode: capsule, startup_timeout_ms: 3600000}\n",
 	"model/main.sh": "#!/bin/sh\nexec sleep 3600\n",
 	"services.yaml": resource("weather", "http", "NAME/429", "") + resource("news", "http", "NAME/401", "") + resource("payroll", "http", "NAME/403", "") +
-		resource("metadata", "http", "http://169.254.169.254/latest/meta-data", "") + resource("mail", "http", "NAME/401", "\n  auth: {secretRef: mail-token}") +
+		resource("intranet", "http", "http://10.0.0.1/search", "") + resource("mail", "http", "NAME/401", "\n  auth: {secretRef: mail-token}") +
 		resource("deploy", "external", "NAME/permission_denied", "") + resource("pay", "external", "NAME/approval_pending", "") +
 		resource("erase", "external", "NAME/approval_denied", "") + resource("order", "external", "NAME/approval_timeout", ""),
 	"build/tool.yaml": "name: build\nversion: 1.0.0\ndescription: Builds.\nentrypoint: main.sh\nruntime: {isolation_mode: container, image: localhost/builder}\n",
@@ -133,7 +133,7 @@ func errorService(w http.ResponseWriter, r *http.Request) {
 var errorExamples = map[fault.Code][2]string{
 	fault.InvalidInput:           {"greet", `{"name": "Ada", "times": "twice"}`},
 	fault.UnsupportedTool:        {"gret", `{}`},
-	fault.RuntimePolicyInvalid:   {"metadata", `{}`},
+	fault.RuntimePolicyInvalid:   {"intranet", `{}`},
 	fault.IsolationUnavailable:   {"build", `{}`},
 	fault.PermissionDenied:       {"deploy", `{}`},
 	fault.ApprovalPending:        {"pay", `{}`},

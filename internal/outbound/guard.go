@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
-	"code.dny.dev/ssrf"
+	"github.com/orla-project/orla/internal/address"
 )
 
 // Private says which addresses that are not public may be reached. Link-local
@@ -69,23 +69,6 @@ func (b *blocked) Error() string {
 	return fmt.Sprintf("the address %s is %s, and allow_private_endpoints is %q; %q would allow it", b.addr, b.what, b.is, b.set)
 }
 
-// metadata are services that tell whoever asks them the secrets of a machine in
-// a cloud. Most have link-local addresses, which are refused as such.
-var metadata = []netip.Prefix{
-	netip.MustParsePrefix("fd00:ec2::/32"),          // AWS
-	netip.MustParsePrefix("fd20:ce::254/128"),       // Google Cloud
-	netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), // Oracle Cloud
-	netip.MustParsePrefix("fd00:42::42/128"),        // Scaleway
-	netip.MustParsePrefix("100.100.100.200/32"),     // Alibaba Cloud
-	netip.MustParsePrefix("168.63.129.16/32"),       // Azure
-}
-
-var (
-	sharedSpace = netip.MustParsePrefix("100.64.0.0/10") // of carriers, and of some private networks
-	nat64       = netip.MustParsePrefix("64:ff9b::/96")
-	special     = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
-)
-
 // classifier tells what an address is, and the least policy that allows it; "" if
 // none does.
 type classifier func(netip.Addr) (what string, needs Private)
@@ -94,10 +77,10 @@ type classifier func(netip.Addr) (what string, needs Private)
 // not allow, and to those that are less public than floor. A dialer calls it
 // after names were resolved, with the address that it is about to use.
 func (is classifier) guard(private Private, far bool, floor class) func(context.Context, string, string, syscall.RawConn) error {
-	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		at, err := netip.ParseAddrPort(address)
+	return func(_ context.Context, _, dialled string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(dialled)
 		if err != nil {
-			return fmt.Errorf("%q is no address of a service", address)
+			return fmt.Errorf("%q is no address of a service", dialled)
 		}
 		if b := is.check(at.Addr(), private, far); b != nil {
 			return b
@@ -134,25 +117,14 @@ func (is classifier) check(addr netip.Addr, private Private, far bool) *blocked 
 
 // classify is the classifier of the addresses that there are.
 func classify(addr netip.Addr) (what string, needs Private) {
-	addr = addr.Unmap().WithZone("")
-	if nat64.Contains(addr) { // a gateway makes it the IPv4 address that it holds
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	for _, prefix := range metadata {
-		if prefix.Contains(addr) {
-			return "a metadata service", ""
-		}
-	}
-	switch {
-	case addr.IsLinkLocalUnicast():
-		return "link-local", ""
+	addr = address.Plain(addr)
+	switch what := address.Forbidden(addr); {
+	case what != "":
+		return what, ""
 	case addr.IsLoopback():
 		return "loopback", PrivateLoopback
-	case addr.IsPrivate(), sharedSpace.Contains(addr):
+	case address.IsPrivate(addr):
 		return "private", PrivateAll
-	case special.SafeAddr(addr) != nil:
-		return "special", ""
 	}
 	return "public", PrivateNone
 }
