@@ -45,7 +45,23 @@ func transportFault(req *http.Request, err error, connected bool) *fault.Error {
 	reason, again := transportReason(err, connected)
 	f := fault.New(fault.ExecutionFailed, "%s: %s", place, reason)
 	f.Retry, f.Unsent = &again, !connected
+	if !connected && req.URL.Scheme == "https" && notTLS(err) {
+		f.Err = ErrNotTLS
+	}
 	return f
+}
+
+// ErrNotTLS is in the chain of the error for a request over TLS to what seems not
+// to speak it.
+var ErrNotTLS = errors.New("the other end does not speak TLS")
+
+// notTLS reports whether a handshake failed as it does with what does not speak
+// TLS: by an answer that is not TLS, or by the end of the connection.
+func notTLS(err error) bool {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // transportReason says what went wrong in words of our own, and whether it may

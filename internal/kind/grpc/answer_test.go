@@ -1,11 +1,13 @@
 package grpc_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/faultproxy"
+	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -238,4 +242,70 @@ func plainHTTP2(t *testing.T, listener net.Listener, h http.Handler) {
 
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// SPEC-TOOLS 1.2: host:port alone means TLS, which a plain service does not
+// speak: the error says how to write its endpoint.
+func TestT33APlainServiceBehindTLSIsExplained(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn){
+		"closes": func(c net.Conn) { _, _ = c.Read(make([]byte, 64)) },
+		"settings": func(c net.Conn) {
+			_, _ = c.Write([]byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+			_, _ = c.Read(make([]byte, 64))
+		},
+		"bad request": func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 64))
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+		},
+		"resets": func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 64))
+			_ = c.(*net.TCPConn).SetLinger(0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var serving sync.WaitGroup
+			t.Cleanup(func() {
+				_ = l.Close()
+				serving.Wait()
+			})
+			serving.Go(func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					serve(c)
+					_ = c.Close()
+				}
+			})
+			_, err = call(t.Context(), secured(t, l.Addr().String()), `{}`)
+			f := fault.From(err)
+			if f == nil || f.Code != fault.ExecutionFailed || !strings.Contains(f.Reason, "grpc://"+l.Addr().String()) {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+	// Nobody is there: that it may be plain would mislead.
+	if _, err := call(t.Context(), secured(t, needs.Address(t)), `{}`); err == nil || strings.Contains(err.Error(), "grpc://") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// secured is a tool that is the service at addr, over TLS.
+func secured(t *testing.T, addr string) *grpc.Tool {
+	t.Helper()
+	client := outbound.New(outbound.Options{})
+	t.Cleanup(client.Close)
+	made, err := grpc.New(manifest.Tool{
+		Name: "weather", Kind: manifest.GRPC, Source: "weather.yaml", InputSchema: json.RawMessage(`{"type":"object"}`),
+		Resource: &manifest.Resource{Namespace: "default", Endpoint: "grpcs://" + addr},
+	}, grpc.Options{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }

@@ -46,6 +46,7 @@ type Options struct {
 // goroutines, which share a connection.
 type Tool struct {
 	name     string
+	host     string // and port
 	agent    string
 	contract *contract.Tool
 	auth     *auth.Source
@@ -71,6 +72,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 	wire := &wire{tool: t.Name, client: client, most: cmp.Or(t.Run.MaxOutput, DefaultMaxOutput)}
 	return &Tool{
 		name:     t.Name,
+		host:     at.Host,
 		agent:    opts.UserAgent,
 		contract: spoken,
 		auth:     auth.New(t.Resource.Auth, opts.Auth),

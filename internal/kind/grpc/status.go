@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/outbound"
 )
 
 // meaning is what a status of the service means (SPEC-TOOLS 3.3), and whether
@@ -43,6 +44,11 @@ func (t *Tool) failure(ctx context.Context, err error, c auth.Credentials) *faul
 		return fault.From(context.Cause(ctx))
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
+		if errors.Is(f, outbound.ErrNotTLS) {
+			plain := *f
+			plain.Reason += "; without TLS its endpoint is grpc://" + t.host
+			return &plain
+		}
 		return f
 	}
 	status, ok := errors.AsType[*connect.Error](err)
