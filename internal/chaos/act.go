@@ -142,7 +142,7 @@ func beCapsule(path string) error {
 	}
 	capabilities := []string{}
 	if len(c.tools) > 0 {
-		capabilities = append(capabilities, "tools")
+		capabilities = append(capabilities, "tools", "resources")
 	}
 	c.say(map[string]any{"method": "orla.hello", "params": map[string]any{"name": c.name, "version": "1.0.0", "capabilities": capabilities}})
 	return c.listen(bufio.NewReaderSize(os.Stdin, 64<<10))
@@ -201,6 +201,10 @@ func (c *capsule) listen(in *bufio.Reader) error {
 				tools = append(tools, map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}})
 			}
 			c.say(map[string]any{"id": *m.ID, "result": map[string]any{"tools": tools}})
+		case m.Method == "resources/list":
+			c.say(map[string]any{"id": *m.ID, "result": map[string]any{"resources": []any{map[string]any{"uri": keptURI, "name": "one"}}}})
+		case m.Method == "resources/read":
+			c.say(map[string]any{"id": *m.ID, "result": map[string]any{"contents": []any{map[string]any{"uri": keptURI, "text": "kept " + c.version}}}})
 		case m.Method == "ping":
 			c.say(map[string]any{"id": *m.ID, "result": map[string]any{}})
 		default:

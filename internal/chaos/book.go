@@ -88,11 +88,6 @@ func (b *book) open() []window {
 	return slices.Clone(b.windows)
 }
 
-// had reports whether a harm was done in this round.
-func (b *book) had(harm string) bool {
-	return slices.ContainsFunc(b.open(), func(w window) bool { return w.harm == harm })
-}
-
 // excusesAll reports whether a window is open, or was just now, that excuses
 // whatever happens.
 func (b *book) excusesAll() bool {

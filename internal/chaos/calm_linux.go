@@ -126,6 +126,7 @@ func (w *world) settled() bool {
 		for _, p := range census() {
 			switch {
 			case p.pid == orla:
+			case p.tool == hostileName && p.role == roleHostile: // it may be between two starts
 			case p.role == roleCapsule:
 				counts[p.tool]++
 			case p.parent == orla && p.tool == "" && !p.dead:
@@ -249,6 +250,7 @@ func (w *world) checkLists(ctx context.Context) {
 	var err error
 	if !eventually(patience/2, func() bool {
 		names, err = cl.list(ctx)
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, hostileName+"__") || name == hostileName })
 		slices.Sort(names)
 		return slices.Equal(names, want)
 	}) {

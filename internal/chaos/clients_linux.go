@@ -25,7 +25,7 @@ type crowd struct {
 }
 
 func newCrowd(w *world) *crowd {
-	c := &crowd{w: w, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	c := &crowd{w: w, http: httpAs(honestToken)}
 	for range 3 {
 		c.sessions = append(c.sessions, &session{crowd: c})
 	}
@@ -163,7 +163,9 @@ func (s *session) keep(ctx context.Context) {
 		s.mu.Lock()
 		s.held = nil
 		s.mu.Unlock()
-		if ctx.Err() == nil && !l.isOver() && !w.book.excusesAll() {
+		if errors.Is(err, errLeak) || errors.Is(err, errAsked) {
+			w.book.violated("tenant", "a session: %v", err)
+		} else if ctx.Err() == nil && !l.isOver() && !w.book.excusesAll() {
 			w.book.violated("session", "the stream of a session ended: %v", err)
 		}
 		wait(ctx, 20*time.Millisecond)

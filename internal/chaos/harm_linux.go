@@ -58,6 +58,17 @@ func harms() []harm {
 		{name: "session left", weight: 3, to: global, do: leaveSession},
 		{name: "full pipe", weight: 4, to: aCapsuleOnly, least: 300 * ms, most: 3000 * ms, do: fullPipe},
 
+		// By the hostile tenant, some of it through the hostile capsule.
+		{name: byTenant + "calls", weight: 4, to: global, least: 200 * ms, most: 2000 * ms, do: tenantCalls},
+		{name: byTenant + "sessions", weight: 2, to: global, least: 200 * ms, most: 3000 * ms, do: tenantSessions},
+		{name: byTenant + "batch", weight: 2, to: global, do: tenantBatch},
+		{name: byTenant + "meta", weight: 2, to: global, do: tenantMeta},
+		{name: byTenant + "deep arguments", weight: 2, to: global, do: tenantDeep},
+		{name: byTenant + "other sessions", weight: 3, to: global, do: tenantOtherSessions},
+		{name: byTenant + "slow bodies", weight: 2, to: global, least: 500 * ms, most: 3000 * ms, do: tenantSlowBodies},
+		{name: byTenant + "streams", weight: 2, to: global, least: 200 * ms, most: 2000 * ms, do: tenantStreams},
+		{name: byTenant + "subscriptions", weight: 2, to: global, do: tenantSubscriptions},
+
 		// To Orla and what it stands on.
 		{name: "hup burst", weight: 2, to: global, least: 500 * ms, most: 2000 * ms, do: hupBurst},
 		{name: brokenConfiguration, weight: 2, to: global, least: 50 * ms, most: 1000 * ms, do: breakConfig},
@@ -71,6 +82,9 @@ func harms() []harm {
 		{name: "orla ended", to: global, do: endOrla},
 	}
 }
+
+// byTenant begins the names of what the hostile tenant does.
+const byTenant = "tenant: "
 
 // brokenConfiguration is the harm that no Orla can start with.
 const brokenConfiguration = "broken configuration"

@@ -31,6 +31,8 @@ type options struct {
 	dir   string
 	clock bool // in a kernel of its own, whose clock jumps
 	jump  bool // in that kernel
+
+	hostile bool // with the hostile tenant and the hostile capsule
 }
 
 func parse(args []string) (options, error) {
@@ -43,6 +45,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.orla, "orla", "", "the `program` to try; it is built from this module if none is given")
 	flags.StringVar(&o.dir, "dir", "", "the `folder` for tools and logs; a new temporary one if none is given")
 	flags.BoolVar(&o.clock, "clock", false, "run in a User Mode Linux, and set its clock back and forth")
+	flags.BoolVar(&o.hostile, "hostile", true, "let a hostile tenant and a hostile capsule take part")
 	flags.BoolVar(&o.jump, "jump", false, "set the clock of the kernel that -clock starts")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -57,7 +60,7 @@ func parse(args []string) (options, error) {
 func (o options) args() []string {
 	return []string{
 		fmt.Sprint("-jump=", o.jump), fmt.Sprint("-seed=", o.seed), fmt.Sprint("-from=", o.from), fmt.Sprint("-for=", o.long),
-		fmt.Sprint("-storm=", o.storm), "-orla=" + o.orla, "-dir=" + o.dir,
+		fmt.Sprint("-storm=", o.storm), fmt.Sprint("-hostile=", o.hostile), "-orla=" + o.orla, "-dir=" + o.dir,
 	}
 }
 

@@ -142,8 +142,8 @@ func (l *life) take(raw []byte, filed bool, serving chan<- string) {
 	defer l.mu.Unlock()
 	if json.Unmarshal(raw, &line) != nil {
 		l.remember(string(raw))
-		if filed && l.book.had("disk full") {
-			return // a part of a line, which is on stderr as a whole
+		if filed {
+			return // the disk was full; the line is on stderr as a whole
 		}
 		// What is no JSON comes from the Go runtime or from nobody.
 		if !l.noise {

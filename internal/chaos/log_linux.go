@@ -108,7 +108,8 @@ func (f *logFile) close() error {
 	return f.current.Close()
 }
 
-// caughtUp reports whether all that is in the file is read.
+// caughtUp reports whether all whole lines of the file are read. A line that did
+// not fit on the disk has no end; it is whole on stderr.
 func (f *logFile) caughtUp() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +118,11 @@ func (f *logFile) caughtUp() bool {
 		return false
 	}
 	read, err := f.current.Stat()
-	return err == nil && os.SameFile(named, read) && f.read == read.Size()
+	if err != nil || !os.SameFile(named, read) {
+		return false
+	}
+	rest, err := io.ReadAll(io.NewSectionReader(f.current, f.read, read.Size()-f.read))
+	return err == nil && !bytes.Contains(rest, []byte("\n"))
 }
 
 // timed is a line and when it was written.

@@ -27,6 +27,7 @@ const (
 	roleCapsule = "__capsule"
 	roleSimple  = "__simple"
 	roleChild   = "__child"
+	roleHostile = "__hostile"
 )
 
 func main() {
@@ -49,6 +50,8 @@ func act(args []string) error {
 		return beCapsule(rest[0])
 	case roleSimple:
 		return beSimple(rest[0])
+	case roleHostile:
+		return beHostile(rest[0])
 	case roleChild:
 		pause(3600_000)
 		return nil

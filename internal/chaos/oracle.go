@@ -27,6 +27,8 @@ type outcome struct {
 // String names the outcome for the count of outcomes.
 func (o outcome) String() string {
 	switch {
+	case errors.Is(o.lost, errLeak), errors.Is(o.lost, errAsked):
+		return "another tenant's"
 	case errors.Is(o.lost, errLateHead):
 		return "head too late"
 	case o.lost != nil:
@@ -80,6 +82,8 @@ const startsIt = "orla start "
 func judgeAnswer(o outcome) (faults []string) {
 	who := fmt.Sprintf("call %s of %s (%s)", o.req.Nonce, o.tool, o.ended.Sub(o.began).Round(time.Millisecond))
 	switch {
+	case errors.Is(o.lost, errLeak), errors.Is(o.lost, errAsked): // no window excuses this
+		return []string{fmt.Sprintf("%s: %v", who, o.lost)}
 	case o.lost != nil:
 		return nil // whether it may be lost is a matter of the windows
 	case o.texts > 1:

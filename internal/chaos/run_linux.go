@@ -58,6 +58,7 @@ func (w *world) rounds(ctx context.Context) {
 	}
 	watchers.Go(func() { w.watchProcesses(watch) })
 	watchers.Go(func() { w.watchHealth(watch) })
+	watchers.Go(func() { w.watchTenants(watch) })
 
 	end := time.Now().Add(w.opts.long)
 	for n := w.opts.from; n == w.opts.from || time.Now().Before(end) && ctx.Err() == nil; n++ {
@@ -103,6 +104,9 @@ func (w *world) storm(ctx context.Context, r round) {
 
 // harm does one step. What is done to all is done once at a time.
 func (w *world) harm(ctx context.Context, s step) {
+	if strings.HasPrefix(s.harm, byTenant) && !w.opts.hostile {
+		return
+	}
 	h := harmOf(s.harm)
 	if h.to == global {
 		if !w.alone[h.name].TryLock() {

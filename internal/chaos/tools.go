@@ -76,6 +76,8 @@ type folder struct {
 	aside   string // on the same disk, not watched
 	locks   string
 	self    string // this program
+	seed    uint64 // of the run
+	hostile bool   // whether there is a hostile capsule
 	version string // that whole tools have
 }
 
@@ -123,6 +125,11 @@ func (f *folder) manifest(s sort, more string) string {
 // whole writes all tools as they should be, with a version of their own.
 func (f *folder) whole(version string) error {
 	f.version = version
+	if f.hostile {
+		if err := f.wholeHostile(); err != nil {
+			return err
+		}
+	}
 	for _, s := range sorts() {
 		if s.kind == aCapsule {
 			if err := f.save(filepath.Join(f.dir, s.name, "tool.yaml"), f.manifest(s, "")); err != nil {
@@ -134,6 +141,16 @@ func (f *folder) whole(version string) error {
 		}
 	}
 	return nil
+}
+
+// wholeHostile writes the hostile capsule.
+func (f *folder) wholeHostile() error {
+	dir := filepath.Join(f.dir, hostileName)
+	if err := f.save(filepath.Join(dir, "tool.yaml"), hostileManifest()); err != nil {
+		return err
+	}
+	c := character{version: fmt.Sprint(f.seed) + f.version}
+	return f.save(filepath.Join(dir, "main"), c.text(f.self, roleHostile, ""))
 }
 
 // save writes a file as editors do: aside, and then in its place.

@@ -20,6 +20,7 @@ type client struct {
 	http    *http.Client
 	url     string // of Orla, without a path
 	session string // "" for none
+	hostile bool   // of the hostile tenant, who may see what is its own
 }
 
 // reply is one JSON-RPC message from Orla.
@@ -31,9 +32,13 @@ type reply struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		} `json:"content"`
-		IsError bool           `json:"isError"`
-		Meta    map[string]any `json:"_meta"`
-		Tools   []struct {
+		IsError  bool           `json:"isError"`
+		Meta     map[string]any `json:"_meta"`
+		Next     string         `json:"nextCursor"`
+		Contents []struct {
+			Text string `json:"text"`
+		} `json:"contents"`
+		Tools []struct {
 			Name string `json:"name"`
 		} `json:"tools"`
 	} `json:"result"`
@@ -73,6 +78,16 @@ const headerTime = 9 * time.Second
 // its first request for longer than the head of that may take.
 var errLateHead = errors.New("the head came late")
 
+// errLeak says that a client has seen something of another tenant, and errAsked that
+// it was asked something by a capsule that it did not call.
+var (
+	errLeak  = errors.New("another tenant's text")
+	errAsked = errors.New("a question that is not for this client")
+)
+
+// isQuestion reports whether a message asks the client something.
+func (r reply) isQuestion() bool { return r.Method != "" && r.Method != "ping" && len(r.ID) > 0 }
+
 // send sends one message and returns all messages of the response.
 func (c *client) send(ctx context.Context, body []byte) ([]reply, http.Header, error) {
 	var by httptrace.GotConnInfo
@@ -94,6 +109,8 @@ func (c *client) send(ctx context.Context, body []byte) ([]reply, http.Header, e
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case !c.hostile && bytes.Contains(raw, []byte(tenantMark)):
+		return nil, nil, fmt.Errorf("%w: %.500q", errLeak, raw)
 	case resp.StatusCode == http.StatusAccepted:
 		return nil, resp.Header, nil
 	case resp.StatusCode/100 != 2 && !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json"):
@@ -146,6 +163,9 @@ func (c *client) call(ctx context.Context, s sort, r request, id int64) outcome 
 			if m.Method == "" {
 				o.lost = fmt.Errorf("an answer to %s, where %d asked", m.ID, id)
 			}
+			if m.isQuestion() {
+				o.lost = fmt.Errorf("%w: %s", errAsked, m.Method)
+			}
 			continue
 		}
 		o.texts++
@@ -173,7 +193,7 @@ func (c *client) call(ctx context.Context, s sort, r request, id int64) outcome 
 
 // open begins a session.
 func (c *client) open(ctx context.Context) error {
-	_, header, err := c.send(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}}`, protocol))
+	_, header, err := c.send(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"chaos","version":"1"}}}`, protocol))
 	if err != nil {
 		return err
 	}
@@ -223,24 +243,43 @@ func (c *client) listen(ctx context.Context, ready func(), heard func(method str
 			continue
 		}
 		var m reply
-		if err := json.Unmarshal(data, &m); err != nil {
+		switch err := json.Unmarshal(data, &m); {
+		case err != nil:
 			return err
+		case !c.hostile && bytes.Contains(data, []byte(tenantMark)):
+			return fmt.Errorf("%w: %.500q", errLeak, data)
+		case !c.hostile && m.isQuestion():
+			return fmt.Errorf("%w: %.500q", errAsked, data)
 		}
 		heard(m.Method)
 	}
 }
 
-// list returns the names of all tools.
+// read returns the text of a resource; "" if there is none.
+func (c *client) read(ctx context.Context, uri string) (string, error) {
+	all, _, err := c.send(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"read","method":"resources/read","params":{"uri":%q}}`, uri))
+	if err != nil || len(all) != 1 || all[0].Result == nil || len(all[0].Result.Contents) == 0 {
+		return "", err
+	}
+	return all[0].Result.Contents[0].Text, nil
+}
+
+// list returns the names of all tools, page by page.
 func (c *client) list(ctx context.Context) (names []string, err error) {
-	all, _, err := c.send(ctx, []byte(`{"jsonrpc":"2.0","id":"list","method":"tools/list","params":{}}`))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(all) != 1 || all[0].Result == nil:
-		return nil, fmt.Errorf("tools/list: %+v", all)
+	for cursor := `{}`; ; {
+		all, _, err := c.send(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"list","method":"tools/list","params":%s}`, cursor))
+		switch {
+		case err != nil:
+			return nil, err
+		case len(all) != 1 || all[0].Result == nil:
+			return nil, fmt.Errorf("tools/list: %+v", all)
+		}
+		for _, tool := range all[0].Result.Tools {
+			names = append(names, tool.Name)
+		}
+		if all[0].Result.Next == "" {
+			return names, nil
+		}
+		cursor = fmt.Sprintf(`{"cursor":%q}`, all[0].Result.Next)
 	}
-	for _, tool := range all[0].Result.Tools {
-		names = append(names, tool.Name)
-	}
-	return names, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ type world struct {
 	single  sync.Mutex // held by whoever ends one life and begins the next
 	alone   map[string]*sync.Mutex
 	crowd   *crowd
+	tenant  *http.Client // of the hostile tenant
 }
 
 func newWorld(o options, b *book) (*world, error) {
@@ -31,8 +33,13 @@ func newWorld(o options, b *book) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{opts: o, book: b, alone: map[string]*sync.Mutex{}}
-	w.folder = &folder{dir: filepath.Join(o.dir, "tools"), aside: filepath.Join(o.dir, "aside"), locks: filepath.Join(o.dir, "locks"), self: self}
+	w := &world{opts: o, book: b, alone: map[string]*sync.Mutex{}, tenant: httpAs(hostileToken)}
+	for _, token := range []string{honestToken, hostileToken} {
+		if err := os.WriteFile(w.tokenFile(token), []byte(token), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	w.folder = &folder{dir: filepath.Join(o.dir, "tools"), aside: filepath.Join(o.dir, "aside"), locks: filepath.Join(o.dir, "locks"), self: self, seed: o.seed, hostile: o.hostile}
 	for _, h := range harms() {
 		w.alone[h.name] = &sync.Mutex{}
 	}
@@ -42,8 +49,36 @@ func newWorld(o options, b *book) (*world, error) {
 
 // config is the configuration, all of which a call may feel.
 func (w *world) config() string {
-	return fmt.Sprintf("tools_dir: %s\nlog_file: %q\nport: 0\ntimeout: %s\nqueue_timeout: 5s\nshutdown_grace: 3s\nmax_message: 1MiB\nmax_inline: 1MiB\nmax_concurrent_calls: 16\nstate_dir: %s\n",
-		w.folder.dir, w.logFile, callTimeout, filepath.Join(w.opts.dir, "state", "orla"))
+	return fmt.Sprintf("tools_dir: %s\nlog_file: %q\nport: 0\ntimeout: %s\nqueue_timeout: 5s\nshutdown_grace: 3s\nmax_message: 1MiB\nmax_inline: 1MiB\nmax_concurrent_calls: 16\nstate_dir: %s\nauth: {tokens: [{name: honest, file: %s}, {name: hostile, file: %s}]}\n",
+		w.folder.dir, w.logFile, callTimeout, filepath.Join(w.opts.dir, "state", "orla"), w.tokenFile(honestToken), w.tokenFile(hostileToken))
+}
+
+// The tokens of the two tenants.
+const (
+	honestToken  = "honest-0123456789abcdef0123456789abcdef"
+	hostileToken = "hostile-0123456789abcdef0123456789abcdef"
+)
+
+func (w *world) tokenFile(token string) string {
+	name, _, _ := strings.Cut(token, "-")
+	return filepath.Join(w.opts.dir, name+".token")
+}
+
+// httpAs returns an HTTP client that shows a token.
+func httpAs(token string) *http.Client {
+	return &http.Client{Transport: bearer{&http.Transport{MaxIdleConnsPerHost: 64}, token}}
+}
+
+type bearer struct {
+	*http.Transport
+	token string
+}
+
+// RoundTrip makes a request with the token.
+func (b bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+b.token)
+	return b.Transport.RoundTrip(req)
 }
 
 // callTimeout is the longest that a call may take Orla.
