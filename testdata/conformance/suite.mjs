@@ -2,7 +2,7 @@
 // does here (fs.globSync), so it gets that from elsewhere, and more patience.
 //
 //   node suite.mjs ARG...        the suite's own command line: list --server, server --url URL --scenario NAME
-//   node suite.mjs all DIR URL   all server scenarios against URL, in each revision that they apply to; DIR/REVISION has the results
+//   node suite.mjs all DIR URL   all server scenarios against URL, in each revision that they apply to (REVISIONS names fewer); DIR/REVISION has the results
 import { register } from "node:module";
 
 register("./hooks.mjs", import.meta.url);
@@ -20,7 +20,7 @@ const [mode, dir, url] = process.argv.slice(2);
 if (mode !== "all") {
   await run(process.argv.slice(2), 0);
 } else {
-  const revisions = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+  const revisions = process.env.REVISIONS?.split(",") ?? ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
   let open = revisions.length;
   const exit = process.exit;
   process.exit = () => --open || exit(0); // the results say how it went
