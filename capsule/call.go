@@ -73,11 +73,15 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 // caller: what one floods is answered between the calls of others.
 const maxBeside = 16
 
+// maxBesideSerial is the same for a capsule that may work on one call after the
+// other: another caller's call waits for as many of them.
+const maxBesideSerial = 2
+
 func placesOf(concurrency int) *turns.Queue {
 	if concurrency > 0 {
 		return turns.NewQueue(concurrency)
 	}
-	return turns.Beside(maxBeside)
+	return turns.Beside(maxBesideSerial)
 }
 
 // place waits in a line for a place, inside ctx, when the capsule is READY: what
@@ -255,6 +259,7 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, params fun
 		req.Params = func(id int64) [][]byte { return params(working, conn, id) }
 		result, err := conn.Call(working, req)
 		over()
+		c.noteSideBySide(conn)
 		switch {
 		case err == nil:
 			return result, conn.stateless.Load(), nil
@@ -272,6 +277,21 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, params fun
 var errUnknownState = &jsonrpc.Error{
 	Code:    jsonrpc.CodeInvalidParams,
 	Message: "requestState is not that of an open call: its time is over, it has been used, or the request is another; call again without it",
+}
+
+// noteSideBySide lets callers have more calls at once beside others when the process
+// has shown that it does not work on one after the other.
+func (c *Capsule) noteSideBySide(conn *link) {
+	now := conn.SideBySide()
+	if c.sideBySide.Load() == now || c.sideBySide.Swap(now) == now { // as a rule, nothing is written
+		return
+	}
+	most := maxBesideSerial
+	if now {
+		most = maxBeside
+	}
+	c.places.SetBeside(most)
+	c.requests.SetBeside(most)
 }
 
 // sendError gives a code to what went wrong with a request that was sent.

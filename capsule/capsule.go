@@ -93,7 +93,9 @@ type Capsule struct {
 	places  *turns.Queue   // bounds the calls at once
 	// requests bounds other requests of one caller at once, where there is another.
 	requests *turns.Queue
-	stderr   tail.Buffer // the last lines of every process
+	// sideBySide says that the process works on several calls at once.
+	sideBySide atomic.Bool
+	stderr     tail.Buffer // the last lines of every process
 
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
@@ -153,7 +155,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		updates: make(chan string, 64),
 
 		places:   placesOf(tool.Run.MaxConcurrency),
-		requests: turns.Beside(maxBeside),
+		requests: turns.Beside(maxBesideSerial),
 		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 	}
 	if c.start == nil {

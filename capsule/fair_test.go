@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,4 +98,45 @@ func TestAFloodLeavesRoomInTheQueue(t *testing.T) {
 			t.Errorf("%d calls were refused, want the flood's 100", got)
 		}
 	})
+}
+
+// With a thousand sessions of one caller that call all the time, a call of another
+// caller takes at most three times as long as alone: also at a capsule that answers
+// one call after the other.
+func TestN2AThousandSessionsSlowAnotherCallerByItsShare(t *testing.T) {
+	const slow = 100 * time.Millisecond
+	for name, concurrency := range map[string]int{"one at a time": 1, "no max_concurrency": 0} {
+		t.Run(name, func(t *testing.T) {
+			plan := func(int) behaviour { return behaviour{slow: slow} }
+			inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
+				c.places = placesOf(concurrency)
+				until(c, func(s *status) bool { return s.state == Ready })
+				call := func(caller, session string) {
+					if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Caller: caller, Session: session}}); err != nil {
+						t.Error(err)
+					}
+				}
+				call("small", "1") // it is there before the others come
+				var done atomic.Bool
+				var flood sync.WaitGroup
+				for i := range 1000 {
+					flood.Go(func() {
+						for !done.Load() {
+							call("big", fmt.Sprint(i))
+						}
+					})
+				}
+				synctest.Wait()
+				for range 100 {
+					began := time.Now()
+					call("small", "1")
+					if took := time.Since(began); took > 3*slow {
+						t.Errorf("a call took %s, want %s at most", took, 3*slow)
+					}
+				}
+				done.Store(true)
+				flood.Wait()
+			})
+		})
+	}
 }

@@ -101,9 +101,17 @@ type Conn struct {
 	used     time.Time     // when the last call ended
 	client   string        // whose requests were sent so far; "" before the first one
 	shared   bool          // requests of others than client were sent too
+	sent     int64         // requests that were written, or nearly
+	newest   int64         // the highest place of a client's request that was answered
+
+	overtaken atomic.Bool // see SideBySide
 
 	over chan struct{} // closed with closed set
 }
+
+// SideBySide reports whether the process has answered a client's request before
+// another that it was sent earlier: it does not work on one after the other.
+func (c *Conn) SideBySide() bool { return c.overtaken.Load() }
 
 // pending is a call without an answer.
 type pending struct {
@@ -115,6 +123,7 @@ type pending struct {
 	noted    atomic.Int64 // bytes of the notes that wait
 	client   string       // see Request.Client
 	about    any          // see Request.About
+	place    int64        // in the order in which requests are written; guarded by Conn.mu
 }
 
 // Event is what happens to a call: notes, and then its answer.
@@ -305,7 +314,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.write(ctx, requestLine(id, req)); err != nil {
+	if err := c.write(ctx, p, requestLine(id, req)); err != nil {
 		c.forget(id)
 		return nil, err
 	}
@@ -393,6 +402,13 @@ func (c *Conn) settle(id int64, e Event) bool {
 	if p == nil {
 		return false
 	}
+	switch {
+	case p.own, p.standing:
+	case p.place < c.newest:
+		c.overtaken.Store(true)
+	default:
+		c.newest = p.place
+	}
 	p.events <- e // a place is kept for it
 	return true
 }
@@ -438,7 +454,7 @@ func (c *Conn) Notify(method string, params json.RawMessage) {
 // Tell does as Notify, but returns when the notification has its turn: what is
 // sent after it comes after it.
 func (c *Conn) Tell(ctx context.Context, method string, params json.RawMessage) error {
-	return c.write(ctx, [][]byte{messageLine(`"method":"`+method+`"`, `"params":`, params)})
+	return c.write(ctx, nil, [][]byte{messageLine(`"method":"`+method+`"`, `"params":`, params)})
 }
 
 // Reply answers a request of the process with a result, or with an error.

@@ -13,7 +13,7 @@ import (
 // pipe at once; the rest is written by a goroutine, so that whoever has a
 // deadline is not bound to a process that does not read. An error says that
 // nothing of it was sent.
-func (c *Conn) write(ctx context.Context, line [][]byte) error {
+func (c *Conn) write(ctx context.Context, p *pending, line [][]byte) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -21,7 +21,12 @@ func (c *Conn) write(ctx context.Context, line [][]byte) error {
 	case <-c.over:
 		return fmt.Errorf("%w: %w", ErrNotSent, c.Err())
 	}
-	err := c.Err()
+	c.mu.Lock()
+	err := c.closed
+	if c.sent++; p != nil {
+		p.place = c.sent
+	}
+	c.mu.Unlock()
 	if ctx.Err() != nil { // the turn may have come with the end, and select has no favourites
 		err = context.Cause(ctx)
 	}
@@ -163,7 +168,7 @@ func (c *Conn) postAll() {
 		c.posts = c.posts[1:]
 		c.posted -= len(line)
 		c.mu.Unlock()
-		_ = c.write(context.Background(), [][]byte{line}) // as above
+		_ = c.write(context.Background(), nil, [][]byte{line}) // as above
 	}
 }
 

@@ -90,12 +90,14 @@ func (q *Queue) Resize(limit int) {
 	q.serveLocked()
 }
 
-// SetBeside changes how many places one has beside others, from the next time that
-// somebody joins or gives one back.
+// SetBeside changes how many places one has beside others in a Queue that Beside has
+// made, from the next time that somebody joins or gives one back.
 func (q *Queue) SetBeside(most int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.beside = most
+	if q.beside > 0 {
+		q.beside = most
+	}
 }
 
 // Limit returns how many places there are.
