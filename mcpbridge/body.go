@@ -122,7 +122,6 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 		held = &share{of: h.bridge.requests, line: line}
 		body.held = held
 		err = held.grow(r.Context(), r.ContentLength, h.limits.room) // nothing is read before
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.limits.body))
 	}
 	var buf bytes.Buffer
 	if err == nil {
@@ -181,6 +180,31 @@ func (a *arriving) Read(p []byte) (int, error) {
 			return n, wait
 		}
 	}
+	return n, err
+}
+
+// minBodyRate is how many bytes a second a client must send of a body, on average.
+const minBodyRate = 16 << 10
+
+// pacedBody is a body that must come without a pause of patience, and not slower
+// than minBodyRate after it. Time in which nobody reads does not count.
+type pacedBody struct {
+	io.ReadCloser
+	control  *http.ResponseController
+	patience time.Duration
+	waited   time.Duration
+	read     int64
+}
+
+// Read implements io.Reader.
+func (b *pacedBody) Read(p []byte) (int, error) {
+	began := time.Now()
+	due := time.Duration(float64(b.read) / minBodyRate * float64(time.Second))
+	left := min(b.patience, b.patience+due-b.waited)
+	_ = b.control.SetReadDeadline(began.Add(left)) // a recorder in a test has none
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	b.waited += time.Since(began)
 	return n, err
 }
 

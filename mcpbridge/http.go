@@ -214,6 +214,9 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		// It holds for what the server reads of a refused request, too.
 		_ = out.control.SetReadDeadline(began.Add(h.limits.body)) // a recorder in a test has none
+		if r.ContentLength < 0 || r.ContentLength > smallRequest {
+			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.body}
+		}
 	}
 	h.mux.ServeHTTP(out, r)
 	if h.log.Enabled(r.Context(), slog.LevelDebug) {

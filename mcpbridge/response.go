@@ -13,7 +13,8 @@ import (
 
 // limits are how long the front waits for clients.
 type limits struct {
-	// body is how long a client may take to send a request's body.
+	// body is how long a client may take to send a small body, and to send nothing
+	// more of a larger one.
 	body time.Duration
 	// room is how long a request may wait for room for its body.
 	room time.Duration
@@ -26,7 +27,7 @@ type limits struct {
 	answers time.Duration
 }
 
-var defaultLimits = limits{body: 30 * time.Second, room: 10 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
+var defaultLimits = limits{body: 8 * time.Second, room: 10 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
 
 // writeChunk is how much is written under one deadline, so that a slow client
 // is told from one that does not read.
