@@ -57,6 +57,8 @@ type Options struct {
 	Starting func() []string
 	// Denying reports that every call is denied, for /readyz. If nil, it is not so.
 	Denying func() bool
+	// Admitted, if not nil, is told of each HTTP request that may call, with its context.
+	Admitted func(ctx context.Context)
 	// Observe, if not nil, is told of each call, also of one that is refused:
 	// it may put a trace into ctx, and the function it returns is told how the
 	// call ended, before the answer is on its way.
@@ -78,7 +80,8 @@ type Bridge struct {
 	room          *turns.Room   // of the answers that are on their way
 	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
-	denying       func() bool                                                       // nil for never
+	denying       func() bool // nil for never
+	admitted      func(context.Context)
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
 	traits        atomic.Pointer[map[string]traits]                                 // of the tools that are listed
@@ -110,9 +113,13 @@ func New(catalog Catalog, opts Options) *Bridge {
 		requests: turns.NewShares(requestsBudget),
 		starting: opts.Starting,
 		denying:  opts.Denying,
+		admitted: opts.Admitted,
 		observer: opts.Observe,
 		metrics:  opts.Metrics,
 		carrier:  newCarrier(),
+	}
+	if b.admitted == nil {
+		b.admitted = func(context.Context) {}
 	}
 	b.SetMaxInline(opts.MaxInline)
 	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}

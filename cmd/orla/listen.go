@@ -12,12 +12,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 const (
-	headerTimeout = 10 * time.Second
+	headerTimeout = 8 * time.Second
 	idleTimeout   = 5 * time.Minute
 	maxHeader     = 64 << 10
 	// closeTimeout is how long connections may take to end once no session
@@ -38,7 +36,7 @@ type web struct {
 	log    *slog.Logger
 	server *http.Server
 	first  time.Duration // firstTimeout, but for tests
-	most   int           // connections on each listener: maxConnections, but for tests
+	conns  *connections  // of maxConnections, but for tests
 
 	mu      sync.Mutex // guards what follows
 	over    bool       // no more is accepted
@@ -54,10 +52,10 @@ func newWeb(handler http.Handler, log *slog.Logger) *web {
 	return &web{
 		log:   log,
 		first: firstTimeout,
-		most:  maxConnections(),
+		conns: newConnections(maxConnections()),
 		server: &http.Server{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if c, ok := r.Context().Value(connKey{}).(*freshConn); ok {
+				if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 					c.used()
 				}
 				handler.ServeHTTP(w, r)
@@ -134,7 +132,7 @@ func (w *web) accept(address string, given []net.Listener) {
 // serve answers the connections of l until what it returns is closed: l itself
 // does not end a wait for room.
 func (w *web) serve(l net.Listener) net.Listener {
-	served := freshListener{netutil.LimitListener(l, w.most), &w.fresh}
+	served := &listener{Listener: l, all: w.conns, fresh: &w.fresh}
 	w.serving.Go(func() {
 		err := w.server.Serve(served)
 		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
@@ -194,35 +192,6 @@ func (w *web) answerFresh(ctx context.Context) {
 	case <-asked:
 	case <-ctx.Done():
 	}
-}
-
-// connKey is the key of the *freshConn that a request came by.
-type connKey struct{}
-
-// freshListener counts the connections on which nothing was asked yet.
-type freshListener struct {
-	net.Listener
-	fresh *sync.WaitGroup
-}
-
-func (l freshListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.fresh.Add(1)
-	return &freshConn{Conn: c, used: sync.OnceFunc(l.fresh.Done)}, nil
-}
-
-// freshConn is one of them until it is used or closed.
-type freshConn struct {
-	net.Conn
-	used func()
-}
-
-func (c *freshConn) Close() error {
-	c.used()
-	return c.Conn.Close()
 }
 
 // listenError says why an address cannot be listened on, and what helps.

@@ -59,7 +59,7 @@ func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
 // (SPEC H4).
 func TestH4AFullServerStops(t *testing.T) {
 	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
-	w.most = 1
+	w.conns = newConnections(1)
 	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +85,71 @@ func TestH4AFullServerStops(t *testing.T) {
 	case <-over:
 	case <-time.After(time.Minute):
 		t.Error("it does not stop")
+	}
+}
+
+// A stranger that opens connections does not keep out others: it loses its own
+// oldest ones. A connection with a request that was let through stays (SPEC G7, S2).
+func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
+	const most = 20
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			admitted(r.Context())
+		}
+		_, _ = io.WriteString(w, "an answer")
+	}), slog.New(slog.DiscardHandler))
+	w.conns = newConnections(most)
+	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer w.shutdown(context.Background())
+	_, port, _ := net.SplitHostPort(w.current.Addr().String())
+	connect := func(from string) net.Conn {
+		t.Helper()
+		d := net.Dialer{Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		return c
+	}
+	ask := func(c net.Conn, header string) error {
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n"); err != nil {
+			return err
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.ReadAll(res.Body)
+		return err
+	}
+	const token = "Authorization: x\r\n"
+	known, other := connect("127.0.0.1"), connect("127.0.0.2")
+	if err := ask(known, token); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(other, ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * most {
+		connect("127.0.0.1")
+	}
+	if err := ask(connect("127.0.0.3"), ""); err != nil {
+		t.Errorf("another stranger is not answered: %v", err)
+	}
+	if err := ask(other, ""); err != nil {
+		t.Errorf("a stranger with one connection has lost it: %v", err)
+	}
+	if err := ask(known, token); err != nil {
+		t.Errorf("a connection that was known is closed: %v", err)
+	}
+	w.conns.mu.Lock()
+	defer w.conns.mu.Unlock()
+	if w.conns.open > most/2+1 || w.conns.strangers != w.conns.open-1 {
+		t.Errorf("%d connections, %d of strangers", w.conns.open, w.conns.strangers)
 	}
 }
 

@@ -90,7 +90,8 @@ func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	s.apply(cfg, "start")
 	s.bridge = mcpbridge.New(p.supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.supervisor.Starting, Denying: p.governance.denies.Load, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
+		Starting: p.supervisor.Starting, Denying: p.governance.denies.Load,
+		Admitted: admitted, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
 	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})
 	if cfg.Stdio {
