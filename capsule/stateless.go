@@ -62,11 +62,11 @@ func (in *incarnation) discover(ctx context.Context) bool {
 	result, err := in.conn.Call(asking, linerpc.Request{Method: "server/discover", Params: in.c.stateless(nil), Own: true, Quiet: true})
 	_, refused := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case err == nil, refused, in.c.far():
-		in.c.probing.state.Store(probes)
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		in.c.log.Debug("a server does not answer server/discover; it is not asked again", "tool", in.c.tool.Name)
 		in.c.probing.state.Store(skipsAll)
+	case err == nil, refused, in.c.far(): // a remote server that is gone was not hurt by the question
+		in.c.probing.state.Store(probes)
 	}
 	var said struct {
 		Versions     []string                `json:"supportedVersions"`
