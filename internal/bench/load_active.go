@@ -49,8 +49,13 @@ type caller struct {
 
 // callers connects n clients for calls of a tool, with a session each.
 func callers(ctx context.Context, host, tool string, n int) (all []*caller, err error) {
+	return callersAs(ctx, host, tool, "", n)
+}
+
+// callersAs does the same with a token.
+func callersAs(ctx context.Context, host, tool, token string, n int) (all []*caller, err error) {
 	for range n {
-		c, err := connect(ctx, host, withSession)
+		c, err := connectAs(ctx, host, withSession, token)
 		if err != nil {
 			hangUp(all)
 			return nil, err

@@ -59,6 +59,7 @@ func sections() []section {
 		{"start", measureStart},
 		{"memory", measureMemory},
 		{"load", measureLoad},
+		{"tenants", measureTenants},
 		{"before", measureBefore},
 	}
 }

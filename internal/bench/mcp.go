@@ -30,15 +30,21 @@ type mcpClient struct {
 	host    string
 	era     era
 	session string
+	token   string // bearer; "" for none
 }
 
 // connect opens a connection and introduces itself, as clients do.
 func connect(ctx context.Context, host string, e era) (*mcpClient, error) {
+	return connectAs(ctx, host, e, "")
+}
+
+// connectAs does the same with a token.
+func connectAs(ctx context.Context, host string, e era, token string) (*mcpClient, error) {
 	conn, err := dial(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	c := &mcpClient{httpClient: conn, host: host, era: e}
+	c := &mcpClient{httpClient: conn, host: host, era: e, token: token}
 	method, params := "server/discover", ""
 	if e.session {
 		method, params = "initialize", initializeParams(e.version)
@@ -111,14 +117,17 @@ func (c *mcpClient) headersFor(method, name string) []string {
 	return headers
 }
 
-func (c *mcpClient) headers(method string) []string {
+func (c *mcpClient) headers(method string) (headers []string) {
+	if c.token != "" {
+		headers = append(headers, "Authorization: Bearer "+c.token)
+	}
 	switch {
 	case !c.era.session:
-		return []string{"Mcp-Protocol-Version: " + c.era.version, "Mcp-Method: " + method}
+		headers = append(headers, "Mcp-Protocol-Version: "+c.era.version, "Mcp-Method: "+method)
 	case c.session != "":
-		return []string{"Mcp-Protocol-Version: " + c.era.version, "Mcp-Session-Id: " + c.session}
+		headers = append(headers, "Mcp-Protocol-Version: "+c.era.version, "Mcp-Session-Id: "+c.session)
 	}
-	return nil
+	return headers
 }
 
 // ask sends a request and checks that the answer is a good result of a call.

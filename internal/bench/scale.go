@@ -35,6 +35,7 @@ type scale struct {
 	activeTime      time.Duration // for which they call
 	flooders        int           // connections of one client that floods
 	floodTurn       time.Duration // with it or without
+	tenantSessions  int           // of the tenant that takes all it can
 	floodTurns      int
 	idlers          int           // clients that do nothing
 	quiet           time.Duration // until what they hold is looked at
@@ -71,6 +72,7 @@ var full = scale{
 	active:          1000,
 	activeTime:      4 * time.Second,
 	flooders:        256,
+	tenantSessions:  1000,
 	floodTurn:       time.Second,
 	floodTurns:      3,
 	idlers:          10_000,
@@ -110,6 +112,7 @@ var smoke = scale{
 	active:          20,
 	activeTime:      50 * time.Millisecond,
 	flooders:        8,
+	tenantSessions:  20,
 	floodTurn:       30 * time.Millisecond,
 	floodTurns:      1,
 	idlers:          50,
