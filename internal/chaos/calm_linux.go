@@ -283,6 +283,7 @@ type level struct{ descriptors, goroutines, memory int }
 func (w *world) flat(ctx context.Context) {
 	l := w.life()
 	w.crowd.http.CloseIdleConnections()
+	w.tenant.CloseIdleConnections()
 	if l.base == nil {
 		now, err := w.level(ctx, l)
 		if err != nil {
