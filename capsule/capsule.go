@@ -96,6 +96,7 @@ type Capsule struct {
 	// sideBySide says that the process works on several calls at once.
 	sideBySide atomic.Bool
 	stderr     tail.Buffer // the last lines of every process
+	told       stderrLimit // of what the log has of them
 
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given

@@ -107,6 +107,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	in.readers.Go(func() {
 		defer close(in.told)
 		defer in.contain()
+		defer c.reportStderr()
 		// That it ended is all that matters.
 		_ = tail.Lines(stderr, maxStderrLine, func(line []byte, dropped int) { c.logStderr(p.Pid(), line, dropped) })
 	})

@@ -1,13 +1,11 @@
 package capsule
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/tail"
 )
 
 // asResult makes a CallToolResult of what a capsule answered: a result that is
@@ -47,18 +45,4 @@ func (c *Capsule) lastStderr() string {
 		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
 	}
 	return all
-}
-
-// maxStderrLine bounds a line of stderr in bytes. What is over is dropped, and said.
-const maxStderrLine = 64 << 10
-
-// logStderr logs one line of stderr as it is, but for secrets, and keeps it (SPEC D5).
-func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	if dropped > 0 {
-		line = append(bytes.Clone(line), tail.CutMark(dropped)...)
-	}
-	line = c.clean(line)
-	c.stderr.Append(line)
-	c.log.Info("stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", string(line))
 }

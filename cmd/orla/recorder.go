@@ -102,7 +102,7 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	})
 	look := h.log.look.Load()
 	switch {
-	case r.Level < h.log.level.Level():
+	case r.Level < h.log.level.Level(), history.IsOnly(ctx):
 		return nil
 	case look.format == formatJournal:
 		e.entry = appendEntry(e.entry[:0], r, h.given, h.group)

@@ -13,6 +13,7 @@ package history
 import (
 	"bytes"
 	"container/list"
+	"context"
 	"encoding/binary"
 	"log/slog"
 	"slices"
@@ -72,6 +73,15 @@ type Line struct {
 	Event string // the record's msg
 	JSON  []byte // the line as the JSON log has it, without its end; not to be changed
 }
+
+// onlyKey is the key of a context whose records are for the history alone.
+type onlyKey struct{}
+
+// Only returns a context with which a record goes to the history, and not into the log.
+func Only(ctx context.Context) context.Context { return context.WithValue(ctx, onlyKey{}, true) }
+
+// IsOnly reports whether a record with ctx does.
+func IsOnly(ctx context.Context) bool { return ctx.Value(onlyKey{}) != nil }
 
 // History keeps lines. Its methods may be called from any goroutine.
 type History struct {
