@@ -40,7 +40,7 @@ func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error
 		p.abandon() //nolint:contextcheck // ctx may be over
 		return nil, err
 	}
-	go p.attend() //nolint:contextcheck // ctx bounds only the start; it leaves what Start entered
+	go p.attend() // ctx bounds only the start; it leaves what Start entered
 	return p, nil
 }
 
@@ -238,13 +238,13 @@ func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error
 	why = "its pod is not there yet; kubectl describe job tells more"
 	client, err := c.connect()
 	if err != nil {
-		return why, nil //nolint:nilerr // events are a help; begin sees what is wrong
+		return why, nil // events are a help; begin sees what is wrong
 	}
 	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
 	found, err := client.in(events).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,involvedObject.name=" + job, Limit: 50})
 	if err != nil {
-		return why, nil //nolint:nilerr // as above
+		return why, nil // as above
 	}
 	refusals, said := int64(0), ""
 	for _, event := range found.Items {
