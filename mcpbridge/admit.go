@@ -2,11 +2,17 @@ package mcpbridge
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/fault"
 )
 
 // stream is an open stream that counts as a session.
@@ -140,3 +146,24 @@ func (s *sessions) endStreamLocked(party string) {
 		delete(s.streams, oldest)
 	}
 }
+
+// crowdedFor is after how long a client should try again that found no room.
+const crowdedFor = 30 * time.Second
+
+// crowded refuses what there is no room for.
+func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(crowdedFor.Seconds())))
+	writeJSON(w, http.StatusServiceUnavailable, string(crowdedJSON(id, text)))
+}
+
+func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
+	return errorOf(id, &jsonrpc.Error{
+		Code:    jsonrpc.CodeInternalError,
+		Message: text + "; try again later",
+		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
+			MetaToolCode, fault.NotReady, MetaRetryable, MetaRetryAfter, crowdedFor.Milliseconds())),
+	})
+}
+
+// noSession is why none begins.
+const noSession = "there are as many sessions and streams as max_sessions allows, and none that has to make room"

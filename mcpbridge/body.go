@@ -3,7 +3,6 @@ package mcpbridge
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -85,26 +83,6 @@ func (h *HTTP) lineOf(r *http.Request) turns.Line {
 		}
 	}
 	return lineOf(subject(r), id, hostOf(r))
-}
-
-// maxBatch is how many messages a batch may have. They are answered side by side.
-const maxBatch = 100
-
-// overBatch says of a batch with too many messages what is wrong; "" of any other
-// message.
-func overBatch(raw []byte) string {
-	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) == 0 || raw[0] != '[' {
-		return ""
-	}
-	n := 0
-	rawjson.Elements(raw, func(json.RawMessage) bool {
-		n++
-		return n <= maxBatch
-	})
-	if n <= maxBatch {
-		return ""
-	}
-	return fmt.Sprintf("a batch may have %d messages at most; send them in smaller batches, or one by one", maxBatch)
 }
 
 // readBody reads a request's body within its limits and puts it back for the

@@ -86,36 +86,6 @@ type pending struct {
 	held   *share // until it is answered
 }
 
-// batch is a JSON-RPC batch that waits for its answers.
-type batch struct {
-	left    int
-	answers []json.RawMessage
-	held    *share // until all are in
-}
-
-// add collects an answer, and returns all of them when it was the last.
-func (in *batch) add(answer json.RawMessage) json.RawMessage {
-	if answer != nil {
-		in.answers = append(in.answers, answer)
-	}
-	if in.left--; in.left > 0 {
-		return nil
-	}
-	in.held.end()
-	if len(in.answers) == 0 {
-		return nil
-	}
-	return slices.Concat([]byte("["), bytes.Join(asBytes(in.answers), []byte(",")), []byte("]"))
-}
-
-func asBytes(raw []json.RawMessage) [][]byte {
-	all := make([][]byte, len(raw))
-	for i, r := range raw {
-		all[i] = r
-	}
-	return all
-}
-
 // line is one message as it came, or the news that one was too long.
 type line struct {
 	data    []byte
@@ -225,36 +195,6 @@ func (c *conn) keep(msg jsonrpc.Message, held *share) *share {
 	p.held = held
 	c.awaiting[req.ID] = p
 	return nil
-}
-
-func (c *conn) takeBatch(data []byte, held *share) {
-	if over := overBatch(data); over != "" {
-		held.end()
-		c.complain(nil, jsonrpc.CodeInvalidRequest, over)
-		return
-	}
-	var members []json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil || len(members) == 0 {
-		held.end()
-		c.complain(nil, jsonrpc.CodeInvalidRequest, "an empty batch")
-		return
-	}
-	in := &batch{left: 1, held: held} // held open until all members are in
-	var refusals []json.RawMessage
-	for _, raw := range members {
-		if msg, refusal := c.accept(raw, in); msg != nil {
-			c.queue = append(c.queue, msg)
-		} else if refusal != nil {
-			refusals = append(refusals, refusal)
-		}
-	}
-	c.mu.Lock()
-	in.answers = append(in.answers, refusals...)
-	whole := in.add(nil)
-	c.mu.Unlock()
-	if whole != nil {
-		c.deliverLogged(whole)
-	}
 }
 
 // accept decodes a message and notes that it wants an answer, or returns the

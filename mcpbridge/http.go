@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +21,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -482,27 +480,6 @@ func partyOf(r *http.Request, program string) string {
 	}
 	return program + " at " + hostOf(r)
 }
-
-// crowdedFor is after how long a client should try again that found no room.
-const crowdedFor = 30 * time.Second
-
-// crowded refuses what there is no room for.
-func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(crowdedFor.Seconds())))
-	writeJSON(w, http.StatusServiceUnavailable, string(crowdedJSON(id, text)))
-}
-
-func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
-	return errorOf(id, &jsonrpc.Error{
-		Code:    jsonrpc.CodeInternalError,
-		Message: text + "; try again later",
-		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
-			MetaToolCode, fault.NotReady, MetaRetryable, MetaRetryAfter, crowdedFor.Milliseconds())),
-	})
-}
-
-// noSession is why none begins.
-const noSession = "there are as many sessions and streams as max_sessions allows, and none that has to make room"
 
 // hostOf is the address that a request came from, without the port.
 func hostOf(r *http.Request) string {
