@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -65,6 +66,28 @@ func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok b
 		defer s.mu.Unlock()
 		delete(s.streams, one)
 	}, true
+}
+
+// begin answers a request that begins a session, if there is room for one. It reports
+// false if there was none, or if the client has left.
+func (h *HTTP) begin(answer *explainer, r *http.Request, most int) bool {
+	line := h.lineOf(r)
+	if err := h.openings.Take(r.Context(), line); err != nil {
+		return false
+	}
+	answer.first = sync.OnceFunc(func() { h.openings.Give(line) })
+	defer answer.first()
+	if !h.sessions.admit(most, partyOf(r, introduced(answer.body).name), subject(r) != "") {
+		crowded(answer.response, idOf(answer.body), noSession)
+		return false
+	}
+	began := "" // also when the handler panics
+	defer func() { h.sessions.begun(began) }()
+	h.stateful.ServeHTTP(answer, r)
+	if !answer.refused() {
+		began = answer.Header().Get(sessionHeader)
+	}
+	return true
 }
 
 func (s *sessions) fullLocked(most int) bool {

@@ -352,17 +352,9 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	out.keepAlive(!opens)
 	answer := &explainer{response: out, body: body}
 	if opens {
-		line := h.lineOf(r)
-		if err := h.openings.Take(r.Context(), line); err != nil {
-			return // its client has left
-		}
-		answer.first = sync.OnceFunc(func() { h.openings.Give(line) })
-		defer answer.first()
-		if !h.sessions.admit(settings.MaxSessions, partyOf(r, introduced(body).name), subject(r) != "") {
-			crowded(w, idOf(body), noSession)
+		if !h.begin(answer, r, settings.MaxSessions) {
 			return
 		}
-		h.begin(answer, r)
 	} else {
 		if handler == h.stateful { // the other one does not look at the id
 			leave, ok := h.sessions.use(id, subject(r))
@@ -392,16 +384,6 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 // the SDK does: its client begins another.
 func sessionOver(w http.ResponseWriter) {
 	http.Error(w, "session not found", http.StatusNotFound)
-}
-
-// begin answers a request that was admitted to begin a session.
-func (h *HTTP) begin(answer *explainer, r *http.Request) {
-	began := "" // also when the handler panics
-	defer func() { h.sessions.begun(began) }()
-	h.stateful.ServeHTTP(answer, r)
-	if !answer.refused() {
-		began = answer.Header().Get(sessionHeader)
-	}
 }
 
 // load has the SDK carry what it is not to decode.
