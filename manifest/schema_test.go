@@ -44,7 +44,7 @@ func TestB6GoodManifestsFitTheSchema(t *testing.T) {
 		t.Fatalf("no testdata: %v", err)
 	}
 	for _, file := range files {
-		if err := s.ValidateOutput(asJSON(t, read(t, file))); err != nil {
+		if err := s.ValidateOutput(t.Context(), asJSON(t, read(t, file))); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestB6BadManifestsDoNotFitTheSchema(t *testing.T) {
 		`{` + required + `,"mcp":{"annotations":{"read_only_hint":true}}}`,
 		`{` + required + `,"mcp":{"input_schema":"string"}}`,
 	} {
-		if err := s.ValidateOutput(json.RawMessage(doc)); err == nil {
+		if err := s.ValidateOutput(t.Context(), json.RawMessage(doc)); err == nil {
 			t.Errorf("%s fits", doc)
 		}
 	}
@@ -90,7 +90,7 @@ func TestB6CapsuleJSONFitsItsSchema(t *testing.T) {
 		`{` + required + `,"hot_load":{"mode":"x"}}`: false,
 		`{` + required + `,"args":null}`:             false,
 	} {
-		if err := s.ValidateOutput(json.RawMessage(doc)); (err == nil) != fits {
+		if err := s.ValidateOutput(t.Context(), json.RawMessage(doc)); (err == nil) != fits {
 			t.Errorf("%s: got %v, want it to fit: %v", doc, err, fits)
 		}
 	}
@@ -124,7 +124,7 @@ func TestT11ResourcesFitTheirSchema(t *testing.T) {
 				text = below
 			}
 			text = bytes.ReplaceAll(text, []byte(" 0123"), []byte(" '0123'")) // no number of JSON
-			if err := s.ValidateOutput(asJSON(t, text)); err != nil {
+			if err := s.ValidateOutput(t.Context(), asJSON(t, text)); err != nil {
 				t.Errorf("%s:%d: %v", file, d.Line, err)
 			}
 			fitting++
@@ -158,7 +158,7 @@ func TestT11ResourcesFitTheirSchema(t *testing.T) {
 		`{"apiVersion":"orloj.dev/v1","kind":"Tool","metadata":{},"spec":{}}`:                false,
 		`[]`: false,
 	} {
-		if err := s.ValidateOutput(json.RawMessage(doc)); (err == nil) != fits {
+		if err := s.ValidateOutput(t.Context(), json.RawMessage(doc)); (err == nil) != fits {
 			t.Errorf("%s: got %v, want it to fit: %v", doc, err, fits)
 		}
 	}

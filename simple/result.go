@@ -2,6 +2,7 @@ package simple
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,10 +30,10 @@ const (
 )
 
 // answer makes the result of a process that has ended.
-func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
+func (c *Command) answer(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	code := r.exit.Code
 	if r.ended == nil && r.exit.Err == nil && code == 0 && c.tool.Run.Output == manifest.OutputMCP {
-		return c.passThrough(r)
+		return c.passThrough(ctx, r)
 	}
 	var res *mcp.CallToolResult
 	if c.cli != nil {
@@ -52,7 +53,7 @@ func (c *Command) answer(r *run) (*mcp.CallToolResult, error) {
 	case code != 0:
 		return res, c.exited(r)
 	case c.output != nil:
-		return c.withStructure(res, r)
+		return c.withStructure(ctx, res, r)
 	}
 	return res, nil
 }
@@ -74,7 +75,7 @@ var errNotUTF8 = errors.New("it is not UTF-8")
 
 // withStructure adds stdout, or whatever the result is, as structured content,
 // which must fit the tool's output schema.
-func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolResult, error) {
+func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r *run) (*mcp.CallToolResult, error) {
 	what, printed := "stdout", r.stdout.kept
 	if c.cli != nil {
 		switch c.cli.Output {
@@ -85,9 +86,12 @@ func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolR
 		case manifest.CLIStdout:
 		}
 	}
-	err := c.output.ValidateOutput(printed)
+	err := c.output.ValidateOutput(ctx, printed)
 	if !utf8.Valid(printed) {
 		err = errNotUTF8
+	}
+	if ended := context.Cause(ctx); err != nil && ended != nil {
+		return res, ended
 	}
 	if err != nil {
 		f := fault.Wrap(fault.ExecutionFailed, err, "%s of %s does not fit its output schema: %v", what, c.tool.Name, err)
@@ -101,11 +105,14 @@ func (c *Command) withStructure(res *mcp.CallToolResult, r *run) (*mcp.CallToolR
 // passThrough hands on the CallToolResult that the tool itself printed. Its
 // blocks and its structured content go out byte for byte, so that numbers keep
 // their digits. What Orla knows itself stands over the tool's word in _meta.
-func (c *Command) passThrough(r *run) (*mcp.CallToolResult, error) {
+func (c *Command) passThrough(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	res, err := readResult(r.stdout.kept)
 	if err == nil && c.output != nil && !res.IsError {
 		structured, _ := res.StructuredContent.(json.RawMessage) // nil when there is none
-		err = c.output.ValidateOutput(structured)
+		err = c.output.ValidateOutput(ctx, structured)
+	}
+	if ended := context.Cause(ctx); err != nil && ended != nil {
+		return r.streams(), ended
 	}
 	if err != nil {
 		f := fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is no CallToolResult (output: mcp): %v", c.tool.Name, err)

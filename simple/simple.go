@@ -115,7 +115,7 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
-	res, err := c.answer(run)
+	res, err := c.answer(ctx, run)
 	return peer.Answer{Result: res}, err
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -87,8 +88,9 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 		return nil, err
 	}
 	l := &living{tool: tool, provider: built}
-	l.peer, _ = built.(Peer)
-	if l.peer == nil {
+	if l.peer, _ = built.(Peer); l.peer != nil {
+		l.prepare(context.Background()) // what its manifest says, or an earlier life
+	} else {
 		l.tools = built.Tools()
 		for _, t := range l.tools {
 			if _, err := l.input(t); err != nil {

@@ -51,7 +51,7 @@ func (s *Supervisor) publish() {
 			talks = t.Talks()
 		}
 		if l.peer != nil {
-			offers := l.peer.Offers()
+			offers := l.shown.Load().offers
 			l.tools, talks = offers.Tools, offers.Talks
 			next.known = next.known && offers.Known
 			l.forget()

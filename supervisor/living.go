@@ -1,14 +1,18 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/manifest"
 )
@@ -25,7 +29,19 @@ type living struct {
 	// What is compiled of the tools, so that an unchanged one is not compiled
 	// again. Guarded by Supervisor.applying.
 	inputs map[*mcp.Tool]compiled
+
+	// shown is what a peer offers, as far as its schemas have been compiled.
+	shown atomic.Pointer[shown]
 }
+
+// shown is what a peer offered at one moment, with its schemas.
+type shown struct {
+	offers *peer.Offers
+	inputs map[digest]compiled
+}
+
+// digest is the SHA-256 of a schema.
+type digest [sha256.Size]byte
 
 // compiled is a tool's input schema, or why it has none that can be used.
 type compiled struct {
@@ -33,23 +49,80 @@ type compiled struct {
 	err    error
 }
 
+// maxObjects is how many JSON objects the input schemas of one peer's tools may have in
+// all. To compile so many takes some seconds.
+const maxObjects = 40_000
+
+// prepare compiles what a peer offers now, but for what has been compiled, and makes it
+// what is shown. It takes its time, so that it is called without a lock; ctx ends it.
+func (l *living) prepare(ctx context.Context) (offers *peer.Offers) {
+	offers = l.peer.Offers()
+	before := l.shown.Load()
+	next := &shown{offers: offers, inputs: make(map[digest]compiled, len(offers.Tools))}
+	objects := 0
+	for _, t := range offers.Tools {
+		if ctx.Err() != nil {
+			return offers
+		}
+		raw, c := rawSchema(t)
+		key := digest(sha256.Sum256(raw))
+		if _, done := next.inputs[key]; done {
+			continue
+		}
+		objects += bytes.Count(raw, []byte("{"))
+		known, was := compiled{}, false
+		if before != nil {
+			known, was = before.inputs[key]
+		}
+		switch {
+		case c.err != nil:
+		case objects > maxObjects:
+			c.err = fmt.Errorf("it is over what one provider's schemas may have together, %d objects", maxObjects)
+		case was && known.schema != nil:
+			c = known
+		default:
+			c.schema, c.err = schema.CompileInput(raw)
+		}
+		next.inputs[key] = c
+	}
+	l.shown.Store(next)
+	return offers
+}
+
+// rawSchema returns a tool's input schema as JSON, or why it is not.
+func rawSchema(t *mcp.Tool) (raw json.RawMessage, c compiled) {
+	raw, isRaw := t.InputSchema.(json.RawMessage)
+	if !isRaw {
+		raw, c.err = json.Marshal(t.InputSchema)
+	}
+	return raw, c
+}
+
 // input returns the compiled input schema of one of the provider's tools.
 func (l *living) input(t *mcp.Tool) (*schema.Schema, error) {
 	c, ok := l.inputs[t]
 	if !ok {
-		raw, isRaw := t.InputSchema.(json.RawMessage)
-		if !isRaw {
-			raw, c.err = json.Marshal(t.InputSchema)
-		}
-		if c.err == nil {
-			c.schema, c.err = schema.CompileInput(raw)
-		}
+		c = l.compile(t)
 		if l.inputs == nil {
 			l.inputs = map[*mcp.Tool]compiled{}
 		}
 		l.inputs[t] = c
 	}
 	return c.schema, c.err
+}
+
+// compile finds or makes the schema of a tool that was not looked at before.
+func (l *living) compile(t *mcp.Tool) compiled {
+	raw, c := rawSchema(t)
+	if now := l.shown.Load(); now != nil && c.err == nil {
+		if known, ok := now.inputs[sha256.Sum256(raw)]; ok {
+			return known
+		}
+	}
+	if c.err == nil {
+		c.schema, c.err = schema.CompileInput(raw)
+	}
+	return c
 }
 
 // forget drops the compiled schemas of tools that are not listed any more.
@@ -120,12 +193,12 @@ func (k *keeper) Serve(ctx context.Context) error {
 // follow publishes a new catalog whenever the peer offers something else, and
 // passes on which of its resources were updated.
 func (k *keeper) follow(ctx context.Context) {
-	offers := k.of.peer.Offers()
+	offers := k.of.prepare(ctx)
 	k.in.refresh()
 	for {
 		select {
 		case <-offers.Changed:
-			offers = k.of.peer.Offers()
+			offers = k.of.prepare(ctx)
 			k.in.refresh()
 		case uri := <-k.of.peer.Updated():
 			select {

@@ -228,13 +228,27 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 			return Answer{}, err
 		}
 	}
-	if err := e.input.Validate(call.Args); err != nil {
+	if err := e.check(ctx, call.Args); err != nil {
 		return Answer{}, err
 	}
 	return e.attempt(ctx, peer.Call{
 		Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client,
 		Caller: call.Caller, Task: call.Task, Line: call.Line, Input: call.Input, Attempt: 1,
 	})
+}
+
+// heavyArgs is the size of arguments from which their check has a deadline of its own: it
+// takes long enough to be one of the call's.
+const heavyArgs = 16 << 10
+
+// check checks arguments against the tool's schema, within the tool's timeout (SPEC S1).
+func (e *entry) check(ctx context.Context, args json.RawMessage) error {
+	if len(args) > heavyArgs && e.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.late)
+		defer cancel()
+	}
+	return e.input.Validate(ctx, args)
 }
 
 // attempts is how an entry answers its calls: one attempt within the timeout,
@@ -266,7 +280,7 @@ func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (Answer,
 		if next == nil || next.provider == e.provider {
 			return answer, err
 		}
-		if err := next.input.Validate(call.Args); err != nil {
+		if err := next.check(ctx, call.Args); err != nil {
 			return Answer{}, err
 		}
 		e = next

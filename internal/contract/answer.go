@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -125,7 +126,10 @@ func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
 	if raw[0] == '{' {
 		res := textResult(string(raw))
 		if x.tool.output != nil {
-			if err := x.tool.output.ValidateOutput(raw); err != nil {
+			if err := x.tool.output.ValidateOutput(x.ctx, raw); err != nil {
+				if ended := context.Cause(x.ctx); ended != nil {
+					return peer.Answer{}, ended
+				}
 				return peer.Answer{Result: res}, x.misfit(err)
 			}
 		}

@@ -66,6 +66,7 @@ type Credentials interface {
 
 // Exchange is one attempt of a call: the request, and whatever is answered to it.
 type Exchange struct {
+	ctx         context.Context // of the attempt that it is a part of
 	tool        *Tool
 	requestID   string
 	call        peer.Call
@@ -75,7 +76,7 @@ type Exchange struct {
 
 // Exchange begins an attempt of a call, whose id is that of ctx.
 func (t *Tool) Exchange(ctx context.Context, call peer.Call, c Credentials) *Exchange {
-	return &Exchange{tool: t, requestID: callid.From(ctx), call: call, trace: trace.From(ctx), credentials: c}
+	return &Exchange{ctx: ctx, tool: t, requestID: callid.From(ctx), call: call, trace: trace.From(ctx), credentials: c}
 }
 
 // RequestID names the call to the service. It is the same in every attempt, and

@@ -109,7 +109,7 @@ func TestTheRequestIsThatOfThePage(t *testing.T) {
 			if string(got) != c.want {
 				t.Errorf("request = %s\nwant %s", got, c.want)
 			}
-			if err := fits.ValidateOutput(got); err != nil {
+			if err := fits.ValidateOutput(t.Context(), got); err != nil {
 				t.Errorf("the request does not fit its own schema: %v", err)
 			}
 		})
@@ -432,7 +432,7 @@ func TestTheResponseSchemaIsThePages(t *testing.T) {
 		`{"request_id":"r","status":"running","percent":5}`,
 		`{"request_id":"r","status":"error","result":1,"error":{"tool_code":"x","tool_reason":"y","retryable":true},"z":1}`,
 	} {
-		if err := s.ValidateOutput([]byte(body)); err != nil {
+		if err := s.ValidateOutput(t.Context(), []byte(body)); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -448,7 +448,7 @@ func TestTheResponseSchemaIsThePages(t *testing.T) {
 		`{"request_id":"r","status":""}`,
 		`[]`,
 	} {
-		if s.ValidateOutput([]byte(body)) == nil {
+		if s.ValidateOutput(t.Context(), []byte(body)) == nil {
 			t.Errorf("%s fits", body)
 		}
 	}
@@ -472,12 +472,12 @@ func TestTheDocumentIsTrue(t *testing.T) {
 			}
 		case strings.Contains(block[1], `"action"`):
 			requests++
-			if err := request.ValidateOutput(body); err != nil {
+			if err := request.ValidateOutput(t.Context(), body); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}
 		default:
 			responses++
-			if err := response.ValidateOutput(body); err != nil {
+			if err := response.ValidateOutput(t.Context(), body); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}
 			if _, err := exchange(t, "").Decode(body); err != nil {

@@ -165,7 +165,7 @@ func fitting(t *testing.T) func(method, path, status, content string, body json.
 		if err != nil {
 			return err
 		}
-		return compiled.ValidateOutput(body)
+		return compiled.ValidateOutput(t.Context(), body)
 	}
 }
 

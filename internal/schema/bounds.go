@@ -64,26 +64,105 @@ type weight struct {
 	done         bool // false while it is being reckoned
 }
 
-// affordable refuses a schema that refers to itself without going down a level
-// of the value, and one that multiplies: ten definitions that each name the
-// next one ten times are ten thousand million steps.
-func affordable(root *jsonschema.Schema) error {
+// The compiler looks through all schemas that it has seen for each new one, and keeps an
+// error for each value that does not belong where it is. These bounds keep both small.
+const (
+	maxObjects = 5000   // in a schema
+	maxValues  = 50_000 // of any kind in it
+	maxNested  = 128    // levels of it: each subschema has its whole path
+)
+
+// small returns a fault for a schema with too many parts.
+func small(doc any) *Fault {
+	objects, values, deepest := 0, 0, 0
+	var count func(value any, level int)
+	count = func(value any, level int) {
+		values++
+		deepest = max(deepest, level)
+		switch value := value.(type) {
+		case map[string]any:
+			objects++
+			for _, item := range value {
+				count(item, level+1)
+			}
+		case []any:
+			for _, item := range value {
+				count(item, level+1)
+			}
+		}
+	}
+	count(doc, 0)
+	switch {
+	case deepest > maxNested:
+		return &Fault{Msg: fmt.Sprintf("is nested more than %d deep", maxNested)}
+	case objects > maxObjects:
+		return &Fault{Msg: fmt.Sprintf("has %d objects, more than the %d allowed", objects, maxObjects)}
+	case values > maxValues:
+		return &Fault{Msg: fmt.Sprintf("has %d values, more than the %d allowed", values, maxValues)}
+	}
+	return nil
+}
+
+// compiled is a compiled schema, and what an evaluation has to know of it.
+type compiled struct {
+	root *jsonschema.Schema
+	// shared are the schemas that more than one other schema leads to: of all others, each
+	// is applied to a value once at most.
+	shared map[*jsonschema.Schema]bool
+	// anchors are the schemas that a $dynamicRef may lead to, by document and name; nil
+	// if there is no such reference.
+	anchors map[string]map[string]*jsonschema.Schema
+}
+
+// recursiveAnchor is the name of a $recursiveAnchor, which has none.
+const recursiveAnchor = "#"
+
+// documentOf is the address of the document that a schema is in.
+func documentOf(s *jsonschema.Schema) string {
+	document, _, _ := strings.Cut(s.Location, "#")
+	return document
+}
+
+// graphOf finds all schemas of a root. It refuses those that refer to themselves without
+// going down a level of the value, and those that multiply: ten definitions that each name
+// the next one ten times are ten thousand million steps.
+func graphOf(root *jsonschema.Schema) (*compiled, error) {
+	c := &compiled{root: root, shared: map[*jsonschema.Schema]bool{}}
 	weights := map[*jsonschema.Schema]*weight{}
-	seen := map[*jsonschema.Schema]bool{}
+	anchors := map[string]map[string]*jsonschema.Schema{}
+	dynamic := false
+	seen := map[*jsonschema.Schema]bool{root: true}
 	todo := []*jsonschema.Schema{root}
 	for len(todo) > 0 {
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if s == nil || seen[s] {
-			continue
-		}
-		seen[s] = true
 		if err := weigh(s, weights); err != nil {
-			return err
+			return nil, err
 		}
-		todo = append(append(todo, sameLevel(s)...), levelBelow(s)...)
+		dynamic = dynamic || s.DynamicRef != nil || s.RecursiveRef != nil
+		for name, is := range map[string]bool{s.DynamicAnchor: s.DynamicAnchor != "", recursiveAnchor: s.RecursiveAnchor} {
+			if document := documentOf(s); is {
+				if anchors[document] == nil {
+					anchors[document] = map[string]*jsonschema.Schema{}
+				}
+				anchors[document][name] = s
+			}
+		}
+		for _, next := range append(sameLevel(s), levelBelow(s)...) {
+			switch {
+			case next == nil:
+			case seen[next]:
+				c.shared[next] = true
+			default:
+				seen[next] = true
+				todo = append(todo, next)
+			}
+		}
 	}
-	return nil
+	if dynamic {
+		c.shared, c.anchors = nil, anchors // what a schema says depends on the way to it
+	}
+	return c, nil
 }
 
 func weigh(s *jsonschema.Schema, weights map[*jsonschema.Schema]*weight) error {

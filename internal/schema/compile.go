@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -107,17 +106,17 @@ func (nothingElse) Load(string) (any, error) { return nil, errOutside }
 const base = "orla:///schema"
 
 func compile(raw json.RawMessage) (*Schema, any, error) {
-	compiled, doc, err := compiledOf(raw)
+	found, doc, err := compiledOf(raw)
 	if err != nil {
 		return nil, nil, err
 	}
 	s := &Schema{open: isOpen(doc), shallow: shallowOf(doc)}
 	if !s.open && s.shallow == nil {
-		s.compiled = func() *jsonschema.Schema { return compiled }
+		s.compiled = func() *compiled { return found }
 		return s, doc, nil
 	}
 	// It takes kilobytes, and for most tools nobody ever needs it.
-	s.compiled = sync.OnceValue(func() *jsonschema.Schema {
+	s.compiled = sync.OnceValue(func() *compiled {
 		again, _, err := compiledOf(raw)
 		if err != nil {
 			panic(err) // it could be compiled before
@@ -128,12 +127,12 @@ func compile(raw json.RawMessage) (*Schema, any, error) {
 }
 
 // compiledOf returns a schema as the validator has it, and as a value.
-func compiledOf(raw json.RawMessage) (compiled *jsonschema.Schema, doc any, err error) {
+func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
 	// The compiler is not ours and reads what strangers write. It is thrown
 	// away after a panic, so nothing is left half done.
 	defer func() {
 		if r := recover(); r != nil {
-			compiled, doc, err = nil, nil, faulty(nil, "cannot be compiled: %v", r)
+			found, doc, err = nil, nil, faulty(nil, "cannot be compiled: %v", r)
 		}
 	}()
 	if len(raw) > maxSchema {
@@ -146,15 +145,18 @@ func compiledOf(raw json.RawMessage) (compiled *jsonschema.Schema, doc any, err 
 	if f := bounded(doc, nil); f != nil {
 		return nil, nil, &CompileError{[]Fault{*f}}
 	}
+	if f := small(doc); f != nil {
+		return nil, nil, &CompileError{[]Fault{*f}}
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nothingElse{})
 	c.AssertFormat()
-	patterns := patterns{known: map[string]*regexp.Regexp{}}
+	patterns := patterns{known: map[string]*pattern{}}
 	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, doc); err != nil {
 		return nil, nil, explain(doc, err)
 	}
-	compiled, err = c.Compile(base)
+	root, err := c.Compile(base)
 	if patterns.spent > maxPatterns {
 		// The compiler would say that one of them is none.
 		return nil, nil, faulty(nil, "has patterns that are too large together: they count to more than %d", maxPatterns)
@@ -162,10 +164,11 @@ func compiledOf(raw json.RawMessage) (compiled *jsonschema.Schema, doc any, err 
 	if err != nil {
 		return nil, nil, explain(doc, err)
 	}
-	if err := affordable(compiled); err != nil {
+	found, err = graphOf(root)
+	if err != nil {
 		return nil, nil, err
 	}
-	return compiled, doc, nil
+	return found, doc, nil
 }
 
 // isOpen reports whether a schema asks for an object and nothing more.
@@ -196,7 +199,7 @@ func isOpen(doc any) bool {
 func explain(doc any, err error) *CompileError {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if verr, ok := errors.AsType[*jsonschema.ValidationError](e.Err); ok {
-			r := report{root: doc}
+			r := report{root: doc, most: mostCollected}
 			r.add(verr)
 			return &CompileError{r.sorted()}
 		}

@@ -89,22 +89,22 @@ func TestNoFileIsRead(t *testing.T) {
 
 func TestASchemaMayReferToItselfOneLevelDown(t *testing.T) {
 	s := compile(t, `{"type":"object","properties":{"below":{"$ref":"#"},"n":{"type":"integer"}},"additionalProperties":false}`)
-	if err := s.Validate(json.RawMessage(`{"below":{"below":{"n":1}}}`)); err != nil {
+	if err := s.Validate(t.Context(), json.RawMessage(`{"below":{"below":{"n":1}}}`)); err != nil {
 		t.Error(err)
 	}
-	err := s.Validate(json.RawMessage(`{"below":{"below":{"n":"x"}}}`))
+	err := s.Validate(t.Context(), json.RawMessage(`{"below":{"below":{"n":"x"}}}`))
 	if err == nil || !strings.Contains(err.Error(), `below.below.n: must be an integer, got "x"`) {
 		t.Errorf("got %v", err)
 	}
 	deep := strings.Repeat(`{"below":`, 5000) + "{}" + strings.Repeat("}", 5000)
-	if err := s.Validate(json.RawMessage(deep)); err == nil || !strings.Contains(err.Error(), "nested more than 512 deep") {
+	if err := s.Validate(t.Context(), json.RawMessage(deep)); err == nil || !strings.Contains(err.Error(), "nested more than 512 deep") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestOlderDraftsAreUnderstood(t *testing.T) {
 	s := compile(t, `{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","properties":{"n":{"type":"number","minimum":1,"exclusiveMinimum":true}}}`)
-	if err := s.Validate(json.RawMessage(`{"n":1}`)); err == nil {
+	if err := s.Validate(t.Context(), json.RawMessage(`{"n":1}`)); err == nil {
 		t.Error("exclusiveMinimum of draft 4 is ignored")
 	}
 }
@@ -157,7 +157,7 @@ func FuzzCompile(f *testing.F) {
 			}
 			return
 		}
-		for _, err := range []error{s.Validate(args), s.ValidateOutput(args)} {
+		for _, err := range []error{s.Validate(t.Context(), args), s.ValidateOutput(t.Context(), args)} {
 			if err != nil && err.Error() == "" {
 				t.Fatal("a misfit without words")
 			}

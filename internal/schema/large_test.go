@@ -29,7 +29,7 @@ func TestLargeArguments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = s.Validate(raw)
+		err = s.Validate(t.Context(), raw)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %.200v, want %q", err, test.want)
 		}
@@ -44,7 +44,7 @@ func BenchmarkValidateLargeText(b *testing.B) {
 	args := []byte(`{"text":"` + strings.Repeat("a", 1<<20) + `"}`)
 	b.SetBytes(int64(len(args)))
 	for b.Loop() {
-		if err := s.Validate(args); err != nil {
+		if err := s.Validate(b.Context(), args); err != nil {
 			b.Fatal(err)
 		}
 	}

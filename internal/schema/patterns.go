@@ -19,17 +19,32 @@ var errTooLarge = errors.New("too large")
 // patterns compiles the regular expressions of one schema.
 type patterns struct {
 	spent int
-	known map[string]*regexp.Regexp
+	known map[string]*pattern
 }
 
-func (p *patterns) compile(pattern string) (jsonschema.Regexp, error) {
-	if re, ok := p.known[pattern]; ok {
+// pattern is a regular expression and the number of its instructions.
+type pattern struct {
+	*regexp.Regexp
+	size int
+}
+
+// maxPattern bounds a text that is to be a regular expression, in bytes.
+const maxPattern = 4 << 10
+
+// compiles reports whether a text is a regular expression.
+func compiles(text string) bool {
+	_, err := syntax.Parse(text, syntax.Perl)
+	return err == nil
+}
+
+func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+	if re, ok := p.known[text]; ok {
 		return re, nil
 	}
 	if p.spent > maxPatterns {
 		return nil, errTooLarge
 	}
-	tree, err := syntax.Parse(pattern, syntax.Perl)
+	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +55,10 @@ func (p *patterns) compile(pattern string) (jsonschema.Regexp, error) {
 	if p.spent += len(program.Inst); p.spent > maxPatterns {
 		return nil, errTooLarge
 	}
-	re, err := regexp.Compile(pattern)
+	re, err := regexp.Compile(text)
 	if err != nil {
 		return nil, err
 	}
-	p.known[pattern] = re
-	return re, nil
+	p.known[text] = &pattern{re, len(program.Inst)}
+	return p.known[text], nil
 }

@@ -17,19 +17,30 @@ import (
 // maxMisfits is how many misfits of one value are listed.
 const maxMisfits = 10
 
+// mostCollected is how many misfits are collected to be counted.
+const mostCollected = 1000
+
 // report collects what does not fit, in words that a model can act on.
 type report struct {
 	root   any                           // the whole value
 	known  map[string]*jsonschema.Schema // the members that root may have
+	most   int                           // how many faults are collected
 	faults []Fault
 }
+
+// full reports whether no more misfits are collected.
+func (r *report) full() bool { return len(r.faults) >= r.most }
 
 // String lists the misfits as "count: must be an integer, got "abc"; …".
 func (r *report) String() string {
 	faults := r.sorted()
 	more := ""
 	if len(faults) > maxMisfits {
-		more = fmt.Sprintf("; and %d more", len(faults)-maxMisfits)
+		atLeast := ""
+		if r.full() {
+			atLeast = "at least "
+		}
+		more = fmt.Sprintf("; and %s%d more", atLeast, len(faults)-maxMisfits)
 		faults = faults[:maxMisfits]
 	}
 	texts := make([]string, len(faults))
@@ -47,11 +58,11 @@ func (r *report) names() string {
 	var names []string
 	for _, f := range r.sorted() {
 		if name := r.name(f.Path); name != "" && !slices.Contains(names, name) {
+			if len(names) == maxMisfits {
+				return strings.Join(names, ", ") + ", …"
+			}
 			names = append(names, name)
 		}
-	}
-	if len(names) > maxMisfits {
-		names = append(names[:maxMisfits], "…")
 	}
 	return strings.Join(names, ", ")
 }
@@ -69,8 +80,24 @@ func (r *report) sorted() []Fault {
 	})
 }
 
-// add goes down to the errors that say something.
+// asForm says on one line what a form of the value at path wants.
+func (r *report) asForm(path []string) string {
+	var wants []string
+	for _, f := range r.sorted() {
+		text := f.Msg
+		if !slices.Equal(f.Path, path) {
+			text = r.name(f.Path) + " " + f.Msg
+		}
+		wants = append(wants, text)
+	}
+	return strings.Join(wants, " and ")
+}
+
+// add goes down to the errors of the compiler that say something.
 func (r *report) add(e *jsonschema.ValidationError) {
+	if r.full() {
+		return
+	}
 	path := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
@@ -79,7 +106,7 @@ func (r *report) add(e *jsonschema.ValidationError) {
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			r.unknown(path, name)
+			r.unknown(append(slices.Clone(path), name))
 		}
 	case *kind.DependentRequired:
 		r.needed(path, k.Prop, k.Missing)
@@ -109,9 +136,9 @@ func (r *report) fault(path []string, format string, args ...any) {
 	r.faults = append(r.faults, Fault{Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-func (r *report) unknown(path []string, name string) {
-	at := append(slices.Clone(path), name)
-	if len(path) > 0 || len(r.known) == 0 || len(r.known) > maxMisfits {
+// unknown notes a member that is not allowed.
+func (r *report) unknown(at []string) {
+	if len(at) > 1 || len(r.known) == 0 || len(r.known) > maxMisfits {
 		r.fault(at, "is not known here")
 		return
 	}
@@ -129,17 +156,9 @@ func (r *report) needed(path []string, with string, missing []string) {
 func (r *report) alternatives(e *jsonschema.ValidationError) {
 	var forms []string
 	for _, cause := range e.Causes {
-		form := report{root: r.root}
+		form := report{root: r.root, most: maxMisfits}
 		form.add(cause)
-		var wants []string
-		for _, f := range form.sorted() {
-			text := f.Msg
-			if !slices.Equal(f.Path, e.InstanceLocation) {
-				text = r.name(f.Path) + " " + f.Msg
-			}
-			wants = append(wants, text)
-		}
-		if text := strings.Join(wants, " and "); !slices.Contains(forms, text) {
+		if text := form.asForm(e.InstanceLocation); !slices.Contains(forms, text) {
 			forms = append(forms, text)
 		}
 	}
@@ -191,24 +210,61 @@ func member(value any, token string) any {
 	return nil
 }
 
+// mostShown is how many bytes of a value a misfit shows.
+const mostShown = 80
+
 // inJSON gives a value as short JSON.
 func inJSON(value any) string {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
+	return shorten(string(appendShort(nil, value)))
+}
+
+// appendShort appends a value as JSON, and stops when there is more than will be shown.
+func appendShort(out []byte, value any) []byte {
+	switch value := value.(type) {
+	case map[string]any:
+		out = append(out, '{')
+		for i, name := range slices.Sorted(maps.Keys(value)) {
+			if len(out) > mostShown {
+				return out
+			}
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendShort(append(appendShort(out, name), ':'), value[name])
+		}
+		return append(out, '}')
+	case []any:
+		out = append(out, '[')
+		for i, item := range value {
+			if len(out) > mostShown {
+				return out
+			}
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendShort(out, item)
+		}
+		return append(out, ']')
+	case string:
+		if len(value) > 2*mostShown {
+			value = value[:2*mostShown]
+		}
+	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(value); err != nil {
-		return "a value that is not JSON"
+		return append(out, "a value that is not JSON"...)
 	}
-	return shorten(strings.TrimSuffix(out.String(), "\n"))
+	return append(out, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }
 
 // shorten cuts a text to 80 bytes.
 func shorten(s string) string {
-	const most = 80
-	if len(s) <= most {
+	if len(s) <= mostShown {
 		return s
 	}
-	s = s[:most]
+	s = s[:mostShown]
 	for !utf8.ValidString(s) {
 		s = s[:len(s)-1]
 	}

@@ -72,7 +72,7 @@ func TestG4ARefusalNamesTheArgument(t *testing.T) {
 		`{"name":"ab","count":1e999999999}`:                       "count: must be a number between 1e-400 and 1e400, got 1e999999999",
 		`{"name":"ab","count":` + strings.Repeat("1", 2000) + `}`: "count: must be a number of at most 1000 digits",
 	} {
-		err := s.Validate(json.RawMessage(args))
+		err := s.Validate(t.Context(), json.RawMessage(args))
 		if want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", args, err)
@@ -96,7 +96,7 @@ func TestAtMostTenMisfitsAreListed(t *testing.T) {
 	for i := range 15 {
 		fmt.Fprintf(&args, `,"a%02d":%d`, i, i)
 	}
-	err := s.Validate(json.RawMessage("{" + args.String()[1:] + "}"))
+	err := s.Validate(t.Context(), json.RawMessage("{"+args.String()[1:]+"}"))
 	if err == nil || strings.Count(err.Error(), "must be a string") != 10 || !strings.HasSuffix(err.Error(), "; and 5 more") {
 		t.Errorf("got %v", err)
 	}
@@ -110,13 +110,13 @@ func TestAnOpenSchemaDecodesNothing(t *testing.T) {
 		s := compile(t, raw)
 		args := json.RawMessage(`{"a":[` + strings.Repeat(`1,`, 10_000) + `1]}`)
 		if n := testing.AllocsPerRun(10, func() {
-			if err := s.Validate(args); err != nil {
+			if err := s.Validate(t.Context(), args); err != nil {
 				t.Fatal(err)
 			}
 		}); n > 0 {
 			t.Errorf("%s: %v allocations", raw, n)
 		}
-		if err := s.Validate(json.RawMessage(`[1]`)); err == nil {
+		if err := s.Validate(t.Context(), json.RawMessage(`[1]`)); err == nil {
 			t.Errorf("%s: a list is taken", raw)
 		}
 	}
@@ -137,7 +137,7 @@ func TestC3AnOutputMustBeJSONThatFits(t *testing.T) {
 		{closed, `{"n":1} x`, "is not JSON: invalid character after top-level value"},
 	} {
 		got := ""
-		if err := c.s.ValidateOutput(json.RawMessage(c.raw)); err != nil {
+		if err := c.s.ValidateOutput(t.Context(), json.RawMessage(c.raw)); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
@@ -152,7 +152,7 @@ func TestASchemaIsSafeForConcurrentUse(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				if err := s.Validate(json.RawMessage(`{"name":"ab","mail":"x","items":[{}]}`)); err == nil {
+				if err := s.Validate(t.Context(), json.RawMessage(`{"name":"ab","mail":"x","items":[{}]}`)); err == nil {
 					t.Error("a misfit is taken")
 				}
 			}

@@ -1,0 +1,89 @@
+package supervisor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// slowSchema is a schema that takes until its gate opens to be looked at.
+type slowSchema struct{ begun, gate chan struct{} }
+
+func (s slowSchema) MarshalJSON() ([]byte, error) {
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+	<-s.gate
+	return []byte(`{"type":"object"}`), nil
+}
+
+// SPEC S2: while the schemas of what a peer offers are compiled, nothing else waits: a
+// reload, a call, a look at the state, the watchdog.
+func TestS2SchemasAreCompiledOutsideTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePeer("slow", peer.Offers{Known: true, Tools: listed("old")})
+		s := peers(map[string]*fakePeer{"slow": p, "other": newFakePeer("other", peer.Offers{Known: true, Tools: listed("fine")})})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		s.Apply([]manifest.Tool{capsuleTool("slow", "x")})
+		synctest.Wait()
+
+		slow := slowSchema{begun: make(chan struct{}, 1), gate: make(chan struct{})}
+		p.offer(peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: "new", InputSchema: slow}}})
+		<-slow.begun
+		if diff := s.Apply([]manifest.Tool{capsuleTool("slow", "x"), capsuleTool("other", "x")}); len(diff.Added) != 1 {
+			t.Errorf("a reload did %+v", diff)
+		}
+		s.Starting()
+		if err := s.Alive(t.Context()); err != nil {
+			t.Errorf("the watchdog: %v", err)
+		}
+		for _, name := range []string{"old", "fine"} { // what was offered before is served meanwhile
+			if _, err := s.Call(t.Context(), supervisor.Call{Tool: name}); err != nil {
+				t.Errorf("a call of %s: %v", name, err)
+			}
+		}
+		close(slow.gate)
+		synctest.Wait()
+		if _, err := s.Call(t.Context(), supervisor.Call{Tool: "new"}); err != nil {
+			t.Errorf("a call of what is offered now: %v", err)
+		}
+		stop()
+		<-done
+	})
+}
+
+// SPEC S1: one peer's schemas have a bound together. What is over it is left out, and
+// nothing else.
+func TestS1SchemasOfOnePeerAreBounded(t *testing.T) {
+	offers := peer.Offers{Known: true, Tools: listed("a_small_one")}
+	for i := range 30 {
+		properties := make([]string, 2000)
+		for j := range properties {
+			properties[j] = fmt.Sprintf(`"p%d_%d":{}`, i, j)
+		}
+		offers.Tools = append(offers.Tools, &mcp.Tool{
+			Name: fmt.Sprintf("large_%d", i), InputSchema: json.RawMessage(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`),
+		})
+	}
+	s := peers(map[string]*fakePeer{"p": newFakePeer("p", offers), "q": newFakePeer("q", peer.Offers{Known: true, Tools: listed("fine")})})
+	s.Apply([]manifest.Tool{capsuleTool("p", "x"), capsuleTool("q", "x")})
+	served := map[string]bool{}
+	for _, tool := range s.Catalog().Tools {
+		served[tool.Name] = true
+	}
+	if !served["a_small_one"] || !served["fine"] || !served["large_0"] || served["large_29"] {
+		t.Errorf("served are %v", served)
+	}
+}
