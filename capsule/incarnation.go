@@ -104,7 +104,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		defer in.contain()
 		_ = in.conn.Serve() // that it ended is all that matters
 	})
-	in.readers.Go(func() {
+	in.readers.Go(func() { //nolint:contextcheck // a line of stderr is not part of a call
 		defer close(in.told)
 		defer in.contain()
 		defer c.reportStderr()

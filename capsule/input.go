@@ -3,6 +3,7 @@ package capsule
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -93,7 +94,7 @@ func (c *Capsule) askClient(ctx context.Context, client peer.Client, method stri
 	defer func() {
 		if p := recover(); p != nil {
 			c.log.Error("panic over what a capsule asked", "tool", c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = fmt.Errorf("Orla failed; its log has the details")
+			err = errors.New("the request failed inside Orla; its log has the details")
 		}
 	}()
 	switch method {

@@ -68,7 +68,7 @@ func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
 	}
 	line = c.clean(line)
 	c.stderr.Append(line)
-	ctx := context.Background()
+	ctx := context.Background() // a line is not part of a call
 	if !c.told.allow(len(line), c.reportStderr) {
 		ctx = history.Only(ctx)
 	}

@@ -29,11 +29,15 @@ func accessOf(callers map[string]string, before map[string]*access) map[string]*
 			now[name] = a
 			continue
 		}
-		a := &access{key: key}
-		a.ctx, a.end = context.WithCancelCause(context.Background())
-		now[name] = a
+		now[name] = newAccess(key)
 	}
 	return now
+}
+
+// newAccess begins an access, which lasts beyond any request.
+func newAccess(key string) *access {
+	ctx, end := context.WithCancelCause(context.Background())
+	return &access{key: key, ctx: ctx, end: end}
 }
 
 // during returns a request that ends when its caller's access does. The function
@@ -43,7 +47,7 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	forget := context.AfterFunc(a.ctx, func() { cancel(errRemoved) })
+	forget := context.AfterFunc(a.ctx, func() { cancel(errRemoved) }) //nolint:contextcheck // it ends with either
 	return r.WithContext(ctx), func() {
 		forget()
 		cancel(nil)

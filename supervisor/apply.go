@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -89,7 +88,7 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	}
 	l := &living{tool: tool, provider: built}
 	if l.peer, _ = built.(Peer); l.peer != nil {
-		l.prepare(context.Background()) // what its manifest says, or an earlier life
+		l.prepare(nil) // what its manifest says, or an earlier life
 	} else {
 		l.tools = built.Tools()
 		for _, t := range l.tools {

@@ -54,15 +54,18 @@ type compiled struct {
 const maxObjects = 40_000
 
 // prepare compiles what a peer offers now, but for what has been compiled, and makes it
-// what is shown. It takes its time, so that it is called without a lock; ctx ends it.
-func (l *living) prepare(ctx context.Context) (offers *peer.Offers) {
+// what is shown. It takes its time, so that it is called without a lock;
+// ended, if it is not nil, ends it when it is closed.
+func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 	offers = l.peer.Offers()
 	before := l.shown.Load()
 	next := &shown{offers: offers, inputs: make(map[digest]compiled, len(offers.Tools))}
 	objects := 0
 	for _, t := range offers.Tools {
-		if ctx.Err() != nil {
+		select {
+		case <-ended:
 			return offers
+		default:
 		}
 		raw, c := rawSchema(t)
 		key := digest(sha256.Sum256(raw))
@@ -193,12 +196,12 @@ func (k *keeper) Serve(ctx context.Context) error {
 // follow publishes a new catalog whenever the peer offers something else, and
 // passes on which of its resources were updated.
 func (k *keeper) follow(ctx context.Context) {
-	offers := k.of.prepare(ctx)
+	offers := k.of.prepare(ctx.Done())
 	k.in.refresh()
 	for {
 		select {
 		case <-offers.Changed:
-			offers = k.of.prepare(ctx)
+			offers = k.of.prepare(ctx.Done())
 			k.in.refresh()
 		case uri := <-k.of.peer.Updated():
 			select {

@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -60,7 +61,9 @@ func TestS2SchemasAreCompiledOutsideTheLock(t *testing.T) {
 			t.Errorf("a call of what is offered now: %v", err)
 		}
 		stop()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve returned %v", err)
+		}
 	})
 }
 

@@ -69,7 +69,7 @@ func lost(alone, behind map[string][]string) map[string][]string {
 // serveEverything serves the conformance server over HTTP until the test is over.
 func serveEverything(t *testing.T, program string) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func serveEverything(t *testing.T, program string) (addr string) {
 		_ = cmd.Wait() // it was killed
 	})
 	eventually(t, "the server listens", func() bool {
-		conn, err := net.Dial("tcp", addr) //nolint:noctx // on this machine
+		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.Close()
 		}

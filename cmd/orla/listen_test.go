@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -124,7 +125,7 @@ func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
 			return err
 		}
 		_, err = io.ReadAll(res.Body)
-		return err
+		return errors.Join(err, res.Body.Close())
 	}
 	const token = "Authorization: x\r\n"
 	known, other := connect("127.0.0.1"), connect("127.0.0.2")

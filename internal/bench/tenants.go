@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -47,16 +48,17 @@ const (
 
 // tenantsConfig writes a configuration with two tokens.
 func (b *bench) tenantsConfig() (file string, err error) {
-	config := "auth:\n  tokens:\n"
+	var config strings.Builder
+	config.WriteString("auth:\n  tokens:\n")
 	for name, token := range map[string]string{"big": bigToken, "small": smallToken} {
 		path := filepath.Join(b.dir, name+".token")
 		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
 			return "", err
 		}
-		config += fmt.Sprintf("    - {name: %s, file: %q}\n", name, path)
+		fmt.Fprintf(&config, "    - {name: %s, file: %q}\n", name, path)
 	}
 	file = filepath.Join(b.dir, "tenants.yaml")
-	return file, os.WriteFile(file, []byte(config), 0o600)
+	return file, os.WriteFile(file, []byte(config.String()), 0o600)
 }
 
 func (b *bench) tenantsRow(ctx context.Context, t *table, dir, config, tool string) error {

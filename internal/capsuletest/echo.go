@@ -172,7 +172,7 @@ func (s *server) act(ctx context.Context, args Args, params callParams) (client 
 		s.offer(args.Tools)
 	}
 	if args.Later != "" {
-		go s.later(args)
+		go s.later(args) //nolint:contextcheck // it outlives the call
 		args.Notify, args.Ask = nil, nil
 	}
 	for _, n := range args.Notify {

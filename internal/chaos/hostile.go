@@ -35,7 +35,7 @@ func beHostile(path string) error {
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return nil // Orla wants it to end
+			return nil //nolint:nilerr // the end of its input: Orla wants it to end
 		}
 		var m struct {
 			ID     json.RawMessage `json:"id"`

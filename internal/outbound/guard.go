@@ -46,6 +46,7 @@ func classOf(needs Private) class {
 		return classPrivate
 	case PrivateNone:
 		return classPublic
+	case PrivateLoopback:
 	}
 	return classLoopback
 }

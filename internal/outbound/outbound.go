@@ -124,7 +124,7 @@ func (c *Client) H2C() *http.Client { return &c.h2c }
 func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 	h := &hop{Context: req.Context(), is: c.is, floor: floorOf(req)}
 	ctx := httptrace.WithClientTrace(h, &httptrace.ClientTrace{GotConn: h.connected})
-	resp, err := t[h.floor].RoundTrip(req.WithContext(ctx))
+	resp, err := t[h.floor].RoundTrip(req.WithContext(ctx)) //nolint:contextcheck // a hop is the request's own context
 	if err != nil {
 		connected := h.seen.Load()
 		if connected {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/rawjson"
@@ -79,7 +80,7 @@ func (s *session) headers(to http.Header, m message) {
 
 // encoded is a text as the value of a header.
 func encoded(text string) string {
-	plain := strings.TrimSpace(text) == text && !(strings.HasPrefix(text, "=?base64?") && strings.HasSuffix(text, "?="))
+	plain := strings.TrimSpace(text) == text && (!strings.HasPrefix(text, "=?base64?") || !strings.HasSuffix(text, "?="))
 	for i := range len(text) {
 		plain = plain && (text[i] >= ' ' && text[i] <= '~' || text[i] == '\t')
 	}
@@ -175,7 +176,7 @@ func paramsOf(schema json.RawMessage, path []string, deepest int) (found []param
 		found = append(found, param{path, header})
 	}
 	for name, property := range of.Properties {
-		found = append(found, paramsOf(property, append(path[:len(path):len(path)], name), deepest-1)...)
+		found = append(found, paramsOf(property, append(slices.Clip(path), name), deepest-1)...)
 	}
 	return found
 }

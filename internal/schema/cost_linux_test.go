@@ -70,10 +70,14 @@ func TestS1SchemasCostInProportion(t *testing.T) {
 		{"references", 400, func(n int) string {
 			return `{"type":"object","$defs":{"x":{"type":"string"}},"properties":{` + many(n, `"a%d":{"$ref":"#/$defs/x"}`) + `}}`
 		}},
-		{"properties", 500, func(n int) string { return `{"type":"object","properties":{` + many(n, `"a%d":{"type":"string"}`) + `}}` }},
+		{"properties", 500, func(n int) string {
+			return `{"type":"object","properties":{` + many(n, `"a%d":{"type":"string"}`) + `}}`
+		}},
 		{"faults", 4000, func(n int) string { return `{"type":"object","required":[` + many(n, "%d") + `]}` }},
 		{"values", 10_000, func(n int) string { return `{"type":"object","properties":{"a":{"enum":[` + many(n, "%d") + `]}}}` }},
-		{"depth", 200, func(n int) string { return `{"type":"object","not":` + strings.Repeat(`{"items":`, n) + "{}" + strings.Repeat("}", n) + "}" }},
+		{"depth", 200, func(n int) string {
+			return `{"type":"object","not":` + strings.Repeat(`{"items":`, n) + "{}" + strings.Repeat("}", n) + "}"
+		}},
 		{"too many", 10_000, func(n int) string { return `{"type":"object","properties":{` + many(n, `"a%d":{"$ref":"#"}`) + `}}` }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -246,10 +246,13 @@ func appendShort(out []byte, value any) []byte {
 		}
 		return append(out, ']')
 	case string:
-		if len(value) > 2*mostShown {
-			value = value[:2*mostShown]
-		}
+		return appendText(out, value[:min(len(value), 2*mostShown)])
 	}
+	return appendText(out, value)
+}
+
+// appendText appends a value that has no parts, or few, as JSON.
+func appendText(out []byte, value any) []byte {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)

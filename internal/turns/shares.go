@@ -275,15 +275,18 @@ func (h needs[T]) Less(i, j int) bool {
 	b, later := h[j].need()
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(since, later)) < 0
 }
+
 func (h needs[T]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].put(i)
 	h[j].put(j)
 }
+
 func (h *needs[T]) Push(x any) {
 	x.(T).put(len(*h))
 	*h = append(*h, x.(T))
 }
+
 func (h *needs[T]) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
