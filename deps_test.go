@@ -27,7 +27,8 @@ var imports = map[string][]string{
 	"internal/address":   {}, // which addresses no tool may reach
 	"internal/callid":    {},
 	"internal/fault":     {},
-	"internal/peer":      {"internal/rawjson", "internal/turns"}, // what a peer says of its questions; whose share a call takes
+	"internal/peer":      {"internal/rawjson", "internal/turns", "internal/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
+	"internal/urimatch":  {},
 	"internal/rawjson":   {},
 	"internal/tail":      {},
 	"internal/turns":     {},
@@ -91,7 +92,7 @@ var imports = map[string][]string{
 	"internal/costtest":      {}, // fails what grows faster than its input
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor": {"internal/turns", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
+	"supervisor": {"internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
 	"mcpbridge":  {"internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.
@@ -128,7 +129,7 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":                   {"cmd/orla"},
 	"github.com/spf13/pflag":                   {"cmd/orla"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "cmd/orla"},
-	"github.com/yosida95/uritemplate/v3":       {"supervisor"}, // what the SDK matches templates with
+	"github.com/yosida95/uritemplate/v3":       {"internal/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
 	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/bench"},          // which measures a module without meters

@@ -83,6 +83,25 @@ func TestIsOneToolWhenItCannotSayWhatItOffers(t *testing.T) {
 	}
 }
 
+// SPEC S1: resource templates beyond the bounds are left out, and the rest is served.
+func TestS1TemplatesBeyondTheBounds(t *testing.T) {
+	template := func(uri string) string { return fmt.Sprintf(`{"uriTemplate":%q,"name":"t"}`, uri) }
+	all := []string{template("a:" + strings.Repeat("{a}", 1002)), template("{a" + strings.Repeat(",a", 1001) + "}"), template("{"), template("b:" + strings.Repeat("x", 2000))}
+	for i := range 300 {
+		all = append(all, template(fmt.Sprintf("a:%d/{x}", i)))
+	}
+	result := `{"tools":[],"resources":[],"resourceTemplates":[` + strings.Join(all, ",") + `]}`
+	l := live(t, "list-nonsense", capsuletest.Set("CAPS", "tools,resources"), capsuletest.Set("RESULT", result))
+	if n := len(l.known().Templates); n != 252 {
+		t.Errorf("%d templates are served", n)
+	}
+	for text, want := range map[string]int{"a capsule lists more than Orla serves": 1, "not of MCP's shape": 1} {
+		if n := l.log.count(text); n != want {
+			t.Errorf("%d lines say %q, want %d", n, text, want)
+		}
+	}
+}
+
 // SPEC D8: without a hello, the same are failures of the start.
 func TestAnswersInitializeBadly(t *testing.T) {
 	for _, script := range []string{"initialize-silent", "initialize-refused", "initialize-nonsense"} {

@@ -151,7 +151,7 @@ func (o *offering) named() *named {
 	if said != nil && !t.Runtime.Declared {
 		n.Reads, n.Subscribes, n.Completes, n.Logs = said.Reads, said.Subscribes, said.Completes, said.Logs
 		n.Resources = decoded[mcp.Resource](o, said.Resources, func(r *mcp.Resource) bool { return r.URI != "" && r.Name != "" })
-		n.Templates = decoded[mcp.ResourceTemplate](o, said.Templates, func(r *mcp.ResourceTemplate) bool { return r.URITemplate != "" && r.Name != "" })
+		n.Templates = o.templates(said.Templates)
 		seen := map[string]bool{"": true}
 		n.Prompts = decoded[mcp.Prompt](o, said.Prompts, func(p *mcp.Prompt) bool {
 			twice := seen[p.Name]
@@ -236,6 +236,23 @@ func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T
 	}
 	left.log(o.c, fmt.Sprintf("%T", *new(T)))
 	return list
+}
+
+// maxTemplates bounds the resource templates of a capsule. The URIs of its clients may
+// have to be compared with all of them.
+const maxTemplates = 256
+
+// templates reads and compiles a list of resource templates.
+func (o *offering) templates(raw []json.RawMessage) []peer.Template {
+	all := decoded[mcp.ResourceTemplate](o, raw, func(r *mcp.ResourceTemplate) bool { return r.URITemplate != "" && r.Name != "" })
+	if len(all) > maxTemplates {
+		o.c.log.Warn("a capsule lists more than Orla serves", "tool", o.c.tool.Name, "method", "resources/templates/list", "most", maxTemplates)
+		all = all[:maxTemplates]
+	}
+	var left leftOut
+	compiled := peer.Templates(all, func(_ *mcp.ResourceTemplate, err error) { left.count(err) })
+	left.log(o.c, "URI template")
+	return compiled
 }
 
 // leftOut counts what is left out of a list, for one line of log.

@@ -148,8 +148,6 @@ func New(catalog Catalog, opts Options) *Bridge {
 	b.subscriptions.living, b.subscriptions.shares = b.server.Sessions, turns.NewShares(maxSubscriptions)
 	b.server.AddReceivingMiddleware(b.contained, b.served)
 	b.server.AddSendingMiddleware(outgoing)
-	b.server.AddResourceTemplate(largeTemplate, b.readLarge)
-	b.server.AddResourceTemplate(largePartTemplate, b.readLarge)
 	b.follow()
 	return b
 }

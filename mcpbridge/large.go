@@ -2,9 +2,9 @@ package mcpbridge
 
 import (
 	"container/list"
-	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -26,21 +27,6 @@ const (
 	answersBudget = 128 << 20
 	// largeBudget bounds all kept answers together in bytes.
 	largeBudget = 128 << 20
-)
-
-var (
-	largeTemplate = &mcp.ResourceTemplate{
-		Name:        "large-answer",
-		Title:       "An answer too large to be inline",
-		Description: "The whole of an answer of which a call returned head and tail.",
-		URITemplate: largePrefix + "{id}",
-	}
-	largePartTemplate = &mcp.ResourceTemplate{
-		Name:        "large-answer-part",
-		Title:       "A part of an answer too large to be inline",
-		Description: "The bytes from offset to offset+length of such an answer. Text is cut between runes, so that parts put together are the whole.",
-		URITemplate: largePrefix + "{id}/{offset}/{length}",
-	}
 )
 
 // largeAnswers keeps what was too large to send, for a while.
@@ -179,7 +165,7 @@ func (l *largeAnswers) close() {
 }
 
 // readLarge answers resources/read for an answer or a part of it.
-func (b *Bridge) readLarge(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (b *Bridge) readLarge(req *mcp.ReadResourceRequest) (mcp.Result, error) {
 	uri := req.Params.URI
 	notFound := mcp.ResourceNotFoundError(uri)
 	path, ok := strings.CutPrefix(uri, largePrefix)
@@ -208,8 +194,22 @@ func (b *Bridge) readLarge(_ context.Context, req *mcp.ReadResourceRequest) (*mc
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", limit/sixfold, largePrefix, id)}
 	}
-	contents := &mcp.ResourceContents{URI: uri, MIMEType: a.mime, Text: a.text, Blob: a.blob}
-	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
+	return b.passOn(req, methodRead, passedAnswer{raw: a.read(uri)}), nil
+}
+
+// read is the answer as the result of a resources/read.
+func (a largeAnswer) read(uri string) json.RawMessage {
+	out := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
+	if a.mime != "" {
+		out = append(append(out, `,"mimeType":`...), rawjson.Quote(a.mime)...)
+	}
+	if a.blob != nil {
+		out = append(out, `,"blob":"`...)
+		out = append(base64.StdEncoding.AppendEncode(out, a.blob), '"')
+	} else {
+		out = append(append(out, `,"text":`...), rawjson.Quote(a.text)...)
+	}
+	return append(out, "}]}"...)
 }
 
 // part returns the bytes from on, most at most. Text begins and ends where

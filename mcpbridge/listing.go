@@ -65,9 +65,9 @@ func (b *Bridge) listToolsLocked(c *supervisor.Catalog) {
 // the catalog. What the SDK would do with them is never asked of it.
 func (b *Bridge) listOthersLocked(c *supervisor.Catalog) {
 	b.resources = listed(b, b.resources, c.Resources, func(r *mcp.Resource) string { return r.URI },
-		func(r *mcp.Resource) { b.server.AddResource(r, b.readLarge) }, b.server.RemoveResources)
+		func(r *mcp.Resource) { b.server.AddResource(r, nil) }, b.server.RemoveResources)
 	b.templates = listed(b, b.templates, c.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate },
-		func(t *mcp.ResourceTemplate) { b.server.AddResourceTemplate(t, b.readLarge) }, b.server.RemoveResourceTemplates)
+		func(t *mcp.ResourceTemplate) { b.server.AddResourceTemplate(t, nil) }, b.server.RemoveResourceTemplates)
 	b.prompts = listed(b, b.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
 		func(p *mcp.Prompt) { b.server.AddPrompt(p, nil) }, b.server.RemovePrompts)
 }

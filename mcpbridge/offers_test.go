@@ -110,7 +110,7 @@ func everything() peer.Offers {
 	return peer.Offers{
 		Tools:     []*mcp.Tool{tool("echo")},
 		Resources: []*mcp.Resource{{URI: "mem://a", Name: "a"}, {URI: "mem://b", Name: "b"}},
-		Templates: []*mcp.ResourceTemplate{{URITemplate: "mem://x/{id}", Name: "x"}},
+		Templates: peer.Templates([]*mcp.ResourceTemplate{{URITemplate: "mem://x/{id}", Name: "x"}}, nil),
 		Prompts:   []*mcp.Prompt{{Name: "greet", Arguments: []*mcp.PromptArgument{{Name: "who"}}}},
 		Reads:     true, Subscribes: true, Completes: true, Logs: true, Talks: true, Known: true,
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -44,14 +43,16 @@ func (b *Bridge) requested(ctx context.Context, r mcp.Request, asked peer.Reques
 	if !ok {
 		return nil, b.refused(ctx, method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", method))
 	}
+	return b.passOn(r, method, p), nil
+}
+
+// passOn is the result of a request that is no call.
+func (b *Bridge) passOn(r mcp.Request, method string, p passedAnswer) mcp.Result {
 	self := b.selfIn(r)
-	if self == nil {
-		return &rawResult{json: p.parts(nil)}, nil
-	}
-	if method == methodRead && !p.requires { // the stateless era asks for it
+	if self != nil && method == methodRead && !p.requires { // the stateless era asks for it
 		p.raw = cacheable(p.raw)
 	}
-	return &rawResult{json: p.parts(self)}, nil
+	return &rawResult{json: p.parts(self)}
 }
 
 // ownParams are the params of a request that are for the peer: not what the
@@ -99,10 +100,11 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: f.Reason, Data: data}
 }
 
-// read answers a resources/read: what Orla itself keeps, or a peer's.
-func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest, next mcp.MethodHandler) (mcp.Result, error) {
-	if strings.HasPrefix(r.Params.URI, largePrefix) {
-		return next(ctx, methodRead, r)
+// read answers a resources/read: what Orla itself keeps, or a peer's. The SDK is not asked:
+// it would compile each template again.
+func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Result, error) {
+	if peer.IsOwn(r.Params.URI) {
+		return b.readLarge(r)
 	}
 	res, err := b.request(ctx, methodRead, r.Params.URI, r, r.Session)
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {

@@ -3,8 +3,6 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -28,13 +26,10 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListToolsRequest:
 			b.settle(ctx)
 			return b.listPage(ctx, r, next)
-		case *mcp.ListPromptsRequest, *mcp.ListResourcesRequest:
+		case *mcp.ListPromptsRequest, *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest:
 			b.settle(ctx)
-		case *mcp.ListResourceTemplatesRequest:
-			b.settle(ctx)
-			return withoutOwn(next(ctx, method, req))
 		case *mcp.ReadResourceRequest:
-			return b.read(ctx, r, next)
+			return b.read(ctx, r)
 		case *mcp.GetPromptRequest:
 			return b.get(ctx, r)
 		case *mcp.CompleteRequest:
@@ -65,17 +60,6 @@ func (b *Bridge) listPage(ctx context.Context, r *mcp.ListToolsRequest, next mcp
 	}
 	before.learn(cursor, list)
 	return res, nil
-}
-
-// withoutOwn leaves Orla's own templates out of a list: an answer that is kept
-// says where it is, and the list is the peers'.
-func withoutOwn(res mcp.Result, err error) (mcp.Result, error) {
-	if list, ok := res.(*mcp.ListResourceTemplatesResult); ok && err == nil {
-		list.ResourceTemplates = slices.DeleteFunc(list.ResourceTemplates, func(t *mcp.ResourceTemplate) bool {
-			return strings.HasPrefix(t.URITemplate, largePrefix)
-		})
-	}
-	return res, err
 }
 
 // serveCall answers a tools/call. The SDK finds the tool and encodes what is

@@ -51,19 +51,19 @@ type followed struct {
 	telling turn // of who tells its peer
 
 	by   map[*mcp.ServerSession]turns.Line
-	told bool    // its peer may take it for followed
-	who  holders // that were asked when it was told so last
-	uses int     // how many have it in hand
+	told bool   // its peer may take it for followed
+	who  holder // that was told so last
+	uses int    // how many have it in hand
 }
 
-// holders are the peers that may have a resource.
-type holders struct {
-	peers  []supervisor.Peer
-	listed bool // one of them is known to have it
+// holder is the peer that a resource belongs to.
+type holder struct {
+	peer   supervisor.Peer // nil if there is none
+	listed bool            // it is known to have it
 }
 
-func (b *Bridge) holdersOf(uri string) (h holders) {
-	h.peers, h.listed = b.catalog.Catalog().Holders(uri)
+func (b *Bridge) holderOf(uri string) (h holder) {
+	h.peer, h.listed = b.catalog.Catalog().Holder(uri)
 	return h
 }
 
@@ -125,21 +125,21 @@ func (s *subscriptions) removeLocked(f *followed, session *mcp.ServerSession) {
 
 // knows notes whether the peer of a resource may take it for followed, and who
 // was asked.
-func (s *subscriptions) knows(f *followed, told bool, who holders) {
+func (s *subscriptions) knows(f *followed, told bool, who holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.told, f.who = told, who
 }
 
-// news returns what those that may have a resource now are to be told of it; ""
+// news returns what the peer that a resource belongs to now is to be told of it; ""
 // for nothing.
-func (s *subscriptions) news(f *followed, now holders) string {
+func (s *subscriptions) news(f *followed, now holder) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case len(f.by) == 0 && f.told:
 		return methodUnsubscribe
-	case len(f.by) > 0 && (!within(now.peers, f.who.peers) || now.listed && !f.who.listed):
+	case len(f.by) > 0 && now.peer != nil && (now.peer != f.who.peer || now.listed && !f.who.listed):
 		return methodSubscribe
 	}
 	return ""
@@ -207,7 +207,7 @@ func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error 
 		return b.refused(ctx, methodSubscribe, ctx.Err())
 	}
 	defer f.telling.give()
-	who := b.holdersOf(f.uri)
+	who := b.holderOf(f.uri)
 	err := b.tellFollowed(ctx, peer.Request{Method: methodSubscribe, Line: line}, f.uri)
 	if _, refused := refusal(err); !refused { // else it may have heard
 		b.subscriptions.knows(f, true, who)
@@ -236,7 +236,7 @@ func (b *Bridge) amend(ctx context.Context, f *followed) (err error) {
 
 // amendWithin does as amend. wait bounds how long it waits for its turn.
 func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed) (err error) {
-	news := func() bool { return b.subscriptions.news(f, b.holdersOf(f.uri)) != "" }
+	news := func() bool { return b.subscriptions.news(f, b.holderOf(f.uri)) != "" }
 	_ = f.telling.tell(wait, news, func() error { // what it returns is nil
 		err = b.say(ctx, f)
 		return nil
@@ -247,7 +247,7 @@ func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed) (err error)
 // say tells the peers of a resource what is news to them. The caller has the turn.
 // There is no second word: a peer that could not be told does so later.
 func (b *Bridge) say(ctx context.Context, f *followed) error {
-	who := b.holdersOf(f.uri)
+	who := b.holderOf(f.uri)
 	method := b.subscriptions.news(f, who)
 	if method == "" {
 		return nil
@@ -258,7 +258,7 @@ func (b *Bridge) say(ctx context.Context, f *followed) error {
 	if method == methodSubscribe {
 		b.subscriptions.knows(f, true, who)
 	} else {
-		b.subscriptions.knows(f, false, holders{})
+		b.subscriptions.knows(f, false, holder{})
 	}
 	if err != nil {
 		return b.refused(ctx, method, err)

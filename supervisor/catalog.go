@@ -12,17 +12,20 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
+// warner logs why something that a provider offers is not served, once for each key.
+type warner func(key, why, what string, l *living)
+
 // publish replaces the catalog by one of what is living now. The caller holds
 // applying, or is New.
 func (s *Supervisor) publish() {
 	changed := make(chan struct{})
 	told := map[string]bool{}
-	warn := func(why, what string, l *living) {
-		key := why + "\x00" + what + "\x00" + l.tool.Source
+	warn := warner(func(key, why, what string, l *living) {
+		key += "\x00" + l.tool.Source
 		if told[key] = true; !s.told[key] {
 			s.opts.Log.Warn("something that a capsule offers is not served", "what", what, "source", l.tool.Source, "why", why)
 		}
-	}
+	})
 	next := &Catalog{
 		Talks:     map[string]bool{},
 		Changed:   changed,
@@ -39,35 +42,57 @@ func (s *Supervisor) publish() {
 			next.named[name] = l.peer
 		}
 	}
+	order := make([]*living, 0, len(s.living))
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
 		l := s.living[name]
+		order = append(order, l)
 		if f, ok := l.provider.(Follower); ok {
 			f.Follow(next.Peer)
 			l.tools = f.Tools()
 			l.forget()
 		}
-		talks := false
-		if t, ok := l.provider.(Talker); ok {
-			talks = t.Talks()
-		}
 		if l.peer != nil {
 			offers := l.shown.Load().offers
-			l.tools, talks = offers.Tools, offers.Talks
-			next.known = next.known && offers.Known
+			l.tools, l.offers = offers.Tools, offers
 			l.forget()
+			next.known = next.known && offers.Known
 			next.peers = append(next.peers, l.peer)
-			next.Resources = adopt(warn, next.Resources, next.resources, l, offers.Resources, func(r *mcp.Resource) string { return r.URI })
-			next.Templates = adopt(warn, next.Templates, next.templates, l, offers.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
-			next.Prompts = adopt(warn, next.Prompts, next.prompts, l, offers.Prompts, func(p *mcp.Prompt) string { return p.Name })
+		}
+	}
+	claims := s.newClaiming()
+	next.serveOthers(claims, warn, order)
+	s.serveTools(next, claims, warn, order)
+	claims.done(warn)
+	s.told = told
+	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
+	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
+	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
+	if old := s.catalog.Swap(next); old != nil {
+		close(old.changed)
+	}
+}
+
+// serveTools adds the tools of all providers to a catalog.
+func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, order []*living) {
+	tools := offered(order, func(l *living) []*mcp.Tool { return l.tools }, func(t *mcp.Tool) string { return t.Name })
+	winners := claims.settle(aTool, tools)
+	for _, l := range order {
+		talks := l.peer != nil && l.offers.Talks
+		if t, ok := l.provider.(Talker); ok && l.peer == nil {
+			talks = t.Talks()
 		}
 		for _, t := range l.tools {
-			if _, taken := next.entries[t.Name]; taken {
-				warn("another tool has its name, and comes first", t.Name, l)
+			if winners[t.Name] != l {
+				continue
+			}
+			if _, twice := next.entries[t.Name]; twice {
 				continue
 			}
 			input, err := l.input(t)
 			if err != nil { // a peer's; it has been told so
-				warn("its input schema: "+err.Error(), t.Name, l)
+				why := "its input schema: " + err.Error()
+				warn(t.Name+"\x00"+why, why, t.Name, l)
 				continue
 			}
 			e := &entry{of: l.tool.Name, provider: l.provider, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
@@ -79,26 +104,84 @@ func (s *Supervisor) publish() {
 			}
 		}
 	}
-	s.told = told
-	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
-	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
-	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
-	if old := s.catalog.Swap(next); old != nil {
-		close(old.changed)
-	}
 }
 
-// adopt adds what a peer offers to what is listed, but for what another one
-// offers already: the first in order serves.
-func adopt[T any](warn func(why, what string, l *living), listed []*T, taken map[string]Peer, l *living, offered []*T, key func(*T) string) []*T {
-	for _, item := range offered {
-		if _, is := taken[key(item)]; is {
-			warn("another capsule offers the same, and comes first", key(item), l)
+// serveOthers adds the resources, templates and prompts of all peers to a catalog.
+func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
+	var peers []*living
+	readers := 0
+	for _, l := range order {
+		if l.peer == nil {
 			continue
 		}
-		taken[key(item)] = l.peer
-		listed = append(listed, item)
+		peers = append(peers, l)
+		if l.offers.Reads {
+			c.reader = l.peer
+			readers++
+		}
+	}
+	if readers > 1 {
+		c.reader = nil
+	}
+	uri := func(r *mcp.Resource) string { return r.URI }
+	c.Resources = adopt(claims, aResource, peers, func(l *living) []*mcp.Resource {
+		return slices.DeleteFunc(slices.Clone(l.offers.Resources), func(r *mcp.Resource) bool { return isOwn(warn, r.URI, r.URI, l) })
+	}, uri, func(r *mcp.Resource, p Peer) bool { return put(c.resources, r.URI, p) })
+	for _, t := range adopt(claims, aTemplate, peers, func(l *living) []peer.Template {
+		return slices.DeleteFunc(slices.Clone(l.offers.Templates), func(t peer.Template) bool { return isOwn(warn, t.URIs.Prefix(), t.URITemplate, l) })
+	}, func(t peer.Template) string { return t.URIs.Form }, func(t peer.Template, p Peer) bool {
+		return put(c.templates, t.URITemplate, p)
+	}) {
+		c.matching.Add(t.URIs, c.templates[t.URITemplate])
+		c.Templates = append(c.Templates, t.ResourceTemplate)
+	}
+	c.matching.Sort()
+	c.Prompts = adopt(claims, aPrompt, peers, func(l *living) []*mcp.Prompt { return l.offers.Prompts }, func(p *mcp.Prompt) string { return p.Name },
+		func(of *mcp.Prompt, p Peer) bool { return put(c.prompts, of.Name, p) })
+}
+
+// put notes whose something is. It reports false if that is known.
+func put(all map[string]Peer, key string, p Peer) bool {
+	_, is := all[key]
+	if !is {
+		all[key] = p
+	}
+	return !is
+}
+
+// isOwn reports whether a peer offers what only Orla itself serves, and warns of it.
+func isOwn(warn warner, uri, what string, l *living) bool {
+	if !peer.IsOwn(uri) {
+		return false
+	}
+	why := "URIs that begin with " + peer.OwnScheme + " are Orla's own"
+	warn(why, why, what, l)
+	return true
+}
+
+// offered are the keys of what providers offer of a sort.
+func offered[T any](order []*living, of func(*living) []T, key func(T) string) []offer {
+	offers := make([]offer, len(order))
+	for i, l := range order {
+		offers[i].by = l
+		for _, item := range of(l) {
+			offers[i].keys = append(offers[i].keys, key(item))
+		}
+	}
+	return offers
+}
+
+// adopt returns what is served of what peers offer of a sort. serve reports false for what
+// is there already.
+func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, Peer) bool) []T {
+	var listed []T
+	winners := claims.settle(sort, offered(peers, of, key))
+	for _, l := range peers {
+		for _, item := range of(l) {
+			if winners[key(item)] == l && serve(item, l.peer) {
+				listed = append(listed, item)
+			}
+		}
 	}
 	return listed
 }

@@ -5,3 +5,11 @@ func (s *Supervisor) HoldCalls() (release func()) {
 	s.mu.Lock()
 	return s.mu.Unlock
 }
+
+// Refresh publishes a new catalog of what the peers offer now.
+func (s *Supervisor) Refresh() {
+	for _, l := range s.living {
+		l.prepare(nil)
+	}
+	s.refresh()
+}

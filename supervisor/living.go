@@ -24,6 +24,7 @@ type living struct {
 	peer     Peer     // the same, if it is one; else nil
 	operator Operator // what Build returned, if it is one; else nil
 	tools    []*mcp.Tool
+	offers   *peer.Offers // of the peer, as they were when the last catalog was made
 	token    *suture.ServiceToken
 
 	// What is compiled of the tools, so that an unchanged one is not compiled
@@ -204,6 +205,10 @@ func (k *keeper) follow(ctx context.Context) {
 			offers = k.of.prepare(ctx.Done())
 			k.in.refresh()
 		case uri := <-k.of.peer.Updated():
+			if p, _ := k.in.Catalog().Holder(uri); p != k.of.peer {
+				k.in.opts.Log.Debug("an update of a resource of another is ignored", "tool", k.of.tool.Name, "uri", uri)
+				continue
+			}
 			select {
 			case k.in.updated <- uri:
 			default:

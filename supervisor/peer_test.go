@@ -110,6 +110,21 @@ func listed(names ...string) (tools []*mcp.Tool) {
 	return tools
 }
 
+func templates(texts ...string) []peer.Template {
+	var all []*mcp.ResourceTemplate
+	for _, text := range texts {
+		all = append(all, &mcp.ResourceTemplate{URITemplate: text, Name: "template"})
+	}
+	return peer.Templates(all, func(t *mcp.ResourceTemplate, err error) { panic(err) })
+}
+
+func resources(uris ...string) (all []*mcp.Resource) {
+	for _, uri := range uris {
+		all = append(all, &mcp.Resource{URI: uri, Name: "resource"})
+	}
+	return all
+}
+
 func raw(t *testing.T, s *supervisor.Supervisor, name string) string {
 	t.Helper()
 	answer, err := s.Call(t.Context(), supervisor.Call{Tool: name})
@@ -138,6 +153,8 @@ func TestCatalogFollowsWhatPeersOffer(t *testing.T) {
 		if got := raw(t, s, "p__a"); got != `"p p__a"` {
 			t.Errorf("a call gives %s", got)
 		}
+		p.offer(peer.Offers{Known: true, Reads: true, Resources: resources("file:///x")})
+		synctest.Wait()
 		p.updates <- "file:///x"
 		if got := <-s.Updated(); got != "file:///x" {
 			t.Errorf("updated %q", got)
@@ -258,7 +275,7 @@ func TestRequestsFindTheirPeer(t *testing.T) {
 	b := newFakePeer("b", peer.Offers{
 		Known: true, Reads: true, Logs: true,
 		Resources: []*mcp.Resource{{URI: "file:///both", Name: "both"}},
-		Templates: []*mcp.ResourceTemplate{{URITemplate: "note:///{id}", Name: "note"}},
+		Templates: templates("note:///{id}"),
 		Prompts:   []*mcp.Prompt{{Name: "b__p"}},
 	})
 	s := peers(map[string]*fakePeer{"a": a, "b": b})
@@ -270,7 +287,7 @@ func TestRequestsFindTheirPeer(t *testing.T) {
 		{"resources/read", `{"uri":"file:///a"}`, `"a resources/read"`},
 		{"resources/read", `{"uri":"file:///both"}`, `"a resources/read"`},
 		{"resources/read", `{"uri":"note:///7"}`, `"b resources/read"`},
-		{"resources/read", `{"uri":"file:///linked"}`, `"a resources/read"`},
+		{"resources/read", `{"uri":"file:///linked"}`, "Resource not found"},
 		{"resources/read", `{"uri":"file:///missing"}`, "Resource not found"},
 		{"resources/subscribe", `{"uri":"note:///7"}`, `"b resources/subscribe"`},
 		{"prompts/get", `{"name":"b__p"}`, `"b prompts/get"`},
@@ -288,50 +305,6 @@ func TestRequestsFindTheirPeer(t *testing.T) {
 		if !strings.Contains(text, test.want) {
 			t.Errorf("%s %s gives %s; want %s", test.method, test.params, text, test.want)
 		}
-	}
-}
-
-// A wish for what nobody lists goes to all that may have it: which of them has it
-// may show later.
-func TestWishesForLaterGoToAllThatMayHaveIt(t *testing.T) {
-	made := map[string]*fakePeer{}
-	for _, name := range []string{"a", "b", "c"} {
-		made[name] = newFakePeer(name, peer.Offers{Known: true, Reads: name != "b"})
-	}
-	made["a"].offer(peer.Offers{Known: true, Reads: true, Logs: true, Resources: []*mcp.Resource{{URI: "file:///a", Name: "a"}}})
-	s := peers(made)
-	s.Apply([]manifest.Tool{capsuleTool("a", ""), capsuleTool("b", ""), capsuleTool("c", "")})
-	for uri, want := range map[string]string{"file:///a": "a", "file:///x": "a c"} {
-		ask := func(later bool) {
-			_, err := s.Request(t.Context(), peer.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"` + uri + `"}`), Later: later})
-			if err != nil {
-				t.Errorf("%s: %v", uri, err)
-			}
-		}
-		ask(true)
-		var asked, may []string
-		for _, name := range []string{"a", "b", "c"} {
-			if made[name].requests.Swap(0) > 0 {
-				asked = append(asked, name)
-			}
-		}
-		holders, listed := s.Catalog().Holders(uri)
-		for _, p := range holders {
-			may = append(may, p.(*fakePeer).name)
-		}
-		if got := strings.Join(asked, " "); got != want || strings.Join(may, " ") != want || listed != (uri == "file:///a") {
-			t.Errorf("%s: %s were asked, %q may have it, listed %v; want %s", uri, got, may, listed, want)
-		}
-		ask(false)
-		if a, c := made["a"].requests.Swap(0), made["c"].requests.Swap(0); a != 1 || c != 0 {
-			t.Errorf("%s: what is not for later was asked of a %d times and of c %d times", uri, a, c)
-		}
-	}
-	if _, err := s.Request(t.Context(), peer.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"missing"}`), Later: true}); err == nil {
-		t.Error("what all refuse is granted")
-	}
-	if loggers := s.Catalog().Loggers(); len(loggers) != 1 || loggers[0] != supervisor.Peer(made["a"]) {
-		t.Errorf("%d are told a level", len(loggers))
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
@@ -18,7 +17,7 @@ import (
 // requestTimeout bounds a request that is no call: no manifest has a word on it.
 const requestTimeout = 30 * time.Second
 
-// othersTimeout bounds what is asked of one peer among several.
+// othersTimeout bounds how long one peer among several is told something.
 const othersTimeout = 5 * time.Second
 
 // Request passes a request that is no call on to the peer that it is for. An
@@ -114,59 +113,28 @@ func (c *Catalog) Loggers() []Peer {
 	return slices.DeleteFunc(slices.Clone(c.peers), func(p Peer) bool { return !p.Offers().Logs })
 }
 
-// Holders are the peers that may have a resource: the one that lists it, or whose
-// template it fits. What is neither may still be known to a peer, since a tool's
-// answer may link to it; then they are all that can be read from.
-func (c *Catalog) Holders(uri string) (peers []Peer, listed bool) {
+// Holder is the peer that a resource belongs to: the one that lists it, or whose template
+// matches it best. What no peer lists may still exist, since a tool's answer may link to
+// it: it belongs to the only peer that can be read from, if there is exactly one. Without
+// any, p is nil.
+func (c *Catalog) Holder(uri string) (p Peer, listed bool) {
+	if peer.IsOwn(uri) {
+		return nil, false
+	}
 	if p, ok := c.resources[uri]; ok {
-		return []Peer{p}, true
+		return p, true
 	}
-	for _, t := range c.Templates {
-		if fits(t.URITemplate, uri) {
-			return []Peer{c.templates[t.URITemplate]}, true
-		}
+	if p, ok := c.matching.Find(uri); ok {
+		return p, true
 	}
-	return slices.DeleteFunc(slices.Clone(c.peers), func(p Peer) bool { return !p.Offers().Reads }), false
+	return c.reader, false
 }
 
-// resource asks the peer that has a resource, or those that may have it until one
-// does. Of what is to be done later nobody can say yet whether it has it: all are
-// asked.
+// resource asks the peer that a resource belongs to, and no other.
 func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (json.RawMessage, error) {
-	holders, listed := c.Holders(uri)
-	if listed {
-		return holders[0].Request(ctx, req)
+	p, _ := c.Holder(uri)
+	if p == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	}
-	err := error(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)})
-	var found json.RawMessage
-	session := ""
-	if req.Client != nil {
-		session = req.Client.Session()
-	}
-	for _, p := range holders {
-		asking, cancel := context.WithTimeout(ctx, othersTimeout)
-		// Without its client: a peer that is merely asked must not take it for
-		// one that calls it, beside those that do.
-		raw, refusal := p.Request(asking, peer.Request{Method: req.Method, Params: req.Params, Line: req.Line, Session: session, Later: req.Later})
-		cancel()
-		if refusal == nil && !req.Later {
-			return raw, nil
-		}
-		if refusal == nil {
-			found = raw
-		}
-		if _, refused := errors.AsType[*jsonrpc.Error](refusal); !refused && refusal != nil {
-			err = refusal
-		}
-	}
-	if found != nil {
-		return found, nil
-	}
-	return nil, err
-}
-
-// fits reports whether a URI can come from a template.
-func fits(template, uri string) bool {
-	t, err := uritemplate.New(template)
-	return err == nil && t.Regexp().MatchString(uri)
+	return p.Request(ctx, req)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/urimatch"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -143,10 +144,12 @@ type Catalog struct {
 	entries   map[string]*entry // by the name of a tool
 	resources map[string]Peer   // by URI
 	templates map[string]Peer   // by URI template
-	prompts   map[string]Peer   // by name
-	named     map[string]Peer   // by the name of a manifest
-	peers     []Peer            // in the order of their manifests' names
-	known     bool              // what all of the peers offer
+	matching  urimatch.Index[Peer]
+	reader    Peer            // the only one that can be read from; nil if there is none, or more
+	prompts   map[string]Peer // by name
+	named     map[string]Peer // by the name of a manifest
+	peers     []Peer          // in the order of their manifests' names
+	known     bool            // what all of the peers offer
 }
 
 // entry is one tool that can be called.
@@ -169,8 +172,10 @@ type Supervisor struct {
 	updated  chan string
 	applying sync.Mutex // guards living and gates; taken before nothing else
 	living   map[string]*living
-	told     map[string]bool // what publish has warned of
-	gates    map[string]gate // by the name of a manifest whose provider lives, or lived
+	told     map[string]bool    // what publish has warned of
+	claims   map[claim][]string // who served first what several offer, by the names of manifests
+	disputed []manifest.Problem // what is not served, since it belongs to another
+	gates    map[string]gate    // by the name of a manifest whose provider lives, or lived
 
 	stopping chan struct{} // closed when new calls are refused
 	idle     chan struct{} // closed when, beyond that, no call is in flight

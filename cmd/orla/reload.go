@@ -53,11 +53,13 @@ func (s *server) current() *loaded {
 	return s.cfg
 }
 
-// problems are what is wrong with the folders of tools now.
+// problems are what is wrong with the folders of tools now, and what tools offer that is
+// not served.
 func (s *server) problems() []manifest.Problem {
+	offered := s.supervisor.Problems()
 	s.cfgMu.Lock()
 	defer s.cfgMu.Unlock()
-	return s.wrong
+	return slices.Concat(s.wrong, offered)
 }
 
 func (s *server) adopt(cfg *loaded, wrong []manifest.Problem) {

@@ -33,10 +33,11 @@ func initializeNonsense(p *Peer) {
 	start(newServer(p, handlers{"initialize": func(s *server, m *Message) { s.Result(m.ID, result("42")) }}))
 }
 
-// listNonsense answers tools/list with RESULT, which is any JSON; a list of no
+// listNonsense answers tools/list and resources/templates/list with RESULT, which is any JSON; a list of no
 // tools by default.
 func listNonsense(p *Peer) {
-	start(newServer(p, handlers{"tools/list": func(s *server, m *Message) { s.Result(m.ID, result(`{"tools":"none"}`)) }}))
+	nonsense := func(s *server, m *Message) { s.Result(m.ID, result(`{"tools":"none"}`)) }
+	start(newServer(p, handlers{"tools/list": nonsense, "resources/templates/list": nonsense}))
 }
 
 func result(otherwise string) json.RawMessage {

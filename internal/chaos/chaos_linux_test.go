@@ -35,7 +35,7 @@ func TestShortStorms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(chaos, "-orla", orla, "-dir", runs, "-seed", "1", "-for", "5s", "-storm", "2s", "-hostile=false").CombinedOutput()
+	out, err := exec.Command(chaos, "-orla", orla, "-dir", runs, "-seed", "1", "-for", "5s", "-storm", "2s").CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatalf("%v; its logs stay in %s", err, runs)

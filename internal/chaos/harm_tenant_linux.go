@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -198,25 +199,87 @@ func tenantSubscriptions(ctx context.Context, w *world, s step) {
 	_ = c.leave(context.WithoutCancel(ctx)) // Orla may be over
 }
 
-// watchTenants looks whether the honest tenant's resource is its own, and whether
-// Orla stays within its bounds.
+// watchTenants looks whether a resource is answered by the capsule that is listed for it,
+// whether the hostile one takes it over, and whether Orla stays within its bounds.
 func (w *world) watchTenants(ctx context.Context) {
+	var of *life
+	var held bool // the honest capsule has had the resource in this life
+	var taken int // so often in a row it was the hostile one's, while the honest one was there
 	for ctx.Err() == nil {
 		wait(ctx, 500*time.Millisecond)
 		l := w.life()
+		if l != of {
+			of, held, taken = l, false, 0
+		}
 		own, cancel := context.WithTimeout(ctx, tenantTime)
-		text, leak := (&client{http: w.crowd.http, url: l.url}).read(own, keptURI)
+		c := &client{http: w.crowd.http, url: l.url}
+		seen := c.look(own)
 		now, err := w.level(own, l)
 		cancel()
-		if errors.Is(leak, errLeak) {
-			w.book.violated("tenant", "%s: %v", keptURI, leak)
+		for _, f := range seen.faults() {
+			w.book.violated("takeover", "%s", f)
 		}
-		if text != "" && !strings.HasPrefix(text, "kept ") {
-			w.book.violated("takeover", "%s is %.100q", keptURI, text)
+		switch {
+		case !seen.sure || w.life() != l:
+		case seen.owner != takenName:
+			held, taken = true, 0
+		case held && seen.there:
+			if taken++; taken == 2 { // once may be a moment in between
+				w.book.violated("takeover", "%s was the honest capsule's in this life, and is the hostile one's now", keptURI)
+			}
 		}
 		if err == nil && (now.memory > mostMemory || now.goroutines > mostGoroutines) {
 			w.book.violated("bounds", "Orla holds %d MiB and %d goroutines", now.memory>>20, now.goroutines)
 		}
 		w.book.count(w.book.checks, "tenants", 1)
+		if seen.sure {
+			w.book.count(w.book.checks, "owner is "+seen.owner, 1)
+		}
 	}
+}
+
+// sight is what a client sees of the resource that two capsules list.
+type sight struct {
+	sure  bool   // the lists were the same before the read and after it
+	owner string // what the one that is listed for it calls it
+	there bool   // the honest capsule is listed
+	text  string // what was read; "" for nothing
+	leak  bool   // the hostile tenant's text was read
+}
+
+// look reads the resource between two looks at who is listed for it.
+func (c *client) look(ctx context.Context) (s sight) {
+	type lists struct {
+		owner string
+		there bool
+	}
+	see := func() (l lists, ok bool) {
+		tools, err := c.list(ctx)
+		if err != nil {
+			return l, false
+		}
+		l.there = slices.Contains(tools, "lister__one")
+		l.owner, err = c.named(ctx, keptURI)
+		return l, err == nil && l.owner != ""
+	}
+	before, ok1 := see()
+	text, err := c.read(ctx, keptURI)
+	after, ok2 := see()
+	return sight{
+		sure: ok1 && ok2 && before == after, owner: after.owner, there: after.there,
+		text: text, leak: errors.Is(err, errLeak),
+	}
+}
+
+// faults says what is wrong with it.
+func (s sight) faults() (faults []string) {
+	hostile := s.leak || s.text != "" && !strings.HasPrefix(s.text, "kept ")
+	switch {
+	case !s.sure:
+	case hostile && s.owner != takenName:
+		faults = append(faults, fmt.Sprintf("%s is listed as the honest capsule's and the hostile one answers: %.100q", keptURI, s.text))
+	case s.text != "" && !hostile && s.owner == takenName:
+		faults = append(faults, fmt.Sprintf("%s is listed as the hostile capsule's and the honest one answers: %.100q", keptURI, s.text))
+	}
+	return faults
 }

@@ -41,6 +41,10 @@ type reply struct {
 		Tools []struct {
 			Name string `json:"name"`
 		} `json:"tools"`
+		Resources []struct {
+			URI  string `json:"uri"`
+			Name string `json:"name"`
+		} `json:"resources"`
 	} `json:"result"`
 	Error *struct {
 		Code    int    `json:"code"`
@@ -262,6 +266,20 @@ func (c *client) read(ctx context.Context, uri string) (string, error) {
 		return "", err
 	}
 	return all[0].Result.Contents[0].Text, nil
+}
+
+// named returns the name under which a resource is listed; "" if it is not.
+func (c *client) named(ctx context.Context, uri string) (string, error) {
+	all, _, err := c.send(ctx, []byte(`{"jsonrpc":"2.0","id":"resources","method":"resources/list","params":{}}`))
+	if err != nil || len(all) != 1 || all[0].Result == nil {
+		return "", err
+	}
+	for _, r := range all[0].Result.Resources {
+		if r.URI == uri {
+			return r.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // list returns the names of all tools, page by page.

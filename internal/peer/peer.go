@@ -11,11 +11,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/urimatch"
 )
 
 // ErrGone is in the chain of the error of a call that was not begun, by a peer
@@ -120,12 +122,41 @@ type Client interface {
 	Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
+// Template is a resource template that a peer offers.
+type Template struct {
+	*mcp.ResourceTemplate
+	URIs *urimatch.Template // the URIs that it matches
+}
+
+// Templates compiles resource templates. It leaves out those that refuse gets.
+func Templates(all []*mcp.ResourceTemplate, refuse func(*mcp.ResourceTemplate, error)) []Template {
+	var compiled []Template
+	for _, t := range all {
+		uris, err := urimatch.Compile(t.URITemplate)
+		if err != nil {
+			refuse(t, err)
+			continue
+		}
+		compiled = append(compiled, Template{t, uris})
+	}
+	return compiled
+}
+
+// OwnScheme is the scheme of the URIs that Orla itself serves. No peer serves one.
+const OwnScheme = "orla:"
+
+// IsOwn reports whether a URI, or the text that the URIs of a template begin with, is one
+// that Orla itself serves.
+func IsOwn(uri string) bool {
+	return len(uri) >= len(OwnScheme) && strings.EqualFold(uri[:len(OwnScheme)], OwnScheme)
+}
+
 // Offers is what a peer offers at one moment, under the names that clients use.
 // It is never changed.
 type Offers struct {
 	Tools     []*mcp.Tool
 	Resources []*mcp.Resource
-	Templates []*mcp.ResourceTemplate
+	Templates []Template
 	Prompts   []*mcp.Prompt
 
 	Reads      bool // it answers resources/read

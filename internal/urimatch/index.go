@@ -1,0 +1,59 @@
+package urimatch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Index finds, of all templates that a URI matches, the most specific one: the one
+// with the longest literal beginning, then with the most literal bytes, then with the
+// fewest expressions that match reserved characters, then the one that was added first.
+// It is not changed after Sort, and may then be used from any goroutine.
+type Index[T any] struct {
+	byPrefix map[string][]indexed[T]
+	lengths  []int // of the prefixes there are, the longest first
+}
+
+type indexed[T any] struct {
+	*Template
+	value T
+}
+
+// Add adds a template and what Find returns for it.
+func (x *Index[T]) Add(t *Template, value T) {
+	if x.byPrefix == nil {
+		x.byPrefix = map[string][]indexed[T]{}
+	}
+	x.byPrefix[t.prefix] = append(x.byPrefix[t.prefix], indexed[T]{t, value})
+}
+
+// Sort must be called after the last Add.
+func (x *Index[T]) Sort() {
+	lengths := map[int]bool{}
+	for prefix, of := range x.byPrefix {
+		lengths[len(prefix)] = true
+		slices.SortStableFunc(of, func(a, b indexed[T]) int {
+			return cmp.Or(cmp.Compare(b.literals, a.literals), cmp.Compare(a.wide, b.wide))
+		})
+	}
+	x.lengths = slices.SortedFunc(maps.Keys(lengths), func(a, b int) int { return cmp.Compare(b, a) })
+}
+
+// Find returns what was added with the most specific template that a URI matches.
+func (x *Index[T]) Find(uri string) (value T, ok bool) {
+	if len(uri) > MaxURI {
+		return value, false
+	}
+	for _, n := range x.lengths {
+		if n > len(uri) {
+			continue
+		}
+		for _, t := range x.byPrefix[uri[:n]] {
+			if t.Matches(uri) {
+				return t.value, true
+			}
+		}
+	}
+	return value, false
+}

@@ -1,0 +1,192 @@
+package supervisor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// sort is what kind of thing a provider offers.
+type sort string
+
+const (
+	aTool     sort = "tool"
+	aResource sort = "resource"
+	aTemplate sort = "resource template"
+	aPrompt   sort = "prompt"
+)
+
+// claim is a name or a URI, which one provider at a time serves.
+type claim struct {
+	sort sort
+	key  string
+}
+
+const (
+	// maxClaims bounds what is remembered for providers that are absent.
+	maxClaims = 10_000
+	// maxLine bounds how many providers of one thing are remembered.
+	maxLine = 64
+)
+
+// offer is what one provider offers of a sort.
+type offer struct {
+	by   *living
+	keys []string
+}
+
+// claiming decides who serves what in one catalog.
+type claiming struct {
+	of       *Supervisor
+	next     map[claim][]string
+	disputes map[dispute]*disputed
+	order    []dispute
+}
+
+// dispute is that one provider offers what another serves.
+type dispute struct {
+	sort          sort
+	loser, winner *living
+}
+
+type disputed struct {
+	first string
+	count int
+}
+
+func (s *Supervisor) newClaiming() *claiming {
+	return &claiming{of: s, next: make(map[claim][]string, len(s.claims)), disputes: map[dispute]*disputed{}}
+}
+
+// settle returns who serves each key: a provider to which the name belongs by its
+// manifest, else the one that offered it first in this Orla's life. Of those that are
+// new at the same time, that is the first in the order of offers.
+func (c *claiming) settle(sort sort, offers []offer) map[string]*living {
+	n := 0
+	for _, o := range offers {
+		n += len(o.keys)
+	}
+	winners := make(map[string]*living, n)
+	contested := map[string][]*living{}
+	for _, o := range offers {
+		for _, key := range o.keys {
+			switch first, taken := winners[key]; {
+			case !taken:
+				winners[key] = o.by
+			case first == o.by || slices.Contains(contested[key], o.by):
+			default:
+				contested[key] = append(contested[key], o.by)
+			}
+		}
+	}
+	for key, first := range winners {
+		k := claim{sort, key}
+		line := c.line(k, first, contested[key])
+		c.next[k] = line
+		rank := func(l *living) int { return slices.Index(line, l.tool.Name) }
+		for _, l := range contested[key] {
+			if by := cmp.Compare(l.names(k), winners[key].names(k)); by > 0 || by == 0 && rank(l) < rank(winners[key]) {
+				winners[key] = l
+			}
+		}
+	}
+	for _, o := range offers { // in order, so that what is told of them is the same each time
+		for _, key := range o.keys {
+			if len(contested[key]) > 0 && winners[key] != o.by {
+				c.dispute(dispute{sort, o.by, winners[key]}, key)
+			}
+		}
+	}
+	return winners
+}
+
+// line is who offers something, by who did first: those that did before, if they still
+// do or may do again, and then those that are new.
+func (c *claiming) line(k claim, first *living, others []*living) []string {
+	before := c.of.claims[k]
+	if len(before) == 1+len(others) && before[0] == first.tool.Name &&
+		slices.EqualFunc(before[1:], others, func(name string, l *living) bool { return name == l.tool.Name }) {
+		return before // as a rule
+	}
+	now := []string{first.tool.Name}
+	for _, l := range others {
+		now = append(now, l.tool.Name)
+	}
+	line := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return !slices.Contains(now, name) && !c.of.absent(name) })
+	for _, name := range now {
+		if !slices.Contains(line, name) {
+			line = append(line, name)
+		}
+	}
+	return line[:min(len(line), maxLine)]
+}
+
+// names says how much a name belongs to a manifest: 2 if the manifest itself has it, 1
+// if it begins with the manifest's own name, else 0.
+func (l *living) names(k claim) int {
+	rest, begins := strings.CutPrefix(k.key, l.tool.Name)
+	switch {
+	case k.sort != aTool && k.sort != aPrompt:
+		return 0
+	case l.peer == nil, begins && rest == "":
+		return 2
+	case begins && (strings.HasPrefix(rest, "__") || strings.HasPrefix(rest, "--")):
+		return 1
+	}
+	return 0
+}
+
+// absent reports whether a provider may come back and offer what it did: there is no
+// manifest of its name now, or it has not said what it offers.
+func (s *Supervisor) absent(name string) bool {
+	l, is := s.living[name]
+	return !is || l.peer != nil && !l.offers.Known
+}
+
+func (c *claiming) dispute(d dispute, key string) {
+	if was, ok := c.disputes[d]; ok {
+		was.count++
+		return
+	}
+	c.disputes[d] = &disputed{first: key, count: 1}
+	c.order = append(c.order, d)
+}
+
+// done makes what was decided the supervisor's. New disputes are logged.
+func (c *claiming) done(warn warner) {
+	kept := 0
+	for k, line := range c.of.claims {
+		if _, offered := c.next[k]; offered || kept == maxClaims {
+			continue
+		}
+		if left := slices.DeleteFunc(line, func(name string) bool { return !c.of.absent(name) }); len(left) > 0 {
+			c.next[k] = left
+			kept++
+		}
+	}
+	c.of.claims = c.next
+	c.of.disputed = nil
+	for _, d := range c.order {
+		was := c.disputes[d]
+		why := fmt.Sprintf("%s serves the same %s", d.winner.tool.Name, d.sort)
+		warn(why, why, was.first, d.loser)
+		more := ""
+		if was.count > 1 {
+			more = fmt.Sprintf(", and %d more", was.count-1)
+		}
+		c.of.disputed = append(c.of.disputed, manifest.Problem{
+			Path: d.loser.tool.Source, Tool: d.loser.tool.Name, Severity: manifest.Warning,
+			Err: fmt.Errorf("the %s %q of %s is not served%s: %s (%s) serves it", d.sort, was.first, d.loser.tool.Name, more, d.winner.tool.Name, d.winner.tool.Source),
+		})
+	}
+}
+
+// Problems says what providers offer that is not served, since another one serves it.
+func (s *Supervisor) Problems() []manifest.Problem {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	return s.disputed // it is replaced as a whole
+}

@@ -1,0 +1,48 @@
+package supervisor_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// many is a supervisor of two peers which offer n resources and templates each. Half of
+// them are the same.
+func many(n int) *supervisor.Supervisor {
+	made := map[string]*fakePeer{}
+	for i, name := range []string{"a", "b"} {
+		var uris, texts []string
+		for j := range n {
+			uris = append(uris, fmt.Sprintf("file:///%d", j+i*n/2))
+			texts = append(texts, fmt.Sprintf("note:///%d/{id}", j+i*n/2))
+		}
+		made[name] = newFakePeer(name, reading(resources(uris...), texts...))
+	}
+	s := peers(made)
+	apply(s, "a", "b")
+	return s
+}
+
+// SPEC S1: a catalog costs in proportion to what it lists.
+func TestS1ACatalogCostsInProportion(t *testing.T) {
+	costtest.Check(t, 300, func(n int) func() { return many(n).Refresh })
+}
+
+// SPEC S1: a read compiles no template, and looks at those alone that it may match.
+func TestS1AReadCompilesNoTemplate(t *testing.T) {
+	s := many(5000)
+	req := peer.Request{Method: "resources/read", Params: json.RawMessage(`{"uri":"note:///77/1"}`)}
+	allocs := testing.AllocsPerRun(10, func() {
+		if _, err := s.Request(t.Context(), req); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("a read among 10000 templates allocates %.0f times", allocs)
+	if allocs > 100 {
+		t.Errorf("a read among 10000 templates allocates %.0f times", allocs)
+	}
+}

@@ -1,0 +1,198 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// reading are the offers of a peer that can be read from.
+func reading(all []*mcp.Resource, texts ...string) peer.Offers {
+	return peer.Offers{Known: true, Reads: true, Completes: true, Resources: all, Templates: templates(texts...)}
+}
+
+// reads checks which peer answers the read of each URI; "" for none.
+func reads(t *testing.T, s *supervisor.Supervisor, want map[string]string) {
+	t.Helper()
+	for uri, name := range want {
+		got, err := s.Request(t.Context(), peer.Request{Method: "resources/read", Params: json.RawMessage(fmt.Sprintf(`{"uri":%q}`, uri))})
+		switch {
+		case name == "" && (err == nil || !strings.Contains(err.Error(), "Resource not found")):
+			t.Errorf("%s: %s, %v; want not found", uri, got, err)
+		case name != "" && (err != nil || string(got) != `"`+name+` resources/read"`):
+			t.Errorf("%s: %s, %v; want the answer of %s", uri, got, err, name)
+		}
+	}
+}
+
+func apply(s *supervisor.Supervisor, names ...string) {
+	var tools []manifest.Tool
+	for _, name := range names {
+		tools = append(tools, capsuleTool(name, ""))
+	}
+	s.Apply(tools)
+}
+
+// SPEC N2: a capsule whose name sorts first does not take over what another one serves,
+// also not after a moment in which the other one was gone.
+func TestN2NoTakeoverByName(t *testing.T) {
+	b := newFakePeer("b", peer.Offers{
+		Known: true, Reads: true, Completes: true, Tools: listed("shared"), Resources: resources("file:///r"), Templates: templates("note:///{id}"), Prompts: []*mcp.Prompt{{Name: "p"}},
+	})
+	a := newFakePeer("a", peer.Offers{
+		Known: true, Reads: true, Completes: true, Tools: listed("shared"), Resources: resources("file:///r", "file:///s"), Templates: templates("note:///{other}"), Prompts: []*mcp.Prompt{{Name: "p"}},
+	})
+	var log bytes.Buffer
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{
+			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
+				return map[string]supervisor.Provider{"a": a, "b": b}[t.Name], nil
+			},
+		},
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	check := func(when, owner string) {
+		t.Helper()
+		reads(t, s, map[string]string{"file:///r": owner, "note:///1": owner})
+		if got := raw(t, s, "shared"); got != `"`+owner+` shared"` {
+			t.Errorf("%s the tool gives %s", when, got)
+		}
+		for _, params := range []string{`{"name":"p"}`, `{"ref":{"type":"ref/prompt","name":"p"}}`, `{"ref":{"type":"ref/resource","uri":"file:///r"}}`} {
+			method := "completion/complete"
+			if strings.HasPrefix(params, `{"name"`) {
+				method = "prompts/get"
+			}
+			got, err := s.Request(t.Context(), peer.Request{Method: method, Params: json.RawMessage(params)})
+			if err != nil || string(got) != `"`+owner+` `+method+`"` {
+				t.Errorf("%s %s gives %s, %v", when, params, got, err)
+			}
+		}
+	}
+	apply(s, "b")
+	check("alone", "b")
+	apply(s, "a", "b")
+	check("beside another", "b")
+	apply(s, "a", "b")
+	if n := strings.Count(log.String(), "is not served"); n != 4 {
+		t.Errorf("%d lines are logged of four sorts:\n%s", n, log.String())
+	}
+	problems := s.Problems()
+	if len(problems) != 4 {
+		t.Errorf("%d problems of four sorts: %v", len(problems), problems)
+	}
+	for _, p := range problems {
+		if text := p.Err.Error(); p.Tool != "a" || p.Severity != manifest.Warning || !strings.Contains(text, " of a ") || !strings.Contains(text, ": b ") {
+			t.Errorf("problem of %s: %s", p.Tool, text)
+		}
+	}
+	apply(s, "a")
+	check("when the other is gone", "a")
+	apply(s, "a", "b")
+	check("when it is back", "b")
+	b.offer(peer.Offers{Known: true, Reads: true})
+	s.Refresh()
+	check("when the other does not offer it any more", "a")
+	b.offer(peer.Offers{Known: true, Reads: true, Completes: true, Tools: listed("shared"), Resources: resources("file:///r"), Templates: templates("note:///{id}"), Prompts: []*mcp.Prompt{{Name: "p"}}})
+	s.Refresh()
+	check("when the other offers it again", "a")
+}
+
+// SPEC N2: a tool has the name of its manifest, whoever offers that name and since when.
+func TestN2ANameBelongsToItsManifest(t *testing.T) {
+	a := newFakePeer("a", peer.Offers{Known: true, Tools: listed("w", "w__get")})
+	w := newFakePeer("w", peer.Offers{Known: true, Tools: listed("w", "w__get")})
+	s := peers(map[string]*fakePeer{"a": a, "w": w})
+	apply(s, "a")
+	if got := raw(t, s, "w"); got != `"a w"` {
+		t.Errorf("alone it gives %s", got)
+	}
+	apply(s, "a", "w")
+	for _, tool := range []string{"w", "w__get"} {
+		if got := raw(t, s, tool); got != `"w `+tool+`"` {
+			t.Errorf("%s gives %s", tool, got)
+		}
+	}
+}
+
+// SPEC N2: what is listed comes before templates, and of these the most specific serves.
+func TestN2TheMostSpecificTemplateServes(t *testing.T) {
+	s := peers(map[string]*fakePeer{
+		"a": newFakePeer("a", reading(nil, "{+all}", "note:///{a}{b}", "orla://answers/{id}")),
+		"b": newFakePeer("b", reading(resources("note:///listed"), "note:///deep/{id}", "file:///{+path}")),
+		"c": newFakePeer("c", reading(resources("orla://answers/1", "ORLA:x"), "note:///deep/{id}/end", "note:///{+rest}")),
+	})
+	apply(s, "a", "b", "c")
+	reads(t, s, map[string]string{
+		"note:///listed":     "b",
+		"note:///deep/1":     "b",
+		"note:///deep/1/end": "c",
+		"note:///1":          "a",
+		"note:///x/y":        "c",
+		"file:///etc/passwd": "b",
+		"other:x":            "a",
+		"orla://answers/1":   "",
+		"orla://answers/2":   "",
+		"ORLA:x":             "",
+	})
+	for _, r := range s.Catalog().Resources {
+		if peer.IsOwn(r.URI) {
+			t.Errorf("%s is listed", r.URI)
+		}
+	}
+	for _, r := range s.Catalog().Templates {
+		if peer.IsOwn(r.URITemplate) {
+			t.Errorf("%s is listed", r.URITemplate)
+		}
+	}
+}
+
+// SPEC N2: what nobody lists is asked of nobody, unless only one can have it.
+func TestN2AnUnlistedURI(t *testing.T) {
+	one, two := newFakePeer("one", reading(resources("a:1"))), newFakePeer("two", reading(nil))
+	tools := newFakePeer("tools", peer.Offers{Known: true, Tools: listed("tools")})
+	s := peers(map[string]*fakePeer{"one": one, "two": two, "tools": tools})
+	apply(s, "one", "tools")
+	reads(t, s, map[string]string{"b:1": "one"})
+	apply(s, "one", "tools", "two")
+	reads(t, s, map[string]string{"a:1": "one", "b:1": ""})
+	if n := two.requests.Load(); n != 0 {
+		t.Errorf("another one was asked %d times", n)
+	}
+}
+
+// SPEC N2: only the owner of a resource says that it was updated.
+func TestN2AnUpdateOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newFakePeer("a", reading(resources("a:1"))), newFakePeer("b", reading(resources("b:1")))
+		s := peers(map[string]*fakePeer{"a": a, "b": b})
+		go func() { _ = s.Serve(t.Context()) }()
+		apply(s, "a", "b")
+		synctest.Wait()
+		a.updates <- "b:1"
+		a.updates <- "c:1"
+		a.updates <- "orla://answers/1"
+		a.updates <- "a:1"
+		b.updates <- "b:1"
+		synctest.Wait()
+		for range 2 {
+			if uri := <-s.Updated(); uri != "a:1" && uri != "b:1" {
+				t.Errorf("%s was updated", uri)
+			}
+		}
+		select {
+		case uri := <-s.Updated():
+			t.Errorf("%s was updated too", uri)
+		default:
+		}
+	})
+}
