@@ -22,7 +22,8 @@ func (s *Supervisor) publish() {
 	told := map[string]bool{}
 	warn := warner(func(key, why, what string, l *living) {
 		key += "\x00" + l.tool.Source
-		if told[key] = true; !s.told[key] {
+		was := told[key] || s.told[key]
+		if told[key] = true; !was {
 			s.opts.Log.Warn("something that a capsule offers is not served", "what", what, "source", l.tool.Source, "why", why)
 		}
 	})
@@ -174,10 +175,14 @@ func offered[T any](order []*living, of func(*living) []T, key func(T) string) [
 // adopt returns what is served of what peers offer of a sort. serve reports false for what
 // is there already.
 func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, Peer) bool) []T {
-	var listed []T
-	winners := claims.settle(sort, offered(peers, of, key))
+	items := make(map[*living][]T, len(peers))
 	for _, l := range peers {
-		for _, item := range of(l) {
+		items[l] = of(l)
+	}
+	var listed []T
+	winners := claims.settle(sort, offered(peers, func(l *living) []T { return items[l] }, key))
+	for _, l := range peers {
+		for _, item := range items[l] {
 			if winners[key(item)] == l && serve(item, l.peer) {
 				listed = append(listed, item)
 			}

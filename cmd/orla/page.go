@@ -37,7 +37,7 @@ func (p *page) status(s *control.Status) {
 		p.printf("no tools\n")
 	}
 	if len(s.Problems) > 0 {
-		p.printf("\n%s; orla validate says the same:\n", count(len(s.Problems), "problem"))
+		p.printf("\n%s; orla validate shows those of files too:\n", count(len(s.Problems), "problem"))
 	}
 	for _, problem := range s.Problems {
 		for _, message := range problem.Messages {
