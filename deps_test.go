@@ -30,6 +30,7 @@ var imports = map[string][]string{
 	"internal/peer":      {"internal/rawjson", "internal/turns", "internal/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
 	"internal/urimatch":  {},
 	"internal/rawjson":   {},
+	"internal/recovered": {}, // a panic in a goroutine fails what it was doing, and no more
 	"internal/tail":      {},
 	"internal/turns":     {},
 	"internal/wholefile": {},
@@ -53,7 +54,7 @@ var imports = map[string][]string{
 
 	// Providers: what answers a call.
 	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
-	"capsule": {"internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
+	"capsule": {"internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -92,7 +93,7 @@ var imports = map[string][]string{
 	"internal/costtest":      {}, // fails what grows faster than its input
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor": {"internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
+	"supervisor": {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
 	"mcpbridge":  {"internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -167,6 +168,11 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	go func() {
 		defer a.wg.Done()
 		defer a.shares.Give(client.Line(), 1)
+		defer recovered.To(in.c.log, "ask a client what a capsule asks", func(any) {
+			if a.over(key, &cancel) {
+				in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
+			}
+		})
 		result, err := client.Ask(ctx, method, params)
 		if !a.over(key, &cancel) {
 			return // the capsule does not wait any more

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -215,7 +216,10 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 		in.followLists(ctx)
 	})
 	if in.c.tool.Runtime.Health != nil {
-		in.helpers.Go(func() { in.ping(ctx, *in.c.tool.Runtime.Health) })
+		in.helpers.Go(func() {
+			defer in.contain()
+			in.ping(ctx, *in.c.tool.Runtime.Health)
+		})
 	}
 	return func() {
 		cancel()
@@ -371,6 +375,8 @@ type successor struct {
 	began time.Time
 }
 
+var errPanicked = errors.New("what the new process said made Orla panic; the log has the details")
+
 // replace starts a process beside the one that serves (SPEC D7b), after the
 // order by hand of a number.
 func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan successor {
@@ -378,7 +384,16 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)
 	began := time.Now()
 	go func() { // attend takes what it sends, on every way out
-		in, err := c.begin(ctx, order)
+		var in *incarnation
+		var err error
+		defer recovered.To(c.log, "replace a capsule's process", func(any) {
+			if in != nil {
+				in.p.Kill()
+				in.close(0, errCut)
+			}
+			coming <- successor{nil, errPanicked, why, order, began}
+		})
+		in, err = c.begin(ctx, order)
 		if err == nil {
 			if err = in.greet(ctx); err != nil {
 				in.p.Kill()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/manifest"
 )
@@ -188,11 +190,25 @@ func (k *keeper) Serve(ctx context.Context) error {
 	}
 	following, end := context.WithCancel(ctx)
 	var follower sync.WaitGroup
-	follower.Go(func() { k.follow(following) })
+	var failed atomic.Bool
+	follower.Go(func() {
+		defer recovered.To(k.in.opts.Log, "follow what a peer offers", func(any) {
+			failed.Store(true)
+			end() // the provider with it: nobody would hear what it offers
+		})
+		k.follow(following)
+	})
 	defer follower.Wait()
 	defer end()
-	return k.service.Serve(ctx)
+	err := k.service.Serve(following)
+	if failed.Load() {
+		return errFollower
+	}
+	return err
 }
+
+// errFollower is why a provider is served anew whose follower panicked.
+var errFollower = errors.New("Orla panicked over what it offers")
 
 // follow publishes a new catalog whenever the peer offers something else, and
 // passes on which of its resources were updated.

@@ -1,0 +1,37 @@
+package recovered_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/recovered"
+)
+
+func TestAPanicIsLoggedAndFailsWhatWasBeingDone(t *testing.T) {
+	var log bytes.Buffer
+	var got any
+	func() {
+		defer recovered.To(slog.New(slog.NewTextHandler(&log, nil)), "read", func(p any) { got = p })
+		panic("cursed")
+	}()
+	if got != "cursed" {
+		t.Errorf("fail was given %v", got)
+	}
+	for _, want := range []string{"level=ERROR", `msg="panic in a goroutine"`, "doing=read", "panic=cursed", "recovered_test.go"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, log.String())
+		}
+	}
+}
+
+func TestWithoutAPanicNothingHappens(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	allocs := testing.AllocsPerRun(100, func() {
+		defer recovered.To(log, "read", func(any) { t.Error("fail was called") })
+	})
+	if allocs != 0 {
+		t.Errorf("it allocates %v times", allocs)
+	}
+}

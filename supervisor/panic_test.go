@@ -1,0 +1,51 @@
+package supervisor_test
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// cursed is a peer over whose offers Orla panics once.
+type cursed struct {
+	*fakePeer
+	armed chan struct{}
+}
+
+func (c *cursed) Updated() <-chan string {
+	select {
+	case <-c.armed:
+		panic("for the test")
+	default:
+		return c.fakePeer.Updated()
+	}
+}
+
+// TestC15APanicOverWhatAPeerOffersServesItAnew: the panic ends the peer's service, not the
+// process, and the peer is followed again afterwards.
+func TestC15APanicOverWhatAPeerOffersServesItAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &cursed{newFakePeer("p", peer.Offers{Known: true, Tools: listed("p__a")}), make(chan struct{}, 1)}
+		s := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{
+				manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil },
+			},
+			Log: slog.New(slog.DiscardHandler),
+		})
+		defer serving(t, s)()
+		s.Apply([]manifest.Tool{capsuleTool("p", "")})
+		synctest.Wait()
+		p.armed <- struct{}{}
+		p.offer(peer.Offers{Known: true, Tools: listed("p__a")}) // wakes the follower, which panics
+		synctest.Wait()
+		p.offer(peer.Offers{Known: true, Tools: listed("p__b")})
+		synctest.Wait()
+		if tools := s.Catalog().Tools; len(tools) != 1 || tools[0].Name != "p__b" {
+			t.Errorf("after the panic the catalog has %d tools, want p__b", len(tools))
+		}
+	})
+}
