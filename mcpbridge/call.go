@@ -66,9 +66,13 @@ func lineOf(caller, session, host string) turns.Line {
 }
 
 // client tells apart whom peers may speak to: it is the session, or else the caller.
+// Callers without a token are told apart by their address.
 func (o origin) client() string {
-	if o.session != "" {
+	switch {
+	case o.session != "":
 		return o.session
+	case o.subject == "" && o.host != "":
+		return "address " + o.host
 	}
 	return "caller " + o.caller
 }
@@ -287,6 +291,9 @@ func callerOf(extra *mcp.RequestExtra) origin {
 		from.caller = "stdio"
 	case extra.TokenInfo != nil:
 		from.caller, from.subject = extra.TokenInfo.UserID, extra.TokenInfo.UserID
+	}
+	if from.transport != Stdio {
+		from.host = extra.Header.Get(hostHeader)
 	}
 	return from
 }

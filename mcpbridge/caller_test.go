@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -394,6 +395,47 @@ func TestSessionsTellClientsApart(t *testing.T) {
 			t.Errorf("%s: sessions %q and %q; %q has the first too", name, first, second, seen[first])
 		}
 		seen[first], seen[second] = name, name
+	}
+}
+
+// Without tokens, clients of the stateless era at two addresses are two clients,
+// whatever they say of their address, and whichever way their calls take.
+func TestN2StrangersAreToldApartByAddress(t *testing.T) {
+	sessions := make(chan string, 10)
+	w := talking(t, func(_ context.Context, c peer.Client) (string, error) {
+		sessions <- c.Session()
+		return "", nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	body, headers := newEra("tools/call", "echo", `"name":"echo","arguments":{}`)
+	for _, capabilities := range []string{`{}`, `{"elicitation":{}}`} {
+		body := strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":`+capabilities, 1)
+		seen := map[string]string{}
+		for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+			for _, says := range []string{"", "127.0.0.1"} {
+				r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+				r.RemoteAddr = from + ":1234"
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Accept", "application/json, text/event-stream")
+				r.Header.Set("Orla-Host", says)
+				for i := 0; i < len(headers); i += 2 {
+					r.Header.Set(headers[i], headers[i+1])
+				}
+				answer := httptest.NewRecorder()
+				f.ServeHTTP(answer, r)
+				if answer.Code != http.StatusOK {
+					t.Fatalf("%s: %d %s", from, answer.Code, answer.Body)
+				}
+				session := <-sessions
+				if other := seen[session]; other != "" && other != from {
+					t.Errorf("with %s, %s and %s are both %q", capabilities, other, from, session)
+				}
+				seen[session] = from
+			}
+		}
+		if len(seen) != 2 {
+			t.Errorf("with %s, two addresses are %d clients: %v", capabilities, len(seen), seen)
+		}
 	}
 }
 

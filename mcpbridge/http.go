@@ -206,7 +206,8 @@ func (h *HTTP) awaitCalls() {
 // ServeHTTP serves one request and writes a line about it at debug.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	r.Header.Del(transportHeader) // it is between the front and its handlers
+	r.Header.Del(transportHeader) // these two are between the front and its handlers
+	r.Header.Del(hostHeader)
 	out := newResponse(w, h.limits)
 	defer out.finish()
 	if r.ContentLength != 0 {
@@ -373,6 +374,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 			defer leave()
 			r = stream
 		}
+		r.Header.Set(hostHeader, hostOf(r))
 		handler.ServeHTTP(answer, r)
 	}
 	if !answer.failed && out.succeeded() {

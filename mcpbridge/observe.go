@@ -81,6 +81,10 @@ func (b *Bridge) observe(ctx context.Context, id string, asked supervisor.Call, 
 // on with each of its requests. A client that sends it is described by itself.
 const transportHeader = "Orla-Transport"
 
+// hostHeader tells the SDK's way which address a POST came from. What a client sends
+// under this name is removed.
+const hostHeader = "Orla-Host"
+
 // markedSSE are the headers of the GET that opened a stream, for all of its
 // requests. The trace of the GET is none of theirs.
 func markedSSE(opening http.Header) http.Header {
