@@ -68,7 +68,7 @@ func (in *incarnation) message(params json.RawMessage) {
 	in.c.log.Debug("a capsule's log message", "tool", in.c.tool.Name, "params", string(params))
 	if id := cmp.Or(peer.About(params), token(params)); id != 0 {
 		if _, ok := in.conn.About(id).(peer.Client); ok {
-			in.conn.Note(id, "notifications/message", params)
+			in.conn.Note(id, "notifications/message", peer.Unmarked(params))
 		}
 		return
 	}
@@ -173,7 +173,7 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 				in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
 			}
 		})
-		result, err := client.Ask(ctx, method, params)
+		result, err := client.Ask(ctx, method, peer.Unmarked(params))
 		if !a.over(key, &cancel) {
 			return // the capsule does not wait any more
 		}

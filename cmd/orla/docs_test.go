@@ -109,8 +109,9 @@ printf '%s\n' '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"notes","
 while IFS= read -r line; do
 	printf '%s\n' "$line" >> `+heard+`
 	case $line in
-	*'"method":"initialize"'*) printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"notes","version":"1.0.0"}}}' ;;
-	*'"method":"tools/list"'*) printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"search","inputSchema":{"type":"object"}}]}}' ;;
+	*'"method":"server/discover"'*) printf '%s\n' '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found"}}' ;;
+	*'"method":"initialize"'*) printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"notes","version":"1.0.0"}}}' ;;
+	*'"method":"tools/list"'*) printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"search","inputSchema":{"type":"object"}}]}}' ;;
 	esac
 done
 `)
@@ -134,7 +135,7 @@ done
 			}
 		}
 	}
-	if len(want) != 3 || fmt.Sprint(got) != fmt.Sprint(want) {
+	if len(want) != 4 || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("Orla writes:\n%s\nthe document says:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

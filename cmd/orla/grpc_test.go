@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,8 +92,14 @@ func TestGRPCToolOverTLS(t *testing.T) {
 	if err != nil || a.Result == nil || a.Result.IsError {
 		t.Fatalf("got %+v, %v", a, err)
 	}
-	if seen := string(a.Result.StructuredContent); !strings.Contains(seen, `"authorization":"Bearer hunter2-token"`) {
-		t.Errorf("the metadata has no credentials: %s", seen)
+	var seen struct{ Backwards string }
+	if err := json.Unmarshal(a.Result.StructuredContent, &seen); err != nil {
+		t.Fatal(err)
+	}
+	forwards := []rune(seen.Backwards) // what is as it was is without credentials
+	slices.Reverse(forwards)
+	if !strings.Contains(string(forwards), `"authorization":"Bearer hunter2-token"`) || strings.Contains(string(a.Result.StructuredContent), "hunter2") {
+		t.Errorf("the service saw %s, and said %s", string(forwards), a.Result.StructuredContent)
 	}
 	hundred := func() {
 		var wg sync.WaitGroup

@@ -27,6 +27,25 @@ func About(params json.RawMessage) int64 {
 	return id
 }
 
+// Unmarked returns params as a client is to get them: MetaCall is for Orla, and may have
+// been added by it.
+func Unmarked(params json.RawMessage) json.RawMessage {
+	if meta(params, MetaCall) == nil {
+		return params
+	}
+	var left json.RawMessage
+	rawjson.Members(params, func(key string, value json.RawMessage) bool {
+		if key == "_meta" {
+			left = rawjson.Set(value, MetaCall, nil)
+		}
+		return true
+	})
+	if rawjson.Empty(left) {
+		left = nil
+	}
+	return rawjson.Set(params, "_meta", left)
+}
+
 // NameOf returns what a peer calls a question by; "" if it has no name, or none
 // that can be one.
 func NameOf(params json.RawMessage) string {

