@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -33,6 +34,7 @@ func (s *Supervisor) publish() {
 		changed:   changed,
 		entries:   make(map[string]*entry, len(s.living)),
 		resources: map[string]Peer{},
+		realms:    map[string]Peer{},
 		templates: map[string]Peer{},
 		prompts:   map[string]Peer{},
 		named:     map[string]Peer{},
@@ -127,10 +129,14 @@ func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
 	uri := func(r *mcp.Resource) string { return r.URI }
 	c.Resources = adopt(claims, aResource, peers, func(l *living) []*mcp.Resource {
 		return slices.DeleteFunc(slices.Clone(l.offers.Resources), func(r *mcp.Resource) bool { return isOwn(warn, r.URI, r.URI, l) })
-	}, uri, func(r *mcp.Resource, p Peer) bool { return put(c.resources, r.URI, p) })
+	}, uri, func(r *mcp.Resource, p Peer) bool {
+		c.share(r.URI, p)
+		return put(c.resources, r.URI, p)
+	})
 	for _, t := range adopt(claims, aTemplate, peers, func(l *living) []peer.Template {
 		return slices.DeleteFunc(slices.Clone(l.offers.Templates), func(t peer.Template) bool { return isOwn(warn, t.URIs.Prefix(), t.URITemplate, l) })
 	}, func(t peer.Template) string { return t.URIs.Form }, func(t peer.Template, p Peer) bool {
+		c.share(t.URIs.Prefix(), p)
 		return put(c.templates, t.URITemplate, p)
 	}) {
 		c.matching.Add(t.URIs, c.templates[t.URITemplate])
@@ -139,6 +145,33 @@ func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
 	c.matching.Sort()
 	c.Prompts = adopt(claims, aPrompt, peers, func(l *living) []*mcp.Prompt { return l.offers.Prompts }, func(p *mcp.Prompt) string { return p.Name },
 		func(of *mcp.Prompt, p Peer) bool { return put(c.prompts, of.Name, p) })
+}
+
+// share notes that a peer has resources of an authority.
+func (c *Catalog) share(uri string, p Peer) {
+	realm := realmOf(uri)
+	if other, known := c.realms[realm]; known && other != p {
+		p = nil
+	}
+	c.realms[realm] = p
+}
+
+// realmOf is the scheme and the authority of a URI, or of the literal beginning of a
+// template; "" if the text ends within them.
+func realmOf(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, ":")
+	if !ok {
+		return ""
+	}
+	authority, hierarchical := strings.CutPrefix(rest, "//")
+	if !hierarchical {
+		return strings.ToLower(scheme) + ":"
+	}
+	end := strings.IndexAny(authority, "/?#")
+	if end < 0 {
+		return ""
+	}
+	return strings.ToLower(scheme + "://" + authority[:end])
 }
 
 // put notes whose something is. It reports false if that is known.

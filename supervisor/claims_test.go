@@ -164,7 +164,7 @@ func TestN2AnUnlistedURI(t *testing.T) {
 	apply(s, "one", "tools")
 	reads(t, s, map[string]string{"b:1": "one"})
 	apply(s, "one", "tools", "two")
-	reads(t, s, map[string]string{"a:1": "one", "b:1": ""})
+	reads(t, s, map[string]string{"a:1": "one", "b:1": "", "a:2": "one", "A:2": "one"})
 	if n := two.requests.Load(); n != 0 {
 		t.Errorf("another one was asked %d times", n)
 	}
@@ -195,4 +195,16 @@ func TestN2AnUpdateOfAnother(t *testing.T) {
 		default:
 		}
 	})
+}
+
+// A link in a tool's answer may lead to a resource that no list has: it is its peer's
+// whose all other resources of that authority are. Where there are several, it is nobody's.
+func TestN2AnUnlistedURIOfAnAuthority(t *testing.T) {
+	one := newFakePeer("one", reading(resources("demo://r/1")))
+	two := newFakePeer("two", reading(resources("file:///2")))
+	s := peers(map[string]*fakePeer{"one": one, "two": two, "three": newFakePeer("three", reading(resources("demo://r/3")))})
+	apply(s, "one", "two")
+	reads(t, s, map[string]string{"demo://r/new": "one", "DEMO://r/new": "one", "file:///new": "two", "demo://other/1": "", "demo:": "", "x": ""})
+	apply(s, "one", "two", "three")
+	reads(t, s, map[string]string{"demo://r/new": "", "demo://r/1": "one", "demo://r/3": "three", "file:///new": "two"})
 }

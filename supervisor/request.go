@@ -115,8 +115,8 @@ func (c *Catalog) Loggers() []Peer {
 
 // Holder is the peer that a resource belongs to: the one that lists it, or whose template
 // matches it best. What no peer lists may still exist, since a tool's answer may link to
-// it: it belongs to the only peer that can be read from, if there is exactly one. Without
-// any, p is nil.
+// it: it belongs to the peer that has all other resources of its authority, or else to
+// the only peer that can be read from, if there is exactly one. Without any, p is nil.
 func (c *Catalog) Holder(uri string) (p Peer, listed bool) {
 	if peer.IsOwn(uri) {
 		return nil, false
@@ -126,6 +126,9 @@ func (c *Catalog) Holder(uri string) (p Peer, listed bool) {
 	}
 	if p, ok := c.matching.Find(uri); ok {
 		return p, true
+	}
+	if p := c.realms[realmOf(uri)]; p != nil && p.Offers().Reads {
+		return p, false
 	}
 	return c.reader, false
 }

@@ -145,6 +145,7 @@ type Catalog struct {
 	resources map[string]Peer   // by URI
 	templates map[string]Peer   // by URI template
 	matching  urimatch.Index[Peer]
+	realms    map[string]Peer // whose all resources of an authority are (realmOf); nil if they are of several
 	reader    Peer            // the only one that can be read from; nil if there is none, or more
 	prompts   map[string]Peer // by name
 	named     map[string]Peer // by the name of a manifest
