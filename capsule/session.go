@@ -45,8 +45,12 @@ const (
 // that everything else uses as well. The client is let go of then: calls are
 // passed on as the bytes that they are, which its types would not allow.
 func (in *incarnation) negotiate(ctx context.Context) error {
-	if in.discover(ctx) {
+	protocol := in.c.tool.Runtime.Protocol
+	switch {
+	case protocol != manifest.ProtocolInitialize && in.discover(ctx):
 		return nil
+	case protocol == manifest.ProtocolStateless:
+		return errors.New("it does not say that it speaks MCP " + statelessVersion + ", the only one that its protocol key allows")
 	}
 	err := in.initialize(ctx)
 	if err == nil {

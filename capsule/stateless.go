@@ -50,11 +50,12 @@ const (
 // discover asks which versions of the protocol the process speaks, and reports whether
 // it is statelessVersion. It may say nothing: then it is spoken to as before 2026-07-28.
 func (in *incarnation) discover(ctx context.Context) bool {
-	if !in.c.probing.state.CompareAndSwap(probes, skipsOne) {
+	r := in.c.tool.Runtime
+	if only := r.Protocol == manifest.ProtocolStateless; !in.c.probing.state.CompareAndSwap(probes, skipsOne) && !only {
 		return false
 	}
-	patience := min(discoverPatience, in.c.tool.Runtime.StartupTimeout/2)
-	if in.c.tool.Runtime.Handshake == manifest.HandshakeHello {
+	patience := min(discoverPatience, r.StartupTimeout/2)
+	if r.Handshake == manifest.HandshakeHello {
 		patience = askPatience
 	}
 	asking, cancel := context.WithTimeout(ctx, patience)

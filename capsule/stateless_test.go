@@ -149,3 +149,26 @@ func TestASilentServerIsProbedOnce(t *testing.T) {
 		t.Errorf("the first process was probed %d times, both %d times", first.Probes, probes)
 	}
 }
+
+// The manifest may say which of the two kinds of MCP a server is spoken to in.
+func TestTheProtocolIsTheOneAskedFor(t *testing.T) {
+	protocol := func(p manifest.Protocol) func(*manifest.Tool) {
+		return func(t *manifest.Tool) { t.Runtime.Protocol = p }
+	}
+	t.Run("initialize alone", func(t *testing.T) {
+		l := live(t, "no-discover", byHandshake, protocol(manifest.ProtocolInitialize))
+		if got := l.call(capsuletest.Args{}); got.Probes != 0 {
+			t.Errorf("the server was asked for its versions %d times", got.Probes)
+		}
+	})
+	t.Run("2026-07-28 alone", func(t *testing.T) {
+		l := live(t, "stateless", byHandshake, protocol(manifest.ProtocolStateless))
+		l.call(capsuletest.Args{})
+		l.Reload("a test")
+		eventually(t, "it is started again", func() bool { return l.Life().Restarts == 1 && l.Life().State == "READY" })
+	})
+	t.Run("2026-07-28 of a server that does not have it", func(t *testing.T) {
+		l := live(t, "echo", byHandshake, protocol(manifest.ProtocolStateless))
+		eventually(t, "it is said what is wrong", func() bool { return strings.Contains(l.Life().Reason, "does not say that it speaks MCP 2026-07-28") })
+	})
+}

@@ -142,6 +142,7 @@ func (d *description) capsule() Runtime {
 	c := Runtime{
 		Declared:       d.doc.Has("mcp"),
 		Handshake:      r.Handshake,
+		Protocol:       r.Protocol,
 		Start:          r.Start,
 		StartupTimeout: milliseconds(r.StartupTimeoutMS),
 		Drain:          milliseconds(r.DrainMS),

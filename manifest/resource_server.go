@@ -56,6 +56,7 @@ func (d *declaration) serverRuntime(spec serverSpec) Runtime {
 	d.runtime = runtimeDefaults()
 	r := d.capsule()
 	r.Handshake = HandshakeMCP
+	r.Protocol = spec.Protocol
 	r.StartupTimeout = serverStart
 	r.IdleTimeout = time.Duration(spec.IdleTimeout)
 	r.Include = d.include(spec.ToolFilter.Include)

@@ -59,6 +59,7 @@ type serverSpec struct {
 	Env                []serverEnv      `json:"env,omitempty" jsonschema:"Of stdio: environment variables to set"`
 	Endpoint           string           `json:"endpoint,omitempty" jsonschema:"Of http: the server's URL"`
 	Auth               authKeys         `json:"auth,omitzero" jsonschema:"Of http: how requests are authenticated"`
+	Protocol           Protocol         `json:"protocol,omitempty" jsonschema:"Which MCP it is spoken to in: auto (2026-07-28 if it has that), 2026-07-28, or initialize (older versions). Default auto"`
 	ToolFilter         toolFilterKeys   `json:"tool_filter,omitzero" jsonschema:"Which tools are served. Default: all"`
 	Reconnect          reconnectKeys    `json:"reconnect,omitzero" jsonschema:"When to start or connect again"`
 	IdleTimeout        yamldoc.Duration `json:"idle_timeout,omitempty" jsonschema:"Stop the server, or end the session, after this long without a call. Default: never"`
@@ -149,6 +150,7 @@ func toolDefaults() toolSpec {
 
 func serverDefaults() serverSpec {
 	return serverSpec{
+		Protocol:           ProtocolAuto,
 		Reconnect:          reconnectKeys{MaxAttempts: 3, Backoff: yamldoc.Duration(2 * time.Second)},
 		DefaultToolRuntime: serverRuntime{toolRuntimeKeys: toolRuntimeDefaults()},
 	}

@@ -10,6 +10,7 @@ type Runtime struct {
 	Declared bool
 
 	Handshake Handshake
+	Protocol  Protocol
 	Start     Start
 
 	StartupTimeout time.Duration
@@ -78,6 +79,22 @@ const (
 
 // Values lists what runtime.handshake may be.
 func (Handshake) Values() []string { return []string{string(HandshakeHello), string(HandshakeMCP)} }
+
+// Protocol is which version of MCP a server is spoken to in. One connection has one of
+// the two kinds (docs/decisions/0030).
+type Protocol string
+
+// The values of runtime.protocol.
+const (
+	ProtocolAuto       Protocol = "auto"       // 2026-07-28 if the server has it, else initialize
+	ProtocolStateless  Protocol = "2026-07-28" // nothing else
+	ProtocolInitialize Protocol = "initialize" // the versions up to 2025-11-25, which begin with that
+)
+
+// Values lists what runtime.protocol may be.
+func (Protocol) Values() []string {
+	return []string{string(ProtocolAuto), string(ProtocolStateless), string(ProtocolInitialize)}
+}
 
 // Start is when a capsule is first started.
 type Start string

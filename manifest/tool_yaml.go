@@ -100,6 +100,7 @@ type capsuleKeys struct {
 	StopGraceMS      int              `json:"stop_grace_ms,omitempty" jsonschema:"Time between SIGTERM and SIGKILL, in ms. Default 5000"`
 	IdleTimeout      yamldoc.Duration `json:"idle_timeout,omitempty" jsonschema:"Stop the capsule after this long without a call. Default: never"`
 	Handshake        Handshake        `json:"handshake,omitempty" jsonschema:"How readiness shows: hello (orla.hello) or mcp (a completed initialize). Default hello"`
+	Protocol         Protocol         `json:"protocol,omitempty" jsonschema:"Which MCP it is spoken to in: auto (2026-07-28 if it has that), 2026-07-28, or initialize (older versions, whose tools may ask clients by requests of their own). Default auto"`
 	Start            Start            `json:"start,omitempty" jsonschema:"eager: with Orla; lazy: at the first call. Default eager"`
 	ToolPrefix       *string          `json:"tool_prefix,omitempty" jsonschema:"What stands before the names of the capsule's own tools. Default: its name and two underscores"`
 	HotLoad          hotLoadKeys      `json:"hot_load,omitzero" jsonschema:"Reload when files change"`
@@ -143,6 +144,7 @@ func runtimeDefaults() runtimeKeys {
 			DrainMS:          5000,
 			StopGraceMS:      5000,
 			Handshake:        HandshakeHello,
+			Protocol:         ProtocolAuto,
 			Start:            StartEager,
 			HotLoad:          hotLoadKeys{Watch: []string{"./"}, Mode: HotLoadRestart, DebounceMS: 100},
 			Restart:          restartKeys{InitialMS: 500, MaxMS: 30_000, MaxFailures: 8, ResetAfterMS: 30_000},
