@@ -17,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/secret"
 )
@@ -68,6 +69,24 @@ func TestT72AnEngineThatDropsFlags(t *testing.T) {
 	}
 	if left := b.left(); len(left) > 0 {
 		t.Errorf("%v is left", left)
+	}
+}
+
+// SPEC-TOOLS 4: an Orla that does not run in an image says which command is missing
+// there all the same.
+func TestT4AMissingCommandWithoutAProber(t *testing.T) {
+	b := newBench(t, func(o *container.EngineOptions) { o.Prober = nil })
+	for path, want := range map[string]string{
+		"nonesuch":      "it is not in PATH, which is /usr/local/sbin",
+		"/bin/nonesuch": "there is no such file",
+	} {
+		_, err := b.launcher(b.ours()).Start(t.Context(), launch.Spec{Path: path, Argv: []string{path}})
+		if f := fault.From(err); f == nil || f.Code != fault.UnsupportedTool || !strings.Contains(f.Reason, want) {
+			t.Errorf("%s: %v; want %q", path, err, want)
+		}
+	}
+	if o := b.run(b.launcher(b.ours()), sh("echo hello")); o.exit.Err != nil || o.exit.Code != 0 {
+		t.Errorf("a command that is there: %+v", o.exit)
 	}
 }
 

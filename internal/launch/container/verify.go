@@ -61,7 +61,11 @@ func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 	for _, look := range e.looks(p) {
 		answer, err := e.look(ctx, p, look)
 		if len(answer) > 0 {
-			return judge(p, parseProbe(answer))
+			parts := parseProbe(answer)
+			if _, told := parts[commandPart]; !told {
+				parts[commandPart] = e.unrunnable(ctx, p)
+			}
+			return judge(p, parts)
 		}
 		if f, ok := errors.AsType[*fault.Error](err); ok {
 			return verdict{}, f
@@ -82,6 +86,20 @@ func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 		said = saidBy(first)
 	}
 	return verdict{}, fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
+}
+
+// askShell says why its first argument cannot be run, as unrunnable does.
+const askShell = `command -v -- "$0" >/dev/null || case $0 in
+*/*) echo "there is no such file, or it cannot be executed by the user that it would run as" ;;
+*) echo "it is not in PATH, which is $PATH" ;;
+esac`
+
+// unrunnable asks a shell of the image why the command cannot be run there, for an
+// init process does not say so by its exit code. It returns "" if the command can be
+// run, and if the image has no shell.
+func (e *Engine) unrunnable(ctx context.Context, p plan) string {
+	said, _ := e.look(ctx, p, look{argv: []string{"sh", "-c", askShell, p.spec.Path}}) // without a shell nobody knows
+	return strings.TrimSpace(string(said))
 }
 
 // look starts one container with the plan's flags, and returns what the look says
