@@ -91,6 +91,7 @@ type Bridge struct {
 	verbosity     *verbosity
 	subscriptions subscriptions
 	held          held
+	states        *states
 	self          *mcp.Implementation
 	selfJSON      json.RawMessage // self
 
@@ -117,6 +118,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		observer: opts.Observe,
 		metrics:  opts.Metrics,
 		carrier:  newCarrier(),
+		states:   newStates(),
 	}
 	if b.admitted == nil {
 		b.admitted = func(context.Context) {}

@@ -40,7 +40,7 @@ const (
 // It is the peer's Client for as long as the peer works, whichever request of
 // the client's is open meanwhile.
 type conversation struct {
-	owner   owner
+	of      [sha256.Size]byte // the request; see asking
 	session string
 	line    turns.Line
 	says    peer.Declared
@@ -60,15 +60,6 @@ type conversation struct {
 }
 
 var _ peer.Client = (*conversation)(nil)
-
-// owner is who may go on with a conversation, and with which request.
-type owner struct {
-	caller  string // the authenticated subject, else the transport
-	session string // the connection; "" for HTTP
-	method  string
-	name    string // of the tool or the prompt, or the URI
-	args    [sha256.Size]byte
-}
 
 // question waits for the client's answer.
 type question struct {
@@ -241,7 +232,7 @@ type work func(ctx context.Context, client peer.Client) (mcp.Result, error)
 
 // converse does the work for the client of a request. In the stateless era its
 // result may be questions to the client.
-func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of owner, do work) (mcp.Result, error) {
+func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of asking, do work) (mcp.Result, error) {
 	if !c.newest || !slices.Contains(passedOn, of.method) || of.method == methodComplete || !c.takes[methodSample] && !c.takes[methodElicit] && !c.takes[methodRoots] {
 		return do(ctx, c)
 	}
@@ -250,7 +241,7 @@ func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of owne
 	if !strings.HasPrefix(state, heldPrefix) { // a state that is the peer's goes to the peer
 		v = b.held.begin(ctx, b, c, of, do)
 	} else if v = b.held.take(state, of); v == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState is none of an open call of yours: its time is over, it has been used, or the request is another; call again without it"}
+		return nil, errUnknownState
 	}
 	v.attach(c)
 	defer v.attach(nil)
@@ -287,13 +278,11 @@ func (b *Bridge) answersIn(params mcp.Params) (state string, answers map[string]
 	return given.RequestState, given.InputResponses
 }
 
-// heldPrefix begins the states of held conversations. Peers have states of their own.
-const heldPrefix = "orla:"
-
-// inputIn is what a client gives to a peer that required more in the stateless era.
-func (b *Bridge) inputIn(r mcp.Request) (in peer.Input) {
+// inputIn is what a client gives to a peer that required more in the stateless era. An
+// error says that the peer's state was not given to this client for this request.
+func (b *Bridge) inputIn(r mcp.Request, of asking) (in peer.Input, err error) {
 	if !isNewest(r) {
-		return in
+		return in, nil
 	}
 	rawjson.Members(b.carrier.paramsOf(r.GetParams()), func(key string, value json.RawMessage) bool {
 		switch key {
@@ -304,10 +293,22 @@ func (b *Bridge) inputIn(r mcp.Request) (in peer.Input) {
 		}
 		return true
 	})
-	if strings.HasPrefix(rawjson.String(in.State), heldPrefix) {
-		return peer.Input{}
+	if in.State == nil {
+		return in, nil
 	}
-	return in
+	var given string
+	if json.Unmarshal(in.State, &given) != nil {
+		return peer.Input{}, errUnknownState
+	}
+	if strings.HasPrefix(given, heldPrefix) {
+		return peer.Input{}, nil
+	}
+	state, ok := b.states.check(of, given)
+	if !ok {
+		return peer.Input{}, errUnknownState
+	}
+	in.State = rawjson.Quote(state)
+	return in, nil
 }
 
 // held are the conversations whose clients are thinking, by an unguessable
@@ -328,10 +329,10 @@ type parked struct {
 }
 
 // begin starts the work of a new conversation.
-func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of owner, do work) *conversation {
+func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	v := &conversation{owner: of, session: c.id, line: c.line, says: c.says, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	v := &conversation{of: of.sum(), session: c.id, line: c.line, says: c.says, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld)
@@ -379,11 +380,11 @@ func (h *held) park(v *conversation) (state string, ok bool) {
 }
 
 // take returns the conversation that its owner goes on with; nil if there is none.
-func (h *held) take(state string, of owner) *conversation {
+func (h *held) take(state string, of asking) *conversation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, ok := h.parked[state]
-	if !ok || p.owner != of {
+	if !ok || p.of != of.sum() {
 		return nil
 	}
 	h.unparkLocked(state)
@@ -425,15 +426,6 @@ func (h *held) close() {
 	}
 	h.mu.Unlock()
 	<-h.running.none()
-}
-
-// ownerOf tells who makes a request, and which.
-func ownerOf(method, name string, args json.RawMessage, session *mcp.ServerSession, extra *mcp.RequestExtra) owner {
-	of := owner{caller: callerOf(extra).caller, method: method, name: name, args: sha256.Sum256(args)}
-	if extra == nil || extra.Header == nil { // on a connection of its own
-		of.session = session.ID()
-	}
-	return of
 }
 
 // withoutAnswers are params of which the SDK is not to decode what a client

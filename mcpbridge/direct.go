@@ -81,6 +81,9 @@ func (b *Bridge) direct(ctx context.Context, p plainCall, from origin) (response
 	if rpcErr != nil {
 		return parts{errorOf(p.id, rpcErr)}, rpcErr.Code, made
 	}
+	if answer.passed != nil {
+		answer.passed.sign(b.states, asking{from.client(), p.method, p.name, p.args})
+	}
 	result, err := b.encoded(answer, p.meta != nil)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", p.name, "err", err)

@@ -28,6 +28,8 @@ type passedAnswer struct {
 	code     string          // tool_code, if failed
 	complete bool            // raw has a resultType
 	requires bool            // which says that it is no result yet, and requires input
+	state    json.RawMessage // the peer's requestState, if it requires input; nil for none
+	signed   json.RawMessage // what the client is given for it; nil for nothing
 }
 
 // look finds out what has to be known of a peer's answer to a call, or to
@@ -53,9 +55,14 @@ func (p *passedAnswer) lookAtMembers(call bool) bool {
 		case "resultType":
 			p.complete = true
 			p.requires = rawjson.String(value) == "input_required"
+		case "requestState":
+			p.state = value
 		}
 		return true
 	})
+	if !p.requires {
+		p.state = nil
+	}
 	if plain {
 		p.lookAtMeta()
 	}
@@ -102,6 +109,15 @@ func (p *passedAnswer) lookAtMeta() {
 	}
 }
 
+// sign has the client be given a state that it alone can give back. Without it, and if
+// the peer's is not a string, as MCP has it, the client gets none.
+func (p *passedAnswer) sign(with *states, of asking) {
+	var state string
+	if bytes.HasPrefix(p.state, []byte(`"`)) && json.Unmarshal(p.state, &state) == nil {
+		p.signed = rawjson.Quote(with.sign(of, state))
+	}
+}
+
 // tell adds to a failure how many attempts were made, if there was more than one.
 func (p *passedAnswer) tell(attempts int) {
 	if !p.failed || attempts <= 1 {
@@ -140,10 +156,13 @@ func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 // parts is the answer as the client gets it. self is what the server says of
 // itself in the stateless era; nil in the others.
 func (p *passedAnswer) parts(self json.RawMessage) parts {
-	if self == nil && !p.newMeta {
+	if self == nil && !p.newMeta && p.state == nil {
 		return parts{p.raw}
 	}
 	change := []member{{Key: "_meta", Value: p.meta}}
+	if p.state != nil {
+		change = append(change, member{Key: "requestState", Value: p.signed})
+	}
 	if self != nil {
 		if meta := p.meta; meta == nil {
 			change[0].Value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join()

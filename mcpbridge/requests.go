@@ -21,10 +21,16 @@ func (b *Bridge) request(ctx context.Context, method, name string, r request, se
 	who := b.newCaller(ctx, r, session)
 	defer who.end()
 	params := b.ownParams(r.GetParams())
-	input := b.inputIn(r)
-	of := ownerOf(method, name, params, session, r.GetExtra())
+	of := asking{client: who.id, method: method, name: name}
+	if who.newest { // its trace may be another when it is repeated
+		of.args = replaced(params, member{Key: "_meta", Value: nil})
+	}
+	input, err := b.inputIn(r, of)
+	if err != nil {
+		return nil, err
+	}
 	return b.converse(ctx, r, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
-		res, err := b.requested(ctx, r, peer.Request{Method: method, Params: params, Client: client, Line: who.line, Input: input})
+		res, err := b.requested(ctx, r, of, peer.Request{Method: method, Params: params, Client: client, Line: who.line, Input: input})
 		if missing := who.missing(); missing != nil && who.newest && err != nil {
 			return nil, missing
 		}
@@ -33,7 +39,7 @@ func (b *Bridge) request(ctx context.Context, method, name string, r request, se
 }
 
 // requested does what a request asks for.
-func (b *Bridge) requested(ctx context.Context, r mcp.Request, asked peer.Request) (mcp.Result, error) {
+func (b *Bridge) requested(ctx context.Context, r mcp.Request, of asking, asked peer.Request) (mcp.Result, error) {
 	method := asked.Method
 	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
@@ -43,6 +49,7 @@ func (b *Bridge) requested(ctx context.Context, r mcp.Request, asked peer.Reques
 	if !ok {
 		return nil, b.refused(ctx, method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", method))
 	}
+	p.sign(b.states, of)
 	return b.passOn(r, method, p), nil
 }
 

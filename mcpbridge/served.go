@@ -118,11 +118,15 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	who := b.newCaller(ctx, req, req.Session)
 	defer who.end()
-	asked := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller, Input: b.inputIn(req)}
+	of := asking{who.id, methodCall, req.Params.Name, req.Params.Arguments}
+	input, err := b.inputIn(req, of)
+	if err != nil {
+		return nil, err
+	}
+	asked := supervisor.Call{Tool: req.Params.Name, Args: req.Params.Arguments, Meta: b.metaOf(req.Params), Caller: from.caller, Input: input}
 	if asked.Input.State != nil && !b.catalog.Catalog().Talks[asked.Tool] {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: asked.Tool + " has given no requestState; call again without it"}
 	}
-	of := ownerOf(methodCall, asked.Tool, asked.Args, req.Session, req.Extra)
 	res, err := b.converse(ctx, req, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
 		asked.Client = client
 		a, made, rpcErr := b.answerCall(ctx, asked, from)
@@ -134,6 +138,7 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		case rpcErr != nil:
 			return nil, rpcErr
 		case a.passed != nil:
+			a.passed.sign(b.states, of)
 			return &rawResult{json: a.passed.parts(b.selfIn(req))}, nil
 		}
 		return a.result, nil
