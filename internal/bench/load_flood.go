@@ -174,12 +174,17 @@ func (f flood) start(ctx context.Context, b *bench, host string) (end func() err
 		return nil, err
 	}
 	defer first.close()
+	return b.startFlood(ctx, []string{b.flood, "-host", host, "-connections", fmt.Sprint(b.scale.flooders), fmt.Sprintf("-deaf=%v", f.deaf)}, f.request(first))
+}
+
+// startFlood starts a command line of the program flood with its requests, and waits
+// until it is connected.
+func (b *bench) startFlood(ctx context.Context, argv []string, requests []byte) (end func() error, err error) {
 	file := filepath.Join(b.dir, "flood")
-	if err := os.WriteFile(file, f.request(first), 0o600); err != nil {
+	if err := os.WriteFile(file, requests, 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, b.flood, "-host", host, "-request", file,
-		"-connections", fmt.Sprint(b.scale.flooders), fmt.Sprintf("-deaf=%v", f.deaf))
+	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], "-request", file)...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

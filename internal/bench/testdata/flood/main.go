@@ -1,17 +1,19 @@
 // Command flood is a client that takes what it can get: on each of its connections
-// it repeats one request for as long as its input is open. It is a process of its
+// it repeats a request for as long as its input is open. It is a process of its
 // own, so that those who measure what it does to others do not wait for it.
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -22,11 +24,12 @@ func main() {
 	host := flag.String("host", "", "where to connect")
 	connections := flag.Int("connections", 1, "how many")
 	deaf := flag.Bool("deaf", false, "send the request once, and read nothing")
-	file := flag.String("request", "", "a file with the bytes of the request")
+	file := flag.String("request", "", "a file with the bytes of the request, or of one for each connection")
+	size := flag.Int("size", 0, "of one request in the file; 0: there is one")
 	flag.Parse()
 	request, err := os.ReadFile(*file)
 	if err == nil {
-		err = run(*host, request, *connections, *deaf)
+		err = run(*host, slices.Collect(slices.Chunk(request, cmp.Or(*size, len(request)))), *connections, *deaf)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,7 +37,7 @@ func main() {
 	}
 }
 
-func run(host string, request []byte, n int, deaf bool) error {
+func run(host string, requests [][]byte, n int, deaf bool) error {
 	conns := make([]net.Conn, n)
 	for i := range conns {
 		conn, err := net.Dial("tcp", host)
@@ -45,7 +48,7 @@ func run(host string, request []byte, n int, deaf bool) error {
 	}
 	var asking sync.WaitGroup
 	for i, conn := range conns {
-		own := bytes.Replace(request, fmt.Append(nil, firstID), fmt.Append(nil, firstID+i), 1)
+		own := bytes.Replace(requests[i%len(requests)], fmt.Append(nil, firstID), fmt.Append(nil, firstID+i), 1)
 		asking.Go(func() { ask(conn, own, deaf) })
 	}
 	fmt.Println("flooding")
