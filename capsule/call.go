@@ -79,9 +79,9 @@ const maxBesideSerial = 2
 
 func placesOf(concurrency int) *turns.Queue {
 	if concurrency > 0 {
-		return turns.NewQueue(concurrency)
+		return turns.NewQueue(concurrency, 0)
 	}
-	return turns.Beside(maxBesideSerial)
+	return turns.NewQueue(turns.NoLimit, maxBesideSerial)
 }
 
 // place waits in a line for a place, inside ctx, when the capsule is READY: what

@@ -156,7 +156,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		updates: make(chan string, 64),
 
 		places:   placesOf(tool.Run.MaxConcurrency),
-		requests: turns.Beside(maxBesideSerial),
+		requests: turns.NewQueue(turns.NoLimit, maxBesideSerial),
 		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 	}
 	if c.start == nil {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,10 @@ const (
 // times what a call does, and all that comes together is served side by side:
 // who floods with them would take all of the processor.
 const maxOpenings = 2
+
+// moment is how long a request counts for what its caller may have worked on beside
+// others: most are answered by then, and the others wait for something.
+const moment = 2 * time.Millisecond
 
 // HTTPSettings is what may change while the front is serving.
 type HTTPSettings struct {
@@ -83,13 +88,14 @@ type HTTP struct {
 	newest   http.Handler // serves the stateless era, and calls without a session
 	limits   limits
 	openings *turns.Queue // bounds the sessions that begin at once
+	working  *turns.Queue // lets one caller's requests take half of the processors beside others
 	draining atomic.Bool
 	calls    counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings)}
+	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings, 0), working: turns.NewQueue(turns.NoLimit, max(1, runtime.NumCPU()/2))}
 	h.sessions = newSessions(b.server)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
@@ -306,7 +312,8 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	settings := h.settings.Load()
-	body, held, ok := h.readBody(w, r, h.lineOf(r))
+	line := h.lineOf(r)
+	body, held, ok := h.readBody(w, r, line)
 	defer held.end()
 	if !ok {
 		return
@@ -315,6 +322,11 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		h.calls.add(1)
 		defer h.calls.add(-1)
 	}
+	done, err := h.working.TakeBriefly(r.Context(), line, moment)
+	if err != nil {
+		return // the client has left
+	}
+	defer done()
 	w.Header().Set("X-Accel-Buffering", "no")
 	plain, direct := h.plainPost(r, body)
 	switch {

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // gated is a world whose tool waits until its call is cancelled, and a channel that
@@ -224,4 +229,57 @@ func TestN2StreamsCountAsSessions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Beside another caller, one has as many requests worked on at a time as half of the
+// processors can. Those that take longer than a moment wait for something, and keep no
+// other from beginning.
+func TestN2OneCallersRequestsDoNotTakeAllProcessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun, release := make(chan string, 100), make(chan struct{})
+		w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+			begun <- call.Caller
+			if call.Caller == "ann" {
+				<-release
+			}
+			return json.RawMessage(`{"content":[]}`), nil
+		})
+		h := w.bridge.HTTP(mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		var posts sync.WaitGroup
+		post := func(caller string) {
+			posts.Go(func() {
+				body, headers := newEra("tools/call", "echo", `"name":"echo","arguments":{}`)
+				r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+				for i, all := 0, append(headers, bearer(caller, "Accept", "application/json, text/event-stream", "Content-Type", "application/json")...); i < len(all); i += 2 {
+					r.Header.Set(all[i], all[i+1])
+				}
+				out := httptest.NewRecorder()
+				if h.ServeHTTP(out, r); out.Code != http.StatusOK {
+					t.Errorf("%s got %d %s", caller, out.Code, out.Body)
+				}
+			})
+			synctest.Wait()
+		}
+		post("bob")
+		<-begun
+		for range 50 {
+			post("ann")
+		}
+		half := max(1, runtime.NumCPU()/2)
+		if n := len(begun); n != half {
+			t.Errorf("%d calls of one caller are worked on, want %d", n, half)
+		}
+		post("bob")
+		if n := len(begun); n != half+1 {
+			t.Errorf("another caller's call has to wait")
+		}
+		time.Sleep(time.Second) // in a bubble
+		synctest.Wait()
+		if n := len(begun); n != 51 {
+			t.Errorf("%d calls have begun in the end, want all", n)
+		}
+		close(release)
+		posts.Wait()
+	})
 }

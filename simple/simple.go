@@ -104,10 +104,11 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 		return peer.Answer{}, fault.Unsent(err)
 	}
 	for _, slots := range []*Slots{c.own, c.opts.Slots} {
-		if err := slots.Take(ctx, call.Line); err != nil {
+		give, err := slots.Take(ctx, call.Line)
+		if err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
-		defer slots.Give(call.Line)
+		defer give()
 	}
 	ctx, over := trace.Begin(ctx)
 	defer over()

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -655,28 +656,76 @@ func TestC6TheBoundCanChange(t *testing.T) {
 // One client's flood does not keep another's calls waiting behind all of it.
 func TestC6PlacesAreGivenInTurn(t *testing.T) {
 	slots := simple.NewSlots(1)
-	if err := slots.Take(t.Context(), turns.Line{Session: "flood"}); err != nil {
+	first, err := slots.Take(t.Context(), turns.Line{Session: "flood"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan string, 11)
 	var wg sync.WaitGroup
 	for i, line := range append(slices.Repeat([]string{"flood"}, 10), "other") {
 		wg.Go(func() {
-			if err := slots.Take(t.Context(), turns.Line{Session: line}); err != nil {
+			give, err := slots.Take(t.Context(), turns.Line{Session: line})
+			if err != nil {
 				t.Error(err)
+				return
 			}
 			served <- line
-			slots.Give(turns.Line{Session: line})
+			give()
 		})
 		for slots.Waiting() <= i {
 			runtime.Gosched()
 		}
 	}
-	slots.Give(turns.Line{Session: "flood"})
+	first()
 	wg.Wait()
-	if first, second := <-served, <-served; first != "flood" || second != "other" {
-		t.Errorf("served were first %s and then %s, want the flood and then the other", first, second)
+	if one, two := <-served, <-served; one != "flood" || two != "other" {
+		t.Errorf("served were first %s and then %s, want the flood and then the other", one, two)
 	}
+}
+
+// SPEC N2: beside another caller, one begins as many calls at a time as half of the
+// processors work on. Calls that take longer count no more.
+func TestN2OneCallerDoesNotTakeAllPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const places = 64
+		slots := simple.NewShared(places)
+		big, small := turns.Line{Caller: "big", Session: "b"}, turns.Line{Caller: "small", Session: "s"}
+		take := func(line turns.Line) func() {
+			give, err := slots.Take(t.Context(), line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return give
+		}
+		take(small)() // it was there
+		half := max(1, runtime.NumCPU()/2)
+		gives := make(chan func(), places)
+		for range places {
+			go func() { gives <- take(big) }()
+		}
+		synctest.Wait()
+		if n := len(gives); n != half {
+			t.Errorf("one caller has %d places at once, want %d", n, half)
+		}
+		time.Sleep(25 * time.Millisecond) // in a bubble
+		synctest.Wait()
+		if n := len(gives); n != 2*half {
+			t.Errorf("one caller has %d places when its first calls take long, want %d", n, 2*half)
+		}
+		(<-gives)()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if n := len(gives); n != places-1 || slots.Free() != 1 {
+			t.Errorf("one caller has %d places in the end, and %d are free", n, slots.Free())
+		}
+		take(small)()
+		for range places - 1 {
+			(<-gives)()
+		}
+		if slots.Free() != places {
+			t.Errorf("%d places are free, want all", slots.Free())
+		}
+	})
 }
 
 func TestC6WaitingEndsWithTheDeadline(t *testing.T) {

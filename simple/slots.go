@@ -2,6 +2,8 @@ package simple
 
 import (
 	"context"
+	"runtime"
+	"time"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/turns"
@@ -9,10 +11,25 @@ import (
 
 // Slots bounds how many calls run something on this machine at once. Those that
 // wait are served in turn, by caller and then by session (internal/turns).
-type Slots struct{ places *turns.Queue }
+type Slots struct {
+	places *turns.Queue
+	shared bool // see NewShared
+}
 
 // NewSlots returns Slots with n places.
-func NewSlots(n int) *Slots { return &Slots{turns.NewQueue(n)} }
+func NewSlots(n int) *Slots { return &Slots{places: turns.NewQueue(n, 0)} }
+
+// NewShared returns Slots with n places, of which one caller does not take all beside
+// others: it begins as many calls at a time as half of the processors work on. So a
+// call of another one runs beside a few processes, not beside n. Calls that take longer
+// count no more.
+func NewShared(n int) *Slots {
+	return &Slots{places: turns.NewQueue(n, max(1, runtime.NumCPU()/2)), shared: true}
+}
+
+// moment is how long a call counts for what its caller may begin beside others: what
+// scripts need to start.
+const moment = 25 * time.Millisecond
 
 // Resize makes the places n. Who has one keeps it, also where there are fewer now.
 func (s *Slots) Resize(n int) { s.places.Resize(n) }
@@ -23,25 +40,22 @@ func (s *Slots) Free() int { return s.places.Free() }
 // Waiting returns how many wait for a place.
 func (s *Slots) Waiting() int { return s.places.Waiting() }
 
-// Take waits for a place in a line, inside ctx's deadline. On nil Slots there
-// always is one.
-func (s *Slots) Take(ctx context.Context, line turns.Line) error {
+// Take waits for a place in a line, inside ctx's deadline, and returns how to give it
+// back, once. On nil Slots there always is one.
+func (s *Slots) Take(ctx context.Context, line turns.Line) (give func(), err error) {
 	if s == nil {
-		return nil
+		return func() {}, nil
 	}
-	cause := s.places.Take(ctx, line)
+	if s.shared {
+		give, err = s.places.TakeBriefly(ctx, line, moment)
+	} else {
+		err, give = s.places.Take(ctx, line), func() { s.places.Give(line) }
+	}
 	switch {
-	case cause == nil:
-		return nil
-	case fault.CodeOf(cause) == fault.Timeout:
-		return fault.Wrap(fault.Timeout, cause, "no place to run became free before the deadline: %d calls run at once at most", s.places.Limit())
+	case err == nil:
+		return give, nil
+	case fault.CodeOf(err) == fault.Timeout:
+		return nil, fault.Wrap(fault.Timeout, err, "no place to run became free before the deadline: %d calls run at once at most", s.places.Limit())
 	}
-	return fault.From(cause)
-}
-
-// Give gives back a place that Take has taken.
-func (s *Slots) Give(line turns.Line) {
-	if s != nil {
-		s.places.Give(line)
-	}
+	return nil, fault.From(err)
 }

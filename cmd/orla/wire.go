@@ -80,7 +80,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		cgroup:    root,
 		launcher:  launcher,
 		sandboxes: sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log}),
-		slots:     simple.NewSlots(cfg.MaxConcurrentCalls),
+		slots:     simple.NewShared(cfg.MaxConcurrentCalls),
 		hub:       watch.NewHub(),
 		lists:     capsule.NewLists(stateDir(cfg, "lists")),
 		services:  newServices(cfg),

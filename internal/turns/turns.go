@@ -48,7 +48,7 @@ type Queue struct {
 	mu      sync.Mutex // guards what follows
 	root    node       // of all callers
 	limit   int        // places in all; -1 for no limit
-	beside  int        // see Beside; 0 for no bound
+	beside  int        // see NewQueue; 0 for no bound
 	waiting int
 	spare   []*node // to be used again
 }
@@ -59,6 +59,7 @@ type node struct {
 	parent *node // nil for all callers
 	line   Line
 	taken  int
+	aged   int // of taken; see TakeBriefly
 
 	children map[Line]*node
 	ready    list.List     // the children (*node) that can be served, the next one first
@@ -74,13 +75,14 @@ type seen struct {
 	at   time.Time
 }
 
-// NewQueue returns a Queue of so many places.
-func NewQueue(limit int) *Queue { return &Queue{limit: limit} }
+// NoLimit is the limit of a Queue that has as many places as are wanted.
+const NoLimit = -1
 
-// Beside returns a Queue without a limit in all. A caller has at most so many
-// places while there is another caller or was one lately, and so has a session
-// while there is another session of its caller.
-func Beside(most int) *Queue { return &Queue{limit: -1, beside: most} }
+// NewQueue returns a Queue of so many places. A caller has at most beside of them
+// while there is another caller or was one lately, and so has a session while there is
+// another session of its caller; see also TakeBriefly.
+// If beside is 0, a caller may have all.
+func NewQueue(limit, beside int) *Queue { return &Queue{limit: limit, beside: beside} }
 
 // Resize sets the limit of all places. Nobody loses a place that it has.
 func (q *Queue) Resize(limit int) {
@@ -90,8 +92,8 @@ func (q *Queue) Resize(limit int) {
 	q.serveLocked()
 }
 
-// SetBeside changes how many places one has beside others in a Queue that Beside has
-// made, from the next time that somebody joins or gives one back.
+// SetBeside changes how many places one has beside others, where that is bounded, from
+// the next time that somebody joins or gives one back.
 func (q *Queue) SetBeside(most int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,15 +186,53 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 	}
 }
 
-// Give gives back a place.
+// Give gives back a place that Try or Take has taken.
 func (q *Queue) Give(line Line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.giveLocked(q.takerLocked(line))
+}
+
+// TakeBriefly takes a place as Take does, which after a moment counts no more for what
+// the line may have beside others: who works for so long waits for something else, as a
+// rule. It returns how to give the place back, once.
+func (q *Queue) TakeBriefly(ctx context.Context, line Line, moment time.Duration) (give func(), err error) {
+	if err := q.Take(ctx, line); err != nil {
+		return nil, err
+	}
+	over, aged := false, false // guarded by q.mu
+	timer := time.AfterFunc(moment, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if over {
+			return
+		}
+		aged = true
+		n := q.takerLocked(line)
+		n.age(1)
+		q.readyLocked(n)
+		q.serveLocked()
+	})
+	return func() {
+		timer.Stop()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		over = true
+		n := q.takerLocked(line)
+		if aged {
+			n.age(-1)
+		}
+		q.giveLocked(n)
+	}, nil
+}
+
+// takerLocked returns the node of a line that has a place.
+func (q *Queue) takerLocked(line Line) *node {
 	n := q.root.children[line.Tenant()]
 	if line.Caller != "" {
 		n = n.children[line]
 	}
-	q.giveLocked(n)
+	return n
 }
 
 func (q *Queue) giveLocked(n *node) {
@@ -255,6 +295,13 @@ func (n *node) take(places int) {
 	}
 }
 
+// age adds to how many of a node's places have come of age, and to all above it.
+func (n *node) age(places int) {
+	for ; n != nil; n = n.parent {
+		n.aged += places
+	}
+}
+
 // freeLocked reports whether a node may have one place more, and so may all above it.
 func (q *Queue) freeLocked(n *node) bool {
 	for ; n != nil; n = n.parent {
@@ -270,7 +317,7 @@ func (q *Queue) mayLocked(n *node) bool {
 	if n.parent == nil {
 		return q.limit < 0 || n.taken < q.limit
 	}
-	if q.beside == 0 || n.taken < q.beside {
+	if q.beside == 0 || n.taken-n.aged < q.beside {
 		return true
 	}
 	if len(n.parent.children) > 1 {

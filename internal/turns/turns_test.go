@@ -29,7 +29,7 @@ func of(word string) turns.Line {
 // returns the order in which they get it.
 func order(t *testing.T, lines string) string {
 	t.Helper()
-	places := turns.NewQueue(1)
+	places := turns.NewQueue(1, 0)
 	if !places.Try(of("first")) {
 		t.Fatal("an empty queue has no place")
 	}
@@ -77,7 +77,7 @@ func TestN2CallersTakeTurnsBeforeTheirSessions(t *testing.T) {
 // served, let another caller wait for one turn.
 func TestN2AThousandSessionsAreOneCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := turns.NewQueue(1)
+		places := turns.NewQueue(1, 0)
 		var served atomic.Int64
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -112,7 +112,7 @@ func TestN2AThousandSessionsAreOneCaller(t *testing.T) {
 func TestWhoLeavesTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, word := range []string{"b", "c/b"} {
-			places := turns.NewQueue(1)
+			places := turns.NewQueue(1, 0)
 			if err := places.Take(t.Context(), of("a")); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestWhoLeavesTakesNothing(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := turns.NewQueue(1)
+		places := turns.NewQueue(1, 0)
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -159,7 +159,7 @@ func TestResize(t *testing.T) {
 func TestALineIsBoundedBesideOthers(t *testing.T) {
 	for _, word := range []string{"flood", "flood/1"} {
 		synctest.Test(t, func(t *testing.T) {
-			lines := turns.Beside(2)
+			lines := turns.NewQueue(turns.NoLimit, 2)
 			flood := of(word)
 			for range 5 {
 				if !lines.Try(flood) {
@@ -199,7 +199,7 @@ func TestALineIsBoundedBesideOthers(t *testing.T) {
 // in it. Without another caller each session has that part.
 func TestN2SessionsShareTheirCallersPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lines := turns.Beside(2)
+		lines := turns.NewQueue(turns.NoLimit, 2)
 		lines.Try(of("other/1"))
 		var served []string
 		var mu sync.Mutex
@@ -227,7 +227,7 @@ func TestN2SessionsShareTheirCallersPart(t *testing.T) {
 			t.Errorf("served were %s", got)
 		}
 
-		alone := turns.Beside(2)
+		alone := turns.NewQueue(turns.NoLimit, 2)
 		for _, word := range []string{"big/1", "big/2", "big/1", "big/2"} {
 			if !alone.Try(of(word)) {
 				t.Errorf("%s has no place beside a session of its own caller", word)
@@ -242,7 +242,7 @@ func TestN2SessionsShareTheirCallersPart(t *testing.T) {
 // Whoever comes and goes, never is more taken than there is, and nothing is lost.
 func TestNothingIsLost(t *testing.T) {
 	const limit = 5
-	for _, places := range []*turns.Queue{turns.NewQueue(limit), turns.Beside(1)} {
+	for _, places := range []*turns.Queue{turns.NewQueue(limit, 0), turns.NewQueue(turns.NoLimit, 1)} {
 		places.Try(of("always here"))
 		var mu sync.Mutex
 		taken, most := 0, 0
@@ -303,7 +303,7 @@ func TestS1WaitingCostsInProportion(t *testing.T) {
 			t.Run(name+" "+how, func(t *testing.T) {
 				costtest.Check(t, n, func(n int) func() {
 					return func() {
-						places := turns.NewQueue(1)
+						places := turns.NewQueue(1, 0)
 						places.Try(turns.Line{Caller: "first"})
 						var leave []func()
 						for i := range n {
@@ -337,7 +337,7 @@ func TestS1WaitingCostsInProportion(t *testing.T) {
 func BenchmarkQueueTry(b *testing.B) {
 	for _, word := range []string{"session", "caller/session"} {
 		b.Run(word, func(b *testing.B) {
-			places, line := turns.Beside(16), of(word)
+			places, line := turns.NewQueue(turns.NoLimit, 16), of(word)
 			b.ReportAllocs()
 			for b.Loop() {
 				places.Try(line)
@@ -345,4 +345,57 @@ func BenchmarkQueueTry(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Beside another caller, what takes longer than a moment counts no more, whenever it
+// ends, and nothing is left of it.
+func TestBrieflyTakenPlacesComeOfAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const moment = 2 * time.Millisecond
+		places := turns.NewQueue(turns.NoLimit, 1)
+		big, small := turns.Line{Caller: "big", Session: "1"}, turns.Line{Caller: "small", Session: "2"}
+		take := func(line turns.Line) func() {
+			give, err := places.TakeBriefly(t.Context(), line, moment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return give
+		}
+		take(small)()
+		begins := make(chan func(), 10)
+		for range 10 {
+			go func() { begins <- take(big) }()
+		}
+		for i := range 5 {
+			synctest.Wait()
+			if n := len(begins); n != i+1 || places.Waiting() != 9-i {
+				t.Fatalf("after %d moments %d have a place, and %d wait", i, n, places.Waiting())
+			}
+			time.Sleep(moment)
+		}
+		synctest.Wait()
+		for range 5 {
+			(<-begins)() // of age: nobody else may begin for it
+			synctest.Wait()
+		}
+		if n := len(begins); n != 1 || places.Waiting() != 4 {
+			t.Fatalf("%d have a place, and %d wait", n, places.Waiting())
+		}
+		for range 5 {
+			give := <-begins // gives its place at once to the next one
+			give()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		if places.Waiting() != 0 {
+			t.Errorf("%d wait", places.Waiting())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		give := take(big)
+		if _, err := places.TakeBriefly(ctx, big, moment); !errors.Is(err, context.Canceled) {
+			t.Errorf("the wait ends with %v", err)
+		}
+		give()
+	})
 }

@@ -51,10 +51,8 @@ type Options struct {
 
 // Slots are places to run. The tools that run processes have the same.
 type Slots interface {
-	// Take waits in a line for a place.
-	Take(ctx context.Context, line turns.Line) error
-	// Give gives it back.
-	Give(line turns.Line)
+	// Take waits in a line for a place, and returns how to give it back.
+	Take(ctx context.Context, line turns.Line) (give func(), err error)
 }
 
 // Tool answers the calls of one tool of type wasm. Call may be used from any
@@ -99,10 +97,11 @@ func (t *Tool) String() string { return "wasm " + t.name }
 // Call makes one attempt. Its error is a *fault.Error.
 func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, err error) {
 	if t.opts.Slots != nil {
-		if err := t.opts.Slots.Take(ctx, call.Line); err != nil {
+		give, err := t.opts.Slots.Take(ctx, call.Line)
+		if err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
-		defer t.opts.Slots.Give(call.Line)
+		defer give()
 	}
 	err = t.auth.Do(ctx, func(c auth.Credentials) error {
 		answer, err = t.attempt(ctx, t.contract.Exchange(ctx, call, c), c)
