@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/orla-project/orla/internal/fault"
@@ -51,12 +52,42 @@ func diagnose(spec Spec, err error) *fault.Error {
 		return failed("%s is not there any more", spec.Path)
 	case statErr == nil && info.Mode()&0o111 == 0:
 		return unsupported("%s is not executable: chmod +x %s", spec.Path, spec.Path)
-	case errors.Is(err, syscall.ENOENT):
+	case errors.Is(err, syscall.ENOENT) && lacksInterpreter(spec.Path):
 		return unsupported("%s names an interpreter or a loader that is not installed", spec.Path)
+	case errors.Is(err, syscall.ENOENT):
+		return failed("%s or its working directory was not there for a moment; try again", spec.Path)
 	case errors.Is(err, syscall.EACCES):
 		return unsupported("%s may not be executed by this user, or lies on a file system mounted noexec", spec.Path)
 	}
 	return failed("%s could not be started: %v", spec.Path, errnoOf(err))
+}
+
+// lacksInterpreter reports whether a file names what is to run it, and that is not there.
+func lacksInterpreter(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read
+	head := make([]byte, 256)        // what the kernel reads
+	n, _ := io.ReadFull(f, head)     // a short file is as good
+	interpreter := ""
+	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
+		line, _, _ = bytes.Cut(line, []byte("\n"))
+		if words := bytes.Fields(line); len(words) > 0 {
+			interpreter = string(words[0])
+		}
+	} else if program, err := elf.NewFile(f); err == nil {
+		if at := slices.IndexFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }); at >= 0 {
+			text, _ := io.ReadAll(io.LimitReader(program.Progs[at].Open(), 4096)) // of no more than a path
+			interpreter = string(bytes.TrimRight(text, "\x00"))
+		}
+	}
+	if interpreter == "" {
+		return false
+	}
+	_, err = os.Stat(interpreter)
+	return err != nil
 }
 
 // unrunnable says why the system does not know how to run a file.
