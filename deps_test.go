@@ -44,7 +44,7 @@ var imports = map[string][]string{
 	"internal/yamldoc":   {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
-	"internal/launch":  {"internal/fault", "internal/cgroup"},
+	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
 	"manifest":         {"internal/address", "internal/yamldoc", "internal/schema", "internal/secret"},
@@ -61,7 +61,7 @@ var imports = map[string][]string{
 	"internal/auth":         {"manifest", "internal/fault", "internal/secret", "internal/outbound"},                                                      // a profile and a secret become a header
 	"internal/contract":     {"manifest", "internal/fault", "internal/peer", "internal/rawjson", "internal/schema", "internal/callid", "internal/trace"}, // what is said in both directions
 	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
-	"internal/kind/webhook": {"internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace"}, // it POSTs as external does
+	"internal/kind/webhook": {"internal/recovered", "internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace"}, // it POSTs as external does
 	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
 	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                 // one tool of an McpServer under a name of its own
 	"internal/remote":       {"manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
@@ -76,8 +76,8 @@ var imports = map[string][]string{
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/cgroup", "internal/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {},                                                                               // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/wholefile", "internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
-	"internal/launch/kube":      {"internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
+	"internal/launch/container": {"internal/recovered", "internal/wholefile", "internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
+	"internal/launch/kube":      {"internal/recovered", "internal/launch", "internal/cgroup", "internal/fault", "internal/secret"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasmfuel":  {},
@@ -94,7 +94,7 @@ var imports = map[string][]string{
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge":  {"internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"mcpbridge":  {"internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},

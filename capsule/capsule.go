@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/turns"
@@ -256,7 +257,10 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if c.watcher != nil {
-		helpers.Go(func() { _ = c.watcher.Serve(ctx) }) // it ends by ctx alone
+		helpers.Go(func() {
+			defer recovered.To(c.log, "watch a capsule's files", func(any) { cancel() }) // the capsule is started again
+			_ = c.watcher.Serve(ctx)                                                     // it ends by ctx alone
+		})
 	}
 	helpers.Go(func() { c.offers.giveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 

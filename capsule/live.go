@@ -422,6 +422,7 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 	})
 	end()
 	retired.Go(func() {
+		defer recovered.To(c.log, "end a process that was replaced", func(any) { in.p.Kill() })
 		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errLate, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
 	})
 	return s.in, s.in.help(ctx)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -68,6 +70,7 @@ func (in *incarnation) initialize(ctx context.Context) error {
 		tell: func(method string, params json.RawMessage) error { return in.conn.Tell(ctx, method, params) },
 		in:   make(chan jsonrpc.Message),
 		done: make(chan struct{}),
+		log:  in.c.log,
 	}
 	defer t.senders.Wait()
 	defer func() { _ = t.Close() }() // it has no error
@@ -98,6 +101,7 @@ type tap struct {
 	once    sync.Once
 	done    chan struct{}
 	senders sync.WaitGroup
+	log     *slog.Logger
 }
 
 func (t *tap) Connect(context.Context) (mcp.Connection, error) { return t, nil }
@@ -124,6 +128,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 		return t.tell(req.Method, req.Params)
 	}
 	t.senders.Go(func() {
+		defer recovered.To(t.log, "make the handshake", func(any) { _ = t.Close() })
 		result, err := t.call(linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
 		if _, said := errors.AsType[*jsonrpc.Error](err); err != nil && !said {
 			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}

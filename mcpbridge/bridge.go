@@ -24,6 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -173,8 +174,15 @@ func (b *Bridge) Serve(ctx context.Context) error {
 	defer beside.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	beside.Go(func() { b.tellUpdates(ctx) })
-	beside.Go(func() { b.tellPeers(ctx) })
+	fail := func(any) { end() } // the service is started again
+	beside.Go(func() {
+		defer recovered.To(b.log, "tell clients which resources have changed", fail)
+		b.tellUpdates(ctx)
+	})
+	beside.Go(func() {
+		defer recovered.To(b.log, "tell peers what clients follow", fail)
+		b.tellPeers(ctx)
+	})
 	for {
 		if err := b.follow().Wait(ctx); err != nil {
 			return err

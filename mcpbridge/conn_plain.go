@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // answerPlain answers a message without the SDK if it is a plain call in a
@@ -45,22 +47,42 @@ func (c *conn) answerPlain(l line) bool {
 		return true
 	}
 	c.run(func() {
-		from := callerOf(c.extra)
-		from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
-		ctx, letGo := c.bridge.room.Hold(ctx, c.line)
-		response, _, made := c.bridge.direct(ctx, p, from)
-		if ctx.Err() != nil {
-			// "Receivers of cancellation notifications SHOULD … not send a
-			// response" (MCP, Cancellation). A client that left needs none.
-			response = nil
-		}
-		cancel()
-		c.plain.Done() // the write may hang; see ServeStdio
-		c.answerPlainly(id, response, letGo)
+		defer c.lines.Done()
+		defer recovered.To(c.log, "write down a call", nil)
+		made := c.plainly(ctx, cancel, p, id, who)
 		c.bridge.record(ctx, made) // the client need not wait for the log
-		c.lines.Done()
 	})
 	return true
+}
+
+// plainly makes a plain call and answers it. A panic ends the connection: nobody
+// knows what of the answer has been written.
+func (c *conn) plainly(ctx context.Context, cancel func(), p plainCall, id jsonrpc.ID, who client) (made *call) {
+	from := callerOf(c.extra)
+	from.session, from.version, from.request, from.task = c.id, who.version, p.id, who.task
+	ctx, letGo := c.bridge.room.Hold(ctx, c.line)
+	working := true
+	end := func() {
+		if working {
+			working = false
+			cancel()
+			c.plain.Done()
+		}
+	}
+	defer end()
+	defer recovered.To(c.log, "answer a call", func(any) {
+		letGo()
+		c.hangUp()
+	})
+	response, _, made := c.bridge.direct(ctx, p, from)
+	if ctx.Err() != nil {
+		// "Receivers of cancellation notifications SHOULD … not send a
+		// response" (MCP, Cancellation). A client that left needs none.
+		response = nil
+	}
+	end() // the write may hang; see ServeStdio
+	c.answerPlainly(id, response, letGo)
+	return made
 }
 
 // enter counts a plain call in, unless the connection is over.

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -176,6 +177,7 @@ func (h *HTTP) Serve(ctx context.Context) error {
 		case <-h.sessions.wake:
 			over := h.sessions.takeOver()
 			closing.Go(func() {
+				defer recovered.To(h.log, "end sessions", nil)
 				h.sessions.close(over) // it waits for calls whose client left
 				h.bridge.dropSubscriptions(ctx)
 			})

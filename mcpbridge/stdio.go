@@ -9,6 +9,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // lastAnswers is how long the answers of calls that have ended may take to
@@ -96,6 +98,7 @@ func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error
 // readLines hands over line after line until the input ends.
 func (c *conn) readLines(r *bufio.Reader) {
 	defer close(c.read)
+	defer recovered.To(c.log, "read from a client", nil)
 	like := 0 // how long the last long line was: the next may be as long
 	for {
 		l, err := readLine(r, c.max, &like)

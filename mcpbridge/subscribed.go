@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -305,6 +306,7 @@ func (b *Bridge) amendAll(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, uri := range b.subscriptions.all() {
 		all.Go(func() {
+			defer recovered.To(b.log, "tell a peer who follows its resource", nil)
 			f := b.subscriptions.use(uri)
 			defer b.subscriptions.done(f)
 			if err := b.amendWithin(now, ctx, f); err != nil {

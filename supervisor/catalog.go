@@ -39,6 +39,7 @@ func (s *Supervisor) publish() {
 		prompts:   map[string]Peer{},
 		named:     map[string]Peer{},
 		known:     true,
+		log:       s.opts.Log,
 	}
 	for name, l := range s.living {
 		if l.peer != nil {

@@ -1,19 +1,21 @@
 package supervisor_test
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
 
-// cursed is a peer over whose offers Orla panics once.
+// cursed is a peer over whose offers Orla panics, once for each token.
 type cursed struct {
 	*fakePeer
-	armed chan struct{}
+	armed chan struct{} // closed: always
 }
 
 func (c *cursed) Updated() <-chan string {
@@ -23,6 +25,38 @@ func (c *cursed) Updated() <-chan string {
 	default:
 		return c.fakePeer.Updated()
 	}
+}
+
+// TestC15APeerThatIsAlwaysPanickedOverHoldsNoOther: the tree pauses its restarts then, and
+// the other peers are served and followed meanwhile.
+func TestC15APeerThatIsAlwaysPanickedOverHoldsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := &cursed{newFakePeer("bad", peer.Offers{Known: true}), make(chan struct{})}
+		close(bad.armed)
+		good := newFakePeer("good", peer.Offers{Known: true, Tools: listed("good__a")})
+		s := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{
+				manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) {
+					if tool.Name == "bad" {
+						return bad, nil
+					}
+					return good, nil
+				},
+			},
+			Log: slog.New(slog.DiscardHandler),
+		})
+		defer serving(t, s)()
+		s.Apply([]manifest.Tool{capsuleTool("bad", ""), capsuleTool("good", "")})
+		for i := range 100 {
+			name := fmt.Sprint("good__", i)
+			good.offer(peer.Offers{Known: true, Tools: listed(name)})
+			synctest.Wait()
+			if tools := s.Catalog().Tools; len(tools) != 1 || tools[0].Name != name {
+				t.Fatalf("change %d of another peer is not listed: %d tools", i, len(tools))
+			}
+			time.Sleep(100 * time.Millisecond) // in a bubble
+		}
+	})
 }
 
 // TestC15APanicOverWhatAPeerOffersServesItAnew: the panic ends the peer's service, not the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // requestTimeout bounds a request that is no call: no manifest has a word on it.
@@ -85,6 +86,7 @@ func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) 
 		var told sync.WaitGroup
 		for _, p := range c.Loggers() {
 			told.Go(func() {
+				defer recovered.To(c.log, "tell a peer a log level", nil)
 				ctx, cancel := context.WithTimeout(ctx, othersTimeout)
 				defer cancel()
 				_, _ = p.Request(ctx, req) // each new process is told again

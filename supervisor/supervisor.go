@@ -151,6 +151,7 @@ type Catalog struct {
 	named     map[string]Peer // by the name of a manifest
 	peers     []Peer          // in the order of their manifests' names
 	known     bool            // what all of the peers offer
+	log       *slog.Logger
 }
 
 // entry is one tool that can be called.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/watch"
 )
 
@@ -68,7 +69,10 @@ func (w *watchers) serve(ctx context.Context, set []*watch.Watcher) (stop func()
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
 	for _, one := range set {
-		serving.Go(func() { _ = one.Serve(ctx) }) // it ends by ctx alone
+		serving.Go(func() {
+			defer recovered.To(w.log, "watch a folder", nil)
+			_ = one.Serve(ctx) // it ends by ctx alone
+		})
 		serving.Go(func() { w.forward(ctx, one) })
 	}
 	return func() {

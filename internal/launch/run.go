@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // chunk is how much of a stream is read at once, and maxRest how much is read at
@@ -31,6 +33,7 @@ type Ran struct {
 // a descendant that holds the streams open: what is in the pipes when the process
 // ends is the last that stdout and stderr are called with, each with pieces that
 // it may not keep, and never by two at once. They may be called at the same time.
+// If one of them panics, the process is killed and Run panics too.
 // The error is Start's.
 func Run(ctx context.Context, l Launcher, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
 	if here, ok := l.(localLauncher); ok {
@@ -47,8 +50,13 @@ func Run(ctx context.Context, l Launcher, spec Spec, stdout, stderr func([]byte)
 func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 	_, out, err := p.Streams()
 	var streams sync.WaitGroup
-	streams.Go(func() { drain(out, stdout) })
-	streams.Go(func() { drain(err, stderr) })
+	var panicked recovered.Later
+	for f, take := range map[*os.File]func([]byte){out: stdout, err: stderr} {
+		streams.Go(func() {
+			defer panicked.Catch(p.Kill)
+			drain(f, take)
+		})
+	}
 
 	stopped := false
 	select {
@@ -70,6 +78,7 @@ func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 		_ = f.SetReadDeadline(past) // wakes its reader; a closed file has none
 	}
 	streams.Wait()
+	panicked.Raise()
 	return Ran{Exit: exit, Stopped: stopped}
 }
 

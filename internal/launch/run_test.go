@@ -94,3 +94,29 @@ func TestC4RunStopsWithItsContext(t *testing.T) {
 		t.Errorf("after its end: %v, %q", r.err, r.stdout.String())
 	}
 }
+
+// SPEC F2: a panic over what a process prints ends that process, and is the caller's.
+// Nothing of it is left that Close would wait for.
+func TestAPanicOverWhatIsPrintedEndsTheProcess(t *testing.T) {
+	l, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const calls = 40 // more than there are callers who keep a thread
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			defer func() {
+				if p := fmt.Sprint(recover()); !strings.HasPrefix(p, "cursed") {
+					t.Errorf("the caller got %s", p)
+				}
+			}()
+			spec := shell("echo curse; exec sleep 1000")
+			spec.Input, spec.Grace = []byte{}, 100*time.Millisecond
+			_, err := launch.Run(t.Context(), l.Launcher(), spec, func([]byte) { panic("cursed") }, func([]byte) {})
+			t.Errorf("Run returned %v", err)
+		})
+	}
+	all.Wait()
+	l.Close() // it waits for all
+}

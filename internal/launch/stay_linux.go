@@ -47,7 +47,17 @@ func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte))
 		defer close(told)
 		p.Stop()
 	})
+	taken := false
+	defer func() {
+		if !taken { // stdout or stderr has panicked
+			forget()
+			closeAll(p.pipes[:])
+			p.Kill()
+			go p.attend()
+		}
+	}()
 	ended := p.take(stdout, stderr)
+	taken = true
 	stopped := !forget()
 	if stopped {
 		<-told

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orla-project/orla/internal/recovered"
@@ -34,4 +35,25 @@ func TestWithoutAPanicNothingHappens(t *testing.T) {
 	if allocs != 0 {
 		t.Errorf("it allocates %v times", allocs)
 	}
+}
+
+func TestAPanicIsRaisedByWhoWaits(t *testing.T) {
+	var later recovered.Later
+	later.Raise() // nothing has happened
+	var all sync.WaitGroup
+	ended := make(chan bool, 2)
+	for range 2 {
+		all.Go(func() {
+			defer later.Catch(func() { ended <- true })
+			panic("cursed")
+		})
+	}
+	all.Wait()
+	defer func() {
+		p, _ := recover().(string)
+		if !strings.HasPrefix(p, "cursed\n") || !strings.Contains(p, "recovered_test.go") || len(ended) != 2 {
+			t.Errorf("raised was %q, and %d ended", p, len(ended))
+		}
+	}()
+	later.Raise()
 }

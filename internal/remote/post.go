@@ -102,6 +102,7 @@ func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
 	if full {
 		cancel()
 		s.work.Go(func() {
+			defer s.contain()
 			f := fault.New(fault.NotReady, "%d requests are open already; try again later", maxOpen)
 			f.Unsent = true
 			_ = s.pass(refusal(m.id, f)) // the session is over then
@@ -198,6 +199,7 @@ func (s *session) expire() {
 		s.exit(lostSession)
 	case first:
 		s.work.Go(func() {
+			defer s.contain()
 			timer := time.NewTimer(linger)
 			defer timer.Stop()
 			select {

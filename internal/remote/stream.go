@@ -269,6 +269,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 // that ends by itself leaves its connection for the next request.
 func (s *session) endSoon(ctx context.Context, resp *http.Response) {
 	s.work.Go(func() {
+		defer s.contain()
 		if wait(ctx, linger) {
 			_ = resp.Body.Close() // which ends the reading
 		}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -70,6 +71,11 @@ func (e *exporter) Shutdown(context.Context) error {
 
 // send sends a batch, and returns how many of its spans are lost when that fails.
 func (e *exporter) send(ctx context.Context, batch []sdktrace.ReadOnlySpan) (lost int, err error) {
+	defer func() { // the SDK's goroutine has none
+		if p := recover(); p != nil {
+			lost, err = len(batch), fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	body, err := proto.Marshal(requestOf(batch))
 	if err != nil {
 		return len(batch), fmt.Errorf("encode spans: %w", err)

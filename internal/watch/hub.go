@@ -2,8 +2,10 @@ package watch
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
@@ -203,11 +205,21 @@ func (h *Hub) listen(l *line) {
 			if !open {
 				return
 			}
-			h.pass(l, filepath.Clean(ev.Name), ev.Op)
+			h.passOrLose(l, filepath.Clean(ev.Name), ev.Op)
 		case err := <-l.lost:
 			h.lose(l, err)
 		}
 	}
+}
+
+// passOrLose is pass. After a panic everybody looks at everything again.
+func (h *Hub) passOrLose(l *line, path string, op fsnotify.Op) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.lose(l, fmt.Errorf("panic over an event: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	h.pass(l, path, op)
 }
 
 // pass puts an event into the boxes that it concerns.

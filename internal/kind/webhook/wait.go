@@ -9,6 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // before is the pause before the next poll: what the service asks for, else
@@ -83,6 +84,8 @@ type teller struct {
 	texts chan string // holds the one to be told next
 	end   context.CancelFunc
 	told  sync.WaitGroup
+
+	panicked recovered.Later
 }
 
 // tellProgress begins to tell the client, if it wants to know.
@@ -93,7 +96,10 @@ func (w *wait) tellProgress(ctx context.Context) *teller {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	t := &teller{texts: make(chan string, 1), end: cancel}
-	t.told.Go(func() { t.tell(ctx, client) })
+	t.told.Go(func() {
+		defer t.panicked.Catch(cancel)
+		t.tell(ctx, client)
+	})
 	return t
 }
 
@@ -130,5 +136,6 @@ func (t *teller) close() {
 	if t != nil {
 		t.end()
 		t.told.Wait()
+		t.panicked.Raise()
 	}
 }

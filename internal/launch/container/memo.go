@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // memo keeps answers for a while, and lets many who ask for one wait for it
@@ -47,6 +48,9 @@ func (m *memo[T]) get(ctx context.Context, e *Engine, key string, patience time.
 		apart := context.WithoutCancel(ctx)
 		e.work.Go(func() {
 			defer close(a.known)
+			defer recovered.To(e.opts.Log, "ask a container engine", func(any) {
+				a.err, a.until = errPanicked, time.Now().Add(m.bad)
+			})
 			ctx, cancel := e.bounded(apart, patience)
 			defer cancel()
 			a.value, a.err = ask(ctx)

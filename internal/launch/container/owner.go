@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // Labels of a container.
@@ -80,6 +82,7 @@ func (e *Engine) Sweep() {
 		}
 		go func() {
 			defer e.work.Done()
+			defer recovered.To(e.opts.Log, "look for containers that an earlier Orla left", nil)
 			e.sweepFolders()
 			ctx, cancel := e.bounded(context.Background(), sweepPatience)
 			defer cancel()

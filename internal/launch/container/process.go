@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // process is one container, and the command line that stands for it here.
@@ -203,7 +204,8 @@ const (
 )
 
 // howItEnded tells the container's exit from that of the command line.
-func (p *process) howItEnded(ctx context.Context) launch.Exit {
+func (p *process) howItEnded(ctx context.Context) (how launch.Exit) {
+	defer recovered.To(p.engine.opts.Log, "find out how a container ended", func(any) { how = launch.Exit{Code: -1, Err: errPanicked} })
 	if !p.over() {
 		return launch.Exit{Code: -1, Err: fault.New(fault.ExecutionFailed, "%s run does not end", p.plan.made)}
 	}
@@ -315,3 +317,6 @@ func (e *Engine) remove(ctx context.Context, m *made, name string, looks int) er
 	}
 	return nil
 }
+
+// errPanicked is why something ended over which Orla panicked.
+var errPanicked = fault.New(fault.ExecutionFailed, "this failed inside Orla; its log has the details")

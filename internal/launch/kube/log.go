@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 const (
@@ -27,6 +28,7 @@ var errLogFull = errors.New("the log is too long")
 // is there. A stream that breaks is taken up where it was: a log only grows. unread
 // says why it could not be read to its end.
 func (p *process) copyLog() {
+	defer recovered.To(p.cluster.opts.Log, "read a Job's log", func(any) { p.unread = errPanicked })
 	var passed int64
 	var err error
 	pause := firstLook

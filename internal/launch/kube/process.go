@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 var _ launch.Process = (*process)(nil)
@@ -98,7 +99,8 @@ func (p *process) attend() {
 }
 
 // awaitEnd waits until the container has ended, or is not waited for any more.
-func (p *process) awaitEnd() launch.Exit {
+func (p *process) awaitEnd() (exit launch.Exit) {
+	defer recovered.To(p.cluster.opts.Log, "wait for a Job", func(any) { exit = launch.Exit{Code: -1, Err: errPanicked} })
 	if exit, over := p.judge(sight{pod: p.last}); over {
 		return exit
 	}
@@ -160,6 +162,7 @@ func (p *process) abandon() {
 // removeJob deletes the Job, and with it what it owns. It is called for each
 // reason that there is: a further time costs a request.
 func (p *process) removeJob() {
+	defer recovered.To(p.cluster.opts.Log, "remove what a Job had", nil)
 	ctx, cancel := context.WithTimeout(p.cluster.cleanup, removeTime)
 	defer cancel()
 	if err := p.cluster.remove(ctx, jobs, p.name); err != nil {
@@ -169,6 +172,7 @@ func (p *process) removeJob() {
 
 // removeSecrets deletes what the container has got, and nobody else needs.
 func (p *process) removeSecrets() {
+	defer recovered.To(p.cluster.opts.Log, "remove what a Job had", nil)
 	ctx, cancel := context.WithTimeout(p.cluster.cleanup, removeTime)
 	defer cancel()
 	for _, name := range p.secrets {
@@ -177,3 +181,6 @@ func (p *process) removeSecrets() {
 		}
 	}
 }
+
+// errPanicked is why something ended over which Orla panicked.
+var errPanicked = fault.New(fault.ExecutionFailed, "this failed inside Orla; its log has the details")

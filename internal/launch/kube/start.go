@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // start makes the Job of a process, and waits until its container runs. What it
@@ -130,7 +131,15 @@ func (p *process) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime,
 		fault.New(fault.Timeout, "isolation_mode kubernetes: the Job's container has not started within %s", startTime))
 	defer cancel()
-	p.watching.Go(func() { p.cluster.follow(p.ctx, p.name, p.sights) })
+	p.watching.Go(func() {
+		defer recovered.To(p.cluster.opts.Log, "follow a Job's pod", func(any) {
+			select {
+			case p.sights <- sight{err: errPanicked}:
+			case <-p.ctx.Done():
+			}
+		})
+		p.cluster.follow(p.ctx, p.name, p.sights)
+	})
 	why := "its pod is not there yet"
 	pause := firstDoubt
 	look := time.NewTimer(pause)

@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 // forgotten is how long a Job may wait for its Secrets until nobody will make
@@ -22,6 +24,7 @@ func (c *Cluster) Sweep() {
 		}
 		go func() { // Close waits for it
 			defer c.running.Done()
+			defer recovered.To(c.opts.Log, "look for Jobs that an earlier Orla left", nil)
 			if err := c.sweep(c.ctx); err != nil && c.ctx.Err() == nil {
 				c.opts.Log.Warn("look for Jobs that an earlier Orla left", "namespace", c.opts.Namespace, "err", err)
 			}
