@@ -36,6 +36,17 @@ func Conformance(t testing.TB) string {
 	return dir
 }
 
+// PythonSDK returns a Python that has version 2 of the official SDK, which
+// testdata/clients has for its driver.
+func PythonSDK(t testing.TB) string {
+	t.Helper()
+	venv := filepath.Join(root(t), "testdata", "clients", "python", ".venv")
+	if _, err := os.Stat(filepath.Join(venv, ".stamp")); err != nil {
+		Missing(t, "the Python SDK is not installed; run scripts/clients")
+	}
+	return filepath.Join(venv, "bin", "python")
+}
+
 // root is the folder of the module, which a test runs somewhere below.
 func root(t testing.TB) string {
 	t.Helper()

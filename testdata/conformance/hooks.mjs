@@ -1,18 +1,21 @@
 // What of the official conformance suite is another here.
 import fs from "node:fs";
 
+// long is how many milliseconds a wait for an answer may take.
+const long = Number(process.env.PATIENCE ?? 6e4);
+
 // patience has what bounds a wait for an answer, and what it is replaced by. As it
 // is, a server on a busy machine fails: it has half a second for some answers.
 const patience = [
   // A stream is read until it has as many messages as are asked for.
-  ["u=setTimeout(()=>{l.abort()},a)", "u=setTimeout(()=>{l.abort()},6e4)"],
+  ["u=setTimeout(()=>{l.abort()},a)", `u=setTimeout(()=>{l.abort()},${long})`],
   // The third one never comes: who asks for it waits as long as before, but from
   // when all is done that could bring it.
   ["try{await o()}catch{}", "try{await o()}catch{}i>2&&setTimeout(()=>{l.abort()},a)"],
-  ["r.timeoutMs??1e4", "r.timeoutMs??6e4"],
-  ["setTimeout(()=>e(void 0),5e3)", "setTimeout(()=>e(void 0),6e4)"],
-  ["setTimeout(()=>{v.cancel()},1e4)", "setTimeout(()=>{v.cancel()},6e4)"],
-  ["signal:AbortSignal.timeout(5e3)", "signal:AbortSignal.timeout(6e4)"],
+  ["r.timeoutMs??1e4", `r.timeoutMs??${long}`],
+  ["setTimeout(()=>e(void 0),5e3)", `setTimeout(()=>e(void 0),${long})`],
+  ["setTimeout(()=>{v.cancel()},1e4)", `setTimeout(()=>{v.cancel()},${long})`],
+  ["signal:AbortSignal.timeout(5e3)", `signal:AbortSignal.timeout(${long})`],
 ];
 
 const glob = "fs-with-glob:";
