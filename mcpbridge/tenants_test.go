@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
 )

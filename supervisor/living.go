@@ -208,7 +208,7 @@ func (k *keeper) Serve(ctx context.Context) error {
 }
 
 // errFollower is why a provider is served anew whose follower panicked.
-var errFollower = errors.New("Orla panicked over what it offers")
+var errFollower = errors.New("what it offers made Orla panic")
 
 // follow publishes a new catalog whenever the peer offers something else, and
 // passes on which of its resources were updated.
