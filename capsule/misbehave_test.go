@@ -276,6 +276,9 @@ func TestNeverSaysHello(t *testing.T) {
 	t.Parallel() // a timeout takes its time
 	l := live(t, "silent", startsOnce, startupTimeout(4*time.Second))
 	l.await("STOPPED")
+	if offers := l.Offers(); !offers.Known || !offers.Silent {
+		t.Errorf("it has said nothing, and nobody waits for it; its offers say known %v, silent %v", offers.Known, offers.Silent)
+	}
 	for _, words := range []string{"orla.hello", "4s"} {
 		if reason := l.Life().Reason; !strings.Contains(reason, words) {
 			t.Errorf("the reason is %q, want %q in it", reason, words)

@@ -133,6 +133,7 @@ func (o *offering) publish(known bool) {
 func (o *offering) publishLocked(known bool) {
 	next := o.named()
 	next.Known = known
+	next.Silent = known && o.said == nil && !o.c.tool.Runtime.Declared
 	changed := make(chan struct{})
 	next.Changed = changed
 	old := o.changed

@@ -143,7 +143,7 @@ func (l *living) names(k claim) int {
 // manifest of its name now, or it has not said what it offers.
 func (s *Supervisor) absent(name string) bool {
 	l, is := s.living[name]
-	return !is || l.peer != nil && !l.offers.Known
+	return !is || l.peer != nil && (!l.offers.Known || l.offers.Silent)
 }
 
 func (c *claiming) dispute(d dispute, key string) {

@@ -170,6 +170,9 @@ type Offers struct {
 	// Known says that nothing better is to be waited for: the peer said what it
 	// offers, now or in an earlier life, or its time to say it is over (SPEC D7a).
 	Known bool
+	// Silent says that it is Known only because its time is over, or it failed: it has
+	// not said what it offers.
+	Silent bool
 
 	// Changed is closed when newer Offers replace these.
 	Changed <-chan struct{}
