@@ -272,3 +272,23 @@ func TestDeclaredToolsAreNotAskedFor(t *testing.T) {
 		t.Errorf("its schema is %s", schema)
 	}
 }
+
+// SPEC D7: what a capsule offered stands while a new process of it is asked again that
+// did not answer in time: nobody else gets its names meanwhile.
+func TestALateListChangesNothing(t *testing.T) {
+	t.Parallel() // silence takes its time
+	l := live(t, "list-late", listing)
+	l.oneTool("echo")
+	const late, offers = "a capsule does not list what it offers", `"msg":"offers"`
+	eventually(t, "its tools are known", func() bool { return l.log.has(offers, `"tools":["echo"]`) })
+	before := l.log.count(offers)
+	for n := 2; n <= 3; n++ {
+		pid := l.Life().Pid
+		l.Reload("a test")
+		l.newer(pid)
+		eventually(t, "a list is late again", func() bool { return l.log.count(late) == n })
+	}
+	if n := l.log.count(offers); n != before {
+		t.Errorf("its offers changed %d times:\n%s", n-before, l.log)
+	}
+}

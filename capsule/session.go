@@ -262,11 +262,14 @@ func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
 			return items
 		case errors.Is(err, errListLost):
 			ok = false
-		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP && !refused(err):
-			items = before
-			in.unheard = true
+		case refused(err):
+		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
+			items, in.unheard = before, true
 		default:
-			in.silent = in.silent || !refused(err)
+			in.silent = true
+			if !in.insisted { // it is asked again, with more patience
+				items = before
+			}
 		}
 		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", err)
 		return items
