@@ -15,7 +15,7 @@ import (
 const maxBatch = 100
 
 // overBatch says of a batch with too many messages what is wrong; "" of any other
-// message.
+// message. raw must be valid JSON.
 func overBatch(raw []byte) string {
 	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) == 0 || raw[0] != '[' {
 		return ""

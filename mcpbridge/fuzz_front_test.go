@@ -28,6 +28,7 @@ func FuzzFront(f *testing.F) {
 		{newest, "text/plain", "null", "evil.example", "2026-07-28\ntools/call\nother"},
 		{initialize("2025-11-25"), "application/json", "http://localhost:3000", "[::1]:80", "2025-11-25"},
 		{"[" + call(1, "echo") + "," + call("null", "echo") + "]", "application/json", "", "localhost", "2025-03-26"},
+		{"[" + call(1, "echo"), "application/json", "", "localhost", ""},
 		{`{"jsonrpc":"2.0","id":1e400,"method":"tools/list","params":{"cursor":"x"}}`, "application/json", "", "127.0.0.1", "v999"},
 		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, "application/json", "", "127.0.0.1", ""},
 	} {

@@ -349,7 +349,11 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if id, odd := oddID(body); odd && json.Valid(body) {
+	if !rawjson.Valid(body) { // what follows looks into it
+		writeError(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, noJSON)
+		return
+	}
+	if id, odd := oddID(body); odd {
 		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 		return
 	}
@@ -357,7 +361,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, over)
 		return
 	}
-	if len(body) > maxRequestMeta && rawjson.Valid(body) && largeMeta(bytes.TrimSpace(body)) {
+	if largeMeta(bytes.TrimSpace(body)) {
 		writeError(w, http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, metaTooLarge)
 		return
 	}
@@ -402,11 +406,8 @@ func sessionOver(w http.ResponseWriter) {
 	http.Error(w, "session not found", http.StatusNotFound)
 }
 
-// load has the SDK carry what it is not to decode.
+// load has the SDK carry what it is not to decode. body must be valid JSON.
 func (h *HTTP) load(r *http.Request, body []byte) {
-	if !rawjson.Valid(body) {
-		return
-	}
 	loaded := h.bridge.carrier.load(body)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(loaded)), int64(len(loaded))
 }

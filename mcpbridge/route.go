@@ -174,10 +174,13 @@ func (e *explainer) refuse(text string) {
 	}
 }
 
+// noJSON is why a body is refused.
+const noJSON = "the body is not valid JSON"
+
 // diagnose finds out what was wrong with a body that the SDK refused with text.
 func diagnose(body []byte, text string) (id json.RawMessage, code int64, _ string) {
 	if !json.Valid(body) {
-		return nil, jsonrpc.CodeParseError, "the body is no valid JSON"
+		return nil, jsonrpc.CodeParseError, noJSON
 	}
 	var e envelope
 	_ = json.Unmarshal(body, &e) // a batch has no id of its own

@@ -150,6 +150,8 @@ func TestG1ErrorsOverHTTP(t *testing.T) {
 		"bad cursor":           {`{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"!"}}`, -32602, "9"},
 		"initialize, no shape": {`{"jsonrpc":"2.0","id":9,"method":"initialize","params":[]}`, -32602, "9"},
 		"broken JSON":          {`{"jsonrpc":`, -32700, "null"},
+		"broken batch":         {`[{"jsonrpc":"2.0","id":1,"method":"ping"}`, -32700, "null"},
+		"a bracket":            {`[`, -32700, "null"},
 		"no JSON-RPC":          {`{"id":4,"method":"ping"}`, -32600, "4"},
 		"fraction as id":       {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, -32600, "1.5"},
 	} {
