@@ -67,6 +67,11 @@ func (c *conn) takeBatch(data []byte, held *share) {
 		c.complain(nil, jsonrpc.CodeInvalidRequest, over)
 		return
 	}
+	if over := excess(data); over != "" {
+		held.end()
+		c.complain(nil, jsonrpc.CodeInvalidParams, over)
+		return
+	}
 	var members []json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil || len(members) == 0 {
 		held.end()

@@ -203,8 +203,8 @@ func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusa
 	if id, odd := oddID(raw); odd {
 		return nil, errorJSON(id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 	}
-	if largeMeta(bytes.TrimSpace(raw)) {
-		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidParams, metaTooLarge)
+	if over := excess(bytes.TrimSpace(raw)); over != "" {
+		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidParams, over)
 	}
 	msg, err := jsonrpc.DecodeMessage(c.bridge.carrier.load(raw))
 	if err != nil {

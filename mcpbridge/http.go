@@ -361,8 +361,8 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, over)
 		return
 	}
-	if largeMeta(bytes.TrimSpace(body)) {
-		writeError(w, http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, metaTooLarge)
+	if over := excess(bytes.TrimSpace(body)); over != "" {
+		writeError(w, http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, over)
 		return
 	}
 	h.load(r, body)

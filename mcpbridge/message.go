@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,30 +109,108 @@ const maxRequestMeta = 64 << 10
 // metaTooLarge is why a message with a larger one is refused.
 var metaTooLarge = fmt.Sprintf("the params' _meta is over %d bytes; what is large belongs in the arguments", maxRequestMeta)
 
-// largeMeta reports whether a message, or one of a batch, has a _meta over maxRequestMeta.
-// raw must be valid JSON.
-func largeMeta(raw json.RawMessage) (found bool) {
-	if len(raw) <= maxRequestMeta {
-		return false
+// maxDecoded bounds in bytes what the SDK decodes of a client's message, or of a batch: it
+// takes up to a hundred times as much memory. What it does not decode does not count:
+// arguments, and answers to questions.
+const maxDecoded = 256 << 10
+
+// maxInitialize bounds an initialize in bytes: the SDK keeps what it decodes of it for as
+// long as the session lives.
+const maxInitialize = 16 << 10
+
+// maxValues bounds the values in an initialize, and in a _meta, which the SDK keeps for as
+// long as the request waits: one of a few bytes takes a hundred.
+const maxValues = 512
+
+// maxMembers bounds the arguments of what is no tool: the SDK decodes their names.
+const maxMembers = 1000
+
+// What is wrong with a message that is too large in part.
+const (
+	escapedKeys    = "the method, and the keys of a message over 1 KiB and of its params, must be written without escapes"
+	decodedOver    = "the message is over 256 KiB beside its arguments"
+	initializeOver = "an initialize may have 16 KiB and 512 values at most"
+	metaValuesOver = "the params' _meta may have 512 values at most; what is large belongs in the arguments"
+)
+
+// excess says what of a message, or of a batch, is too large; "" for nothing. raw must be
+// valid JSON without space before it.
+func excess(raw json.RawMessage) (over string) {
+	if len(raw) <= 2*maxValues { // a value takes two bytes
+		return ""
 	}
+	var decoded int
 	if raw[0] == '[' {
 		rawjson.Elements(raw, func(value json.RawMessage) bool {
-			found = rawjson.IsObject(value) && largeMeta(value)
-			return !found
+			var n int
+			n, over = decodedOf(value, true)
+			decoded += n
+			return over == ""
 		})
-		return found
+	} else {
+		decoded, over = decodedOf(raw, false)
 	}
-	look := func(key string, value json.RawMessage) bool {
-		found = key == "_meta" && len(value) > maxRequestMeta
-		return !found
+	if over == "" && decoded > maxDecoded {
+		return decodedOver
 	}
-	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		if (key == "params" || key == "result") && rawjson.IsObject(value) {
-			rawjson.Members(value, look)
+	return over
+}
+
+// decodedOf is how many bytes of a message the SDK decodes, and what of it is too large.
+// The carrier takes nothing out of a batch.
+func decodedOf(raw json.RawMessage, batch bool) (n int, over string) {
+	n = len(raw)
+	var method string
+	var args json.RawMessage // the last one, as the SDK has it
+	param := func(key string, value json.RawMessage) bool {
+		switch {
+		case key == "_meta" && len(value) > maxRequestMeta:
+			over = metaTooLarge
+		case key == "_meta" && rawjson.Values(value) > maxValues:
+			over = metaValuesOver
+		case key == "arguments":
+			args = value
+		case key == "inputResponses" && !batch:
+			n -= len(value)
 		}
-		return !found
+		return over == ""
+	}
+	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "method":
+			if method = rawjson.String(value); bytes.IndexByte(value, '\\') >= 0 {
+				over = escapedKeys
+			}
+		case "params", "result":
+			if key == "result" && !batch {
+				n -= len(value)
+			}
+			if rawjson.IsObject(value) && !rawjson.Members(value, param) && over == "" {
+				over = escapedKeys
+			}
+		}
+		return over == ""
 	})
-	return found
+	switch {
+	case over != "":
+	case !plain && rawjson.IsObject(raw):
+		over = escapedKeys
+	case method == methodInitialize && (len(raw) > maxInitialize || rawjson.Values(raw) > maxValues):
+		over = initializeOver
+	}
+	if args != nil && (method == methodCall || fewMembers(args)) {
+		n -= len(args)
+	}
+	return n, over
+}
+
+// fewMembers reports whether a value is an object of few members.
+func fewMembers(value json.RawMessage) bool {
+	n := 0
+	return rawjson.Members(value, func(string, json.RawMessage) bool {
+		n++
+		return n <= maxMembers
+	})
 }
 
 // unusualID finds ids, at any depth, that are no plain integers.

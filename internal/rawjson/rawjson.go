@@ -51,6 +51,23 @@ func Deeper(raw []byte, levels int) bool {
 	return false
 }
 
+// Values returns how many values there are at most in a value, at any depth, itself
+// included. raw must be valid JSON.
+func Values(raw []byte) int {
+	n := 1
+	for i := 0; i < len(raw); {
+		switch raw[i] {
+		case '"':
+			i = skipString(raw, i)
+			continue
+		case ',', '[', '{':
+			n++
+		}
+		i++
+	}
+	return n
+}
+
 // String returns the text of a JSON string without escapes; "" for all else.
 func String(value []byte) string {
 	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {

@@ -196,3 +196,13 @@ func BenchmarkValid(b *testing.B) {
 		})
 	}
 }
+
+func TestValues(t *testing.T) {
+	for raw, want := range map[string]int{
+		`1`: 1, `"a,[{\\\"{"`: 1, `[]`: 2, ` { "a,b" : [ 1 , 2 ] } `: 4, `{"a":1,"b":{"c":"]"}}`: 4,
+	} {
+		if got := rawjson.Values([]byte(raw)); got != want {
+			t.Errorf("%s: %d, want %d", raw, got, want)
+		}
+	}
+}

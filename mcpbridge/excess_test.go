@@ -1,0 +1,66 @@
+package mcpbridge_test
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+// SPEC S2: what the SDK decodes of a message takes many times its bytes in memory (4
+// requests of 16 MiB to initialize took 5.5 GiB), so that it is bounded, however it is
+// written. What is passed on as it came is not.
+func TestS2WhatIsDecodedIsBounded(t *testing.T) {
+	const large = 300 << 10 // bytes
+	var (
+		objects = "[" + strings.Repeat("{},", large/3) + "{}]"
+		half    = `"experimental":{"x":[` + strings.Repeat("{},", large/6) + "{}]}"
+		text    = strings.Repeat("x", large)
+		members = strings.Repeat(`"a":"",`, large/7) + `"a":""`
+		meta    = `"_meta":{` + strings.Repeat(`"a":1,`, 20_000) + `"a":1}`
+		message = func(method, params string) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":{%s}}`, method, params)
+		}
+		escaped = func(body string) string { return `{"\u0061":1,` + body[1:] }
+		hello   = func(info, capabilities string) string {
+			return message("initialize", `"protocolVersion":"2025-11-25","clientInfo":{"name":"t","version":"1"`+info+`},"capabilities":{`+capabilities+`}`)
+		}
+		echo = `"name":"echo","arguments":{}`
+	)
+	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	stream := f.openSSE(t)
+	stream.post(t, initialize("2024-11-05"))
+	stream.next(t)
+	for name, c := range map[string]struct {
+		body string
+		says string // of the refusal; "" if it is none
+	}{
+		"an initialize that is kept":      {hello(`,"title":"`+text[:20<<10]+`"`, ""), "16 KiB"},
+		"many small values of it":         {hello(`,"icons":`+objects[:6001]+"{}]", ""), "512 values"},
+		"its method escaped":              {strings.Replace(hello(`,"icons":`+objects[:6001]+"{}]", ""), "initialize", `initi\u0061lize`, 1), "without escapes"},
+		"small values of _meta":           {message("tools/call", echo+`,"_meta":{"x":`+objects[:6001]+"{}]}"), "512 values"},
+		"icons of a client":               {hello(`,"icons":`+objects, ""), "16 KiB"},
+		"capabilities of a client":        {hello("", `"experimental":{"x":`+objects+"}"), "16 KiB"},
+		"unknown members":                 {message("tools/list", `"x":`+objects), "256 KiB"},
+		"beside the params":               {`{"x":` + objects + "," + message("tools/call", echo)[1:], "256 KiB"},
+		"arguments of a prompt":           {message("prompts/get", `"name":"p","arguments":{`+members+"}"), "256 KiB"},
+		"arguments that are not the last": {message("tools/call", `"arguments":`+objects+","+echo), "256 KiB"},
+		"_meta":                           {message("tools/call", echo+","+meta), "_meta"},
+		"_meta, a key escaped":            {escaped(message("tools/call", echo+","+meta)), "without escapes"},
+		"_meta, its key escaped":          {message("tools/call", echo+","+strings.Replace(meta, "_meta", `_m\u0065ta`, 1)), "without escapes"},
+		"_meta, the params' key escaped":  {strings.Replace(message("tools/call", echo+","+meta), "params", `p\u0061rams`, 1), "without escapes"},
+		"a batch":                         {"[" + message("tools/list", half) + "," + message("tools/list", half) + "]", "256 KiB"},
+		"arguments of a tool":             {message("tools/call", `"name":"echo","arguments":{"x":`+objects+`,"\u0061":1}`), ""},
+		"an argument of a prompt":         {message("prompts/get", `"name":"p","arguments":{"a":"`+text+`"}`), ""},
+	} {
+		stream.post(t, c.body)
+		for transport, r := range map[string]reply{"HTTP": f.post(t, c.body, "Mcp-Session-Id", session), "SSE": stream.next(t)} {
+			if refused := r.failed && r.code == -32602 && strings.Contains(r.text, cmp.Or(c.says, "KiB")); refused != (c.says != "") {
+				t.Errorf("%s, over %s: %d %.200s; want %q", name, transport, r.status, r.raw, c.says)
+			}
+		}
+	}
+}
