@@ -250,7 +250,7 @@ func (w *world) checkLists(ctx context.Context) {
 	var err error
 	if !eventually(patience/2, func() bool {
 		names, err = cl.list(ctx)
-		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, hostileName+"__") || name == hostileName })
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, hostileName+"__") || name == hostileName || name == hostileTool })
 		slices.Sort(names)
 		return slices.Equal(names, want)
 	}) {

@@ -12,6 +12,9 @@ import (
 // hostileName is the hostile capsule's. It sorts before all others.
 const hostileName = "aaa"
 
+// hostileTool is what it calls its tool. Where it lists nothing else, that has no prefix.
+const hostileTool = "do"
+
 // tenantMark is in all that the hostile tenant sends. Nobody else may see it.
 const tenantMark = "TENANT-B"
 
@@ -94,7 +97,7 @@ func (h *hostile) answer(id json.RawMessage, method string) {
 // tools are one tool that can be called, and sometimes very many, or one with a
 // deep schema.
 func (h *hostile) tools() []string {
-	all := []string{`{"name":"do","inputSchema":{"type":"object"}}`}
+	all := []string{`{"name":"` + hostileTool + `","inputSchema":{"type":"object"}}`}
 	switch h.dice.IntN(4) {
 	case 0:
 		for i := range 2000 {
