@@ -250,7 +250,9 @@ func (w *world) checkLists(ctx context.Context) {
 	var err error
 	if !eventually(patience/2, func() bool {
 		names, err = cl.list(ctx)
-		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, hostileName+"__") || name == hostileName || name == hostileTool })
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return strings.HasPrefix(name, hostileName+"__") || name == hostileName || name == hostileTool
+		})
 		slices.Sort(names)
 		return slices.Equal(names, want)
 	}) {
@@ -276,7 +278,11 @@ func (w *world) readJournal() {
 }
 
 // level is how much Orla holds at one moment.
-type level struct{ descriptors, goroutines, memory int }
+type level struct {
+	descriptors int
+	goroutines  int // beside those of sessions
+	memory      int // bytes
+}
 
 // flat compares what Orla holds with what it held after its first storm
 // (SPEC F3).
@@ -325,6 +331,8 @@ func (w *world) level(ctx context.Context, l *life) (level, error) {
 		return 0
 	}
 	now := level{read("process_open_fds"), read("go_goroutines"), read("process_resident_memory_bytes")}
+	// Each session that a client left behind has one until it is over, for hours.
+	now.goroutines -= read("orla_sessions")
 	if now.descriptors == 0 || now.goroutines == 0 || now.memory == 0 {
 		return now, fmt.Errorf("metrics are missing: %+v", now)
 	}
