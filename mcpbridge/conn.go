@@ -203,7 +203,8 @@ func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusa
 	if id, odd := oddID(raw); odd {
 		return nil, errorJSON(id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 	}
-	if over := excess(bytes.TrimSpace(raw)); over != "" {
+	raw = withoutIcons(bytes.TrimSpace(raw))
+	if over := excess(raw); over != "" {
 		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidParams, over)
 	}
 	msg, err := jsonrpc.DecodeMessage(c.bridge.carrier.load(raw))

@@ -361,7 +361,8 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, over)
 		return
 	}
-	if over := excess(bytes.TrimSpace(body)); over != "" {
+	body = withoutIcons(bytes.TrimSpace(body))
+	if over := excess(body); over != "" {
 		writeError(w, http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, over)
 		return
 	}

@@ -127,9 +127,9 @@ const maxMembers = 1000
 
 // What is wrong with a message that is too large in part.
 const (
-	escapedKeys    = "the method, and the keys of a message over 1 KiB and of its params, must be written without escapes"
+	escapedKeys    = "the keys of a message over 1 KiB, and of its params, must be written without escapes"
 	decodedOver    = "the message is over 256 KiB beside its arguments"
-	initializeOver = "an initialize may have 16 KiB and 512 values at most"
+	initializeOver = "an initialize may have 16 KiB and 512 values at most, beside the icons of its client"
 	metaValuesOver = "the params' _meta may have 512 values at most; what is large belongs in the arguments"
 )
 
@@ -161,8 +161,26 @@ func excess(raw json.RawMessage) (over string) {
 func decodedOf(raw json.RawMessage, batch bool) (n int, over string) {
 	n = len(raw)
 	var method string
-	var args json.RawMessage // the last one, as the SDK has it
-	param := func(key string, value json.RawMessage) bool {
+	var params, result json.RawMessage
+	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "method":
+			if method = rawjson.String(value); bytes.IndexByte(value, '\\') >= 0 { // as PHP writes "tools\/call"
+				_ = json.Unmarshal(value, &method) // what is no string is refused later
+				batch = true                      // the carrier does not know it
+			}
+		case "params":
+			params = value
+		case "result":
+			result = value
+		}
+		return true
+	})
+	if !plain && rawjson.IsObject(raw) {
+		return n, escapedKeys
+	}
+	var args, answers json.RawMessage // the last ones, as the SDK has it
+	plain = !rawjson.IsObject(params) || rawjson.Members(params, func(key string, value json.RawMessage) bool {
 		switch {
 		case key == "_meta" && len(value) > maxRequestMeta:
 			over = metaTooLarge
@@ -170,38 +188,59 @@ func decodedOf(raw json.RawMessage, batch bool) (n int, over string) {
 			over = metaValuesOver
 		case key == "arguments":
 			args = value
-		case key == "inputResponses" && !batch:
-			n -= len(value)
-		}
-		return over == ""
-	}
-	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
-		case "method":
-			if method = rawjson.String(value); bytes.IndexByte(value, '\\') >= 0 {
-				over = escapedKeys
-			}
-		case "params", "result":
-			if key == "result" && !batch {
-				n -= len(value)
-			}
-			if rawjson.IsObject(value) && !rawjson.Members(value, param) && over == "" {
-				over = escapedKeys
-			}
+		case key == "inputResponses":
+			answers = value
 		}
 		return over == ""
 	})
 	switch {
 	case over != "":
-	case !plain && rawjson.IsObject(raw):
-		over = escapedKeys
-	case method == methodInitialize && (len(raw) > maxInitialize || rawjson.Values(raw) > maxValues):
-		over = initializeOver
+		return n, over
+	case !plain:
+		return n, escapedKeys
+	case method == methodInitialize && (n > maxInitialize || rawjson.Values(raw) > maxValues):
+		return n, initializeOver
+	}
+	if !batch {
+		n -= len(answers) + len(result)
 	}
 	if args != nil && (method == methodCall || fewMembers(args)) {
 		n -= len(args)
 	}
-	return n, over
+	return n, ""
+}
+
+// withoutIcons is an initialize without the icons of its client, which may be large and
+// which nobody shows; any other message as it is. raw must be valid JSON.
+func withoutIcons(raw json.RawMessage) json.RawMessage {
+	if len(raw) <= 2*maxValues || !bytes.Contains(raw, []byte(`"icons"`)) || !bytes.Contains(raw, []byte(`"`+methodInitialize+`"`)) {
+		return raw
+	}
+	var method string
+	var params, info json.RawMessage
+	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "method":
+			method = rawjson.String(value)
+		case "params":
+			params = value
+		}
+		return true
+	})
+	if method != methodInitialize || !rawjson.IsObject(params) {
+		return raw
+	}
+	rawjson.Members(params, func(key string, value json.RawMessage) bool {
+		if key == "clientInfo" {
+			info = value
+		}
+		return true
+	})
+	if !rawjson.IsObject(info) {
+		return raw
+	}
+	info = replaced(info, member{Key: "icons", Value: nil})
+	return replaced(raw, member{Key: "params", Value: replaced(params, member{Key: "clientInfo", Value: info})})
 }
 
 // fewMembers reports whether a value is an object of few members.
