@@ -170,16 +170,25 @@ type pacedBody struct {
 	io.ReadCloser
 	control  *http.ResponseController
 	patience time.Duration
+	until    time.Time // the deadline that is set
 	waited   time.Duration
 	read     int64
 }
+
+// slackParts is how exact a deadline is, in parts of the patience: to set one for each
+// piece of a body that is there already would cost more than to read it.
+const slackParts = 64
 
 // Read implements io.Reader.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	began := time.Now()
 	due := time.Duration(float64(b.read) / minBodyRate * float64(time.Second))
 	left := min(b.patience, b.patience+due-b.waited)
-	_ = b.control.SetReadDeadline(began.Add(left)) // a recorder in a test has none
+	until := began.Add(left)
+	if until.Sub(b.until).Abs() > b.patience/slackParts {
+		_ = b.control.SetReadDeadline(until) // a recorder in a test has none
+		b.until = until
+	}
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	b.waited += time.Since(began)

@@ -48,11 +48,15 @@ type origin struct {
 	parent    trace.Context   // where the client's trace is
 	task      string          // see sessionTask; "" where it is not known yet
 	whole     bool            // the answer may be of any size
+	share     turns.Line      // line, where it is known already
 }
 
 // line is whose share of what is bounded a call takes: the authenticated caller's,
 // and of that its session's, or else that of its address.
 func (o origin) line() turns.Line {
+	if o.share != (turns.Line{}) {
+		return o.share
+	}
 	return lineOf(o.subject, o.session, o.host)
 }
 

@@ -207,7 +207,8 @@ func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
 		defer end()
 		ctx = called
 	}
-	ctx, letGo := h.bridge.room.Hold(ctx, from.line())
+	from.share = from.line()
+	ctx, letGo := h.bridge.room.Hold(ctx, from.share)
 	defer letGo()
 	response, code, made := h.bridge.direct(ctx, p, from)
 	h.bridge.record(ctx, made)

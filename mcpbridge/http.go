@@ -220,9 +220,10 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer out.finish()
 	if r.ContentLength != 0 {
 		// It holds for what the server reads of a refused request, too.
-		_ = out.control.SetReadDeadline(began.Add(h.limits.body)) // a recorder in a test has none
+		until := began.Add(h.limits.body)
+		_ = out.control.SetReadDeadline(until) // a recorder in a test has none
 		if r.ContentLength < 0 || r.ContentLength > smallRequest {
-			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.body}
+			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.body, until: until}
 		}
 	}
 	h.mux.ServeHTTP(out, r)
@@ -324,11 +325,11 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		h.calls.add(1)
 		defer h.calls.add(-1)
 	}
-	done, err := h.working.TakeBriefly(r.Context(), line, moment)
+	place, err := h.working.TakeBriefly(r.Context(), line, moment)
 	if err != nil {
 		return // the client has left
 	}
-	defer done()
+	defer place.Give()
 	w.Header().Set("X-Accel-Buffering", "no")
 	plain, direct := h.plainPost(r, body)
 	switch {

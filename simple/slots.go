@@ -47,14 +47,14 @@ func (s *Slots) Take(ctx context.Context, line turns.Line) (give func(), err err
 		return func() {}, nil
 	}
 	if s.shared {
-		give, err = s.places.TakeBriefly(ctx, line, moment)
-	} else {
-		err, give = s.places.Take(ctx, line), func() { s.places.Give(line) }
+		var place *turns.Brief
+		if place, err = s.places.TakeBriefly(ctx, line, moment); err == nil {
+			return place.Give, nil
+		}
+	} else if err = s.places.Take(ctx, line); err == nil {
+		return func() { s.places.Give(line) }, nil
 	}
-	switch {
-	case err == nil:
-		return give, nil
-	case fault.CodeOf(err) == fault.Timeout:
+	if fault.CodeOf(err) == fault.Timeout {
 		return nil, fault.Wrap(fault.Timeout, err, "no place to run became free before the deadline: %d calls run at once at most", s.places.Limit())
 	}
 	return nil, fault.From(err)

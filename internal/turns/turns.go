@@ -195,35 +195,51 @@ func (q *Queue) Give(line Line) {
 
 // TakeBriefly takes a place as Take does, which after a moment counts no more for what
 // the line may have beside others: who works for so long waits for something else, as a
-// rule. It returns how to give the place back, once.
-func (q *Queue) TakeBriefly(ctx context.Context, line Line, moment time.Duration) (give func(), err error) {
+// rule. It is given back by Brief.Give.
+func (q *Queue) TakeBriefly(ctx context.Context, line Line, moment time.Duration) (*Brief, error) {
 	if err := q.Take(ctx, line); err != nil {
 		return nil, err
 	}
-	over, aged := false, false // guarded by q.mu
-	timer := time.AfterFunc(moment, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if over {
-			return
-		}
-		aged = true
-		n := q.takerLocked(line)
-		n.age(1)
-		q.readyLocked(n)
-		q.serveLocked()
-	})
-	return func() {
-		timer.Stop()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		over = true
-		n := q.takerLocked(line)
-		if aged {
-			n.age(-1)
-		}
-		q.giveLocked(n)
-	}, nil
+	b := &Brief{of: q, line: line}
+	b.aging = time.AfterFunc(moment, b.age)
+	return b, nil
+}
+
+// Brief is a place that TakeBriefly has taken.
+type Brief struct {
+	of    *Queue
+	line  Line
+	aging *time.Timer
+
+	over, aged bool // guarded by of.mu
+}
+
+func (b *Brief) age() {
+	q := b.of
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b.over {
+		return
+	}
+	b.aged = true
+	n := q.takerLocked(b.line)
+	n.age(1)
+	q.readyLocked(n)
+	q.serveLocked()
+}
+
+// Give gives the place back. It must be called once.
+func (b *Brief) Give() {
+	b.aging.Stop()
+	q := b.of
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b.over = true
+	n := q.takerLocked(b.line)
+	if b.aged {
+		n.age(-1)
+	}
+	q.giveLocked(n)
 }
 
 // takerLocked returns the node of a line that has a place.

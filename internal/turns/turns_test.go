@@ -355,11 +355,11 @@ func TestBrieflyTakenPlacesComeOfAge(t *testing.T) {
 		places := turns.NewQueue(turns.NoLimit, 1)
 		big, small := turns.Line{Caller: "big", Session: "1"}, turns.Line{Caller: "small", Session: "2"}
 		take := func(line turns.Line) func() {
-			give, err := places.TakeBriefly(t.Context(), line, moment)
+			place, err := places.TakeBriefly(t.Context(), line, moment)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return give
+			return place.Give
 		}
 		take(small)()
 		begins := make(chan func(), 10)
