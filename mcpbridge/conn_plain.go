@@ -24,7 +24,7 @@ func (c *conn) answerPlain(l line) bool {
 		who, ok = c.client, c.opened
 		c.mu.Unlock()
 	} else {
-		who, ok = c.bridge.metas.find(p.meta)
+		who, ok = c.bridge.metas.find(c.line.Caller, p.meta)
 		ok = ok && c.newest
 	}
 	if _, answerable := c.bridge.answerable(&p, who, c.id); !answerable {
@@ -209,6 +209,6 @@ func (c *conn) learn(id jsonrpc.ID) {
 	}
 	c.mu.Unlock()
 	if p.meta != nil {
-		c.bridge.metas.learn(p.meta)
+		c.bridge.metas.learn(c.line.Caller, p.meta)
 	}
 }

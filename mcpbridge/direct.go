@@ -151,7 +151,7 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	version := r.Header.Get(versionHeader)
 	switch {
 	case version == firstStateless && p.meta != nil:
-		who, ok = h.bridge.metas.find(p.meta)
+		who, ok = h.bridge.metas.find(metasOf(r), p.meta)
 	case (version == "" || withSessions[version]) && p.meta == nil:
 		who, ok = h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
 	default:
@@ -166,6 +166,15 @@ func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
 	}
 	p.version, p.task = cmp.Or(version, who.version), who.task
 	return p, ok
+}
+
+// metasOf is whose _meta a request's is, where they are remembered: its caller's, or else
+// that of its address.
+func metasOf(r *http.Request) string {
+	if who := subject(r); who != "" {
+		return who
+	}
+	return hostOf(r)
 }
 
 // session is the id of the session that a plain POST belongs to; "" in the

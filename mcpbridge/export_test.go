@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"sync"
 	"time"
@@ -119,4 +120,19 @@ func (b *Bridge) Subscriptions() int {
 	b.subscriptions.mu.Lock()
 	defer b.subscriptions.mu.Unlock()
 	return len(b.subscriptions.of)
+}
+
+// Metas is what is remembered of clients of the stateless era.
+type Metas struct{ m metas }
+
+// NewMetas remembers nothing.
+func NewMetas() *Metas { return &Metas{} }
+
+// Learn notes a _meta of a caller's.
+func (m *Metas) Learn(caller, meta string) { m.m.learn(caller, json.RawMessage(meta)) }
+
+// Knows reports whether it is remembered.
+func (m *Metas) Knows(caller, meta string) bool {
+	_, ok := m.m.find(caller, json.RawMessage(meta))
+	return ok
 }

@@ -426,7 +426,7 @@ func (h *HTTP) learn(r *http.Request, answered http.Header, body []byte) {
 		}
 	}
 	if p, ok := parsePlain(body); ok && p.meta != nil && r.Header.Get(versionHeader) == firstStateless {
-		h.bridge.metas.learn(p.meta)
+		h.bridge.metas.learn(metasOf(r), p.meta)
 	}
 }
 

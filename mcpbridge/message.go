@@ -167,7 +167,7 @@ func decodedOf(raw json.RawMessage, batch bool) (n int, over string) {
 		case "method":
 			if method = rawjson.String(value); bytes.IndexByte(value, '\\') >= 0 { // as PHP writes "tools\/call"
 				_ = json.Unmarshal(value, &method) // what is no string is refused later
-				batch = true                      // the carrier does not know it
+				batch = true                       // the carrier does not know it
 			}
 		case "params":
 			params = value

@@ -139,8 +139,8 @@ func plainID(value json.RawMessage) bool {
 // found in order: a client sends the same with each request. What it has not
 // seen it does not judge.
 type metas struct {
-	mu    sync.RWMutex // guards known
-	known map[string]client
+	mu    sync.RWMutex                 // guards known
+	known map[string]map[string]client // by caller, and by _meta
 }
 
 // client is what a client has said of itself, as far as plain calls care.
@@ -153,25 +153,26 @@ type client struct {
 }
 
 const (
-	maxMetas = 256     // clients that are told apart
-	maxMeta  = 4 << 10 // bytes; what is larger is never the same twice
+	maxMetas       = 64      // clients of one caller that are told apart
+	maxMetaCallers = 256     // callers whose clients are
+	maxMeta        = 4 << 10 // bytes; what is larger is never the same twice
 )
 
-// find returns what the client with this _meta has said, if it is known.
-func (m *metas) find(meta json.RawMessage) (client, bool) {
+// find returns what the client of a caller with this _meta has said, if it is known.
+func (m *metas) find(caller string, meta json.RawMessage) (client, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	c, ok := m.known[string(meta)]
+	c, ok := m.known[caller][string(meta)]
 	return c, ok
 }
 
-// learn notes a _meta with which a request succeeded. One that has a meaning
-// for its own request alone is never plain.
-func (m *metas) learn(meta json.RawMessage) {
+// learn notes a _meta with which a request of a caller succeeded. One that has a
+// meaning for its own request alone is never plain. A caller with many forgets its own.
+func (m *metas) learn(caller string, meta json.RawMessage) {
 	if len(meta) > maxMeta {
 		return
 	}
-	if _, known := m.find(meta); known {
+	if _, known := m.find(caller, meta); known {
 		return
 	}
 	era := false
@@ -192,10 +193,15 @@ func (m *metas) learn(meta json.RawMessage) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known == nil || len(m.known) >= maxMetas {
-		m.known = map[string]client{}
+	of := m.known[caller]
+	if of == nil && (m.known == nil || len(m.known) >= maxMetaCallers) {
+		m.known = map[string]map[string]client{}
 	}
-	m.known[string(meta)] = c
+	if of == nil || len(of) >= maxMetas {
+		of = map[string]client{}
+		m.known[caller] = of
+	}
+	of[string(meta)] = c
 }
 
 // takesRequests reports whether a client with these capabilities can be asked

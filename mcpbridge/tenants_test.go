@@ -3,6 +3,7 @@ package mcpbridge_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -283,4 +284,23 @@ func TestN2OneCallersRequestsDoNotTakeAllProcessors(t *testing.T) {
 		close(release)
 		posts.Wait()
 	})
+}
+
+// Which clients have been found in order is remembered for each caller: one with very many
+// does not have the library look at another's requests again.
+func TestN2OneCallersClientsAreNotForgottenForAnother(t *testing.T) {
+	m := mcpbridge.NewMetas()
+	meta := func(n int) string {
+		return fmt.Sprintf(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"%d"}}`, n)
+	}
+	m.Learn("bob", meta(0))
+	for n := range 10_000 {
+		m.Learn("ann", meta(n))
+	}
+	if !m.Knows("bob", meta(0)) || !m.Knows("ann", meta(9_999)) {
+		t.Errorf("bob's is known: %v, and ann's last one: %v", m.Knows("bob", meta(0)), m.Knows("ann", meta(9_999)))
+	}
+	if m.Knows("carl", meta(0)) {
+		t.Error("a caller is known by another's")
+	}
 }
