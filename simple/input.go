@@ -3,6 +3,8 @@ package simple
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -20,6 +22,9 @@ const (
 	// maxFlags bounds all flags of one call: half of what Linux allows for
 	// arguments and environment with the usual 8 MiB stack.
 	maxFlags = 1 << 20
+	// maxMembers bounds the arguments that may become flags: the shortest flags of as many
+	// are longer than maxFlags.
+	maxMembers = 200_000
 	// maxNamed bounds how much of a bad name an error repeats.
 	maxNamed = 64
 )
@@ -35,8 +40,19 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 	if len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
 		args = json.RawMessage("{}")
 	}
-	object, err := membersOf(args)
-	if err != nil {
+	object := map[string]json.RawMessage{}
+	many := false
+	err := eachMember(args, func(key string, value json.RawMessage) bool {
+		if key == "stdin" || mode != manifest.ArgumentsStdin {
+			object[key] = value
+		}
+		many = len(object) > maxMembers
+		return !many
+	})
+	switch {
+	case many:
+		return input{}, fault.New(fault.InvalidInput, "arguments: over %d members cannot be flags", maxMembers)
+	case err != nil:
 		return input{}, fault.New(fault.InvalidInput, "arguments: want a JSON object")
 	}
 	var in input
@@ -64,20 +80,44 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 	return in, nil
 }
 
-// membersOf returns the members of a JSON object, of two with one key the last.
-// As a rule encoding/json, which goes by reflection, has nothing to do with it.
-func membersOf(args json.RawMessage) (map[string]json.RawMessage, error) {
-	object := map[string]json.RawMessage{}
+// eachMember calls take with the members of a JSON object, in order, until it returns
+// false. As a rule encoding/json has nothing to do with it: that is slow, and takes many
+// times as much memory.
+func eachMember(args json.RawMessage, take func(key string, value json.RawMessage) bool) error {
+	on := true
 	if utf8.Valid(args) && rawjson.Valid(args) && rawjson.Members(args, func(key string, value json.RawMessage) bool {
-		object[key] = value
-		return true
-	}) {
-		return object, nil
+		on = take(key, value)
+		return on
+	}) || !on {
+		return nil
 	}
-	clear(object)
-	err := json.Unmarshal(args, &object)
-	return object, err
+	members := json.NewDecoder(bytes.NewReader(args)) // a key has escapes, or it is none
+	if open, err := members.Token(); err != nil || open != json.Delim('{') {
+		return errNoObject
+	}
+	for members.More() {
+		key, err := members.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := members.Decode(&value); err != nil {
+			return err
+		}
+		if name, _ := key.(string); !take(name, value) {
+			return nil
+		}
+	}
+	if _, err := members.Token(); err != nil {
+		return err
+	}
+	if _, err := members.Token(); !errors.Is(err, io.EOF) {
+		return errNoObject // something follows
+	}
+	return nil
 }
+
+var errNoObject = errors.New("not a JSON object")
 
 // flagBuilder collects --name value pairs.
 type flagBuilder struct {
@@ -96,16 +136,12 @@ func (b *flagBuilder) add(name string, raw json.RawMessage) error {
 	if raw[0] != '[' {
 		return b.addValue(name, flag, raw)
 	}
-	var elements []json.RawMessage
-	if err := json.Unmarshal(raw, &elements); err != nil {
-		return fault.New(fault.InvalidInput, "arguments: %s: not a valid JSON array", name)
-	}
-	for _, element := range elements {
-		if err := b.addValue(name, flag, element); err != nil {
-			return err
-		}
-	}
-	return nil
+	var err error
+	rawjson.Elements(raw, func(element json.RawMessage) bool {
+		err = b.addValue(name, flag, element)
+		return err == nil
+	})
+	return err
 }
 
 func (b *flagBuilder) addValue(name, flag string, raw json.RawMessage) error {

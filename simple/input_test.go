@@ -2,21 +2,37 @@ package simple
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/manifest"
 )
 
 // However the members of an object are found, they are those of encoding/json.
 func TestC1MembersAreEncodingJSONs(t *testing.T) {
 	for _, args := range []string{
 		`{}`, ` { "a" : [ 1 , {"b":2} ] , "c":"\"" } `, `{"a":1,"a":{"x":2}}`, `{"":null}`, `{"\u0061":1,"b":2,"a":3}`, `{"é":"\ud800"}`, "{\"\xff\":\"\xff\"}",
-		`[1]`, `"x"`, `null`, ``, `{`, `{"a":}`, `{"a":1}x`,
+		`[1]`, `"x"`, ``, `{`, `{"a":}`, `{"a":1}x`,
 	} {
 		var want map[string]json.RawMessage
 		wantErr := json.Unmarshal([]byte(args), &want)
-		got, err := membersOf(json.RawMessage(args))
+		got := map[string]json.RawMessage{}
+		err := eachMember(json.RawMessage(args), func(key string, value json.RawMessage) bool {
+			got[key] = value
+			return true
+		})
 		if (err != nil) != (wantErr != nil) || err == nil && !maps.EqualFunc(got, want, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
 			t.Errorf("%q: %q, %v; want %q, %v", args, got, err, want, wantErr)
+		}
+	}
+	for _, args := range []string{`{"a":1,"b":2}`, `{"\u0061":1,"b":2}`} {
+		n := 0
+		if err := eachMember(json.RawMessage(args), func(string, json.RawMessage) bool { n++; return false }); err != nil || n != 1 {
+			t.Errorf("%q: %d members after the end, %v", args, n, err)
 		}
 	}
 	for _, raw := range []string{`""`, `"a"`, `"\n"`, "\"\xff\"", `"é"`} {
@@ -26,6 +42,25 @@ func TestC1MembersAreEncodingJSONs(t *testing.T) {
 		}
 		if got, err := unquote(json.RawMessage(raw)); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", raw, got, err, want)
+		}
+	}
+}
+
+// SPEC S2: more members than can be flags are refused before they are kept.
+func TestS2VeryManyMembersAreRefused(t *testing.T) {
+	args := json.RawMessage(`{"a":1` + strings.Repeat(`,"b":null`, 10) + func() string {
+		var b strings.Builder
+		for n := range maxMembers + 1 {
+			fmt.Fprintf(&b, `,"%x":null`, n)
+		}
+		return b.String()
+	}() + "}")
+	for _, raw := range []json.RawMessage{args, slices.Concat([]byte(`{"\u0062":1,`), args[1:])} {
+		if _, err := buildInput(raw, manifest.ArgumentsFlags); fault.CodeOf(err) != fault.InvalidInput || !strings.Contains(err.Error(), "members") {
+			t.Errorf("%.20s: %v", raw, err)
+		}
+		if in, err := buildInput(raw, manifest.ArgumentsStdin); err != nil || len(in.stdin) != len(raw) {
+			t.Errorf("%.20s on stdin: %v", raw, err)
 		}
 	}
 }
