@@ -154,7 +154,7 @@ func TestI2ArgumentsAndResultsAreNotLogged(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.tool, a, err)
 		}
 	}
-	long := strings.Repeat("x", 1<<20)
+	long := strings.Repeat("x", 200<<10)
 	if _, err := o.call(long, "{}"); err != nil {
 		t.Error(err)
 	}

@@ -214,7 +214,8 @@ func TestS1CostGrowsInProportion(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := serveHostile(t)
 			var costs [2]costtest.Cost
-			for round := range 3 {
+			const most = 10 // on a busy machine the cheapest round is a long time in coming
+			for round := range most {
 				for i := range costs {
 					cost := s.costOf(func() { row.send(s, (i+1)*row.n) })
 					if round == 1 { // the first one warms up
@@ -222,6 +223,9 @@ func TestS1CostGrowsInProportion(t *testing.T) {
 					} else if round > 1 {
 						costs[i] = costtest.Cost{CPU: min(costs[i].CPU, cost.CPU), Bytes: min(costs[i].Bytes, cost.Bytes)}
 					}
+				}
+				if round >= 2 && costs[1].Within(costs[0]) {
+					break
 				}
 			}
 			costtest.Compare(t, row.n, costs[0], costs[1])

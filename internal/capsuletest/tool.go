@@ -56,6 +56,7 @@ func Tool(t testing.TB, script string, mods ...func(*manifest.Tool)) manifest.To
 		},
 		Runtime: manifest.Runtime{
 			Handshake:      manifest.HandshakeHello,
+			Protocol:       manifest.ProtocolAuto,
 			Start:          manifest.StartEager,
 			StartupTimeout: 5 * time.Second,
 			Drain:          5 * time.Second,

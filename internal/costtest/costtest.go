@@ -61,6 +61,11 @@ func Check(t *testing.T, n int, prepare func(n int) (run func())) {
 	Compare(t, n, best, double)
 }
 
+// Within reports whether c, the cost of 2n, is at most Factor times that of n.
+func (c Cost) Within(n Cost) bool {
+	return c.CPU <= Factor*max(n.CPU, floor) && c.Bytes <= Factor*max(n.Bytes, bytesFloor)
+}
+
 // Compare fails the test if double, the cost of 2n, is more than Factor times that of n.
 func Compare(t *testing.T, n int, cost, double Cost) {
 	t.Helper()
