@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package costtest fails tests of code whose cost grows faster than its input
 // (SPEC S1): it runs n and 2n and compares CPU time and memory. Only tests import it.
 //
@@ -11,8 +9,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -84,26 +80,11 @@ func measure(run func(), times int) Cost {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
+	cpu := used()
 	for range times {
 		run()
 	}
-	cpu = cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) - cpu
+	cpu = used() - cpu
 	runtime.ReadMemStats(&after)
 	return Cost{CPU: cpu, Bytes: after.TotalAlloc - before.TotalAlloc}
-}
-
-// CPU returns the CPU time that another process has used, its children left out.
-// It is 0 for a process that does not exist.
-func CPU(pid int) time.Duration {
-	const perProcess = 2 // CPUCLOCK_SCHED of a whole process, as clock_getcpuclockid(3) makes it
-	return cpuTime(int32(^pid<<3 | perProcess))
-}
-
-func cpuTime(clock int32) time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(clock, &now); err != nil {
-		return 0
-	}
-	return time.Duration(now.Nano())
 }
