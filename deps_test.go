@@ -81,7 +81,7 @@ var imports = map[string][]string{
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasmfuel":  {},
-	"internal/wasm":      {"internal/turns", "internal/wasmfuel", "internal/fault"},
+	"internal/wasm":      {"internal/recovered", "internal/turns", "internal/wasmfuel", "internal/fault"},
 	"internal/artifact":  {"internal/wholefile", "internal/fault", "internal/outbound", "internal/secret"},
 	"internal/kind/wasm": {"internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 

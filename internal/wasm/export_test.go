@@ -16,3 +16,6 @@ func (r *Runtime) Compiling() (done func()) {
 	r.working.Add(1)
 	return r.working.Done
 }
+
+// Curse has the next compilations panic beside the compiler.
+func (r *Runtime) Curse() { r.disk = func() *disk { panic("for the test") } }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/wasmfuel"
 )
 
@@ -55,7 +56,7 @@ type Options struct {
 	// CacheDir keeps what was compiled. It holds native code, so it is used only
 	// if nobody else may write to it. If empty, memory alone does.
 	CacheDir string
-	// Log takes what is wrong with the cache. Required with a CacheDir.
+	// Log takes what is wrong. If nil, nothing does. Required with a CacheDir.
 	Log *slog.Logger
 	// MaxCached is how many bytes of compiled modules are kept, more or less; a
 	// single one may be larger. If zero, 256 MiB.
@@ -113,6 +114,7 @@ type entry struct {
 // NewRuntime returns a Runtime. Close it.
 func NewRuntime(opts Options) *Runtime {
 	opts.MaxCached = cmp.Or(opts.MaxCached, maxCached)
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Runtime{
 		opts:    opts,
@@ -158,7 +160,8 @@ type Module struct {
 
 // Compile returns the module under its limits. It is compiled once, however many
 // ask for it, and goes on to be when ctx ends. The error is a *fault.Error:
-// runtime_policy_invalid for what cannot be run, else of ctx.
+// runtime_policy_invalid for what cannot be run, execution_failed after a panic, else
+// of ctx.
 func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*Module, error) {
 	limits = limits.filled()
 	if len(module) > MaxModule {
@@ -212,14 +215,7 @@ func (r *Runtime) find(k key, module []byte, limits Limits) (*entry, error) {
 // fill compiles a module. One that cannot be is forgotten: whoever waits is told.
 func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
 	defer close(e.done)
-	var c *code
-	err := stopping()
-	select {
-	case r.places <- struct{}{}:
-		defer func() { <-r.places }()
-		c, err = r.compile(module, limits)
-	case <-r.ctx.Done():
-	}
+	c, err := r.compileInTurn(module, limits)
 	r.mu.Lock()
 	e.code, e.err = c, err
 	if err != nil {
@@ -232,6 +228,22 @@ func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
 	r.mu.Unlock()
 	r.closeAll(idle)
 }
+
+// compileInTurn is compile when there is a place for one more. It is called by a
+// goroutine that is nobody's call alone, so that a panic ends here.
+func (r *Runtime) compileInTurn(module []byte, limits Limits) (c *code, err error) {
+	defer recovered.To(r.opts.Log, "compile a WASM module", func(any) { c, err = nil, errPanicked })
+	select {
+	case r.places <- struct{}{}:
+		defer func() { <-r.places }()
+		return r.compile(module, limits)
+	case <-r.ctx.Done():
+		return nil, stopping()
+	}
+}
+
+// errPanicked is why a module was not compiled over which Orla panicked.
+var errPanicked = fault.New(fault.ExecutionFailed, "the module was not compiled: this failed inside Orla; its log has the details")
 
 func (r *Runtime) useLocked(e *entry) {
 	r.clock++
