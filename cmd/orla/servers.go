@@ -20,7 +20,7 @@ func (p *parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 	}
 	if far := t.Runtime.Remote; far != nil {
 		opts.Start = remote.Start(t, remote.Options{
-			Client: p.services.client, Auth: auth.New(far.Auth, p.services.auth()), UserAgent: "orla/" + version.Version(),
+			Client: p.services.client, Auth: auth.New(far.Auth, p.services.auth()), UserAgent: "orla/" + version.Version(), Log: p.log,
 		})
 	}
 	return capsule.New(t, opts)

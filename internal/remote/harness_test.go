@@ -20,6 +20,7 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/remote"
@@ -83,8 +84,9 @@ type living struct {
 
 // options are what a test may change.
 type options struct {
-	tool manifest.Tool
-	auth *auth.Source
+	tool    manifest.Tool
+	auth    *auth.Source
+	started func(capsule.Process) // is told of each session
 }
 
 // connect serves a capsule whose server is at a URL, until the test is over.
@@ -107,11 +109,19 @@ func connect(t *testing.T, url string, mods ...func(*options)) *living {
 	client := outbound.New(outbound.Options{})
 	t.Cleanup(client.Close)
 	l := &living{t: t, log: &journal{}}
+	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
+	start := remote.Start(o.tool, remote.Options{Client: client, Auth: o.auth, Log: log})
 	l.Capsule, err = capsule.New(o.tool, capsule.Options{
-		Start: remote.Start(o.tool, remote.Options{Client: client, Auth: o.auth}),
+		Start: func(ctx context.Context, spec launch.Spec) (capsule.Process, error) {
+			p, err := start(ctx, spec)
+			if err == nil && o.started != nil {
+				o.started(p)
+			}
+			return p, err
+		},
 		Lists: capsule.NewLists(""),
-		Log:   slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:   log,
 	})
 	if err != nil {
 		t.Fatal(err)

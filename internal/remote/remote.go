@@ -17,9 +17,11 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -61,6 +63,8 @@ type Options struct {
 	Auth *auth.Source
 	// UserAgent is what the requests say of who makes them.
 	UserAgent string
+	// Log takes panics. If nil, nothing does.
+	Log *slog.Logger
 }
 
 // Start returns what starts the sessions of a capsule whose manifest has a
@@ -70,6 +74,7 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 	if limit == 0 {
 		limit = capsule.DefaultMaxMessage
 	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler)).With("tool", t.Name)
 	return func(ctx context.Context, _ launch.Spec) (capsule.Process, error) {
 		s := &session{
 			endpoint: t.Runtime.Remote.Endpoint, opts: opts, max: int(limit),
@@ -229,6 +234,7 @@ func (s *session) turnAway() {
 
 // leave tells the server that the session is over, if there is one.
 func (s *session) leave(ctx context.Context) {
+	defer s.contain()
 	s.mu.Lock()
 	needless := s.id == "" || s.ended || s.lost != ""
 	s.mu.Unlock()
@@ -262,7 +268,8 @@ func (s *session) exit(format string, args ...any) {
 // session. It is deferred.
 func (s *session) contain() {
 	if p := recover(); p != nil {
-		s.say("panic over what the server said: %v\n%s", p, debug.Stack())
+		stack := debug.Stack()
+		s.opts.Log.Error("panic over what a server said", "panic", string(s.clean(fmt.Append(nil, p))), "stack", string(stack))
 		s.exit("made Orla panic; the log has the details")
 	}
 }
