@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -156,10 +157,13 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return msg, nil
 }
 
-// take queues the messages of a line, or answers what is none.
+// take queues the messages of a line, or answers what is none. The SDK calls it, in a
+// goroutine that recovers nothing. A panic ends the connection: nobody knows how much of
+// the line is queued.
 func (c *conn) take(l line) {
 	held := l.held
 	defer func() { held.end() }() // unless somebody else is to
+	defer recovered.To(c.log, "read a line of a client's", func(any) { c.hangUp() })
 	data := bytes.TrimSpace(bytes.TrimPrefix(l.data, []byte("\xef\xbb\xbf")))
 	switch {
 	case l.tooLong:
@@ -198,16 +202,26 @@ func (c *conn) keep(msg jsonrpc.Message, held *share) *share {
 }
 
 // accept decodes a message and notes that it wants an answer, or returns the
-// error that refuses it.
-func (c *conn) accept(raw json.RawMessage, in *batch) (_ jsonrpc.Message, refusal json.RawMessage) {
+// error that refuses it. A panic over a request fails it alone. Over any other message
+// it ends the connection, since who waits for that message cannot be told.
+func (c *conn) accept(raw json.RawMessage, in *batch) (msg jsonrpc.Message, refusal json.RawMessage) {
 	if id, odd := oddID(raw); odd {
 		return nil, errorJSON(id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
 	}
+	defer recovered.To(c.log, "read a message of a client's", func(any) {
+		msg, refusal = nil, nil
+		if isRequest(raw) {
+			refusal = errorOf(idOf(raw), internalError())
+		} else {
+			c.hangUp()
+		}
+	})
 	raw = withoutIcons(bytes.TrimSpace(raw))
 	if over := excess(raw); over != "" {
 		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidParams, over)
 	}
-	msg, err := jsonrpc.DecodeMessage(c.bridge.carrier.load(raw))
+	var err error
+	msg, err = jsonrpc.DecodeMessage(c.bridge.carrier.load(raw))
 	if err != nil {
 		return nil, errorJSON(idOf(raw), jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message")
 	}
@@ -342,8 +356,13 @@ func (c *conn) complain(id json.RawMessage, code int64, text string) {
 	c.deliverLogged(errorJSON(id, code, text))
 }
 
-// Write sends a message. It may be called from any goroutine.
-func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
+// Write sends a message. It may be called from any goroutine: also from those of the
+// SDK, which recover nothing. A panic ends the connection.
+func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) (err error) {
+	defer recovered.To(c.log, "write to a client", func(any) {
+		c.hangUp()
+		err = errHungUp
+	})
 	if err := ctx.Err(); err != nil {
 		return err
 	}

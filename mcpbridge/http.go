@@ -371,7 +371,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	handler := h.route(r, body)
 	opens := handler == h.stateful && id == ""
 	out.keepAlive(!opens)
-	answer := &explainer{response: out, body: body}
+	answer := &explainer{response: out, body: body, log: h.log}
 	if opens {
 		if !h.begin(answer, r, settings.MaxSessions) {
 			return

@@ -3,30 +3,40 @@ package mcpbridge_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/orla-project/orla/mcpbridge"
 )
 
-// cursed is a log over whose first line of a call Orla panics.
+// cursed is a log over whose first line with a message Orla panics.
 type cursed struct {
 	slog.Handler
-	lifted *atomic.Bool
+	message string
+	lifted  *atomic.Bool
 }
 
+func (c cursed) Enabled(context.Context, slog.Level) bool { return true }
+
 func (c cursed) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "call" && !c.lifted.Swap(true) {
+	if r.Message == c.message && !c.lifted.Swap(true) {
 		panic("for the test")
 	}
 	return c.Handler.Handle(ctx, r)
 }
 
+// curse returns a change of a world whose log is cursed, and whether it has panicked.
+func curse(message string) (change func(*mcpbridge.Options), lifted *atomic.Bool) {
+	lifted = &atomic.Bool{}
+	return func(o *mcpbridge.Options) { o.Log = slog.New(cursed{o.Log.Handler(), message, lifted}) }, lifted
+}
+
 // SPEC F2: a panic beside a call on stdio, where no server of the library's recovers,
 // ends neither Orla nor the connection.
 func TestC15APanicBesideACallOnStdioEndsNothing(t *testing.T) {
-	var lifted atomic.Bool
-	w := newWorld(t, func(o *mcpbridge.Options) { o.Log = slog.New(cursed{o.Log.Handler(), &lifted}) })
+	change, lifted := curse("call")
+	w := newWorld(t, change)
 	w.set(tool("echo"))
 	p := w.stdio(t, maxLine)
 	p.open(t)
@@ -40,4 +50,32 @@ func TestC15APanicBesideACallOnStdioEndsNothing(t *testing.T) {
 		t.Error("nothing has panicked")
 	}
 	eventually(t, "the room is free again", func() bool { return w.bridge.Held() == 0 })
+}
+
+// SPEC F2: the SDK reads a connection in a goroutine of its own, which recovers nothing.
+// A panic over a line ends that one connection, and gives back what the line held.
+func TestC15APanicOverALineEndsItsConnectionAlone(t *testing.T) {
+	change, lifted := curse("malformed message")
+	w := newWorld(t, change)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	free := w.bridge.FreeForRequests()
+	p := w.stdio(t, maxLine)
+	p.open(t)
+	p.write(t, "{"+strings.Repeat("x", 64<<10)+"\n")
+	if p.scan() {
+		t.Errorf("the connection goes on: %s", p.out.Text())
+	}
+	t.Logf("ServeStdio: %v", <-p.ended) // an error if the SDK was about to write
+	if !lifted.Load() {
+		t.Error("nothing has panicked")
+	}
+	if log := w.log.String(); !strings.Contains(log, "panic in a goroutine") || !strings.Contains(log, `"level":"ERROR"`) {
+		t.Errorf("the log lacks the panic: %s", log)
+	}
+	if now := w.bridge.FreeForRequests(); now != free {
+		t.Errorf("%d bytes are still held", free-now)
+	}
+	if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", f.initialize(t)); r.failed {
+		t.Errorf("another client's call: %s", r.raw)
+	}
 }

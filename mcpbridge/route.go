@@ -3,11 +3,16 @@ package mcpbridge
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/recovered"
 )
 
 const (
@@ -59,12 +64,18 @@ type explainer struct {
 	explained bool
 	asJSON    bool // the one answer was sent as JSON
 	failed    bool // an error was sent
+	broken    bool // by a panic: nothing follows
+	log       *slog.Logger
 
 	first func() // is called before anything is sent; may be nil
 }
 
 // WriteHeader takes over when it is a plain-text refusal.
 func (e *explainer) WriteHeader(status int) {
+	defer recovered.To(e.log, "answer a POST", e.fail)
+	if e.broken {
+		return
+	}
 	e.begin()
 	if status != http.StatusBadRequest || !strings.HasPrefix(e.Header().Get("Content-Type"), "text/plain") {
 		e.response.WriteHeader(status)
@@ -74,8 +85,31 @@ func (e *explainer) WriteHeader(status int) {
 	e.Header().Del("X-Content-Type-Options")
 }
 
+// fail answers after a panic. The SDK writes in a goroutine that recovers nothing, and
+// ends the handler when Write returns.
+func (e *explainer) fail(any) {
+	e.broken, e.failed = true, true
+	answer := errorOf(idOf(e.body), internalError())
+	switch {
+	case !e.begun():
+		writeJSON(e.response, http.StatusInternalServerError, string(answer))
+	case isEventStream(e.Header()):
+		_, _ = fmt.Fprintf(e.response, "event: message\ndata: %s\n\n", answer) // a client that left needs none
+	}
+}
+
+// errPanicked is why nothing of an answer is written any more.
+var errPanicked = errors.New("a panic over the answer")
+
 // Write passes on what is no refusal, and answers in JSON what is.
-func (e *explainer) Write(p []byte) (int, error) {
+func (e *explainer) Write(p []byte) (n int, err error) {
+	defer recovered.To(e.log, "answer a POST", func(p any) {
+		e.fail(p)
+		n, err = 0, errPanicked
+	})
+	if e.broken {
+		return 0, errPanicked
+	}
 	e.begin()
 	if e.explained {
 		e.refuse(strings.TrimSpace(string(p)))

@@ -108,19 +108,24 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, message line, who str
 		return
 	}
 	message.held = message.held.passOn()
-	if c.answerPlain(message) { //nolint:contextcheck // the call ends with its stream, not with this POST
+	taken := false
+	defer func() {
+		if !taken { // also after a panic
+			message.held.end()
+		}
+	}()
+	if taken = c.answerPlain(message); taken { //nolint:contextcheck // the call ends with its stream, not with this POST
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	select {
 	case c.read <- message:
+		taken = true
 		w.WriteHeader(http.StatusAccepted)
-		return
 	case <-c.done:
 		http.Error(w, "the session has ended", http.StatusNotFound)
 	case <-r.Context().Done():
 	}
-	message.held.end()
 }
 
 // endOf ends the streams of some callers.

@@ -98,7 +98,8 @@ func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error
 // readLines hands over line after line until the input ends.
 func (c *conn) readLines(r *bufio.Reader) {
 	defer close(c.read)
-	defer recovered.To(c.log, "read from a client", nil)
+	var held *share // of a line that nobody has taken yet
+	defer recovered.To(c.log, "read from a client", func(any) { held.end() })
 	like := 0 // how long the last long line was: the next may be as long
 	for {
 		l, err := readLine(r, c.max, &like)
@@ -108,7 +109,8 @@ func (c *conn) readLines(r *bufio.Reader) {
 		default:
 		}
 		l.data = bytes.TrimSpace(l.data)
-		held, admitted := c.admit(l.data)
+		var admitted bool
+		held, admitted = c.admit(l.data)
 		l.held = held
 		if (len(l.data) > 0 || l.tooLong) && admitted && !c.answerPlain(l) {
 			select {
@@ -119,6 +121,7 @@ func (c *conn) readLines(r *bufio.Reader) {
 				return
 			}
 		}
+		held = nil
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				c.log.Debug("read from the client", "err", err)
