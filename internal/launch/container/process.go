@@ -262,6 +262,7 @@ func (p *process) state(ctx context.Context) (s state, there bool) {
 
 // removed removes the container, whatever it takes.
 func (p *process) removed(ctx context.Context) {
+	defer recovered.To(p.engine.opts.Log, "remove a container", nil)
 	ctx, cancel := p.engine.lasting(ctx)
 	defer cancel()
 	looks := 1
