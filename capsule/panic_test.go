@@ -3,9 +3,12 @@ package capsule_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/capsuletest"
 )
 
@@ -28,4 +31,43 @@ func TestC15APanicOverAQuestionIsAnswered(t *testing.T) {
 		t.Errorf("the log lacks the panic: %s", log)
 	}
 	l.call(capsuletest.Args{})
+}
+
+// cursedLog is a log over whose first line with a message Orla panics.
+type cursedLog struct {
+	slog.Handler
+	message string
+	lifted  *atomic.Bool
+}
+
+func (c cursedLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == c.message && !c.lifted.Swap(true) {
+		panic("for the test")
+	}
+	return c.Handler.Handle(ctx, r)
+}
+
+// TestC15APanicOverWhatACapsulePrintsEndsItsProcessAlone: whichever of its streams it is
+// over, the call in flight fails, and the capsule is started again.
+func TestC15APanicOverWhatACapsulePrintsEndsItsProcessAlone(t *testing.T) {
+	for name, of := range map[string]struct {
+		message string
+		args    capsuletest.Args
+	}{
+		"stdout": {"a capsule said hello once more; it is ignored", capsuletest.Args{Notify: []capsuletest.Notice{{Method: "orla.hello"}}, Mute: true}},
+		"stderr": {"stderr", capsuletest.Args{Stderr: "a line", Mute: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lifted atomic.Bool
+			l := serve(t, capsuletest.Tool(t, "echo", capsuletest.Quick, startupTimeout(patience)), func(o *capsule.Options) {
+				o.Log = slog.New(cursedLog{o.Log.Handler(), of.message, &lifted})
+			})
+			if _, err := l.askWithin(patience, of.args); err == nil || !strings.Contains(err.Error(), "panic") {
+				t.Errorf("the call in flight: %v", err)
+			}
+			l.logged("panic over what a capsule said", "for the test", "ERROR")
+			l.await("READY")
+			l.call(capsuletest.Args{})
+		})
+	}
 }

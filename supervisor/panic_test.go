@@ -1,8 +1,12 @@
 package supervisor_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +84,45 @@ func TestC15APanicOverWhatAPeerOffersServesItAnew(t *testing.T) {
 		synctest.Wait()
 		if tools := s.Catalog().Tools; len(tools) != 1 || tools[0].Name != "p__b" {
 			t.Errorf("after the panic the catalog has %d tools, want p__b", len(tools))
+		}
+	})
+}
+
+// unlogged is a peer that panics when it is told a log level.
+type unlogged struct{ *fakePeer }
+
+func (unlogged) Request(context.Context, peer.Request) (json.RawMessage, error) {
+	panic("for the test")
+}
+
+// TestC15APanicOverALogLevelLeavesTheOthersTold: the level goes to all peers at once.
+func TestC15APanicOverALogLevelLeavesTheOthersTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		logs := peer.Offers{Known: true, Logs: true}
+		bad, good := unlogged{newFakePeer("bad", logs)}, newFakePeer("good", logs)
+		s := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{
+				manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) {
+					if tool.Name == "bad" {
+						return bad, nil
+					}
+					return good, nil
+				},
+			},
+			Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		defer serving(t, s)()
+		s.Apply([]manifest.Tool{capsuleTool("bad", ""), capsuleTool("good", "")})
+		synctest.Wait()
+		if _, err := s.Request(t.Context(), peer.Request{Method: "logging/setLevel", Params: json.RawMessage(`{"level":"debug"}`)}); err != nil {
+			t.Errorf("the level: %v", err)
+		}
+		if n := good.requests.Load(); n != 1 {
+			t.Errorf("the other peer was told %d times", n)
+		}
+		if text := log.String(); strings.Count(text, "panic in a goroutine") != 1 || !strings.Contains(text, "level=ERROR") {
+			t.Errorf("the log: %s", text)
 		}
 	})
 }
