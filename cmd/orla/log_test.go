@@ -193,3 +193,18 @@ func TestI2StartThatFailsIsInTheLogFile(t *testing.T) {
 		t.Errorf("the log ends with %v", last)
 	}
 }
+
+// A character that a terminal obeys is found wherever in a line it is.
+func TestC20EscapedWhereverItIs(t *testing.T) {
+	for size := range 40 {
+		for at := range size {
+			line := []byte(strings.Repeat("a", at) + "\u202e" + strings.Repeat("a", size-at-1))
+			if got, want := string(escaped(line)), strings.Repeat("a", at)+`\u202e`+strings.Repeat("a", size-at-1); got != want {
+				t.Fatalf("%q became %q", line, got)
+			}
+		}
+		if plain := strings.Repeat("a", size); string(escaped([]byte(plain))) != plain {
+			t.Fatalf("%q became something else", plain)
+		}
+	}
+}
