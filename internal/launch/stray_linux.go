@@ -73,17 +73,28 @@ func groupAlive(pgid int, member *stray) bool {
 
 // complete adds to pids what descends from them and what shares a session with
 // one of them: each process is started with a session of its own, so every
-// session below it is ours whole.
+// session below it is ours whole. Not so the session that Orla itself is in, which a
+// process has too in the moment between its fork and its own session: that one's
+// leader is not ours.
 func complete(pids map[int]bool, procs map[int]procStat) {
+	own, _ := unix.Getsid(0) // it has no error
 	sessions := map[int]bool{}
+	add := func(pid int) {
+		session := procs[pid].session
+		leader, there := procs[session]
+		if session != own && (!there || leader.dead() || pids[session]) {
+			sessions[session] = true
+		}
+	}
 	for pid := range pids {
-		sessions[procs[pid].session] = true
+		add(pid)
 	}
 	for grew := true; grew; {
 		grew = false
 		for pid, st := range procs {
 			if !pids[pid] && !st.dead() && (pids[st.parent] || sessions[st.session]) {
-				pids[pid], sessions[st.session], grew = true, true, true
+				pids[pid], grew = true, true
+				add(pid)
 			}
 		}
 	}
