@@ -74,10 +74,10 @@ func TestFloodsStdoutWithoutAHello(t *testing.T) {
 
 // SPEC D5: a line without an end costs no more memory than a message may have.
 func TestPrintsALineWithoutAnEnd(t *testing.T) {
-	for _, when := range []string{"start", "ready"} {
+	for _, when := range []string{"start", "call"} {
 		t.Run(when, func(t *testing.T) {
 			startup := 500 * time.Millisecond
-			if when == "ready" { // it has to come up
+			if when == "call" { // it has to come up
 				startup = patience
 			}
 			l := live(t, "junk-endless", startsOnce, capsuletest.Set("WHEN", when), startupTimeout(startup), callTimeout(500*time.Millisecond))

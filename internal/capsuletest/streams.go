@@ -43,17 +43,19 @@ func junk(p *Peer) {
 }
 
 // junkEndless writes bytes without a line feed, for ever: before its hello, or
-// with WHEN=ready after it.
+// with WHEN=call from the first call on.
 func junkEndless(p *Peer) {
-	if Param("WHEN") == "ready" {
-		s := newServer(p, nil)
-		s.hello()
-		go s.loop()
+	endless := func() {
+		block := bytes.Repeat([]byte("x"), 64<<10)
+		for {
+			p.Raw(block)
+		}
 	}
-	block := bytes.Repeat([]byte("x"), 64<<10)
-	for {
-		p.Raw(block)
+	if Param("WHEN") == "call" {
+		newServer(p, handlers{"tools/call": func(*server, *Message) { endless() }}).serve()
+		return
 	}
+	endless()
 }
 
 // decorated writes a byte order mark first, CRLF for line ends, blank lines
