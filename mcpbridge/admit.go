@@ -71,7 +71,7 @@ func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok b
 // begin answers a request that begins a session, if there is room for one. It reports
 // false if there was none, or if the client has left.
 func (h *HTTP) begin(answer *explainer, r *http.Request, most int) bool {
-	line := h.lineOf(r)
+	line := h.senderOf(r).line
 	if err := h.openings.Take(r.Context(), line); err != nil {
 		return false
 	}

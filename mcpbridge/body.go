@@ -73,37 +73,25 @@ func (s *share) passOn() *share {
 	return to
 }
 
-// lineOf is whose share of what is bounded a POST takes: its caller's, and of that
-// its session's, if that is its own.
-func (h *HTTP) lineOf(r *http.Request) turns.Line {
-	id := r.Header.Get(sessionHeader)
-	if id != "" {
-		if _, ok := h.sessions.owns(id, subject(r)); !ok {
-			id = ""
-		}
-	}
-	return lineOf(subject(r), id, hostOf(r))
-}
-
-// readBody reads a request's body within its limits and puts it back for the
-// SDK. What it holds until then, the caller ends, also where it is not ok: then
-// readBody has answered by itself.
+// readBody reads a request's body within its limits. What it holds until then, the
+// caller ends, also where it is not ok: then readBody has answered by itself.
 func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *share, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
 		tooLarge(w, limit)
 		return nil, nil, false
 	}
-	body := &arriving{ctx: r.Context(), patience: h.limits.room, r: http.MaxBytesReader(w, r.Body, limit)}
+	var raw []byte
 	var err error
-	if r.ContentLength < 0 || r.ContentLength > smallRequest {
+	if r.ContentLength >= 0 && r.ContentLength <= smallRequest {
+		raw = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, raw)
+	} else {
 		held = &share{of: h.bridge.requests, line: line}
-		body.held = held
-		err = held.grow(r.Context(), r.ContentLength, h.limits.room) // nothing is read before
-	}
-	var buf bytes.Buffer
-	if err == nil {
-		err = readAll(&buf, body, r.ContentLength)
+		body := &arriving{ctx: r.Context(), patience: h.limits.room, held: held, r: http.MaxBytesReader(w, r.Body, limit)}
+		if err = held.grow(r.Context(), r.ContentLength, h.limits.room); err == nil { // nothing is read before
+			raw, err = readAll(body, r.ContentLength)
+		}
 	}
 	switch {
 	case err == nil:
@@ -116,27 +104,27 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 		crowded(w, nil, noRoom)
 		return nil, held, false
 	default:
-		h.log.Debug("read a request", "err", err, "bytes", buf.Len())
+		h.log.Debug("read a request", "err", err, "bytes", len(raw))
 		w.Header().Set("Connection", "close") // the rest may still come
 		refuse(w, http.StatusRequestTimeout, "the request's body did not arrive")
 		return nil, held, false
 	}
-	r.Body = io.NopCloser(bytes.NewReader(buf.Bytes()))
-	return buf.Bytes(), held, true
+	return raw, held, true
 }
 
 // readAll reads a body whose length is told, unless it is negative. Memory for all
 // of it is taken when some of it has come.
-func readAll(buf *bytes.Buffer, body io.Reader, length int64) error {
+func readAll(body io.Reader, length int64) ([]byte, error) {
+	var buf bytes.Buffer
 	if first := min(length, bodyStep); first > 0 {
 		buf.Grow(int(first) + bytes.MinRead)
-		if _, err := io.CopyN(buf, body, first); err != nil {
-			return err
+		if _, err := io.CopyN(&buf, body, first); err != nil {
+			return buf.Bytes(), err
 		}
 		buf.Grow(int(length-first) + bytes.MinRead)
 	}
 	_, err := buf.ReadFrom(body)
-	return err
+	return buf.Bytes(), err
 }
 
 // arriving is a body that is being read. If its length was not told, it holds as
@@ -144,7 +132,7 @@ func readAll(buf *bytes.Buffer, body io.Reader, length int64) error {
 type arriving struct {
 	ctx      context.Context // an io.Reader is told none
 	patience time.Duration
-	held     *share // nil for a small one
+	held     *share
 	r        io.Reader
 	read     int64
 }
@@ -153,7 +141,7 @@ type arriving struct {
 func (a *arriving) Read(p []byte) (int, error) {
 	n, err := a.r.Read(p)
 	a.read += int64(n)
-	if a.held != nil && a.read > max(smallRequest, a.held.n.Load()) {
+	if a.read > max(smallRequest, a.held.n.Load()) {
 		if wait := a.held.grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
 			return n, wait
 		}

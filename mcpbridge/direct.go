@@ -142,48 +142,39 @@ func (b *Bridge) directList(p plainCall) parts {
 
 // plainPost returns the plain call that a POST makes, with the session it
 // belongs to, if everything about the request is usual.
-func (h *HTTP) plainPost(r *http.Request, body []byte) (p plainCall, ok bool) {
+func (h *HTTP) plainPost(r *http.Request, from sender, body []byte) (p plainCall, ok bool) {
 	p, ok = parsePlain(body)
-	if !ok || len(r.Header.Values("Last-Event-Id")) > 0 || !acceptsBoth(r.Header.Values("Accept")) {
+	if !ok || len(r.Header["Last-Event-Id"]) > 0 || !acceptsBoth(r.Header["Accept"]) {
 		return plainCall{}, false
 	}
 	var who client
-	version := r.Header.Get(versionHeader)
+	version := header(r, versionHeader)
 	switch {
 	case version == firstStateless && p.meta != nil:
-		who, ok = h.bridge.metas.find(metasOf(r), p.meta)
+		who, ok = h.bridge.metas.find(from.metas(), p.meta)
 	case (version == "" || withSessions[version]) && p.meta == nil:
-		who, ok = h.sessions.owns(r.Header.Get(sessionHeader), subject(r))
+		who, ok = from.says, from.own
 	default:
 		ok = false
 	}
 	if !ok {
 		return plainCall{}, false
 	}
-	tool, ok := h.bridge.answerable(&p, who, r.Header.Get(sessionHeader))
+	tool, ok := h.bridge.answerable(&p, who, from.session)
 	if ok && version == firstStateless {
-		ok = r.Header.Get(methodHeader) == p.method && !tool.headers && (p.method == methodList || r.Header.Get(nameHeader) == p.name)
+		ok = header(r, methodHeader) == p.method && !tool.headers && (p.method == methodList || header(r, nameHeader) == p.name)
 	}
 	p.version, p.task = cmp.Or(version, who.version), who.task
 	return p, ok
 }
 
-// metasOf is whose _meta a request's is, where they are remembered: its caller's, or else
-// that of its address.
-func metasOf(r *http.Request) string {
-	if who := subject(r); who != "" {
-		return who
-	}
-	return hostOf(r)
-}
-
 // session is the id of the session that a plain POST belongs to; "" in the
 // stateless era, which has none.
-func (p plainCall) session(r *http.Request) string {
+func (p plainCall) session(from sender) string {
 	if p.meta != nil {
 		return ""
 	}
-	return r.Header.Get(sessionHeader)
+	return from.session
 }
 
 // withSessions are the protocol versions with sessions.
@@ -196,17 +187,17 @@ func acceptsBoth(values []string) bool {
 }
 
 // answerPlain answers a plain POST with one event, or with JSON when it is large.
-func (h *HTTP) answerPlain(out *response, r *http.Request, p plainCall) {
+func (h *HTTP) answerPlain(out *response, r *http.Request, by sender, p plainCall) {
 	ctx := r.Context()
 	from := origin{
 		caller: "anonymous", transport: StreamableHTTP, version: p.version,
-		request: p.id, task: p.task, parent: parentOf(r.Header), host: hostOf(r),
+		request: p.id, task: p.task, parent: parentOf(r.Header), host: by.host,
 	}
-	if who := subject(r); who != "" {
-		from.caller, from.subject = who, who
+	if by.subject != "" {
+		from.caller, from.subject = by.subject, by.subject
 	}
 	if p.meta == nil {
-		from.session = p.session(r)
+		from.session = p.session(by)
 		// In these eras a client that leaves has not cancelled: it says so.
 		called, end, taken := h.sessions.begin(ctx, from.session, string(p.id))
 		if taken {
@@ -241,11 +232,11 @@ func statusOf(code int64) int {
 }
 
 // cancelled ends the plain call that a POST cancels, and reports whether it was one.
-func (h *HTTP) cancelled(r *http.Request, body []byte) bool {
+func (h *HTTP) cancelled(from sender, body []byte) bool {
 	if !bytes.Contains(body, []byte(methodCancelled)) {
 		return false
 	}
-	return h.sessions.cancel(r.Header.Get(sessionHeader), subject(r), cancelledID(body))
+	return h.sessions.cancel(from.session, from.subject, cancelledID(body))
 }
 
 // cancelledID returns the id that a notification cancels, as it came; "" if

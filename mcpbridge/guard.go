@@ -32,7 +32,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "the page's origin may not call this server; add it to allowed_origins")
 			return
 		}
-		if origin := r.Header.Get("Origin"); origin != "" {
+		if origin := header(r, "Origin"); origin != "" {
 			allowCORS(w, origin)
 			if r.Method == http.MethodOptions {
 				preflight(w, r)
@@ -80,10 +80,12 @@ func (h *HTTP) known(r *http.Request) bool {
 // asking first, so none of them may reach a tool.
 func jsonOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		if err != nil || media != "application/json" {
-			refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
-			return
+		const want = "application/json"
+		if given := header(r, "Content-Type"); given != want { // as a rule it is
+			if media, _, err := mime.ParseMediaType(given); err != nil || media != want {
+				refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be "+want)
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -155,9 +157,9 @@ func originName(origin string) string {
 // originAllowed reports whether the request is from no web page at all, from
 // one of ours, or from an allowed one.
 func originAllowed(r *http.Request, s *HTTPSettings) bool {
-	origin := r.Header.Get("Origin")
+	origin := header(r, "Origin")
 	if origin == "" {
-		switch r.Header.Get("Sec-Fetch-Site") {
+		switch header(r, "Sec-Fetch-Site") {
 		case "cross-site", "same-site":
 			return false
 		}

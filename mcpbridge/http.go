@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"runtime"
 	"slices"
@@ -96,7 +95,7 @@ type HTTP struct {
 
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings, 0), working: turns.NewQueue(turns.NoLimit, max(1, runtime.NumCPU()/2))}
+	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
 	h.sessions = newSessions(b.server)
 	h.Configure(settings)
 	server := func(*http.Request) *mcp.Server { return b.server }
@@ -214,8 +213,8 @@ func (h *HTTP) awaitCalls() {
 // ServeHTTP serves one request and writes a line about it at debug.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	r.Header.Del(transportHeader) // these two are between the front and its handlers
-	r.Header.Del(hostHeader)
+	delete(r.Header, transportHeader) // these two are between the front and its handlers
+	delete(r.Header, hostHeader)
 	out := newResponse(w, h.limits)
 	defer out.finish()
 	if r.ContentLength != 0 {
@@ -296,13 +295,14 @@ func writeJSON(w http.ResponseWriter, status int, body string) {
 // serveMCP serves Streamable HTTP in every era.
 func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	out := under(w)
-	id := r.Header.Get(sessionHeader)
+	from := h.senderOf(r)
+	id := from.session
 	if r.Method != http.MethodPost {
 		if r.Method == http.MethodGet {
 			w.Header().Set("X-Accel-Buffering", "no")
 			out.keepAlive(false)
 		}
-		leave, ok := h.sessions.use(id, subject(r))
+		leave, ok := h.sessions.use(id, from.subject)
 		if ok && r.Method == http.MethodDelete {
 			h.endSession(r, id)
 		}
@@ -315,36 +315,35 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	settings := h.settings.Load()
-	line := h.lineOf(r)
-	body, held, ok := h.readBody(w, r, line)
+	body, held, ok := h.readBody(w, r, from.line)
 	defer held.end()
 	if !ok {
 		return
 	}
-	if r.Header.Get(methodHeader) != methodListen {
+	if header(r, methodHeader) != methodListen {
 		h.calls.add(1)
 		defer h.calls.add(-1)
 	}
-	place, err := h.working.TakeBriefly(r.Context(), line, moment)
+	place, err := h.working.TakeBriefly(r.Context(), from.line)
 	if err != nil {
 		return // the client has left
 	}
 	defer place.Give()
 	w.Header().Set("X-Accel-Buffering", "no")
-	plain, direct := h.plainPost(r, body)
+	plain, direct := h.plainPost(r, from, body)
 	switch {
 	case direct:
 		out.keepAlive(true)
-		leave, ok := h.sessions.use(plain.session(r), subject(r))
+		leave, ok := h.sessions.use(plain.session(from), from.subject)
 		if !ok {
 			sessionOver(w)
 			return
 		}
 		defer leave(out)
-		h.answerPlain(out, r, plain)
+		h.answerPlain(out, r, from, plain)
 		return
-	case h.cancelled(r, body):
-		if leave, ok := h.sessions.use(id, subject(r)); ok {
+	case h.cancelled(from, body):
+		if leave, ok := h.sessions.use(id, from.subject); ok {
 			leave(out)
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -378,14 +377,14 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 		}
 	} else {
 		if handler == h.stateful { // the other one does not look at the id
-			leave, ok := h.sessions.use(id, subject(r))
+			leave, ok := h.sessions.use(id, from.subject)
 			if !ok {
 				sessionOver(w)
 				return
 			}
 			defer leave(out)
 		}
-		if handler == h.newest && r.Header.Get(methodHeader) == methodListen {
+		if handler == h.newest && header(r, methodHeader) == methodListen {
 			stream, leave, ok := h.admitStream(r)
 			if !ok {
 				crowded(w, idOf(body), noSession)
@@ -394,11 +393,11 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 			defer leave()
 			r = stream
 		}
-		r.Header.Set(hostHeader, hostOf(r))
+		r.Header.Set(hostHeader, from.host)
 		handler.ServeHTTP(answer, r)
 	}
 	if !answer.failed && out.succeeded() {
-		h.learn(r, w.Header(), body)
+		h.learn(r, from, w.Header(), body)
 	}
 }
 
@@ -417,16 +416,16 @@ func (h *HTTP) load(r *http.Request, body []byte) {
 // learn notes what the SDK has found in order, so that plain calls may go
 // without it: a session that has begun, or what a client of the stateless era
 // says of itself.
-func (h *HTTP) learn(r *http.Request, answered http.Header, body []byte) {
+func (h *HTTP) learn(r *http.Request, from sender, answered http.Header, body []byte) {
 	if began := answered.Get(sessionHeader); began != "" {
 		says := introduced(body)
-		h.sessions.opened(began, subject(r), partyOf(r, says.name), says)
+		h.sessions.opened(began, from.subject, partyOf(r, says.name), says)
 		if removed(r.Context()) {
-			h.sessions.endOf(func(caller string) bool { return caller == subject(r) })
+			h.sessions.endOf(func(caller string) bool { return caller == from.subject })
 		}
 	}
-	if p, ok := parsePlain(body); ok && p.meta != nil && r.Header.Get(versionHeader) == firstStateless {
-		h.bridge.metas.learn(metasOf(r), p.meta)
+	if p, ok := parsePlain(body); ok && p.meta != nil && header(r, versionHeader) == firstStateless {
+		h.bridge.metas.learn(from.metas(), p.meta)
 	}
 }
 
@@ -465,14 +464,6 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// subject is the authenticated caller of a request, "" without authentication.
-func subject(r *http.Request) string {
-	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
-		return info.UserID
-	}
-	return ""
-}
-
 // partyOf is whose a session counts as, where sessions are many: the authenticated
 // caller's, else that of the program of some name at some address.
 func partyOf(r *http.Request, program string) string {
@@ -480,13 +471,4 @@ func partyOf(r *http.Request, program string) string {
 		return who
 	}
 	return program + " at " + hostOf(r)
-}
-
-// hostOf is the address that a request came from, without the port.
-func hostOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr // of a unix socket
-	}
-	return host
 }

@@ -112,8 +112,11 @@ func (p *passedAnswer) lookAtMeta() {
 // sign has the client be given a state that it alone can give back. Without it, and if
 // the peer's is not a string, as MCP has it, the client gets none.
 func (p *passedAnswer) sign(with *states, of asking) {
+	if !bytes.HasPrefix(p.state, []byte(`"`)) {
+		return
+	}
 	var state string
-	if bytes.HasPrefix(p.state, []byte(`"`)) && json.Unmarshal(p.state, &state) == nil {
+	if json.Unmarshal(p.state, &state) == nil {
 		p.signed = rawjson.Quote(with.sign(of, state))
 	}
 }

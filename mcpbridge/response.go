@@ -116,8 +116,7 @@ func (r *response) answer(message parts) error {
 	if r.status == 0 && size >= largeEvent {
 		r.header.Set("Content-Type", "application/json")
 	} else {
-		r.header.Set("Content-Type", "text/event-stream")
-		r.header.Set("Cache-Control", "no-cache, no-transform")
+		r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
 		message = slices.Concat(parts{[]byte("event: message\ndata: ")}, message, parts{[]byte("\n\n")})
 		size = message.size()
 	}
@@ -191,9 +190,8 @@ func (r *response) keepAlive(early bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if early {
-		r.before = r.header.Clone()
-		r.before.Set("Content-Type", "text/event-stream")
-		r.before.Set("Cache-Control", "no-cache, no-transform")
+		r.before = maps.Clone(r.header) // whose values nobody changes
+		r.before["Content-Type"], r.before["Cache-Control"] = eventStream, noCache
 	}
 	r.timer = time.AfterFunc(r.limits.keepAlive, r.comment)
 }
@@ -216,6 +214,12 @@ func (r *response) comment() {
 		_ = r.control.Flush() // the next write will say the same
 	}
 }
+
+// What headers a stream has. Nobody changes them.
+var (
+	eventStream = []string{"text/event-stream"}
+	noCache     = []string{"no-cache, no-transform"}
+)
 
 func isEventStream(h http.Header) bool {
 	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")

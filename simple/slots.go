@@ -24,7 +24,7 @@ func NewSlots(n int) *Slots { return &Slots{places: turns.NewQueue(n, 0)} }
 // call of another one runs beside a few processes, not beside n. Calls that take longer
 // count no more.
 func NewShared(n int) *Slots {
-	return &Slots{places: turns.NewQueue(n, max(1, runtime.NumCPU()/2)), shared: true}
+	return &Slots{places: turns.NewAging(n, max(1, runtime.NumCPU()/2), moment), shared: true}
 }
 
 // moment is how long a call counts for what its caller may begin beside others: what
@@ -48,7 +48,7 @@ func (s *Slots) Take(ctx context.Context, line turns.Line) (give func(), err err
 	}
 	if s.shared {
 		var place *turns.Brief
-		if place, err = s.places.TakeBriefly(ctx, line, moment); err == nil {
+		if place, err = s.places.TakeBriefly(ctx, line); err == nil {
 			return place.Give, nil
 		}
 	} else if err = s.places.Take(ctx, line); err == nil {

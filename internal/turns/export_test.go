@@ -2,7 +2,7 @@ package turns
 
 // Join waits without a goroutine. The function it returns leaves, or gives back.
 func (q *Queue) Join(line Line) (leave func()) {
-	n, at := q.join(line)
+	n, at := q.join(line, nil)
 	turn := at.Value.(chan struct{})
 	return func() { q.leave(n, at, turn) }
 }

@@ -17,28 +17,31 @@ import (
 // Of those who wait, the one that would have the least is served first. Its methods
 // may be called from any goroutine.
 type Shares struct {
-	mu      sync.Mutex // guards what follows
-	limit   int64
-	taken   int64
-	by      map[Line]int64   // what each caller has, and each session of one
-	tenants map[Line]*tenant // whose sessions wait
-	waiting needs[*tenant]   // the same
-	serial  int64
+	mu       sync.Mutex // guards what follows
+	limit    int64
+	taken    int64
+	sessions map[Line]*session  // that have something, or wait
+	tenants  map[string]*tenant // the callers of these sessions, by name
+	waiting  needs[*tenant]     // whose sessions wait
+	serial   int64
+	spare    []*session // to be used again
 }
 
-// tenant is a caller that waits, with its sessions that do.
+// tenant is a caller, or a session that stands for itself.
 type tenant struct {
 	place
 	has      int64 // what the caller has taken
-	sessions map[Line]*session
+	sessions int
 	waiting  needs[*session]
 }
 
-// session is one that waits.
+// session is one that has something, or waits.
 type session struct {
 	place
 	line    Line
-	has     int64     // what the session has taken; 0 for one without a caller
+	tenant  *tenant
+	self    tenant    // the tenant of a session that stands for itself
+	has     int64     // what the session has taken; 0 for one that stands for itself
 	factor  int64     // of what it needs; see need
 	waiters list.List // *sharer, in order
 }
@@ -51,7 +54,7 @@ type sharer struct {
 
 // NewShares returns Shares of which limit may be taken at once.
 func NewShares(limit int64) *Shares {
-	return &Shares{limit: limit, by: map[Line]int64{}, tenants: map[Line]*tenant{}}
+	return &Shares{limit: limit, sessions: map[Line]*session{}, tenants: map[string]*tenant{}}
 }
 
 // Free returns how much nobody has taken.
@@ -72,31 +75,28 @@ func (s *Shares) Taken() int64 {
 func (s *Shares) Try(line Line, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tryLocked(line, n)
+	one := s.sessionLocked(line)
+	defer s.dropLocked(one)
+	return s.tryLocked(one, n)
 }
 
-func (s *Shares) tryLocked(line Line, n int64) bool {
-	if t := s.tenants[line.Tenant()]; t != nil && t.sessions[line] != nil {
+func (s *Shares) tryLocked(one *session, n int64) bool {
+	if one.waiters.Len() > 0 {
 		return false // those before it come first
 	}
-	if s.needLocked(line, n) > s.limit-s.taken && s.taken > 0 {
+	if one.need(n)+one.tenant.has > s.limit-s.taken && s.taken > 0 {
 		return false
 	}
-	s.addLocked(line, n)
+	s.addLocked(one, n)
 	return true
 }
 
-// needLocked is how much has to be free for a line to take n. More than there is
-// may be taken by one who is alone.
+// need is how much has to be free for a session to take n, without what its caller
+// has. More than there is may be taken by one who is alone.
 //
 // A caller may have as much as it leaves free. A session s of a caller c may have
 // half of what c may have, less what c has: 2·(s+n) + c ≤ free.
-func (s *Shares) needLocked(line Line, n int64) int64 {
-	if line.Caller == "" {
-		return s.by[line] + n
-	}
-	return s.by[line.Tenant()] + 2*(s.by[line]+n)
-}
+func (s *session) need(n int64) int64 { return s.factor * (s.has + n) }
 
 // Take takes n, and waits for it until ctx ends; its error is ctx's cause. What is
 // taken has to be given back.
@@ -119,95 +119,18 @@ func (s *Shares) Take(ctx context.Context, line Line, n int64) error {
 func (s *Shares) join(line Line, n int64) *list.Element {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tryLocked(line, n) {
+	one := s.sessionLocked(line)
+	if s.tryLocked(one, n) {
 		return nil
 	}
 	s.serial++
-	return s.joinLocked(line, &sharer{n: n, serial: s.serial, turn: make(chan struct{})})
-}
-
-// leave ends a wait, and gives back what it has just got.
-func (s *Shares) leave(line Line, at *list.Element, w *sharer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-w.turn:
-		s.addLocked(line, -w.n)
-		s.serveLocked()
-	default:
-		t := s.tenants[line.Tenant()]
-		one := t.sessions[line]
-		one.waiters.Remove(at)
-		s.movedLocked(t, one)
+	at := one.waiters.PushBack(&sharer{n: n, serial: s.serial, turn: make(chan struct{})})
+	if one.waiters.Len() > 1 {
+		return at
 	}
-}
-
-// Add takes n whether there is room or not: of what is there already.
-func (s *Shares) Add(line Line, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.addLocked(line, n)
-}
-
-// Give gives back n.
-func (s *Shares) Give(line Line, n int64) {
-	if n == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.addLocked(line, -n)
-	s.serveLocked()
-}
-
-// addLocked notes that a line has n more, or less.
-func (s *Shares) addLocked(line Line, n int64) {
-	of := line.Tenant()
-	s.taken += n
-	s.changeLocked(of, n)
-	if line != of {
-		s.changeLocked(line, n)
-	}
-	t := s.tenants[of]
-	if t == nil {
-		return
-	}
-	t.has = s.by[of]
-	if one := t.sessions[line]; one != nil && line != of {
-		one.has = s.by[line]
-		heap.Fix(&t.waiting, one.at)
-	}
-	heap.Fix(&s.waiting, t.at)
-}
-
-func (s *Shares) changeLocked(of Line, n int64) {
-	if has := s.by[of] + n; has != 0 {
-		s.by[of] = has
-	} else {
-		delete(s.by, of)
-	}
-}
-
-// joinLocked has a line wait.
-func (s *Shares) joinLocked(line Line, w *sharer) *list.Element {
-	of := line.Tenant()
-	t := s.tenants[of]
-	if t == nil {
-		t = &tenant{has: s.by[of], sessions: map[Line]*session{}}
-	}
-	one := t.sessions[line]
-	if one != nil {
-		return one.waiters.PushBack(w)
-	}
-	one = &session{line: line, factor: 1}
-	if line != of {
-		one.has, one.factor = s.by[line], 2
-	}
-	at := one.waiters.PushBack(w)
-	t.sessions[line] = one
+	t := one.tenant
 	heap.Push(&t.waiting, one)
-	if s.tenants[of] == nil {
-		s.tenants[of] = t
+	if len(t.waiting) == 1 {
 		heap.Push(&s.waiting, t)
 	} else {
 		heap.Fix(&s.waiting, t.at)
@@ -215,20 +138,113 @@ func (s *Shares) joinLocked(line Line, w *sharer) *list.Element {
 	return at
 }
 
-// movedLocked puts a session in its place among those that wait when its waiters
-// are others than before, and forgets it when it has none.
-func (s *Shares) movedLocked(t *tenant, one *session) {
+// leave ends a wait, and gives back what it has just got.
+func (s *Shares) leave(line Line, at *list.Element, w *sharer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.sessions[line]
+	select {
+	case <-w.turn:
+		s.giveLocked(one, w.n)
+	default:
+		one.waiters.Remove(at)
+		s.movedLocked(one)
+		s.dropLocked(one)
+	}
+}
+
+// Add takes n whether there is room or not: of what is there already.
+func (s *Shares) Add(line Line, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addLocked(s.sessionLocked(line), n)
+}
+
+// Give gives back n, of what the line has.
+func (s *Shares) Give(line Line, n int64) {
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveLocked(s.sessions[line], n)
+}
+
+func (s *Shares) giveLocked(one *session, n int64) {
+	s.addLocked(one, -n)
+	s.serveLocked()
+	s.dropLocked(one)
+}
+
+// addLocked notes that a session has n more, or less.
+func (s *Shares) addLocked(one *session, n int64) {
+	t := one.tenant
+	s.taken += n
+	t.has += n
+	if t != &one.self {
+		one.has += n
+		if one.waiters.Len() > 0 {
+			heap.Fix(&t.waiting, one.at)
+		}
+	}
+	if len(t.waiting) > 0 {
+		heap.Fix(&s.waiting, t.at)
+	}
+}
+
+// sessionLocked returns the session of a line, which is there from now on.
+func (s *Shares) sessionLocked(line Line) *session {
+	one := s.sessions[line]
+	if one != nil {
+		return one
+	}
+	if last := len(s.spare) - 1; last >= 0 {
+		one, s.spare = s.spare[last], s.spare[:last]
+	} else {
+		one = &session{}
+	}
+	one.line, one.tenant, one.factor = line, &one.self, 1
+	if line.Caller != "" {
+		one.tenant, one.factor = s.tenants[line.Caller], 2
+		if one.tenant == nil {
+			one.tenant = &tenant{}
+			s.tenants[line.Caller] = one.tenant
+		}
+	}
+	one.tenant.sessions++
+	s.sessions[line] = one
+	return one
+}
+
+// dropLocked forgets a session, and its caller, if nothing of it is needed.
+func (s *Shares) dropLocked(one *session) {
+	t := one.tenant
+	if one.waiters.Len() > 0 || one.has != 0 || t == &one.self && t.has != 0 {
+		return
+	}
+	delete(s.sessions, one.line)
+	if t.sessions--; t.sessions == 0 && t != &one.self {
+		delete(s.tenants, one.line.Caller)
+	}
+	one.line, one.tenant = Line{}, nil
+	if len(s.spare) < maxSpare {
+		s.spare = append(s.spare, one)
+	}
+}
+
+// movedLocked puts a session in its place among those that wait when its waiters are
+// others than before.
+func (s *Shares) movedLocked(one *session) {
+	t := one.tenant
 	if one.waiters.Len() > 0 {
 		heap.Fix(&t.waiting, one.at)
 	} else {
 		heap.Remove(&t.waiting, one.at)
-		delete(t.sessions, one.line)
 	}
 	if len(t.waiting) > 0 {
 		heap.Fix(&s.waiting, t.at)
 	} else {
 		heap.Remove(&s.waiting, t.at)
-		delete(s.tenants, one.line.Tenant())
 	}
 }
 
@@ -236,13 +252,13 @@ func (s *Shares) movedLocked(t *tenant, one *session) {
 func (s *Shares) serveLocked() {
 	for len(s.waiting) > 0 {
 		t := s.waiting[0]
-		if need, _ := t.need(); need > s.limit-s.taken && s.taken > 0 {
+		if need, _ := t.first(); need > s.limit-s.taken && s.taken > 0 {
 			return // nobody needs less
 		}
 		one := t.waiting[0]
 		w := one.waiters.Remove(one.waiters.Front()).(*sharer)
-		s.movedLocked(t, one)
-		s.addLocked(one.line, w.n)
+		s.movedLocked(one)
+		s.addLocked(one, w.n)
 		close(w.turn)
 	}
 }
@@ -252,27 +268,28 @@ type place struct{ at int }
 
 func (p *place) put(at int) { p.at = at }
 
-// need is how much has to be free for the first that waits, and when that one came.
-func (t *tenant) need() (n, serial int64) {
-	n, serial = t.waiting[0].need()
+// first is how much has to be free for the first that waits, and when that one came.
+func (t *tenant) first() (n, serial int64) {
+	n, serial = t.waiting[0].first()
 	return t.has + n, serial
 }
 
-func (s *session) need() (n, serial int64) {
-	first := s.waiters.Front().Value.(*sharer)
-	return s.factor * (s.has + first.n), first.serial
+// first is the same, without what the caller has.
+func (s *session) first() (n, serial int64) {
+	w := s.waiters.Front().Value.(*sharer)
+	return s.need(w.n), w.serial
 }
 
 // needs is a heap of those that wait, the one that needs least first.
 type needs[T interface {
-	need() (n, serial int64)
+	first() (n, serial int64)
 	put(at int)
 }] []T
 
 func (h needs[T]) Len() int { return len(h) }
 func (h needs[T]) Less(i, j int) bool {
-	a, since := h[i].need()
-	b, later := h[j].need()
+	a, since := h[i].first()
+	b, later := h[j].first()
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(since, later)) < 0
 }
 

@@ -51,6 +51,11 @@ type Queue struct {
 	beside  int        // see NewQueue; 0 for no bound
 	waiting int
 	spare   []*node // to be used again
+
+	moment         time.Duration // see NewAging; 0 if places do not age
+	oldest, newest *Brief        // those that have not come of age, linked by next
+	aging          *time.Timer   // has those come of age for whom others wait; nil before the first time
+	armed          bool          // aging will fire
 }
 
 // node is a session, a caller with its sessions, or all callers. A node exists
@@ -59,18 +64,18 @@ type node struct {
 	parent *node // nil for all callers
 	line   Line
 	taken  int
-	aged   int // of taken; see TakeBriefly
+	aged   int // of taken; see NewAging
 
 	children map[Line]*node
 	ready    list.List     // the children (*node) that can be served, the next one first
 	inReady  *list.Element // in the parent's ready; nil if it is not there
 	waiting  list.List     // of a session: its waiters (chan struct{}), in order
 
-	latest, other seen // the child that came last, and the last one that is not that one
+	latest, other left // the child that left last, and the last one that is not that one
 }
 
-// seen is when a caller or a session came last.
-type seen struct {
+// left is when a caller or a session left.
+type left struct {
 	line Line
 	at   time.Time
 }
@@ -80,9 +85,15 @@ const NoLimit = -1
 
 // NewQueue returns a Queue of so many places. A caller has at most beside of them
 // while there is another caller or was one lately, and so has a session while there is
-// another session of its caller; see also TakeBriefly.
-// If beside is 0, a caller may have all.
+// another session of its caller. If beside is 0, a caller may have all.
 func NewQueue(limit, beside int) *Queue { return &Queue{limit: limit, beside: beside} }
+
+// NewAging returns a Queue of places that come of age: after a moment a place counts no
+// more for what its line may have beside others. Who works for so long waits for
+// something else, as a rule. They are taken by TakeBriefly alone.
+func NewAging(limit, beside int, moment time.Duration) *Queue {
+	return &Queue{limit: limit, beside: beside, moment: moment}
+}
 
 // Resize sets the limit of all places. Nobody loses a place that it has.
 func (q *Queue) Resize(limit int) {
@@ -141,14 +152,22 @@ func (q *Queue) tryLocked(n *node) bool {
 
 // Take takes a place, and waits for it until ctx ends; its error is ctx's cause. A
 // place that was taken has to be given back.
-func (q *Queue) Take(ctx context.Context, line Line) error {
-	n, at := q.join(line)
+func (q *Queue) Take(ctx context.Context, line Line) error { return q.take(ctx, line, nil) }
+
+// take is Take, and begins b if it is not nil.
+func (q *Queue) take(ctx context.Context, line Line, b *Brief) error {
+	n, at := q.join(line, b)
 	if at == nil {
 		return nil
 	}
 	turn := at.Value.(chan struct{})
 	select {
 	case <-turn:
+		if b != nil {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.beginLocked(b, n, time.Now())
+		}
 		return nil
 	case <-ctx.Done():
 	}
@@ -157,17 +176,28 @@ func (q *Queue) Take(ctx context.Context, line Line) error {
 }
 
 // join takes a place, or begins to wait: then the second value is not nil.
-func (q *Queue) join(line Line) (*node, *list.Element) {
+func (q *Queue) join(line Line, b *Brief) (*node, *list.Element) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	var now time.Time
+	if b != nil {
+		now = time.Now()
+		q.ageLocked(now)
+	}
 	n := q.nodeLocked(line)
 	if n.waiting.Len() == 0 && q.freeLocked(n) {
 		n.take(1)
+		if b != nil {
+			q.beginLocked(b, n, now)
+		}
 		return n, nil
 	}
 	at := n.waiting.PushBack(make(chan struct{}))
 	q.waiting++
 	q.readyLocked(n)
+	if b != nil {
+		q.armLocked(now)
+	}
 	return n, at
 }
 
@@ -193,53 +223,89 @@ func (q *Queue) Give(line Line) {
 	q.giveLocked(q.takerLocked(line))
 }
 
-// TakeBriefly takes a place as Take does, which after a moment counts no more for what
-// the line may have beside others: who works for so long waits for something else, as a
-// rule. It is given back by Brief.Give.
-func (q *Queue) TakeBriefly(ctx context.Context, line Line, moment time.Duration) (*Brief, error) {
-	if err := q.Take(ctx, line); err != nil {
+// TakeBriefly takes a place of a Queue that NewAging returned, as Take does. It is given
+// back by Brief.Give.
+func (q *Queue) TakeBriefly(ctx context.Context, line Line) (*Brief, error) {
+	b := &Brief{of: q}
+	if err := q.take(ctx, line, b); err != nil {
 		return nil, err
 	}
-	b := &Brief{of: q, line: line}
-	b.aging = time.AfterFunc(moment, b.age)
 	return b, nil
 }
 
 // Brief is a place that TakeBriefly has taken.
 type Brief struct {
-	of    *Queue
-	line  Line
-	aging *time.Timer
+	of *Queue
 
-	over, aged bool // guarded by of.mu
+	// What follows is guarded by of.mu.
+	node       *node
+	since      time.Time
+	over, aged bool
+	next       *Brief // that began after it
 }
 
-func (b *Brief) age() {
-	q := b.of
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if b.over {
+// beginLocked has a place that was just taken grow older.
+func (q *Queue) beginLocked(b *Brief, n *node, now time.Time) {
+	b.node, b.since = n, now
+	if q.oldest == nil {
+		q.oldest = b
+	} else {
+		q.newest.next = b
+	}
+	q.newest = b
+	q.armLocked(now)
+}
+
+// ageLocked has those come of age that are old enough, and forgets those that are over.
+func (q *Queue) ageLocked(now time.Time) {
+	aged := false
+	for b := q.oldest; b != nil && (b.over || now.Sub(b.since) >= q.moment); b = q.oldest {
+		q.oldest, b.next = b.next, nil
+		if !b.over {
+			b.aged, aged = true, true
+			b.node.age(1)
+			q.readyLocked(b.node)
+		}
+	}
+	if aged {
+		q.serveLocked()
+	}
+}
+
+// armLocked has the next one come of age in time, if anybody waits.
+func (q *Queue) armLocked(now time.Time) {
+	if q.armed || q.waiting == 0 || q.oldest == nil {
 		return
 	}
-	b.aged = true
-	n := q.takerLocked(b.line)
-	n.age(1)
-	q.readyLocked(n)
-	q.serveLocked()
+	q.armed = true
+	in := q.oldest.since.Add(q.moment).Sub(now)
+	if q.aging == nil {
+		q.aging = time.AfterFunc(in, q.age)
+	} else {
+		q.aging.Reset(in)
+	}
+}
+
+func (q *Queue) age() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed = false
+	now := time.Now()
+	q.ageLocked(now)
+	q.armLocked(now)
 }
 
 // Give gives the place back. It must be called once.
 func (b *Brief) Give() {
-	b.aging.Stop()
 	q := b.of
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b.over = true
-	n := q.takerLocked(b.line)
 	if b.aged {
-		n.age(-1)
+		b.node.age(-1)
 	}
-	q.giveLocked(n)
+	q.giveLocked(b.node)
+	b.node = nil
 }
 
 // takerLocked returns the node of a line that has a place.
@@ -268,12 +334,6 @@ func (q *Queue) nodeLocked(line Line) *node {
 }
 
 func (q *Queue) childLocked(parent *node, line Line) *node {
-	if q.beside > 0 {
-		if parent.latest.line != line {
-			parent.other = parent.latest
-		}
-		parent.latest = seen{line, time.Now()}
-	}
 	n := parent.children[line]
 	if n != nil {
 		return n
@@ -296,7 +356,13 @@ func (q *Queue) dropLocked(n *node) {
 	for n.parent != nil && n.taken == 0 && n.waiting.Len() == 0 && len(n.children) == 0 {
 		parent := n.parent
 		delete(parent.children, n.line)
-		n.parent, n.latest, n.other = nil, seen{}, seen{}
+		if q.beside > 0 {
+			if parent.latest.line != n.line {
+				parent.other = parent.latest
+			}
+			parent.latest = left{n.line, time.Now()}
+		}
+		n.parent, n.latest, n.other = nil, left{}, left{}
 		if len(q.spare) < maxSpare {
 			q.spare = append(q.spare, n)
 		}

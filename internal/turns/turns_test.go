@@ -352,10 +352,10 @@ func BenchmarkQueueTry(b *testing.B) {
 func TestBrieflyTakenPlacesComeOfAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const moment = 2 * time.Millisecond
-		places := turns.NewQueue(turns.NoLimit, 1)
+		places := turns.NewAging(turns.NoLimit, 1, moment)
 		big, small := turns.Line{Caller: "big", Session: "1"}, turns.Line{Caller: "small", Session: "2"}
 		take := func(line turns.Line) func() {
-			place, err := places.TakeBriefly(t.Context(), line, moment)
+			place, err := places.TakeBriefly(t.Context(), line)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -393,7 +393,7 @@ func TestBrieflyTakenPlacesComeOfAge(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		give := take(big)
-		if _, err := places.TakeBriefly(ctx, big, moment); !errors.Is(err, context.Canceled) {
+		if _, err := places.TakeBriefly(ctx, big); !errors.Is(err, context.Canceled) {
 			t.Errorf("the wait ends with %v", err)
 		}
 		give()
