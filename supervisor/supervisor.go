@@ -11,12 +11,11 @@
 package supervisor
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,10 +181,10 @@ type Supervisor struct {
 	stopping chan struct{} // closed when new calls are refused
 	idle     chan struct{} // closed when, beyond that, no call is in flight
 
-	mu       sync.Mutex                              // guards the fields that follow
-	refuses  bool                                    // stopping is closed
-	inFlight map[*context.CancelCauseFunc]turns.Line // what ends each call, and whose it is
-	shares   *turns.Shares                           // of maxInFlight; has a lock of its own
+	mu       sync.Mutex    // guards the fields that follow
+	refuses  bool          // stopping is closed
+	inFlight list.List     // *flight
+	shares   *turns.Shares // of maxInFlight; has a lock of its own
 }
 
 // New returns a Supervisor that knows no tool yet.
@@ -198,7 +197,6 @@ func New(opts Options) *Supervisor {
 		updated:  make(chan string, maxUpdates),
 		stopping: make(chan struct{}),
 		idle:     make(chan struct{}),
-		inFlight: map[*context.CancelCauseFunc]turns.Line{},
 		shares:   turns.NewShares(maxInFlight),
 	}
 	s.publish()
@@ -319,19 +317,25 @@ func (s *Supervisor) enter(ctx context.Context, line turns.Line) (_ context.Cont
 		s.shares.Give(line, 1)
 		return nil, nil, errStopping
 	}
-	s.inFlight[&end] = line
+	at := s.inFlight.PushBack(&flight{end, line})
 	return ctx, func() {
 		end(nil)
-		s.leave(&end, line)
+		s.leave(at, line)
 	}, nil
 }
 
-func (s *Supervisor) leave(call *context.CancelCauseFunc, line turns.Line) {
+// flight is a call in flight.
+type flight struct {
+	end  context.CancelCauseFunc
+	line turns.Line // whose it is
+}
+
+func (s *Supervisor) leave(at *list.Element, line turns.Line) {
 	s.shares.Give(line, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.inFlight, call)
-	if s.refuses && len(s.inFlight) == 0 {
+	s.inFlight.Remove(at)
+	if s.refuses && s.inFlight.Len() == 0 {
 		close(s.idle)
 	}
 }
@@ -339,16 +343,10 @@ func (s *Supervisor) leave(call *context.CancelCauseFunc, line turns.Line) {
 // End ends the calls and requests in flight of some lines, as if their clients had
 // cancelled them.
 func (s *Supervisor) End(of func(turns.Line) bool) {
-	var ends []*context.CancelCauseFunc
-	s.mu.Lock()
-	for end, line := range s.inFlight { // maxInFlight at most
-		if of(line) {
-			ends = append(ends, end)
+	for _, call := range s.flights() {
+		if of(call.line) {
+			call.end(context.Canceled)
 		}
-	}
-	s.mu.Unlock()
-	for _, end := range ends {
-		(*end)(context.Canceled)
 	}
 }
 
@@ -364,11 +362,11 @@ func (s *Supervisor) Refuse() int {
 	if !s.refuses {
 		s.refuses = true
 		close(s.stopping)
-		if len(s.inFlight) == 0 {
+		if s.inFlight.Len() == 0 {
 			close(s.idle)
 		}
 	}
-	return len(s.inFlight)
+	return s.inFlight.Len()
 }
 
 // Drain refuses new calls and waits until those in flight have ended. When ctx
@@ -386,17 +384,25 @@ func (s *Supervisor) Drain(ctx context.Context) {
 
 // haltCalls ends the calls in flight. There are no new ones.
 func (s *Supervisor) haltCalls() {
-	s.mu.Lock()
-	calls := slices.Collect(maps.Keys(s.inFlight))
-	s.mu.Unlock()
-	for _, end := range calls {
-		(*end)(errStopping)
+	for _, call := range s.flights() {
+		call.end(errStopping)
 	}
+}
+
+// flights returns the calls in flight: maxInFlight at most.
+func (s *Supervisor) flights() []*flight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*flight, 0, s.inFlight.Len())
+	for at := s.inFlight.Front(); at != nil; at = at.Next() {
+		all = append(all, at.Value.(*flight))
+	}
+	return all
 }
 
 // InFlight returns the number of calls that have begun and not ended.
 func (s *Supervisor) InFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.inFlight)
+	return s.inFlight.Len()
 }
