@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -91,12 +90,14 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	if len(h.given) == 0 && h.group == "" {
 		line, simple = appendSimple(line, r)
 	}
-	if simple {
+	if simple { // and so ASCII
 		e.line.Write(line) // to keep the memory
+		line = e.line.Bytes()
 	} else if err := e.Handle(ctx, r); err != nil {
 		return err
+	} else {
+		line = escaped(e.line.Bytes())
 	}
-	line = escaped(e.line.Bytes())
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),
@@ -124,9 +125,6 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 // obeys it, or hides text by it: control characters from U+0080 on, and format
 // characters (Unicode's Cf) such as those that turn the direction of text.
 func escaped(line []byte) []byte {
-	if isASCII(line) { // as a rule
-		return line
-	}
 	clean := func(c rune) bool { return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf) }
 	at := bytes.IndexFunc(line, func(c rune) bool { return !clean(c) })
 	if at < 0 {
@@ -147,18 +145,6 @@ func escaped(line []byte) []byte {
 		at += size
 	}
 	return out
-}
-
-// isASCII reports whether a text has no byte of more than 7 bits.
-func isASCII(text []byte) bool {
-	const highBits = 0x8080808080808080
-	for len(text) >= 8 {
-		if binary.LittleEndian.Uint64(text)&highBits != 0 {
-			return false
-		}
-		text = text[8:]
-	}
-	return !slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf })
 }
 
 // toolOf is the tool that a record is about. One that there is not, but in a

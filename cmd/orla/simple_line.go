@@ -17,7 +17,8 @@ var simpleLevels = map[slog.Level]string{
 // calls, and the handler takes several times as long. It reports false for any other.
 func appendSimple(b []byte, r slog.Record) ([]byte, bool) {
 	level, known := simpleLevels[r.Level]
-	if !known || !looksPlain(r.Message) || r.Time.IsZero() || r.Time.Year() < 0 || r.Time.Year() > 9999 {
+	year := r.Time.Year()
+	if !known || !looksPlain(r.Message) || r.Time.IsZero() || year < 0 || year > 9999 {
 		return b, false
 	}
 	b = append(b, `{"time":"`...)
