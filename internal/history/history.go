@@ -74,14 +74,17 @@ type Line struct {
 	JSON  []byte // the line as the JSON log has it, without its end; not to be changed
 }
 
-// onlyKey is the key of a context whose records are for the history alone.
-type onlyKey struct{}
+// only is a context whose records are for the history alone.
+type only struct{ context.Context }
 
 // Only returns a context with which a record goes to the history, and not into the log.
-func Only(ctx context.Context) context.Context { return context.WithValue(ctx, onlyKey{}, true) }
+func Only(ctx context.Context) context.Context { return only{ctx} }
 
-// IsOnly reports whether a record with ctx does.
-func IsOnly(ctx context.Context) bool { return ctx.Value(onlyKey{}) != nil }
+// IsOnly reports whether a record with ctx does. ctx must be what Only returned.
+func IsOnly(ctx context.Context) bool {
+	_, is := ctx.(only) // each record of each call asks: to look for a value would cost more
+	return is
+}
 
 // History keeps lines. Its methods may be called from any goroutine.
 type History struct {

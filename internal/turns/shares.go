@@ -25,6 +25,7 @@ type Shares struct {
 	waiting  needs[*tenant]     // whose sessions wait
 	serial   int64
 	spare    []*session // to be used again
+	recent   *session   // that was looked up last, if there is one; as a rule it is the next
 }
 
 // tenant is a caller, or a session that stands for itself.
@@ -167,7 +168,7 @@ func (s *Shares) Give(line Line, n int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveLocked(s.sessions[line], n)
+	s.giveLocked(s.knownLocked(line), n)
 }
 
 func (s *Shares) giveLocked(one *session, n int64) {
@@ -194,10 +195,10 @@ func (s *Shares) addLocked(one *session, n int64) {
 
 // sessionLocked returns the session of a line, which is there from now on.
 func (s *Shares) sessionLocked(line Line) *session {
-	one := s.sessions[line]
-	if one != nil {
+	if one := s.knownLocked(line); one != nil {
 		return one
 	}
+	var one *session
 	if last := len(s.spare) - 1; last >= 0 {
 		one, s.spare = s.spare[last], s.spare[:last]
 	} else {
@@ -212,8 +213,16 @@ func (s *Shares) sessionLocked(line Line) *session {
 		}
 	}
 	one.tenant.sessions++
-	s.sessions[line] = one
+	s.sessions[line], s.recent = one, one
 	return one
+}
+
+// knownLocked returns the session of a line, nil if there is none.
+func (s *Shares) knownLocked(line Line) *session {
+	if s.recent == nil || s.recent.line != line {
+		s.recent = s.sessions[line]
+	}
+	return s.recent
 }
 
 // dropLocked forgets a session, and its caller, if nothing of it is needed.
@@ -223,6 +232,9 @@ func (s *Shares) dropLocked(one *session) {
 		return
 	}
 	delete(s.sessions, one.line)
+	if s.recent == one {
+		s.recent = nil
+	}
 	if t.sessions--; t.sessions == 0 && t != &one.self {
 		delete(s.tenants, one.line.Caller)
 	}

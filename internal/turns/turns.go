@@ -51,6 +51,7 @@ type Queue struct {
 	beside  int        // see NewQueue; 0 for no bound
 	waiting int
 	spare   []*node // to be used again
+	recent  *node   // the session that was looked up last, if there is one; as a rule it is the next
 
 	moment         time.Duration // see NewAging; 0 if places do not age
 	oldest, newest *Brief        // those that have not come of age, linked by next
@@ -310,6 +311,9 @@ func (b *Brief) Give() {
 
 // takerLocked returns the node of a line that has a place.
 func (q *Queue) takerLocked(line Line) *node {
+	if q.recent != nil && q.recent.line == line {
+		return q.recent
+	}
 	n := q.root.children[line.Tenant()]
 	if line.Caller != "" {
 		n = n.children[line]
@@ -326,10 +330,14 @@ func (q *Queue) giveLocked(n *node) {
 
 // nodeLocked returns the node of a line, which is there from now on.
 func (q *Queue) nodeLocked(line Line) *node {
+	if q.recent != nil && q.recent.line == line {
+		return q.recent
+	}
 	n := q.childLocked(&q.root, line.Tenant())
 	if line.Caller != "" {
 		n = q.childLocked(n, line)
 	}
+	q.recent = n
 	return n
 }
 
@@ -356,6 +364,9 @@ func (q *Queue) dropLocked(n *node) {
 	for n.parent != nil && n.taken == 0 && n.waiting.Len() == 0 && len(n.children) == 0 {
 		parent := n.parent
 		delete(parent.children, n.line)
+		if q.recent == n {
+			q.recent = nil
+		}
 		if q.beside > 0 {
 			if parent.latest.line != n.line {
 				parent.other = parent.latest
@@ -409,7 +420,7 @@ func (q *Queue) mayLocked(n *node) bool {
 	if other.line == n.line {
 		other = n.parent.other
 	}
-	return time.Since(other.at) > lately
+	return other.at.IsZero() || time.Since(other.at) > lately
 }
 
 // readyLocked puts a node, and those above it, among those that can be served, or
