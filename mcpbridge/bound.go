@@ -129,6 +129,9 @@ func (b *Bridge) cutter(callID string, owner turns.Line) cutter {
 	return cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 
+// metaOfOrla is what Orla says in the _meta of an error.
+var metaOfOrla = []string{MetaToolCode, MetaToolReason, MetaRetryable}
+
 // cutMeta keeps of a large _meta what Orla itself says there.
 func (c *cutter) cutMeta(res *mcp.CallToolResult) {
 	if sizeOf(res.Meta) <= c.budget/16 {
@@ -139,7 +142,7 @@ func (c *cutter) cutMeta(res *mcp.CallToolResult) {
 		return // sendable has seen to it
 	}
 	kept := mcp.Meta{}
-	for _, key := range []string{MetaToolCode, MetaToolReason, MetaRetryable} {
+	for _, key := range metaOfOrla {
 		if value, has := res.Meta[key]; has && sizeOf(value) <= c.budget/64 {
 			kept[key] = value
 		}

@@ -3,7 +3,9 @@ package mcpbridge
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +19,10 @@ import (
 // protocolPrefix begins the keys of _meta that the protocol keeps for the
 // parties themselves.
 const protocolPrefix = "io.modelcontextprotocol/"
+
+// maxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times
+// its bytes.
+const maxLookedInto = 10_000
 
 // passedAnswer is a peer's result on its way to the client, a CallToolResult as
 // a rule: the bytes are the peer's own, and of its members only _meta may be another (SPEC L1).
@@ -134,13 +140,16 @@ func (p *passedAnswer) tell(attempts int) {
 
 // plainObject returns raw if it is an object whose keys have no escapes, or
 // another way to write it if they have; changed says which. It returns nil for
-// all else.
+// all else, and for what has too many members to be written another way.
 func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
 		return nil, false
 	}
 	if rawjson.Members(raw, func(string, json.RawMessage) bool { return true }) {
 		return raw, false
+	}
+	if rawjson.Count(raw) > maxLookedInto {
+		return nil, false
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -180,15 +189,22 @@ func (p *passedAnswer) parts(self json.RawMessage) parts {
 	return out
 }
 
-// decoded is the answer as a value, for what has to look into it: its numbers
-// keep their digits where it can be anything.
+// errManyValues says that an answer has too many values to be decoded.
+var errManyValues = errors.New("it has too many values")
+
+// decoded is the answer as a value, for what has to look into it. Its structured content,
+// and the members of _meta, are the bytes that they were.
 func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{}
-	err := res.UnmarshalJSON(p.raw)
+	rest, _ := rawjson.Edit(p.raw, func(key string) bool { return key == "structuredContent" || key == "_meta" })
+	err := errManyValues
+	if rawjson.Values(rest) <= maxLookedInto {
+		err = res.UnmarshalJSON(rest)
+	}
 	if err != nil {
 		res = &mcp.CallToolResult{}
 	}
-	res.IsError, res.Meta = p.failed, nil
+	res.IsError = p.failed
 	if p.meta != nil {
 		rawjson.Members(p.meta, func(key string, value json.RawMessage) bool {
 			if res.Meta == nil {
@@ -210,20 +226,27 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 // cut makes an answer that is too large one of ours, of which the large parts
 // are kept as resources (SPEC G5a).
 func (b *Bridge) cut(p *passedAnswer, callID string, owner turns.Line, structured bool) *mcp.CallToolResult {
-	res, err := p.decoded()
-	if err == nil {
-		if res.Content == nil {
-			res.Content = []mcp.Content{}
-		}
-		return b.bound(res, callID, owner, structured)
-	}
-	// Content that nobody here knows: all of it becomes one resource.
-	res.StructuredContent = nil
 	c := b.cutter(callID, owner)
-	link := c.link(largeAnswer{text: string(p.raw), mime: "application/json"}, "the answer as JSON")
-	res.Content = []mcp.Content{
-		&mcp.TextContent{Text: fmt.Sprintf("[the answer of %d bytes is too large to be inline; as JSON it is at %s, in parts at %s/OFFSET/LENGTH]", len(p.raw), link.URI, link.URI)},
-		link,
+	whole := p.raw
+	meta := c.takeMeta(p)
+	res, err := p.decoded()
+	if err != nil {
+		// Content that nobody here knows, or too much of it: all of it becomes one resource.
+		res.StructuredContent = nil
+		link := c.link(largeAnswer{text: string(whole), mime: "application/json"}, "the answer as JSON")
+		res.Content = []mcp.Content{
+			&mcp.TextContent{Text: fmt.Sprintf("[the answer of %d bytes is too large to be inline; as JSON it is at %s, in parts at %s/OFFSET/LENGTH]", len(whole), link.URI, link.URI)},
+			link,
+		}
+	}
+	if res.Content == nil {
+		res.Content = []mcp.Content{}
+	}
+	if meta != nil {
+		res.Content = append(res.Content, meta)
+	}
+	if err == nil {
+		return b.bound(res, callID, owner, structured)
 	}
 	c.cutMeta(res)
 	if structured && !res.IsError {
@@ -232,6 +255,17 @@ func (b *Bridge) cut(p *passedAnswer, callID string, owner turns.Line, structure
 		setDefault(res, MetaRetryable, false)
 	}
 	return res
+}
+
+// takeMeta takes a large _meta out of an answer before it is decoded, but for what Orla
+// itself says there. It returns the link to it; nil if it is not large.
+func (c *cutter) takeMeta(p *passedAnswer) mcp.Content {
+	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= maxLookedInto {
+		return nil
+	}
+	link := c.link(largeAnswer{text: string(p.meta), mime: "application/json"}, "_meta")
+	p.meta, _ = rawjson.Edit(p.meta, func(key string) bool { return !slices.Contains(metaOfOrla, key) })
+	return link
 }
 
 // rawResult lets the SDK send a result as the JSON that it is.

@@ -131,6 +131,26 @@ func Members(raw []byte, each func(key string, value stdjson.RawMessage) bool) b
 	}
 }
 
+// Count returns how many members an object has, whatever their keys are; 0 for what is
+// not an object. raw must be valid JSON.
+func Count(raw []byte) (n int) {
+	i := skipSpace(raw, 0)
+	if raw[i] != '{' {
+		return 0
+	}
+	if i = skipSpace(raw, i+1); raw[i] == '}' {
+		return 0
+	}
+	for {
+		n++
+		i = skipSpace(raw, skipSpace(raw, skipString(raw, i))+1) // over the colon
+		if i = skipSpace(raw, skipValue(raw, i)); raw[i] == '}' {
+			return n
+		}
+		i = skipSpace(raw, i+1) // over the comma
+	}
+}
+
 // After returns raw, an object, from where the value of a key's first member begins,
 // with all that follows. It reports false when there is none, or a key before it has
 // escapes.
