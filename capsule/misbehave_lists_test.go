@@ -228,6 +228,15 @@ func TestListsPagesWithoutAnEnd(t *testing.T) {
 	}
 }
 
+// SPEC S2: a cursor is copied and kept for each page, so that a long one is refused.
+func TestS2ACursorIsBounded(t *testing.T) {
+	l := live(t, "list-endless", listing, capsuletest.Set("CURSOR", "long"))
+	if tools := names(l.known().Tools); len(tools) > 1 {
+		t.Errorf("it offers %d tools of pages with cursors of 100 KB, want those of the first at most", len(tools))
+	}
+	l.stop()
+}
+
 // SPEC D7, D7a: what it says later counts, also that nothing is left.
 func TestChangesItsTools(t *testing.T) {
 	l := live(t, "echo", listing, capsuletest.Set("TOOLS", "a,b"))

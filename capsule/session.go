@@ -32,6 +32,8 @@ const (
 	// maxPages and maxItems bound what a capsule may list.
 	maxPages, maxItems = 100, 10_000
 	maxListed          = 8 << 20 // bytes
+	// maxCursor bounds what a capsule may call a page, in bytes.
+	maxCursor = 64 << 10
 	// relistPause is the time between two times that a capsule is asked for its
 	// lists, however often it says that they have changed.
 	relistPause = time.Second
@@ -366,7 +368,7 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 	if !rawjson.IsObject(result) {
 		return nil, "", errors.New("the answer is no object")
 	}
-	found := false
+	found, long := false, false
 	rawjson.Members(result, func(name string, value json.RawMessage) bool {
 		switch name {
 		case key:
@@ -375,12 +377,17 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 				return true
 			})
 		case "nextCursor":
-			_ = json.Unmarshal(value, &next) // what is no string is the end
+			if long = len(value) > maxCursor; !long {
+				_ = json.Unmarshal(value, &next) // what is not a string is the end
+			}
 		}
 		return true
 	})
 	if !found {
 		return nil, "", fmt.Errorf("the answer has no list of %s", key)
+	}
+	if long {
+		return nil, "", fmt.Errorf("the answer has a cursor of over %d bytes", maxCursor)
 	}
 	return items, next, nil
 }

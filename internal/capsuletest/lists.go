@@ -143,7 +143,7 @@ func listPages(p *Peer) {
 }
 
 // listEndless has one more page, always: with CURSOR=same behind the same
-// cursor, else behind a new one with a new tool.
+// cursor, else behind a new one with a new tool, which has 100 KB with CURSOR=long.
 func listEndless(p *Peer) {
 	start(newServer(p, handlers{"tools/list": func(s *server, m *Message) {
 		from := cursorOf(m)
@@ -151,9 +151,13 @@ func listEndless(p *Peer) {
 		if Param("CURSOR") == "same" {
 			from, next = 0, 1
 		}
+		padding := ""
+		if Param("CURSOR") == "long" {
+			padding = strings.Repeat(" ", 100_000)
+		}
 		s.Result(m.ID, map[string]any{
 			"tools":      []any{toolNamed(fmt.Sprintf("tool-%d", from))},
-			"nextCursor": fmt.Sprint(next),
+			"nextCursor": fmt.Sprint(next) + padding,
 		})
 	}}))
 }
