@@ -88,6 +88,7 @@ var uncontained = map[string]struct {
 	"internal/watch.Hub.join":                    {2, below},
 	"mcpbridge.Bridge.ServeStdio":                {1, waits},
 	"mcpbridge.Bridge.callTool":                  {1, own},
+	"mcpbridge.Bridge.within":                    {1, own},
 	"mcpbridge.access.during":                    {1, own},
 	"mcpbridge.closeSessions":                    {1, waits},
 	"mcpbridge.conn.awaitLog":                    {1, waits},

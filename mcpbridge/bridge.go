@@ -19,6 +19,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -79,6 +80,8 @@ type Bridge struct {
 	server        *mcp.Server
 	large         *largeAnswers
 	room          *turns.Room   // of the answers that are on their way
+	reads         *turns.Shares // reads of kept answers that wait for room
+	readPatience  time.Duration // how long they do
 	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
 	denying       func() bool // nil for never
@@ -112,7 +115,11 @@ func New(catalog Catalog, opts Options) *Bridge {
 		log:      opts.Log,
 		large:    newLargeAnswers(),
 		room:     turns.NewRoom(answersBudget),
+		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
 		requests: turns.NewShares(requestsBudget),
+
+		readPatience: defaultLimits.room,
+
 		starting: opts.Starting,
 		denying:  opts.Denying,
 		admitted: opts.Admitted,

@@ -32,6 +32,19 @@ func (b *Bridge) HoldForRequests(line string, n int64) func() {
 // FreeForAnswers is how many bytes of answers there is room for.
 func (b *Bridge) FreeForAnswers() int64 { return b.room.Free() }
 
+// HoldForAnswers takes of that room for one who is allowed more than there is, and
+// returns what gives it back.
+func (b *Bridge) HoldForAnswers(n int64) func() {
+	ctx, letGo := b.room.Hold(context.Background(), turns.Line{Session: "another"})
+	_ = turns.HeldBy(ctx).Need(ctx, n) // it is free, or the one beyond
+	further, letGoFurther := b.room.Hold(context.Background(), turns.Line{Session: "a third"})
+	_ = turns.HeldBy(further).Need(further, n) // the one beyond
+	return func() { letGo(); letGoFurther() }
+}
+
+// SetReadPatience is how long a read of a kept answer waits for room.
+func (b *Bridge) SetReadPatience(d time.Duration) { b.readPatience = d }
+
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 

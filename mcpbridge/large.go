@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"container/list"
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -27,6 +29,9 @@ const (
 	answersBudget = 128 << 20
 	// largeBudget bounds all kept answers together in bytes.
 	largeBudget = 128 << 20
+	// maxReads bounds the reads of one caller that wait for room. All may be twice as
+	// many.
+	maxReads = 256
 )
 
 // largeAnswers keeps what was too large to send, for a while.
@@ -165,7 +170,7 @@ func (l *largeAnswers) close() {
 }
 
 // readLarge answers resources/read for an answer or a part of it.
-func (b *Bridge) readLarge(req *mcp.ReadResourceRequest) (mcp.Result, error) {
+func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (mcp.Result, error) {
 	uri := req.Params.URI
 	notFound := mcp.ResourceNotFoundError(uri)
 	path, ok := strings.CutPrefix(uri, largePrefix)
@@ -190,11 +195,28 @@ func (b *Bridge) readLarge(req *mcp.ReadResourceRequest) (mcp.Result, error) {
 	// and all that is in flight with it. A response of HTTP stands alone.
 	limit := 2 * b.maxInline.Load()
 	alone := req.Extra != nil && req.Extra.CloseSSEStream != nil // set by Streamable HTTP only
-	if !alone && jsonSize(a.text)+int64(base64.StdEncoding.EncodedLen(len(a.blob))) > limit {
+	size := jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
+	if !alone && size > limit {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", limit/sixfold, largePrefix, id)}
 	}
+	if err := b.roomToRead(ctx, size); err != nil {
+		return nil, b.refused(ctx, methodRead, err)
+	}
 	return b.passOn(req, methodRead, passedAnswer{raw: a.read(uri)}), nil
+}
+
+// roomToRead waits a while for room for so many bytes of a kept answer.
+func (b *Bridge) roomToRead(ctx context.Context, size int64) error {
+	held := turns.HeldBy(ctx)
+	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
+	if !b.reads.Try(held.Line(), 1) {
+		return crowded
+	}
+	defer b.reads.Give(held.Line(), 1)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.readPatience, crowded)
+	defer cancel()
+	return held.Need(ctx, size)
 }
 
 // read is the answer as the result of a resources/read.

@@ -111,7 +111,7 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) error {
 // it would compile each template again.
 func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Result, error) {
 	if peer.IsOwn(r.Params.URI) {
-		return b.readLarge(r)
+		return b.readLarge(ctx, r)
 	}
 	res, err := b.request(ctx, methodRead, r.Params.URI, r, r.Session)
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
 )
@@ -125,5 +126,57 @@ func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
 			end(session, func() { _ = conn.Close() })
 			eventually(t, "the room is whole after "+name+" of "+way, func() bool { return w.bridge.FreeForAnswers() == all })
 		}
+	}
+}
+
+// What is read, by a client that does not take it, holds room like the answer of a
+// call, whether Orla keeps it or a peer has it (SPEC S2).
+func TestS2WhatIsReadHoldsRoom(t *testing.T) {
+	const all, size = 128 << 20, 12 << 20 // more than sockets take
+	holds := func(w *world, f *front, params string) {
+		t.Helper()
+		session := f.initialize(t)
+		conn := dial(t, f.addr())
+		body := `{"jsonrpc":"2.0","id":1,` + params + `}`
+		if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+			"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", session, len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1024)); err != nil {
+			t.Fatal(err)
+		}
+		if free := w.bridge.FreeForAnswers(); free > all-size/2 {
+			t.Errorf("%s: %d bytes are free while the answer is on its way", params, free)
+		}
+		_ = conn.Close()
+		eventually(t, "the room is whole after "+params, func() bool { return w.bridge.FreeForAnswers() == all })
+	}
+	p := newPeer(everything())
+	p.answer = func(ctx context.Context, _ peer.Request) (json.RawMessage, error) {
+		if err := turns.HeldBy(ctx).Need(ctx, size); err != nil {
+			return nil, err
+		}
+		return json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`), nil
+	}
+	w := served(t, p)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	holds(w, f, `"method":"resources/read","params":{"uri":"mem://a"}`)
+	holds(w, f, `"method":"prompts/get","params":{"name":"greet"}`)
+	holds(w, f, `"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"y"}}`)
+
+	w = newWorld(t, small)
+	w.gives(text(strings.Repeat("x", size)), nil)
+	f = w.front(t, mcpbridge.HTTPSettings{})
+	link := uris(ask(t, f.connect(t, "2025-11-25", nil)))[0]
+	read := `"method":"resources/read","params":{"uri":"` + link + `"}`
+	holds(w, f, read)
+	w.bridge.SetReadPatience(time.Millisecond)
+	letGo := w.bridge.HoldForAnswers(all)
+	if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); !r.failed || !strings.Contains(r.raw, string(fault.RateLimited)) {
+		t.Errorf("without room: %d %.200s", r.status, r.raw)
+	}
+	letGo()
+	if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); r.failed || len(r.raw) < size {
+		t.Errorf("with room: %d %.200s", r.status, r.raw)
 	}
 }

@@ -29,11 +29,11 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListPromptsRequest, *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest:
 			b.settle(ctx)
 		case *mcp.ReadResourceRequest:
-			return b.read(ctx, r)
+			return b.within(ctx, r, func(ctx context.Context) (mcp.Result, error) { return b.read(ctx, r) })
 		case *mcp.GetPromptRequest:
-			return b.get(ctx, r)
+			return b.within(ctx, r, func(ctx context.Context) (mcp.Result, error) { return b.get(ctx, r) })
 		case *mcp.CompleteRequest:
-			return b.complete(ctx, r)
+			return b.within(ctx, r, func(ctx context.Context) (mcp.Result, error) { return b.complete(ctx, r) })
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]: //nolint:staticcheck // deprecated by the newest era only
 			res, err := next(ctx, method, req)
 			if err == nil {
@@ -43,6 +43,16 @@ func (b *Bridge) served(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// within answers a request that is no call, of which what holds room for answers does
+// so until the SDK has written its answer.
+func (b *Bridge) within(request context.Context, r mcp.Request, answer func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
+	from := callerOf(r.GetExtra())
+	from.session = r.GetSession().ID()
+	ctx, letGo := b.room.Hold(request, from.line())
+	defer func() { context.AfterFunc(request, letGo) }() // it ends with the writing
+	return answer(ctx)
 }
 
 // listPage has the SDK answer a tools/list, and keeps the page for others who ask

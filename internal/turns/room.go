@@ -64,6 +64,9 @@ func HeldBy(ctx context.Context) *Held {
 	return h
 }
 
+// Line is whose call it is.
+func (h *Held) Line() Line { return h.line }
+
 // Need says that n bytes more are to be held, and waits until there is room for
 // them, or ctx ends.
 func (h *Held) Need(ctx context.Context, n int64) error {
