@@ -82,6 +82,7 @@ type Bridge struct {
 	room          *turns.Room   // of the answers that are on their way
 	reads         *turns.Shares // reads of kept answers that wait for room
 	readPatience  time.Duration // how long they do
+	measuring     *turns.Queue  // lets one of them at a time find out how much it needs
 	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
 	denying       func() bool // nil for never
@@ -119,6 +120,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		requests: turns.NewShares(requestsBudget),
 
 		readPatience: defaultLimits.room,
+		measuring:    turns.NewQueue(1, 0),
 
 		starting: opts.Starting,
 		denying:  opts.Denying,

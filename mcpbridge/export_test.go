@@ -42,6 +42,13 @@ func (b *Bridge) HoldForAnswers(n int64) func() {
 	return func() { letGo(); letGoFurther() }
 }
 
+// HoldMeasuring is another that looks through a kept answer, until what it returns is
+// called.
+func (b *Bridge) HoldMeasuring() func() {
+	_ = b.measuring.Take(context.Background(), turns.Line{Session: "another"}) // it ends with its turn
+	return func() { b.measuring.Give(turns.Line{Session: "another"}) }
+}
+
 // SetReadPatience is how long a read of a kept answer waits for room.
 func (b *Bridge) SetReadPatience(d time.Duration) { b.readPatience = d }
 

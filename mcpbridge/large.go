@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,30 +194,42 @@ func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (m
 	}
 	// Where messages share one stream, too large a one ends the connection,
 	// and all that is in flight with it. A response of HTTP stands alone.
-	limit := 2 * b.maxInline.Load()
-	alone := req.Extra != nil && req.Extra.CloseSSEStream != nil // set by Streamable HTTP only
-	size := jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
-	if !alone && size > limit {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
-			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", limit/sixfold, largePrefix, id)}
+	most := 2 * b.maxInline.Load()
+	if req.Extra != nil && req.Extra.CloseSSEStream != nil { // set by Streamable HTTP only
+		most = math.MaxInt64
 	}
-	if err := b.roomToRead(ctx, size); err != nil {
+	size, err := b.roomToRead(ctx, a, most)
+	switch {
+	case err != nil:
 		return nil, b.refused(ctx, methodRead, err)
+	case size > most:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
+			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/sixfold, largePrefix, id)}
 	}
 	return b.passOn(req, methodRead, passedAnswer{raw: a.read(uri)}), nil
 }
 
-// roomToRead waits a while for room for so many bytes of a kept answer.
-func (b *Bridge) roomToRead(ctx context.Context, size int64) error {
+// roomToRead returns how long an answer is as JSON. If that is not over most, it waits
+// a while for room for so much. To look through an answer takes milliseconds, so this
+// is done for one read at a time, and for callers in turn.
+func (b *Bridge) roomToRead(ctx context.Context, a largeAnswer, most int64) (size int64, err error) {
 	held := turns.HeldBy(ctx)
 	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
 	if !b.reads.Try(held.Line(), 1) {
-		return crowded
+		return 0, crowded
 	}
 	defer b.reads.Give(held.Line(), 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.readPatience, crowded)
 	defer cancel()
-	return held.Need(ctx, size)
+	if err := b.measuring.Take(ctx, held.Line()); err != nil {
+		return 0, err
+	}
+	size = jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
+	b.measuring.Give(held.Line())
+	if size > most {
+		return size, nil
+	}
+	return size, held.Need(ctx, size)
 }
 
 // read is the answer as the result of a resources/read.

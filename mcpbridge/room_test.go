@@ -171,11 +171,16 @@ func TestS2WhatIsReadHoldsRoom(t *testing.T) {
 	read := `"method":"resources/read","params":{"uri":"` + link + `"}`
 	holds(w, f, read)
 	w.bridge.SetReadPatience(time.Millisecond)
-	letGo := w.bridge.HoldForAnswers(all)
-	if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); !r.failed || !strings.Contains(r.raw, string(fault.RateLimited)) {
-		t.Errorf("without room: %d %.200s", r.status, r.raw)
+	for name, hold := range map[string]func() func(){
+		"room": func() func() { return w.bridge.HoldForAnswers(all) }, "a turn": w.bridge.HoldMeasuring,
+	} {
+		letGo := hold()
+		if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); !r.failed || !strings.Contains(r.raw, string(fault.RateLimited)) {
+			t.Errorf("without %s: %d %.200s", name, r.status, r.raw)
+		}
+		letGo()
 	}
-	letGo()
+	w.bridge.SetReadPatience(patience)
 	if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); r.failed || len(r.raw) < size {
 		t.Errorf("with room: %d %.200s", r.status, r.raw)
 	}
