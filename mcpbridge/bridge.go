@@ -59,8 +59,9 @@ type Options struct {
 	Starting func() []string
 	// Denying reports that every call is denied, for /readyz. If nil, it is not so.
 	Denying func() bool
-	// Admitted, if not nil, is told of each HTTP request that may call, with its context.
-	Admitted func(ctx context.Context)
+	// Admitted, if not nil, is told of each HTTP request that may call, with its context
+	// and the name of its caller; "" without authentication.
+	Admitted func(ctx context.Context, caller string)
 	// Observe, if not nil, is told of each call, also of one that is refused:
 	// it may put a trace into ctx, and the function it returns is told how the
 	// call ended, before the answer is on its way.
@@ -86,7 +87,7 @@ type Bridge struct {
 	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
 	denying       func() bool // nil for never
-	admitted      func(context.Context)
+	admitted      func(context.Context, string)
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
 	traits        atomic.Pointer[map[string]traits]                                 // of the tools that are listed
@@ -131,7 +132,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		states:   newStates(),
 	}
 	if b.admitted == nil {
-		b.admitted = func(context.Context) {}
+		b.admitted = func(context.Context, string) {}
 	}
 	b.SetMaxInline(opts.MaxInline)
 	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}

@@ -5,34 +5,49 @@ import (
 	"container/list"
 	"context"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // connections bounds the open connections of all listeners. A connection is a
 // stranger's until a request on it was let through (known). Strangers may have half
 // of all connections. When one more comes, the address with the most of them loses
-// its oldest one. A connection that is known is never closed to make room.
+// its oldest one. Known callers may have three quarters. When one more becomes known,
+// the caller with the most loses one, and rather one on which nothing is asked.
 type connections struct {
 	most int
 
 	mu        sync.Mutex // guards what follows
 	room      sync.Cond  // a connection or a listener was closed, or there are strangers
 	open      int
-	strangers int
-	addresses map[netip.Addr]*address
-	largest   byStrangers
+	strangers holders // by address
+	callers   holders // by caller
 }
 
-// address is where strangers have connections from.
-type address struct {
-	of    netip.Addr
+// holders is connections by who has them.
+type holders struct {
+	size    int
+	of      map[holder]*held
+	largest byConnections
+}
+
+// holder is an address, or a caller with a name.
+type holder struct {
+	address netip.Addr
+	caller  string
+}
+
+// held are the connections of one holder.
+type held struct {
+	by    holder
 	conns list.List // of *conn, the oldest first
-	index int       // in connections.largest
+	index int       // in holders.largest
 }
 
 func newConnections(most int) *connections {
-	c := &connections{most: most, addresses: map[netip.Addr]*address{}}
+	c := &connections{most: most, strangers: holders{of: map[holder]*held{}}, callers: holders{of: map[holder]*held{}}}
 	c.room.L = &c.mu
 	return c
 }
@@ -41,23 +56,12 @@ func newConnections(most int) *connections {
 func (c *connections) add(one *conn) {
 	c.mu.Lock()
 	var over *conn
-	if c.strangers > 0 && (c.strangers >= max(1, c.most/2) || c.open >= c.most) {
-		over, _ = c.largest[0].conns.Front().Value.(*conn)
-		c.forgetLocked(over)
-		c.open--
-		over.gone = true
+	if c.strangers.size > 0 && (c.strangers.size >= max(1, c.most/2) || c.open >= c.most) {
+		over, _ = c.strangers.largest[0].conns.Front().Value.(*conn)
+		c.dropLocked(over)
 	}
-	of := addressOf(one)
-	a := c.addresses[of]
-	if a == nil {
-		a = &address{of: of}
-		c.addresses[of] = a
-		heap.Push(&c.largest, a)
-	}
-	one.from, one.place = a, a.conns.PushBack(one)
-	heap.Fix(&c.largest, a.index)
+	c.strangers.put(one, holder{address: addressOf(one)})
 	c.open++
-	c.strangers++
 	c.room.Broadcast()
 	c.mu.Unlock()
 	if over != nil {
@@ -65,41 +69,87 @@ func (c *connections) add(one *conn) {
 	}
 }
 
-// know makes a stranger's connection one that is known.
-func (c *connections) know(one *conn) {
+// know makes a stranger's connection one of a caller, and closes one of a caller if
+// there are too many. Callers without a name are told apart by their addresses.
+func (c *connections) know(one *conn, caller string) {
+	by := holder{caller: caller}
+	if caller == "" {
+		by.address = addressOf(one)
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forgetLocked(one)
+	if one.gone {
+		c.mu.Unlock()
+		return
+	}
+	var over *conn
+	one.holders.take(one)
+	if c.callers.size >= max(1, c.most-c.most/4) {
+		over = c.callers.largest[0].spare()
+		c.dropLocked(over)
+	}
+	c.callers.put(one, by)
+	c.mu.Unlock()
+	if over != nil {
+		_ = over.Close()
+	}
 }
 
 // remove counts a connection no longer.
 func (c *connections) remove(one *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one.gone {
-		return
+	if !one.gone {
+		c.dropLocked(one)
 	}
+}
+
+func (c *connections) dropLocked(one *conn) {
+	one.holders.take(one)
 	one.gone = true
-	c.forgetLocked(one)
 	c.open--
 	c.room.Broadcast()
 }
 
-// forgetLocked takes a connection from the strangers', if it is one of them.
-func (c *connections) forgetLocked(one *conn) {
-	a := one.from
-	if a == nil {
+// put adds a connection.
+func (c *holders) put(one *conn, by holder) {
+	h := c.of[by]
+	if h == nil {
+		h = &held{by: by}
+		c.of[by] = h
+		heap.Push(&c.largest, h)
+	}
+	one.holders, one.held, one.place = c, h, h.conns.PushBack(one)
+	heap.Fix(&c.largest, h.index)
+	c.size++
+}
+
+// take takes a connection out.
+func (c *holders) take(one *conn) {
+	h := one.held
+	h.conns.Remove(one.place)
+	one.holders, one.held, one.place = nil, nil, nil
+	c.size--
+	if h.conns.Len() > 0 {
+		heap.Fix(&c.largest, h.index)
 		return
 	}
-	a.conns.Remove(one.place)
-	one.from, one.place = nil, nil
-	c.strangers--
-	if a.conns.Len() > 0 {
-		heap.Fix(&c.largest, a.index)
-		return
+	heap.Remove(&c.largest, h.index)
+	delete(c.of, h.by)
+}
+
+// spare returns the oldest connection on which nothing is asked, or another one if a
+// few have requests. Those are looked at last the next time.
+func (h *held) spare() *conn {
+	const few = 64
+	for range min(few, h.conns.Len()) {
+		oldest := h.conns.Front()
+		if one, _ := oldest.Value.(*conn); !one.busy.Load() {
+			return one
+		}
+		h.conns.MoveToBack(oldest)
 	}
-	heap.Remove(&c.largest, a.index)
-	delete(c.addresses, a.of)
+	one, _ := h.conns.Front().Value.(*conn)
+	return one
 }
 
 // listener accepts connections that are bounded.
@@ -113,7 +163,7 @@ type listener struct {
 // Accept waits for room, if all connections are known ones.
 func (l *listener) Accept() (net.Conn, error) {
 	l.all.mu.Lock()
-	for !l.closed && l.all.open >= l.all.most && l.all.strangers == 0 {
+	for !l.closed && l.all.open >= l.all.most && l.all.strangers.size == 0 {
 		l.all.room.Wait()
 	}
 	closed := l.closed
@@ -127,7 +177,6 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	l.fresh.Add(1)
 	one := &conn{Conn: c, used: sync.OnceFunc(l.fresh.Done), all: l.all}
-	one.known = sync.OnceFunc(func() { l.all.know(one) })
 	l.all.add(one)
 	return one, nil
 }
@@ -145,12 +194,14 @@ func (l *listener) Close() error {
 type conn struct {
 	net.Conn
 	used  func() // says that something was asked on it
-	known func() // says that a request on it was let through
+	known sync.Once
+	busy  atomic.Bool // a request on it is being read or answered
 	all   *connections
 
-	from  *address // nil when it is known; guarded by all.mu, as what follows
-	place *list.Element
-	gone  bool // not counted any more
+	holders *holders // which counts it; guarded by all.mu, as what follows
+	held    *held
+	place   *list.Element
+	gone    bool // not counted any more
 }
 
 func (c *conn) Close() error {
@@ -162,10 +213,17 @@ func (c *conn) Close() error {
 // connKey is the key of the *conn that a request came by.
 type connKey struct{}
 
-// admitted makes the connection of a request that was let through a known one.
-func admitted(ctx context.Context) {
+// admitted makes the connection of a request that was let through one of its caller.
+func admitted(ctx context.Context, caller string) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
-		c.known()
+		c.known.Do(func() { c.all.know(c, caller) })
+	}
+}
+
+// followed keeps which connections have requests.
+func followed(c net.Conn, state http.ConnState) {
+	if c, ok := c.(*conn); ok {
+		c.busy.Store(state == http.StateActive)
 	}
 }
 
@@ -184,25 +242,25 @@ func addressOf(c net.Conn) netip.Addr {
 	return addr
 }
 
-// byStrangers is a heap of addresses, that with the most connections first.
-type byStrangers []*address
+// byConnections is a heap of holders, that with the most connections first.
+type byConnections []*held
 
-func (h byStrangers) Len() int           { return len(h) }
-func (h byStrangers) Less(i, j int) bool { return h[i].conns.Len() > h[j].conns.Len() }
-func (h byStrangers) Swap(i, j int) {
+func (h byConnections) Len() int           { return len(h) }
+func (h byConnections) Less(i, j int) bool { return h[i].conns.Len() > h[j].conns.Len() }
+func (h byConnections) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
 // Push is of heap.Interface.
-func (h *byStrangers) Push(x any) {
-	a, _ := x.(*address)
+func (h *byConnections) Push(x any) {
+	a, _ := x.(*held)
 	a.index = len(*h)
 	*h = append(*h, a)
 }
 
 // Pop is of heap.Interface.
-func (h *byStrangers) Pop() any {
+func (h *byConnections) Pop() any {
 	last := len(*h) - 1
 	a := (*h)[last]
 	(*h)[last] = nil

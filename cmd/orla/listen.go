@@ -61,6 +61,7 @@ func newWeb(handler http.Handler, log *slog.Logger) *web {
 				handler.ServeHTTP(w, r)
 			}),
 			ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+			ConnState:         followed,
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeader,

@@ -95,7 +95,7 @@ func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
 	const most = 20
 	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
-			admitted(r.Context())
+			admitted(r.Context(), r.Header.Get("Authorization"))
 		}
 		_, _ = io.WriteString(w, "an answer")
 	}), slog.New(slog.DiscardHandler))
@@ -149,9 +149,88 @@ func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
 	}
 	w.conns.mu.Lock()
 	defer w.conns.mu.Unlock()
-	if w.conns.open > most/2+1 || w.conns.strangers != w.conns.open-1 {
-		t.Errorf("%d connections, %d of strangers", w.conns.open, w.conns.strangers)
+	if w.conns.open > most/2+1 || w.conns.strangers.size != w.conns.open-1 {
+		t.Errorf("%d connections, %d of strangers", w.conns.open, w.conns.strangers.size)
 	}
+}
+
+// A caller that opens connections does not keep out others, with a token or without:
+// it loses its own, and first those on which nothing is asked (SPEC N2).
+func TestN2ACallerLeavesConnectionsToOthers(t *testing.T) {
+	const most = 20
+	stays := make(chan struct{})
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if caller := r.Header.Get("Authorization"); caller != "" {
+			admitted(r.Context(), caller)
+		}
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/stays" {
+			<-stays
+		}
+	}), slog.New(slog.DiscardHandler))
+	w.conns = newConnections(most)
+	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer w.shutdown(context.Background())
+	connect := func() net.Conn {
+		t.Helper()
+		c, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", w.current.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		return c
+	}
+	begin := func(c net.Conn, path, header string) (*http.Response, error) {
+		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n"); err != nil {
+			return nil, err
+		}
+		return http.ReadResponse(bufio.NewReader(c), nil)
+	}
+	ask := func(c net.Conn, header string) error {
+		res, err := begin(c, "/", header)
+		if err != nil {
+			return err
+		}
+		_, err = io.ReadAll(res.Body)
+		return errors.Join(err, res.Body.Close())
+	}
+	const ann, bob = "Authorization: ann\r\n", "Authorization: bob\r\n"
+	anns := connect()
+	if err := ask(anns, ann); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := begin(connect(), "/stays", bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * most { // bob loses those that he has
+		if err := ask(connect(), bob); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(connect(), ""); err != nil {
+		t.Errorf("a stranger is not answered: %v", err)
+	}
+	if err := ask(connect(), ann); err != nil {
+		t.Errorf("another caller is not answered: %v", err)
+	}
+	if err := ask(anns, ann); err != nil {
+		t.Errorf("another caller has lost its connection: %v", err)
+	}
+	w.conns.mu.Lock()
+	open, callers := w.conns.open, w.conns.callers.size
+	w.conns.mu.Unlock()
+	if open > most || callers > most-most/4 {
+		t.Errorf("%d connections, %d of callers; want %d at most, and a quarter for others", open, callers, most)
+	}
+	close(stays)
+	if _, err := io.ReadAll(stream.Body); err != nil {
+		t.Errorf("a connection with a request was closed before those without: %v", err)
+	}
+	_ = stream.Body.Close()
 }
 
 // slowToClose is a listener that goes on accepting for a while when it is closed.
