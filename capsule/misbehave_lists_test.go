@@ -237,6 +237,16 @@ func TestS2ACursorIsBounded(t *testing.T) {
 	l.stop()
 }
 
+// SPEC S2: what is listed stays in memory, decoded, where small values take many times
+// their bytes: lists of 7.5 MB took 350 MB each.
+func TestS2TheValuesOfAListAreBounded(t *testing.T) {
+	l := live(t, "list-endless", listing, capsuletest.Set("CURSOR", "values"))
+	if n := len(l.known().Tools); n == 0 || n > 8 {
+		t.Errorf("it offers %d tools of 50 000 values each, want 8 at most", n)
+	}
+	l.stop()
+}
+
 // SPEC D7, D7a: what it says later counts, also that nothing is left.
 func TestChangesItsTools(t *testing.T) {
 	l := live(t, "echo", listing, capsuletest.Set("TOOLS", "a,b"))

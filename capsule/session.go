@@ -32,6 +32,9 @@ const (
 	// maxPages and maxItems bound what a capsule may list.
 	maxPages, maxItems = 100, 10_000
 	maxListed          = 8 << 20 // bytes
+	// maxListedValues bounds the values of a list: they stay in memory, decoded, in
+	// which small ones take many times their bytes.
+	maxListedValues = 400_000
 	// maxCursor bounds what a capsule may call a page, in bytes.
 	maxCursor = 64 << 10
 	// relistPause is the time between two times that a capsule is asked for its
@@ -329,7 +332,7 @@ func (h hello) capabilities() *mcp.ServerCapabilities {
 
 // list fetches all pages of a list. Beside an error it returns the pages before.
 func (in *incarnation) list(ctx context.Context, method, key string, patience time.Duration) (items []json.RawMessage, err error) {
-	cursor, size := "", 0
+	cursor, size, values := "", 0, 0
 	for range maxPages {
 		page, next, err := in.page(ctx, method, key, cursor, patience)
 		switch {
@@ -340,8 +343,10 @@ func (in *incarnation) list(ctx context.Context, method, key string, patience ti
 		}
 		for _, item := range page {
 			size += len(item)
-			if len(items) == maxItems || size > maxListed {
-				in.c.log.Warn("a capsule lists more than Orla serves", "tool", in.c.tool.Name, "method", method, "most", maxItems, "most_bytes", maxListed)
+			values += rawjson.Values(item)
+			if len(items) == maxItems || size > maxListed || values > maxListedValues {
+				in.c.log.Warn("a capsule lists more than Orla serves", "tool", in.c.tool.Name, "method", method,
+					"most", maxItems, "most_bytes", maxListed, "most_values", maxListedValues)
 				return items, nil
 			}
 			items = append(items, item)

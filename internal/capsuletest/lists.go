@@ -143,7 +143,8 @@ func listPages(p *Peer) {
 }
 
 // listEndless has one more page, always: with CURSOR=same behind the same
-// cursor, else behind a new one with a new tool, which has 100 KB with CURSOR=long.
+// cursor, else behind a new one with a new tool. The cursor has 100 KB with CURSOR=long,
+// and each tool 50 000 values with CURSOR=values.
 func listEndless(p *Peer) {
 	start(newServer(p, handlers{"tools/list": func(s *server, m *Message) {
 		from := cursorOf(m)
@@ -155,8 +156,12 @@ func listEndless(p *Peer) {
 		if Param("CURSOR") == "long" {
 			padding = strings.Repeat(" ", 100_000)
 		}
+		tool := toolNamed(fmt.Sprintf("tool-%d", from))
+		if Param("CURSOR") == "values" {
+			tool["_meta"] = map[string]any{"x": make([]struct{}, 50_000)}
+		}
 		s.Result(m.ID, map[string]any{
-			"tools":      []any{toolNamed(fmt.Sprintf("tool-%d", from))},
+			"tools":      []any{tool},
 			"nextCursor": fmt.Sprint(next) + padding,
 		})
 	}}))

@@ -78,7 +78,7 @@ func (s *server) toolsNow() []any {
 }
 
 // toolNamed is a good tool as tools/list has it.
-func toolNamed(name string) any {
+func toolNamed(name string) map[string]any {
 	return map[string]any{"name": name, "description": "does what its arguments say", "inputSchema": map[string]any{"type": "object"}}
 }
 
