@@ -52,7 +52,7 @@ func (w *Watcher) note(n note) bool {
 	}
 	was, known := w.tree.seen[rel]
 	now, _, err := w.tree.look(rel)
-	t := touched{path: rel, written: n.op&^fsnotify.Chmod != 0}
+	t := touched{path: rel, written: n.op&^(fsnotify.Chmod|lookAgain) != 0}
 	switch {
 	case err != nil:
 		// Gone. What came and went was never there.
@@ -74,9 +74,10 @@ func (w *Watcher) note(n note) bool {
 
 // noteRoot takes in an event of the root, or of a step on the way to it.
 func (w *Watcher) noteRoot(op fsnotify.Op) bool {
-	if op == lookAgain {
+	if op&lookAgain != 0 {
 		w.renew()
 		w.pending.all = true
+		w.pending.replaced = w.pending.replaced || op&came != 0
 		return true
 	}
 	was, existed := w.tree.seen["."]

@@ -23,7 +23,8 @@ type Hub struct {
 	boxes   []*inbox   // of those who listen
 	byID    map[identity]*entry
 	byLabel map[string]*entry
-	told    []string // limits that the log has heard of
+	inside  map[string]map[*entry]bool // entries by the folder that their label is in
+	told    []string                   // limits that the log has heard of
 }
 
 // NewHub makes a Hub. Give it to all Watchers of the process.
@@ -63,7 +64,7 @@ func (h *Hub) join(box *inbox) error {
 		l := &line{lib: lib, lost: make(chan error, 1)}
 		l.wg.Go(l.fetchErrors)
 		l.wg.Go(func() { h.listen(l) })
-		h.line, h.byID, h.byLabel = l, map[identity]*entry{}, map[string]*entry{}
+		h.line, h.byID, h.byLabel, h.inside = l, map[identity]*entry{}, map[string]*entry{}, map[string]map[*entry]bool{}
 	}
 	h.boxes = append(h.boxes, box)
 	return nil
@@ -78,7 +79,7 @@ func (h *Hub) leave(box *inbox) {
 	if len(h.boxes) > 0 {
 		last = nil
 	} else {
-		h.line, h.boxes, h.byID, h.byLabel = nil, nil, nil, nil
+		h.line, h.boxes, h.byID, h.byLabel, h.inside = nil, nil, nil, nil, nil
 	}
 	h.mu.Unlock()
 	if last != nil {
@@ -135,11 +136,28 @@ func (h *Hub) add(s *sub, dir string, id identity) error {
 	}
 	if e == nil {
 		e = &entry{id: id, label: label}
-		h.byID[id], h.byLabel[label] = e, e
+		h.keep(e)
 	}
 	s.entry = e
 	e.subs = append(e.subs, s)
 	return nil
+}
+
+// keep remembers a new entry. From now on the library leaves it to this folder to tell
+// of the end of folders in it: those that ended before, nobody tells of. The caller
+// holds h.mu.
+func (h *Hub) keep(e *entry) {
+	h.byID[e.id], h.byLabel[e.label] = e, e
+	dir := filepath.Dir(e.label)
+	if h.inside[dir] == nil {
+		h.inside[dir] = map[*entry]bool{}
+	}
+	h.inside[dir][e] = true
+	for child := range h.inside[e.label] {
+		if now, err := identify(child.label); err != nil || now != child.id {
+			h.drop(child)
+		}
+	}
 }
 
 // release ends a sub. It is harmless if the watch has gone, or s is nil.
@@ -165,6 +183,11 @@ func (h *Hub) release(s *sub) {
 func (h *Hub) drop(e *entry) {
 	delete(h.byID, e.id)
 	delete(h.byLabel, e.label)
+	dir := filepath.Dir(e.label)
+	delete(h.inside[dir], e)
+	if len(h.inside[dir]) == 0 {
+		delete(h.inside, dir)
+	}
 	unwatch(h.line.lib, e.label)
 	for _, s := range e.subs {
 		s.entry = nil

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -266,5 +267,68 @@ func TestUnwatchWhatIsHalfForgotten(t *testing.T) {
 	}
 	if left := lib.WatchList(); len(left) > 0 {
 		t.Errorf("watched is %q", left)
+	}
+}
+
+// E1: whoever watches a folder inside one that is removed and made anew, by a checkout
+// or a copy, is told of it, also when another Watcher has found the new one already.
+func TestAFolderIsMadeAnewAtOnce(t *testing.T) {
+	base := t.TempDir()
+	tools := filepath.Join(base, "tools")
+	hub := NewHub()
+	var ws []*Watcher
+	for i := range 40 {
+		root := filepath.Join(tools, fmt.Sprint("tool-", i))
+		mustDo(t, os.MkdirAll(root, 0o700))
+		ws = append(ws, New(root, Options{Hub: hub, Debounce: soon, Content: true}))
+	}
+	stop := serving(t, ws...)
+	defer stop()
+	for _, w := range ws {
+		probe(t, w, w.root, w.root)
+	}
+	for range 5 {
+		mustDo(t, os.RemoveAll(tools))
+		for _, w := range ws {
+			mustDo(t, os.MkdirAll(w.root, 0o700))
+		}
+		for _, w := range ws {
+			probe(t, w, w.root, w.root)
+		}
+	}
+}
+
+// The number of a folder that is gone is soon another one's.
+func TestAnotherFolderHasAnotherIdentity(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tools")
+	mustDo(t, os.Mkdir(dir, 0o700))
+	first, err := identify(dir)
+	mustDo(t, err)
+	if again, err := identify(dir); err != nil || again != first {
+		t.Fatalf("it is %v, and then %v (%v)", first, again, err)
+	}
+	eventually(t, "time goes on for the file system", func() bool {
+		other := filepath.Join(t.TempDir(), "other")
+		mustDo(t, os.Mkdir(other, 0o700))
+		now, err := identify(other)
+		mustDo(t, err)
+		return first.born == 0 || now.born > first.born
+	})
+	for range 10 {
+		mustDo(t, os.Remove(dir), os.Mkdir(dir, 0o700))
+		if now, err := identify(dir); err != nil || now == first {
+			t.Errorf("the new folder is taken for the old one, %v (%v)", now, err)
+		}
+	}
+}
+
+// What is put together with a note that comes first is not lost.
+func TestLookAgainIsKept(t *testing.T) {
+	box := newInbox()
+	box.put("a", fsnotify.Chmod)
+	box.put("a", lookAgain)
+	notes, _, _ := box.take()
+	if len(notes) != 1 || notes[0].op&lookAgain == 0 || notes[0].op&fsnotify.Chmod == 0 {
+		t.Errorf("the notes are %v, want one that has both", notes)
 	}
 }

@@ -2,26 +2,21 @@ package watch
 
 import (
 	"io/fs"
-	"os"
 	"syscall"
 )
 
-// identity tells one folder from another, whatever it is called.
-type identity struct{ dev, ino uint64 }
-
-// identify returns the identity of what path leads to.
-func identify(path string) (identity, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return identity{}, err
-	}
-	return identityOf(info), nil
+// identity tells one folder from another, whatever it is called. The number of a folder
+// that was removed is soon given to the next one, so it takes the time of its birth too.
+type identity struct {
+	dev, ino uint64
+	born     int64 // in nanoseconds since 1970; 0 where nobody knows it
 }
 
-func identityOf(info fs.FileInfo) identity {
+// inodeOf returns the number that a file or folder has in its file system.
+func inodeOf(info fs.FileInfo) uint64 {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return identity{}
+		return 0
 	}
-	return identity{dev: uint64(s.Dev), ino: uint64(s.Ino)} //nolint:unconvert // their types differ between systems
+	return uint64(s.Ino) //nolint:unconvert // its type differs between systems
 }

@@ -9,8 +9,9 @@ import (
 // A burst of more paths than that is not listed: the whole tree is looked at.
 const maxNotes = 4096
 
-// lookAgain is no event: the watch of a path has gone, whatever has become of it.
-const lookAgain fsnotify.Op = 0
+// lookAgain is not an event of the library's: the watch of a path has gone, whatever
+// has become of it. It has a bit of its own, since the notes of a path are put together.
+const lookAgain fsnotify.Op = 1 << 31
 
 // note says that something happened to a path.
 type note struct {

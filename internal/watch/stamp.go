@@ -35,7 +35,7 @@ type stamp struct {
 }
 
 func stampOf(info fs.FileInfo) stamp {
-	s := stamp{ino: identityOf(info).ino}
+	s := stamp{ino: inodeOf(info)}
 	if info.IsDir() {
 		s.mode = fs.ModeDir | info.Mode().Perm()
 		return s
