@@ -45,6 +45,7 @@ type conversation struct {
 	line    turns.Line
 	says    peer.Declared
 	cancel  context.CancelFunc // ends the peer's work
+	letGo   func()             // of the room for answers that the work holds
 	*askable
 	asked chan struct{} // holds a token when there is a new question
 	done  chan struct{} // closed when the fields that follow are set
@@ -258,11 +259,13 @@ func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of aski
 		}
 		select {
 		case <-v.done:
+			context.AfterFunc(ctx, v.letGo) // it ends with the writing
 			return v.result, v.err
 		case <-v.asked:
 		case <-ctx.Done():
 			v.cancel()
 			<-v.done
+			v.letGo()
 			return v.result, v.err
 		}
 	}
@@ -332,7 +335,8 @@ type parked struct {
 func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	v := &conversation{of: of.sum(), session: c.id, line: c.line, says: c.says, askable: c.askable, cancel: cancel, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	ctx, letGo := b.room.Hold(ctx, c.line)
+	v := &conversation{of: of.sum(), session: c.id, line: c.line, says: c.says, askable: c.askable, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld)
@@ -373,7 +377,7 @@ func (h *held) park(v *conversation) (state string, ok bool) {
 		h.unparkLocked(state)
 		h.mu.Unlock()
 		if still {
-			v.cancel()
+			v.giveUp()
 		}
 	})}
 	return state, true
@@ -389,6 +393,12 @@ func (h *held) take(state string, of asking) *conversation {
 	}
 	h.unparkLocked(state)
 	return p.conversation
+}
+
+// giveUp ends a conversation that nobody can go on with.
+func (v *conversation) giveUp() {
+	v.cancel()
+	v.letGo() // what it answers nobody gets
 }
 
 // unparkLocked forgets that a conversation waits for its client.
@@ -409,7 +419,7 @@ func (h *held) endOf(is func(caller string) bool) {
 	for state, p := range h.parked {
 		if p.line.Caller != "" && is(p.line.Caller) {
 			h.unparkLocked(state)
-			p.cancel()
+			p.giveUp()
 		}
 	}
 }

@@ -185,3 +185,37 @@ func TestS2WhatIsReadHoldsRoom(t *testing.T) {
 		t.Errorf("with room: %d %.200s", r.status, r.raw)
 	}
 }
+
+// What a call holds after its client was asked is counted until its answer has gone
+// out, or nobody can go on with it any more (SPEC S2).
+func TestS2AConversationHoldsRoom(t *testing.T) {
+	const all, size = 128 << 20, 4 << 20
+	took, release := make(chan error, 1), make(chan struct{})
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		_, _ = c.Ask(ctx, "roots/list", nil) // given up, or answered
+		took <- turns.HeldBy(ctx).Need(ctx, size)
+		<-release
+		return "done", nil
+	})
+	settings := mcpbridge.HTTPSettings{Verify: tokens, Callers: map[string]string{"ann": "1"}}
+	f := w.front(t, settings)
+	whole := func() bool { return w.bridge.FreeForAnswers() == all }
+	state, questions := required(t, f.round(t, "", bearer("ann")...))
+	for name := range questions {
+		go f.round(t, goOn(state, `"`+name+`":{"roots":[]}`), bearer("ann")...)
+	}
+	if err := within(t, took, "room"); err != nil {
+		t.Fatal(err)
+	}
+	if free := w.bridge.FreeForAnswers(); free > all-size/2 {
+		t.Errorf("%d bytes are free while the call is answered", free)
+	}
+	release <- struct{}{}
+	eventually(t, "the room is whole after the answer", whole)
+	_, _ = required(t, f.round(t, "", bearer("ann")...))
+	settings.Callers = nil
+	f.Configure(settings)
+	_ = within(t, took, "room")
+	close(release)
+	eventually(t, "the room is whole after the token was removed", whole)
+}
