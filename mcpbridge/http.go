@@ -334,7 +334,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case direct:
 		out.keepAlive(true)
-		leave, ok := h.sessions.use(plain.session(from), from.subject)
+		leave, ok := h.sessions.useOwn(plain.session(from), from.subject)
 		if !ok {
 			sessionOver(w)
 			return

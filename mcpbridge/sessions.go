@@ -32,6 +32,7 @@ type usage struct {
 	last time.Time // when the last one ended
 
 	real  bool                          // a request that names it has been answered
+	gone  bool                          // its client has ended it, or it was not there
 	ours  bool                          // we saw it begin, and nobody has ended it
 	user  string                        // who began it
 	party string                        // whose room it takes; see admit
@@ -51,12 +52,28 @@ func (s *sessions) use(id, user string) (func(*response), bool) {
 	if id == "" {
 		return func(*response) {}, true
 	}
+	return s.useSome(id, user, false)
+}
+
+// useOwn is use of a session that has begun and not ended, which user began: another
+// one is not there, and does not become known.
+func (s *sessions) useOwn(id, user string) (func(*response), bool) {
+	if id == "" {
+		return func(*response) {}, true
+	}
+	return s.useSome(id, user, true)
+}
+
+func (s *sessions) useSome(id, user string, own bool) (func(*response), bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending[id] {
 		return nil, false
 	}
 	u := s.known[id]
+	if own && (u == nil || !u.ours) {
+		return nil, false
+	}
 	if u != nil && (u.ours || u.user != "") && u.user != user {
 		return nil, false
 	}
@@ -73,9 +90,9 @@ func (s *sessions) use(id, user string) (func(*response), bool) {
 		defer s.mu.Unlock()
 		u.open--
 		u.last = time.Now()
-		gone := status == http.StatusNotFound || status == http.StatusNoContent
+		u.gone = u.gone || status == http.StatusNotFound || status == http.StatusNoContent
 		u.real = u.real || status < http.StatusBadRequest
-		if (gone || !u.real) && u.open == 0 && s.known[id] == u {
+		if (u.gone || !u.real) && u.open == 0 && s.known[id] == u {
 			delete(s.known, id) // a client may send any id it likes
 		}
 	}, true

@@ -77,6 +77,7 @@ func TestC18DeleteEndsTheCallsOfASession(t *testing.T) {
 	f.send(t, http.MethodDelete, "/mcp", "", with...)
 	within(t, cancelled, "end of a call")
 	within(t, cancelled, "end of the other call")
+	eventually(t, "the session is not counted any more", func() bool { return f.Sessions() == 0 })
 }
 
 // A caller whose token is removed, or changed, keeps nothing: its calls and streams
