@@ -46,6 +46,7 @@ type frame struct {
 	arity   int  // what its label takes
 	reached bool // a branch goes to its label
 	wrapped int  // how many loops up to this frame have wrappings
+	nested  int  // how many loops there are up to this frame
 }
 
 // scanner goes through a function's body once and says what has to be put where. It is
@@ -61,7 +62,8 @@ type scanner struct {
 	// What compiling it takes: roughly, in values that the compiler must remember; how many
 	// places there are where it goes on elsewhere.
 	weight, branches int
-	total            int  // the weight of all functions so far
+	nests            int  // what its loops within loops take; see maxNests
+	total, allNests  int  // the weight and the nests of all functions so far
 	loops, calls     bool // there are any that are executed
 	wrapped          int  // how many loops are wrapped
 
@@ -77,6 +79,18 @@ const (
 	maxTotal  = 128 << 20
 )
 
+// perLoopLocal is what each local weighs for each loop: the compiler makes a value of it
+// at the loop's head, and at those of its wrappings.
+const perLoopLocal = 27
+
+// maxNests bounds the compiler's work on the loops of a function, and maxAllNests that on
+// those of all. It grows with the square of the locals, and with how deep loops are in
+// other loops: measured, a unit is 10 to 50 ns.
+const (
+	maxNests    = 50_000_000
+	maxAllNests = 400_000_000
+)
+
 // perLoop is how many branches a loop is to the compiler.
 const perLoop = 10
 
@@ -88,18 +102,20 @@ const maxWrapped = 300
 func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.r, c.results = &reader{buf: c.m.buf, pos: pos, end: end}, t.results
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
-	c.weight, c.branches, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, len(t.params), false, false
+	c.weight, c.branches, c.nests, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, 0, len(t.params), false, false
 	c.scanLocals()
 	c.open(opBlock, 0)
 	c.begin(payEntry)
 	for c.r.err == nil && len(c.stack) > 0 {
 		at := c.r.pos
 		c.instruction(at, c.r.byte())
-		if c.weight > maxWeight || c.branches > maxBranches {
+		if c.weight > maxWeight || c.branches > maxBranches || c.nests > maxNests {
 			c.r.fail(at, "the function at %#x is too complex to be compiled", pos)
 		}
 	}
-	if c.total += c.weight; c.total > maxTotal {
+	c.total += c.weight
+	c.allNests += c.nests
+	if c.total > maxTotal || c.allNests > maxAllNests {
 		c.r.fail(pos, "the module is too complex to be compiled")
 	}
 	if c.r.err == nil && c.r.more() {
@@ -130,11 +146,17 @@ func (c *scanner) open(op byte, arity int) {
 		c.r.fail(c.r.pos, "blocks nested more than %d deep", maxDepth)
 		return
 	}
-	wrapped := 0
+	f := frame{op: op, before: c.cur, leaves: len(c.stack), arity: arity}
 	if len(c.stack) > 0 {
-		wrapped = c.stack[len(c.stack)-1].wrapped
+		outer := c.stack[len(c.stack)-1]
+		f.wrapped, f.nested = outer.wrapped, outer.nested
 	}
-	c.stack = append(c.stack, frame{op: op, before: c.cur, leaves: len(c.stack), arity: arity, wrapped: wrapped})
+	if op == opLoop {
+		f.nested++
+		c.weight += perLoopLocal * c.locals
+		c.nests += f.nested * c.locals * c.locals
+	}
+	c.stack = append(c.stack, f)
 }
 
 // begin starts a segment here. What is never paid anything for costs nothing.

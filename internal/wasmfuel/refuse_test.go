@@ -22,6 +22,11 @@ func with(p program, change func(*program)) []byte {
 // truncation is i64.trunc_f32_s of a number.
 var truncation = code(op(0x43), "\x00\x00\x00\x00", op(0xae), drop)
 
+// loops is so many loops, each in the one before it.
+func loops(n int) string {
+	return strings.Repeat(code(loop, empty), n) + strings.Repeat(code(localGet, 0, brIf, 0, end), n) + code(i32Const, 0)
+}
+
 var header = "\x00asm\x01\x00\x00\x00"
 
 // hostile are modules that are refused, and a part of why.
@@ -112,6 +117,11 @@ var hostile = map[string]struct {
 	"deep loops with locals": {with(main(strings.Repeat("\x03\x40", 1000)+strings.Repeat("\x0b", 1000)), func(p *program) {
 		p.funcs[0].locals = 10_000
 	}), "too complex"},
+	"loops in loops that take minutes to compile": {with(main(loops(200)), func(p *program) { p.funcs[0].locals = 200 }), "too complex"},
+	"modules of loops in loops": {with(main(loops(60)), func(p *program) {
+		p.funcs[0].locals = 150
+		p.funcs = slices.Repeat(p.funcs, 10)
+	}), "the module is too complex"},
 	"more blocks than are compiled in time":         {main(strings.Repeat(code(block, empty, end), 25_001) + code(i32Const, 0)).bytes(), "too complex"},
 	"more fills than are compiled in time":          {main(strings.Repeat(code(i32Const, 0, i32Const, 0, localGet, 0, misc, memoryFill, 0), 3_126) + code(i32Const, 0)).bytes(), "too complex"},
 	"conversions that take gigabytes to compile":    {main(strings.Repeat(truncation, 60_000) + code(i32Const, 0)).bytes(), "too complex"},
