@@ -31,6 +31,7 @@ var imports = map[string][]string{
 	"internal/urimatch":  {},
 	"internal/rawjson":   {},
 	"internal/recovered": {}, // a panic in a goroutine fails what it was doing, and no more
+	"internal/pace":      {},
 	"internal/tail":      {},
 	"internal/turns":     {},
 	"internal/wholefile": {},
@@ -45,7 +46,7 @@ var imports = map[string][]string{
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
 	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
-	"internal/linerpc": {"internal/turns", "internal/rawjson"},
+	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
 	"manifest":         {"internal/address", "internal/yamldoc", "internal/schema", "internal/secret"},
 
@@ -54,7 +55,7 @@ var imports = map[string][]string{
 
 	// Providers: what answers a call.
 	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
-	"capsule": {"internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
+	"capsule": {"internal/pace", "internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -63,8 +64,8 @@ var imports = map[string][]string{
 	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
 	"internal/kind/webhook": {"internal/recovered", "internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace"}, // it POSTs as external does
 	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
-	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                 // one tool of an McpServer under a name of its own
-	"internal/remote":       {"manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
+	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                  // one tool of an McpServer under a name of its own
+	"internal/remote":       {"internal/pace", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
 	"internal/clientconf":   {"manifest", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 

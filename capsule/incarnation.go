@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/pace"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/manifest"
@@ -108,8 +109,12 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		defer close(in.told)
 		defer in.contain()
 		defer c.reportStderr()
+		var unasked pace.Pace
 		// That it ended is all that matters.
-		_ = tail.Lines(stderr, maxStderrLine, func(line []byte, dropped int) { c.logStderr(p.Pid(), line, dropped) })
+		_ = tail.Lines(unasked.Reader(stderr), maxStderrLine, func(line []byte, dropped int) {
+			c.logStderr(p.Pid(), line, dropped)
+			unasked.Wait(nil, 1, 0)
+		})
 	})
 	return in, nil
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/internal/pace"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -81,6 +82,8 @@ type Conn struct {
 	in   Stream
 	out  Stream
 	opts Options
+
+	unasked int // messages of the last line that answered nothing; Serve's own
 
 	made  time.Time
 	heard atomic.Int64 // when the last line came, in nanoseconds after made
@@ -158,18 +161,25 @@ func New(in, out Stream, opts Options) *Conn {
 // Serve reads until the process closes its stdout, or a read deadline passes,
 // and returns why it ended. Calls stay pending until Close.
 func (c *Conn) Serve() error {
-	lines := lineReader{r: c.out, max: c.opts.MaxMessage}
+	var unasked pace.Pace
+	lines := lineReader{r: c.out, max: c.opts.MaxMessage, dropped: func(n int) { unasked.Wait(c.over, 0, n) }}
 	for {
 		line, err := lines.next()
 		c.heard.Store(int64(time.Since(c.made)))
+		c.unasked = 0
 		switch {
 		case line.cut:
 			c.tooLong(line.data, line.tail)
 		case len(line.data) > 0:
 			c.take(line.data)
+		default:
+			c.unasked++
 		}
 		if err != nil {
 			return err
+		}
+		if c.unasked > 0 {
+			unasked.Wait(c.over, c.unasked, len(line.data))
 		}
 	}
 }

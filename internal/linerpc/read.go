@@ -20,6 +20,7 @@ import (
 func (c *Conn) take(line []byte) {
 	line = c.clean(line)
 	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")))
+	c.unasked++ // unless it turns out to be an answer
 	if len(line) == 0 {
 		return
 	}
@@ -40,6 +41,7 @@ func (c *Conn) take(line []byte) {
 		c.takeMessage(line)
 	default: // a batch, which older peers may answer with
 		rawjson.Elements(line, func(m json.RawMessage) bool {
+			c.unasked++
 			if m[0] == '{' {
 				c.takeMessage(m)
 			} else {
@@ -118,7 +120,9 @@ func (c *Conn) takeAnswer(m message) {
 	}
 	if err != nil || !c.settle(id, e) {
 		c.opts.Handler.Unclaimed(m.id)
+		return
 	}
+	c.unasked--
 }
 
 // makeRoom returns how many bytes of an answer are in hand until its call has found
@@ -209,10 +213,11 @@ type lineReader struct {
 	max int
 
 	buf        []byte
-	start, end int // what is read and was not returned
-	seen       int // how much of that holds no end of line
-	large      int // length of the last line that was not copied: the next may be as long
-	usual      int // about how long lines are; a buffer for longer ones is not kept
+	start, end int         // what is read and was not returned
+	seen       int         // how much of that holds no end of line
+	dropped    func(n int) // if not nil, told of the bytes of lines that are too long; it may wait
+	large      int         // length of the last line that was not copied: the next may be as long
+	usual      int         // about how long lines are; a buffer for longer ones is not kept
 }
 
 const (
@@ -323,6 +328,9 @@ func (l *lineReader) discard() (line, error) {
 	l.start, l.end, l.seen = 0, 0, 0
 	for {
 		n, err := l.r.Read(l.buf)
+		if l.dropped != nil {
+			l.dropped(n)
+		}
 		part := l.buf[:n]
 		if i := bytes.IndexByte(part, '\n'); i >= 0 {
 			keep(part[:i])

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/orla-project/orla/internal/pace"
 )
 
 // event is one of a stream of server-sent events.
@@ -28,6 +30,7 @@ type eventReader struct {
 	// grow is called once for each event that becomes larger than small, before
 	// more of it is read. It may wait.
 	grow func() error
+	over <-chan struct{} // nobody waits for more
 
 	retry  time.Duration // what the server asked for last; 0 if it did not
 	lastID string        // of the last event with one
@@ -36,6 +39,8 @@ type eventReader struct {
 	skipLF bool // the last line ended with CR
 	grown  bool // the event under way
 	line   []byte
+
+	idle pace.Pace // of lines that are no data
 }
 
 const (
@@ -49,8 +54,8 @@ const (
 	fields = len("data: ")
 )
 
-func newEventReader(r io.Reader, max int, grow func() error) *eventReader {
-	return &eventReader{r: bufio.NewReader(r), max: max, grow: grow}
+func newEventReader(r io.Reader, max int, over <-chan struct{}, grow func() error) *eventReader {
+	return &eventReader{r: bufio.NewReader(r), max: max, over: over, grow: grow}
 }
 
 // next returns the next event that has data. At the end it returns io.EOF, and
@@ -64,6 +69,9 @@ func (e *eventReader) next() (event, error) {
 		line, err := e.readLine(len(data))
 		if err != nil {
 			return event{}, err
+		}
+		if !bytes.HasPrefix(line, []byte("data")) {
+			e.idle.Wait(e.over, 1, len(line))
 		}
 		if len(line) == 0 {
 			if has && len(data) > 0 {

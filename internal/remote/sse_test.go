@@ -14,7 +14,7 @@ func never() error { return errors.New("a small event is taken for a large one")
 
 // read returns the events of a text, and how the reading ended.
 func read(r io.Reader, max int, grow func() error) (events []event, e *eventReader, err error) {
-	e = newEventReader(r, max, grow)
+	e = newEventReader(r, max, nil, grow)
 	for {
 		ev, err := e.next()
 		if err != nil {

@@ -237,7 +237,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 	defer cancel()
 	release := func() {}
 	defer func() { release() }()
-	events := newEventReader(resp.Body, s.max, func() (err error) {
+	events := newEventReader(resp.Body, s.max, ctx.Done(), func() (err error) {
 		release, err = s.room(ctx)
 		return err
 	})
