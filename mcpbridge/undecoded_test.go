@@ -40,7 +40,7 @@ func TestS2WhatIsDecodedOfAnAnswerIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		r := f.post(t, call(1, "echo"), "Mcp-Session-Id", session)
 		runtime.ReadMemStats(&after)
-		if !strings.Contains(string(r.raw), c.says) || len(r.raw) > large/2 {
+		if !strings.Contains(r.raw, c.says) || len(r.raw) > large/2 {
 			t.Errorf("%s: %.300s; want %q", name, r.raw, c.says)
 		}
 		if times := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(c.raw)); times > 20 {
