@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -95,6 +96,9 @@ func jsonOnly(next http.Handler) http.Handler {
 // attacker's DNS points here is not (DNS rebinding).
 func hostAllowed(host string, s *HTTPSettings) bool {
 	name, port := bareHost(host)
+	if _, err := strconv.ParseUint(port, 10, 16); port != "" && err != nil {
+		return false
+	}
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
