@@ -83,7 +83,7 @@ type Bridge struct {
 	room          *turns.Room   // of the answers that are on their way
 	reads         *turns.Shares // reads of kept answers that wait for room
 	readPatience  time.Duration // how long they do
-	measuring     *turns.Queue  // lets one of them at a time find out how much it needs
+	encoding      *turns.Queue  // lets one of them at a time be measured, or written as JSON
 	requests      *turns.Shares // bytes of those that are being read or answered
 	starting      func() []string
 	denying       func() bool // nil for never
@@ -94,6 +94,7 @@ type Bridge struct {
 	pages         atomic.Pointer[pages]                                             // these tools as JSON
 	metas         metas
 	carrier       carrier
+	standIns      *standIns
 	verbosity     *verbosity
 	subscriptions subscriptions
 	held          held
@@ -121,7 +122,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		requests: turns.NewShares(requestsBudget),
 
 		readPatience: defaultLimits.room,
-		measuring:    turns.NewQueue(1, 0),
+		encoding:     turns.NewQueue(1, 0),
 
 		starting: opts.Starting,
 		denying:  opts.Denying,
@@ -129,6 +130,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		observer: opts.Observe,
 		metrics:  opts.Metrics,
 		carrier:  newCarrier(),
+		standIns: newStandIns(),
 		states:   newStates(),
 	}
 	if b.admitted == nil {

@@ -383,6 +383,10 @@ func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) (err error) {
 	if resp.Error == nil {
 		c.learn(resp.ID)
 	}
+	whole, other := c.bridge.standIns.replaced(raw)
+	if other {
+		raw = whole.join()
+	}
 	return c.answer(resp.ID, raw)
 }
 

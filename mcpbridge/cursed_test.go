@@ -86,7 +86,7 @@ func TestC15APanicOverWhatIsWrittenEndsTheConnection(t *testing.T) {
 // The same of an answer to a POST: the handler, which waits, says what happened.
 func TestC15APanicOverAnAnswerToAPostIsAnswered(t *testing.T) {
 	got := httptest.NewRecorder()
-	e := &explainer{response: newResponse(got, defaultLimits), body: []byte(`{"id":7}`), log: slog.New(slog.DiscardHandler), first: func() { panic("for the test") }}
+	e := &explainer{response: newResponse(got, defaultLimits), body: []byte(`{"id":7}`), log: slog.New(slog.DiscardHandler), standIns: newStandIns(), first: func() { panic("for the test") }}
 	e.WriteHeader(http.StatusOK)
 	if _, err := e.Write([]byte("event: message\ndata: {}\n\n")); err == nil {
 		t.Error("Write has no error")

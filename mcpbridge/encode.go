@@ -38,7 +38,7 @@ func encode(res *mcp.CallToolResult, self json.RawMessage) ([]byte, bool) {
 	if _, says := res.Meta[mcp.MetaKeyServerInfo]; says || !ok || !plain(res.Content) || res.Content == nil || res.StructuredContent != nil || res.InputRequests != nil {
 		return nil, false
 	}
-	out := append(make([]byte, 0, 256+len(self)+payload(res)), '{')
+	out := append(make([]byte, 0, 256+len(self)+rawjson.QuotedSize(payload(res))), '{')
 	if len(res.Meta) > 0 || self != nil {
 		out = append(appendMeta(append(out, `"_meta":`...), res.Meta, self), ',')
 	}
@@ -48,7 +48,7 @@ func encode(res *mcp.CallToolResult, self json.RawMessage) ([]byte, bool) {
 			out = append(out, ',')
 		}
 		t, _ := block.(*mcp.TextContent) // it is plain
-		out = append(append(append(out, `{"type":"text","text":`...), rawjson.Quote(t.Text)...), '}')
+		out = append(rawjson.AppendQuote(append(out, `{"type":"text","text":`...), t.Text), '}')
 	}
 	out = append(out, ']')
 	if res.IsError {
@@ -69,7 +69,7 @@ func appendMeta(out []byte, meta mcp.Meta, self json.RawMessage) []byte {
 	slices.Sort(keys)
 	before := byte('{')
 	for _, key := range keys {
-		out = append(append(append(out, before), rawjson.Quote(key)...), ':')
+		out = append(rawjson.AppendQuote(append(out, before), key), ':')
 		switch v := meta[key].(type) {
 		case int:
 			out = strconv.AppendInt(out, int64(v), 10)
@@ -78,7 +78,7 @@ func appendMeta(out []byte, meta mcp.Meta, self json.RawMessage) []byte {
 		case bool:
 			out = strconv.AppendBool(out, v)
 		case string:
-			out = append(out, rawjson.Quote(v)...)
+			out = rawjson.AppendQuote(out, v)
 		default: // none is left
 			out = append(out, self...)
 		}

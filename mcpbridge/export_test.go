@@ -45,8 +45,8 @@ func (b *Bridge) HoldForAnswers(n int64) func() {
 // HoldMeasuring is another that looks through a kept answer, until what it returns is
 // called.
 func (b *Bridge) HoldMeasuring() func() {
-	_ = b.measuring.Take(context.Background(), turns.Line{Session: "another"}) // it ends with its turn
-	return func() { b.measuring.Give(turns.Line{Session: "another"}) }
+	_ = b.encoding.Take(context.Background(), turns.Line{Session: "another"}) // it ends with its turn
+	return func() { b.encoding.Give(turns.Line{Session: "another"}) }
 }
 
 // SetReadPatience is how long a read of a kept answer waits for room.

@@ -370,7 +370,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	handler := h.route(r, body)
 	opens := handler == h.stateful && id == ""
 	out.keepAlive(!opens)
-	answer := &explainer{response: out, body: body, log: h.log}
+	answer := &explainer{response: out, body: body, log: h.log, standIns: h.bridge.standIns}
 	if opens {
 		if !h.begin(answer, r, settings.MaxSessions) {
 			return

@@ -206,12 +206,27 @@ func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (m
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/sixfold, largePrefix, id)}
 	}
-	return b.passOn(req, methodRead, passedAnswer{raw: a.read(uri)}), nil
+	var result parts
+	if err := b.inTurn(ctx, func() { result = a.read(uri, b.selfIn(req)) }); err != nil {
+		return nil, b.refused(ctx, methodRead, err)
+	}
+	return &rawResult{json: result}, nil
+}
+
+// inTurn does what takes milliseconds for a large answer: for one read at a time, and
+// for callers in turn.
+func (b *Bridge) inTurn(ctx context.Context, work func()) error {
+	line := turns.HeldBy(ctx).Line()
+	if err := b.encoding.Take(ctx, line); err != nil {
+		return err
+	}
+	defer b.encoding.Give(line)
+	work()
+	return nil
 }
 
 // roomToRead returns how long an answer is as JSON. If that is not over most, it waits
-// a while for room for so much. To look through an answer takes milliseconds, so this
-// is done for one read at a time, and for callers in turn.
+// a while for room for so much.
 func (b *Bridge) roomToRead(ctx context.Context, a largeAnswer, most int64) (size int64, err error) {
 	held := turns.HeldBy(ctx)
 	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
@@ -221,30 +236,34 @@ func (b *Bridge) roomToRead(ctx context.Context, a largeAnswer, most int64) (siz
 	defer b.reads.Give(held.Line(), 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.readPatience, crowded)
 	defer cancel()
-	if err := b.measuring.Take(ctx, held.Line()); err != nil {
-		return 0, err
-	}
-	size = jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
-	b.measuring.Give(held.Line())
-	if size > most {
-		return size, nil
+	measure := func() { size = jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob))) }
+	if err := b.inTurn(ctx, measure); err != nil || size > most {
+		return size, err
 	}
 	return size, held.Need(ctx, size)
 }
 
-// read is the answer as the result of a resources/read.
-func (a largeAnswer) read(uri string) json.RawMessage {
-	out := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
+// read is the answer as the result of a resources/read. self is what the server says of
+// itself in the stateless era; nil in the others.
+func (a largeAnswer) read(uri string, self json.RawMessage) parts {
+	head := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
 	if a.mime != "" {
-		out = append(append(out, `,"mimeType":`...), rawjson.Quote(a.mime)...)
+		head = append(append(head, `,"mimeType":`...), rawjson.Quote(a.mime)...)
 	}
+	var whole []byte
 	if a.blob != nil {
-		out = append(out, `,"blob":"`...)
-		out = append(base64.StdEncoding.AppendEncode(out, a.blob), '"')
+		head = append(head, `,"blob":`...)
+		whole = append(make([]byte, 0, base64.StdEncoding.EncodedLen(len(a.blob))+2), '"')
+		whole = append(base64.StdEncoding.AppendEncode(whole, a.blob), '"')
 	} else {
-		out = append(append(out, `,"text":`...), rawjson.Quote(a.text)...)
+		head = append(head, `,"text":`...)
+		whole = rawjson.Quote(a.text)
 	}
-	return append(out, "}]}"...)
+	if self == nil {
+		return parts{head, whole, []byte("}]}")}
+	}
+	const era = `}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"` + mcp.MetaKeyServerInfo + `":`
+	return parts{head, whole, []byte(era), self, []byte("}}")}
 }
 
 // part returns the bytes from on, most at most. Text begins and ends where

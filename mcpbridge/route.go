@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -66,6 +67,7 @@ type explainer struct {
 	failed    bool // an error was sent
 	broken    bool // by a panic: nothing follows
 	log       *slog.Logger
+	standIns  *standIns
 
 	first func() // is called before anything is sent; may be nil
 }
@@ -120,19 +122,21 @@ func (e *explainer) Write(p []byte) (n int, err error) {
 	}
 	frame, data, end := unframe(p)
 	e.failed = e.failed || isError(data)
-	changed := false
+	message, changed := e.standIns.replaced(data)
 	if fixed := withCode(data); fixed != nil {
-		data, changed = fixed, true
+		message, changed = parts{fixed}, true
 	}
-	if len(frame) > 0 && len(data) >= largeEvent && e.alone() {
+	if len(frame) > 0 && message.size() >= largeEvent && e.alone() {
 		e.asJSON = true
-		e.Header().Set("Content-Type", "application/json")
-		frame, end, changed = nil, nil, true
+		return len(p), e.answer(message)
 	}
 	if !changed {
 		return e.response.Write(p)
 	}
-	for _, part := range [][]byte{frame, data, end} {
+	if len(frame) == 0 { // it may have to become one event
+		frame, message, end = message.join(), nil, nil
+	}
+	for _, part := range slices.Concat(parts{frame}, message, parts{end}) {
 		if len(part) == 0 {
 			continue
 		}

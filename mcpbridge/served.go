@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -52,7 +53,11 @@ func (b *Bridge) within(request context.Context, r mcp.Request, answer func(cont
 	from.session = r.GetSession().ID()
 	ctx, letGo := b.room.Hold(request, from.line())
 	defer func() { context.AfterFunc(request, letGo) }() // it ends with the writing
-	return answer(ctx)
+	res, err := answer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.standIns.forLarge(request, res), nil
 }
 
 // listPage has the SDK answer a tools/list, and keeps the page for others who ask
@@ -93,7 +98,7 @@ func (b *Bridge) serveCall(ctx context.Context, r *mcp.CallToolRequest, next mcp
 		b.record(ctx, &call{id, r.Params.Name, len(r.Params.Arguments), from, trace.From(ctx), took, how})
 		return nil, err
 	case err == nil && way.raw != nil:
-		return way.raw, nil
+		return b.standIns.forLarge(ctx, way.raw), nil
 	}
 	return res, err
 }
@@ -150,8 +155,11 @@ func (b *Bridge) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		case a.passed != nil:
 			a.passed.sign(b.states, of)
 			return &rawResult{json: a.passed.parts(b.selfIn(req))}, nil
+		case payload(a.result) <= turns.Little:
+			return a.result, nil
 		}
-		return a.result, nil
+		raw, err := b.encoded(a, isNewest(req))
+		return &rawResult{json: raw}, err
 	})
 	if err != nil {
 		return nil, err

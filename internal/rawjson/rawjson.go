@@ -7,7 +7,6 @@ package rawjson
 import (
 	"bytes"
 	stdjson "encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/segmentio/encoding/json"
@@ -76,22 +75,18 @@ func String(value []byte) string {
 	return string(value[1 : len(value)-1])
 }
 
-// Quote returns a text as a JSON string.
+// Quote returns a text as a JSON string, byte for byte as encoding/json writes it.
 func Quote(text string) stdjson.RawMessage {
-	if !strings.ContainsFunc(text, unusual) {
-		return slices.Concat([]byte{'"'}, []byte(text), []byte{'"'})
-	}
-	raw, err := stdjson.Marshal(text)
-	if err != nil { // it is a string
-		panic(err)
-	}
-	return raw
+	return AppendQuote(make([]byte, 0, QuotedSize(len(text))), text)
 }
 
-// unusual reports whether encoding/json may write a character in another way.
-func unusual(c rune) bool {
-	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+// AppendQuote appends a text to out as Quote writes it.
+func AppendQuote(out []byte, text string) []byte {
+	return json.AppendEscape(out, text, json.EscapeHTML)
 }
+
+// QuotedSize is how many bytes a text of size bytes takes in JSON, as a rule at most.
+func QuotedSize(size int) int { return size + size/16 + len(`""`) }
 
 // Pair returns an object of one member, a text.
 func Pair(key, text string) stdjson.RawMessage {

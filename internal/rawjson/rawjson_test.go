@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/rawjson"
@@ -92,12 +93,40 @@ func TestPartsHaveNoRoom(t *testing.T) {
 	}
 }
 
+// A text is quoted as encoding/json quotes it, whatever bytes it has, and wherever.
+func TestQuote(t *testing.T) {
+	check := func(text string) {
+		t.Helper()
+		want, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rawjson.Quote(text); !bytes.Equal(got, want) {
+			t.Errorf("Quote(%q) = %s; want %s", text, got, want)
+		}
+	}
+	const plain = "a plain text of 33 bytes, or more"
+	for at := range len(plain) {
+		for c := range 256 {
+			check(plain[:at] + string([]byte{byte(c)}) + plain[at:])
+			check(plain[:at] + string([]byte{byte(c)}))
+		}
+	}
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		check(plain + string(r))
+	}
+	check("")
+}
+
 // FuzzRawJSON holds the fast reader against encoding/json.
 func FuzzRawJSON(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		if quoted, err := json.Marshal(string(raw)); err != nil || !bytes.Equal(rawjson.Quote(string(raw)), quoted) {
+			t.Fatalf("Quote(%q) = %s; want %s, %v", raw, rawjson.Quote(string(raw)), quoted, err)
+		}
 		valid := json.Valid(raw)
 		if got := rawjson.Valid(raw); got != valid {
 			t.Fatalf("Valid(%q) = %v; encoding/json says %v", raw, got, valid)
