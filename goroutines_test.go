@@ -100,6 +100,7 @@ var uncontained = map[string]struct {
 	"mcpbridge.largeAnswers.keep":                {1, own},
 	"mcpbridge.response.keepAlive":               {1, own},
 	"mcpbridge.sse.stream":                       {1, waits},
+	"mcpbridge.standIns.forLarge":                {1, own},
 	"mcpbridge.writeLines":                       {1, moves},
 	"supervisor.Supervisor.Alive":                {1, own},
 }
