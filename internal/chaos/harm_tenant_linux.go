@@ -240,7 +240,7 @@ func (w *world) watchTenants(ctx context.Context) {
 
 // sight is what a client sees of the resource that two capsules list.
 type sight struct {
-	sure  bool   // the lists were the same before the read and after it
+	sure  bool   // the lists, and the honest capsule's processes, were the same before the read and after it
 	owner string // what the one that is listed for it calls it
 	there bool   // the honest capsule is listed
 	text  string // what was read; "" for nothing
@@ -250,8 +250,9 @@ type sight struct {
 // look reads the resource between two looks at who is listed for it.
 func (c *client) look(ctx context.Context) (s sight) {
 	type lists struct {
-		owner string
-		there bool
+		owner     string
+		there     bool
+		processes string // the honest capsule's: with another one it may have lost the resource, and have it again
 	}
 	see := func() (l lists, ok bool) {
 		tools, err := c.list(ctx)
@@ -259,6 +260,7 @@ func (c *client) look(ctx context.Context) (s sight) {
 			return l, false
 		}
 		l.there = slices.Contains(tools, "lister__one")
+		l.processes = fmt.Sprint(of("lister", ""))
 		l.owner, err = c.named(ctx, keptURI)
 		return l, err == nil && l.owner != ""
 	}
