@@ -230,7 +230,14 @@ func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Err
 	return answer, nil
 }
 
-// refusal returns the JSON-RPC error that a peer gave, if err is one.
+// maxRefusal bounds a peer's error in bytes, and briefRefusal the text of one over it.
+const (
+	maxRefusal   = 256 << 10
+	briefRefusal = 4 << 10
+)
+
+// refusal returns the JSON-RPC error that a peer gave, if err is one. Of one over
+// maxRefusal it is the beginning of the text.
 func refusal(err error) (*jsonrpc.Error, bool) {
 	if _, ours := errors.AsType[*fault.Error](err); ours {
 		return nil, false
@@ -243,7 +250,11 @@ func refusal(err error) (*jsonrpc.Error, bool) {
 	if refused.Code == 0 { // what the SDK takes for none
 		refused.Code = jsonrpc.CodeInternalError
 	}
-	if !rawjson.Valid(refused.Data) {
+	switch size := len(refused.Message) + len(refused.Data); {
+	case size > maxRefusal:
+		brief := refused.Message[:runeStart(refused.Message, min(briefRefusal, len(refused.Message)))]
+		refused.Message, refused.Data = fmt.Sprintf("%s [cut: the error has %d bytes]", brief, size), nil
+	case !rawjson.Valid(refused.Data):
 		refused.Data = nil
 	}
 	return refused, true

@@ -129,6 +129,23 @@ func TestG5APeersRefusal(t *testing.T) {
 	}
 }
 
+// SPEC S2: of a peer's error that is too large its client gets the code and the beginning.
+func TestS2APeersLargeRefusal(t *testing.T) {
+	w := newWorld(t)
+	const size = 1 << 20
+	for name, given := range map[string]*jsonrpc.Error{
+		"data": {Code: -32042, Message: "do this first", Data: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)},
+		"text": {Code: -32042, Message: "do this first" + strings.Repeat("é", size)},
+	} {
+		w.says("", given)
+		for way, r := range w.wire(t) {
+			if !r.failed || r.code != -32042 || !strings.HasPrefix(r.text, "do this first") || !strings.Contains(r.text, "cut: the error has ") || len(r.raw) > 16<<10 || strings.ContainsRune(r.text, '\uFFFD') {
+				t.Errorf("%s, %s: %d bytes, %.100s … %s", name, way, len(r.raw), r.text, r.text[max(0, len(r.text)-60):])
+			}
+		}
+	}
+}
+
 // SPEC G5a: what is too large of a peer's becomes a resource as well, also when
 // nobody here knows what it is.
 func TestG5aAPeersLargeAnswer(t *testing.T) {
