@@ -43,7 +43,8 @@ func (c *census) strays(t tree, known []stray) (found []stray, sure bool) {
 			ours[s.pid] = true
 		}
 	}
-	complete(ours, l.procs)
+	own, _ := unix.Getsid(0) // it has no error
+	complete(ours, l.procs, own)
 	for pid := range ours {
 		if st := l.procs[pid]; !st.dead() && (t.group == 0 || st.group != t.group) {
 			found = append(found, stray{pid, st.start})

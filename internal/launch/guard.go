@@ -217,7 +217,7 @@ func (g *guard) runOnce(begun func()) error {
 	cmd := &exec.Cmd{
 		Path:        g.argv[0],
 		Args:        append(append([]string{"orla"}, g.argv[1:]...), g.instance),
-		Env:         []string{},
+		Env:         guardEnviron(),
 		Dir:         "/",
 		ExtraFiles:  files,
 		SysProcAttr: guardProcAttr(),

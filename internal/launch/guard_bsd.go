@@ -14,6 +14,8 @@ func sharedFile() (*os.File, error) { return namelessFile() }
 // group must not reach it, or nobody would be left to clean up.
 func guardProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
+func guardEnviron() []string { return []string{} }
+
 // Program returns a path to this process's program.
 func Program() (string, error) { return os.Executable() }
 

@@ -3,6 +3,7 @@ package launch
 import (
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,24 @@ func sharedFile() (*os.File, error) {
 // stopped continues when Orla ends.
 func guardProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+}
+
+// sessionVariable tells a guard which session its Orla is in.
+const sessionVariable = "ORLA_SESSION"
+
+func guardEnviron() []string {
+	own, _ := unix.Getsid(0) // it has no error
+	return []string{sessionVariable + "=" + strconv.Itoa(own)}
+}
+
+// guardedSession returns the session of the Orla that is guarded; that of this process
+// where nobody said it.
+func guardedSession() int {
+	session, err := strconv.Atoi(os.Getenv(sessionVariable))
+	if err != nil {
+		session, _ = unix.Getsid(0) // it has no error
+	}
+	return session
 }
 
 // Program returns a path by which this process can execute its own program. It
@@ -71,7 +90,7 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 			ours[pid] = true
 		}
 	}
-	complete(ours, procs)
+	complete(ours, procs, guardedSession())
 	for pid := range ours {
 		stray{pid, procs[pid].start}.signal(syscall.SIGKILL)
 	}

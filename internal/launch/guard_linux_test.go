@@ -1,12 +1,15 @@
 package launch_test
 
 import (
+	"bufio"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/launch"
 )
@@ -73,4 +76,43 @@ func TestC17AGuardComesBackWithoutTheFile(t *testing.T) {
 		}
 		guardPid(t, orla, first)
 	})
+}
+
+// What a killed Orla had just forked is in Orla's own session still, and bears its tag.
+// The guard ends it, and nothing else that is in that session.
+func TestAGuardSparesOrlasSession(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `sleep 300 & echo $!; sleep 300 & echo $!; exec "$0" "$@"`, self, asOrla, "echo $$; exec sleep 300")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	forked, neighbour, tool := pidFrom(t, r), pidFrom(t, r), pidFrom(t, r)
+	defer func() { _ = syscall.Kill(neighbour, syscall.SIGKILL) }() // it is gone if the test has failed
+	var tag unix.Rlimit
+	if err := unix.Prlimit(tool, unix.RLIMIT_LOCKS, nil, &tag); err != nil || tag.Cur == unix.RLIM_INFINITY {
+		t.Fatalf("the tool's tag is %d, %v", tag.Cur, err)
+	}
+	if err := unix.Prlimit(forked, unix.RLIMIT_LOCKS, &tag, nil); err != nil {
+		t.Fatal(err)
+	}
+	guard := guardPid(t, cmd.Process.Pid, 0)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	for name, pid := range map[string]int{"the fork": forked, "the tool": tool, "the guard": guard} {
+		eventually(t, name+" is gone", func() bool { return !alive(pid) })
+	}
+	if !alive(neighbour) {
+		t.Error("what is in Orla's session was killed")
+	}
 }

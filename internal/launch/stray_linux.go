@@ -74,15 +74,15 @@ func groupAlive(pgid int, member *stray) bool {
 // complete adds to pids what descends from them and what shares a session with
 // one of them: each process is started with a session of its own, so every
 // session below it is ours whole. Not so the session that Orla itself is in, which a
-// process has too in the moment between its fork and its own session: that one's
-// leader is not ours.
-func complete(pids map[int]bool, procs map[int]procStat) {
-	own, _ := unix.Getsid(0) // it has no error
+// process has too in the moment between its fork and its own session, nor one whose
+// leader lives and is not ours. The session 0 stands for all that began outside this
+// container.
+func complete(pids map[int]bool, procs map[int]procStat, orla int) {
 	sessions := map[int]bool{}
 	add := func(pid int) {
 		session := procs[pid].session
 		leader, there := procs[session]
-		if session != own && (!there || leader.dead() || pids[session]) {
+		if session != 0 && session != orla && (!there || leader.dead() || pids[session]) {
 			sessions[session] = true
 		}
 	}

@@ -4,18 +4,12 @@ import (
 	"maps"
 	"slices"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // A process that has been forked, and is not yet in a session of its own, does not make
 // the session of its parent, and with it a user's shell, a part of a tree.
 func TestASessionIsOursWithItsLeader(t *testing.T) {
-	own, err := unix.Getsid(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const other = 1 << 30 // ids that no process has
+	const other, own = 1 << 30, 1 << 29 // ids that no process has
 	of := func(parent, session int) procStat {
 		return procStat{state: 'S', parent: parent, group: session, session: session}
 	}
@@ -24,12 +18,13 @@ func TestASessionIsOursWithItsLeader(t *testing.T) {
 		other + 3: of(1, own), other + 4: of(1, own), // this Orla's fork, and a neighbour
 		other + 10: of(1, other+10), other + 11: of(1, other+10), // a tree that is ours: its leader lives
 		other + 21: of(1, other+20), other + 22: of(1, other+20), // a tree that is ours: its leader is gone
-		other + 31: of(other+11, other+31), // a descendant in a session of its own
-		other + 32: of(1, other+31),        // and who is in that
+		other + 31: of(other+11, other+31),         // a descendant in a session of its own
+		other + 32: of(1, other+31),                // and who is in that
+		other + 41: of(1, 0), other + 42: of(1, 0), // this Orla's fork where the session began outside the container, and a neighbour
 	}
-	ours := map[int]bool{other + 2: true, other + 3: true, other + 10: true, other + 21: true}
-	complete(ours, procs)
-	want := []int{other + 2, other + 3, other + 10, other + 11, other + 21, other + 22, other + 31, other + 32}
+	ours := map[int]bool{other + 2: true, other + 3: true, other + 10: true, other + 21: true, other + 41: true}
+	complete(ours, procs, own)
+	want := []int{other + 2, other + 3, other + 10, other + 11, other + 21, other + 22, other + 31, other + 32, other + 41}
 	if got := slices.Sorted(maps.Keys(ours)); !slices.Equal(got, want) {
 		t.Errorf("ours are %v, want %v", got, want)
 	}
