@@ -25,6 +25,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
@@ -217,6 +218,8 @@ func (b *Bridge) contained(next mcp.MethodHandler) mcp.MethodHandler {
 			return res, nil
 		}
 		switch wire, coded := errors.AsType[*jsonrpc.Error](err); {
+		case coded && wire.Code != 0 && wire.Data != nil && !rawjson.Valid(wire.Data): // the SDK could not write it
+			return nil, &jsonrpc.Error{Code: wire.Code, Message: err.Error()}
 		case coded && wire.Code != 0:
 			return nil, err
 		case method == methodInitialize: // the one error that the SDK has there

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
@@ -107,6 +108,20 @@ func TestG5aLargeTextKeepsHeadAndTail(t *testing.T) {
 	templates, err := s.ListResourceTemplates(t.Context(), nil)
 	if err != nil || len(templates.ResourceTemplates) != 0 {
 		t.Errorf("templates: %v, %v; the list is the peers'", templates, err)
+	}
+}
+
+// SPEC G1: a URI that nobody kept anything at is refused, whatever it is made of, and its
+// request is over then.
+func TestG1AReadOfAnOddURIIsAnswered(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	for _, uri := range []string{"orla://answers/A\x7f", `orla://answers/A\u0001`, `orla://answers/\ud800/0/1`, "orla://answers/\u2028", "orla:", "x\x7f:y", "a b://c", "%zz", ""} {
+		r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+uri+`"}}`, "Mcp-Session-Id", session)
+		if !r.failed || string(r.id) != "1" || r.code == jsonrpc.CodeInvalidRequest {
+			t.Errorf("%q: %d %q", uri, r.status, r.raw)
+		}
 	}
 }
 
