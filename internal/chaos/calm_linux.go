@@ -91,6 +91,9 @@ func (w *world) live(ctx context.Context, s sort, version string) bool {
 		if strings.Contains(last.text, startsIt) { // it came back when all the others were started
 			w.operate(ctx, "start", s.name)
 		}
+		if s.offers != nil && strings.Contains(last.text, "unknown tool") { // as before, and it was away when Orla started
+			_, _ = w.life().command(ctx, w.opts, "start", s.name) // it may not be back yet
+		}
 		if !restarted && w.life().isDeaf(s.name) { // the log says that it takes this
 			restarted = true
 			w.operate(ctx, "restart", s.name)
