@@ -52,6 +52,13 @@ func (b *Bridge) HoldMeasuring() func() {
 // SetReadPatience is how long a read of a kept answer waits for room.
 func (b *Bridge) SetReadPatience(d time.Duration) { b.readPatience = d }
 
+// StandIns is how many strings stand for results that have not been written.
+func (b *Bridge) StandIns() int {
+	b.standIns.mu.Lock()
+	defer b.standIns.mu.Unlock()
+	return len(b.standIns.of)
+}
+
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 

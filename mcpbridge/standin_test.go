@@ -3,10 +3,13 @@ package mcpbridge_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -94,4 +97,63 @@ func TestS1ALargeAnswerIsNotCopiedOften(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Nothing is kept of results whose clients cancel, or leave, at any moment (SPEC S2).
+func TestS2NothingIsLeftOfLargeAnswers(t *testing.T) {
+	const all = 128 << 20
+	w := newWorld(t)
+	large := strings.Repeat("x", 300<<10)
+	began := make(chan struct{}, 1000)
+	w.answer("echo", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
+		began <- struct{}{}
+		return text(large), nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := f.initialize(t)
+	p := w.stdio(t, 16<<20)
+	p.open(t)
+	var clients sync.WaitGroup
+	for i := range 60 {
+		clients.Go(func() {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"},"unusual":0}`, i)
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/mcp", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			r.Header.Set("Mcp-Session-Id", session)
+			switch i % 3 {
+			case 0:
+				go func() { <-began; leave() }()
+			case 1:
+				go func() {
+					<-began
+					f.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i), "Mcp-Session-Id", session)
+				}()
+			}
+			if resp, err := f.client.Do(r); err == nil { // else it has left
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	for i := range 20 {
+		p.write(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"},"unusual":0}`+"\n", 100+i))
+		if i%2 == 0 {
+			p.write(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`+"\n", 100+i))
+		}
+	}
+	clients.Wait()
+	_ = p.in.Close()
+	for _, r := range p.rest(t) {
+		if strings.Contains(r.raw, `"orla/`) {
+			t.Errorf("a client got %.200s", r.raw)
+		}
+	}
+	eventually(t, "all is let go of", func() bool { return w.bridge.StandIns() == 0 && w.bridge.FreeForAnswers() == all })
 }
