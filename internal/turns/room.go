@@ -64,6 +64,16 @@ func HeldBy(ctx context.Context) *Held {
 	return h
 }
 
+// Beside returns what the same line holds of the same room for something else, and what
+// lets go of that.
+func (h *Held) Beside() (other *Held, letGo func()) {
+	if h == nil {
+		return nil, func() {}
+	}
+	other = &Held{room: h.room, line: h.line}
+	return other, other.close
+}
+
 // Line is whose call it is.
 func (h *Held) Line() Line { return h.line }
 

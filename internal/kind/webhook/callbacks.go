@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -66,25 +67,37 @@ func (c *Callbacks) forget(w *wait) (contract.Response, bool) {
 	return *w.pushed, true
 }
 
-// found is the wait for a request and what reads its answer; nil for none.
-func (c *Callbacks) found(id string) (w *wait, x *contract.Exchange, taken bool) {
+// begin finds the wait for a request and what reads its answer; nil if there is none. It
+// reports whether an answer may be pushed now: one at a time, until there is one. end
+// comes after it then.
+func (c *Callbacks) begin(id string) (w *wait, x *contract.Exchange, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w = c.waits[id]; w == nil {
 		return nil, nil, false
 	}
-	return w, w.reader, w.pushed != nil
+	if w.pushing || w.pushed != nil {
+		return w, nil, false
+	}
+	w.pushing = true
+	return w, w.reader, true
+}
+
+func (c *Callbacks) end(w *wait) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.pushing = false
 }
 
 // take gives w its answer, and so ends it. It reports false for a second one, and for one that
 // nobody waits for any more.
-func (c *Callbacks) take(id string, w *wait, r contract.Response) bool {
+func (c *Callbacks) take(id string, w *wait, r contract.Response, size int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waits[id] != w || w.pushed != nil {
 		return false
 	}
-	w.pushed = &r
+	w.pushed, w.size = &r, int64(size)
 	close(w.arrived)
 	w.endSoonLocked()
 	return true
@@ -103,19 +116,28 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("request_id")
-	w, x, taken := c.found(id)
+	w, x, ok := c.begin(id)
 	switch {
 	case w == nil:
 		refuse(rw, http.StatusNotFound, "no call waits for this")
 		return
-	case taken:
-		refuse(rw, http.StatusConflict, "this call has its answer")
+	case !ok:
+		refuse(rw, http.StatusConflict, "this call has its answer, or another request is bringing it")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, w.tool.sender.Max()))
+	defer c.end(w)
+	held, letGo := w.held.Beside()
+	defer letGo()
+	ctx, cancel := context.WithTimeoutCause(r.Context(), w.tool.pace.room, errCrowded)
+	defer cancel()
+	body, err := io.ReadAll(held.Reader(ctx, http.MaxBytesReader(rw, r.Body, w.tool.sender.Max())))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		refuse(rw, http.StatusRequestEntityTooLarge, "the answer is over the tool's max_output")
+		return
+	case errors.Is(err, errCrowded):
+		rw.Header().Set("Retry-After", "1")
+		refuse(rw, http.StatusServiceUnavailable, errCrowded.Reason)
 		return
 	case err != nil:
 		refuse(rw, http.StatusBadRequest, "the answer did not arrive")
@@ -129,12 +151,15 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case !answer.Terminal():
 		refuse(rw, http.StatusBadRequest, "this status does not end the call; the call still waits")
 		return
-	case !c.take(id, w, answer):
+	case !c.take(id, w, answer, len(body)):
 		refuse(rw, http.StatusConflict, "this call has its answer")
 		return
 	}
 	rw.WriteHeader(http.StatusNoContent)
 }
+
+// errCrowded is why an answer is not read that is pushed.
+var errCrowded = fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; try again")
 
 func refuse(rw http.ResponseWriter, status int, why string) {
 	body, err := json.Marshal(map[string]string{"error": why})

@@ -4,7 +4,7 @@ import "time"
 
 // Hurry makes the pauses between polls short.
 func (t *Tool) Hurry(first, most, patience time.Duration) {
-	t.pace = pace{first: first, most: most, patience: patience}
+	t.pace = pace{first: first, most: most, patience: patience, room: usualPace.room}
 }
 
 // Waiting returns how many calls wait for a callback.
@@ -13,3 +13,6 @@ func (c *Callbacks) Waiting() int {
 	defer c.mu.Unlock()
 	return len(c.waits)
 }
+
+// SetRoomPatience is how long an answer that is pushed waits for room.
+func (t *Tool) SetRoomPatience(d time.Duration) { t.pace.room = d }

@@ -27,6 +27,7 @@ import (
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -41,9 +42,10 @@ type Options struct {
 type pace struct {
 	first, most time.Duration // the pause before the first poll, and the longest
 	patience    time.Duration // with one poll, which says no more than the next will
+	room        time.Duration // with what is pushed, to find room
 }
 
-var usualPace = pace{first: 2 * time.Second, most: 15 * time.Second, patience: 30 * time.Second}
+var usualPace = pace{first: 2 * time.Second, most: 15 * time.Second, patience: 30 * time.Second, room: 10 * time.Second}
 
 // Tool answers the calls of one tool of type webhook-callback.
 type Tool struct {
@@ -82,11 +84,11 @@ func (t *Tool) Talks() bool { return true }
 func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
-	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{})}
+	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{}), held: turns.HeldBy(ctx)}
 	defer w.watching.Wait()
 	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
-		r, err = pushed, nil
+		r, err = pushed, w.held.Need(ctx, w.size)
 	}
 	if err != nil {
 		return peer.Answer{}, w.explained(err)
@@ -104,6 +106,7 @@ type wait struct {
 	began   time.Time
 	arrived chan struct{} // closed when an answer was pushed
 
+	held     *turns.Held    // what is pushed counts among the answers
 	watching sync.WaitGroup // who ends a request whose answer was pushed
 
 	exchange *contract.Exchange // the last one
@@ -113,7 +116,9 @@ type wait struct {
 	// Guarded by Callbacks.mu.
 	request *request           // the one that is being made; nil for none
 	reader  *contract.Exchange // reads what is pushed
+	pushing bool               // one that pushes is being read
 	pushed  *contract.Response // nil before
+	size    int64              // of what was pushed, in bytes
 }
 
 // serve begins the work and waits for its end.

@@ -26,6 +26,7 @@ import (
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -498,6 +499,85 @@ func TestAPushedAnswerEndsTheWait(t *testing.T) {
 	}
 	if n := len(s.requests()); n != 1 {
 		t.Errorf("requests = %d; want the POST alone", n)
+	}
+}
+
+// SPEC S2: what a service pushes is read one at a time for each call, and counts among
+// the answers that are on their way.
+func TestS2WhatIsPushedIsBounded(t *testing.T) {
+	const limit, size = 32 << 20, 4 << 20
+	set := newSetup(t)
+	base := listen(t, set.callbacks)
+	s := serve(t, answer{status: 202}, answer{status: 202})
+	tool := set.build(t, described(s.URL))
+	tool.Hurry(time.Hour, time.Hour, time.Hour)
+	room := turns.NewRoom(limit)
+	ctx, letGo := room.Hold(t.Context(), turns.Line{Session: "a"})
+	got := make(chan string, 1)
+	go func() {
+		a, err := tool.Call(callid.With(ctx, id), peer.Call{})
+		got <- text(t, a, err)
+	}()
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !ok(); <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("not so: " + what)
+			}
+		}
+	}
+	until("a call waits", func() bool { return set.callbacks.Waiting() > 0 && len(s.requests()) > 0 })
+	slow, rest := io.Pipe()
+	first := make(chan int, 1)
+	go func() {
+		resp, err := http.Post(base+"/callbacks/"+id, "application/json", slow)
+		if err != nil {
+			first <- 0
+			return
+		}
+		_ = resp.Body.Close()
+		first <- resp.StatusCode
+	}()
+	if _, err := io.WriteString(rest, strings.Repeat(" ", size)); err != nil {
+		t.Fatal(err)
+	}
+	until("what came is counted", func() bool { return room.Free() <= limit-size+turns.Little+512<<10 })
+	if status := push(t, base, id, success); status != 409 {
+		t.Errorf("beside another: status = %d; want 409", status)
+	}
+	_ = rest.Close()
+	if status := <-first; status != 400 {
+		t.Errorf("without an envelope: status = %d; want 400", status)
+	}
+	until("the room is whole again", func() bool { return room.Free() == limit })
+
+	full, letGoFull := room.Hold(t.Context(), turns.Line{Session: "b"})
+	if err := turns.HeldBy(full).Need(full, limit-1<<20); err != nil {
+		t.Fatal(err)
+	}
+	beyond, letGoBeyond := room.Hold(t.Context(), turns.Line{Session: "c"})
+	if err := turns.HeldBy(beyond).Need(beyond, limit); err != nil {
+		t.Fatal(err)
+	}
+	tool.SetRoomPatience(time.Millisecond)
+	if status := push(t, base, id, strings.Repeat(" ", size)+success); status != 503 {
+		t.Errorf("without room: status = %d; want 503", status)
+	}
+	letGoFull()
+	letGoBeyond()
+	tool.SetRoomPatience(time.Minute)
+	if status := push(t, base, id, strings.Repeat(" ", size)+success); status != 204 {
+		t.Errorf("with room: status = %d; want 204", status)
+	}
+	if text := <-got; text != `{"n":1.0}` {
+		t.Errorf("text = %s", text)
+	}
+	if room.Free() > limit-size+turns.Little+512<<10 {
+		t.Errorf("%d of %d bytes are free before the answer is written", room.Free(), limit)
+	}
+	letGo()
+	if room.Free() != limit {
+		t.Errorf("%d of %d bytes are free in the end", room.Free(), limit)
 	}
 }
 
