@@ -94,16 +94,30 @@ func (r *response) beginLocked(status int, header http.Header) {
 
 // Write writes p, chunk by chunk.
 func (r *response) Write(p []byte) (int, error) {
+	if err := r.writeAll(parts{p}); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// writeAll writes a message with nothing between its parts.
+func (r *response) writeAll(message parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.beginLocked(http.StatusOK, r.header)
 	if r.early && !isEventStream(r.header) { // too late for another kind of answer
-		if _, err := r.writeLocked([]byte("event: message\ndata: " + string(bytes.TrimSpace(p)) + "\n\n")); err != nil {
-			return 0, err
-		}
-		return len(p), nil
+		message = parts{[]byte("event: message\ndata: "), bytes.TrimSpace(message.join()), []byte("\n\n")}
 	}
-	return r.writeLocked(p)
+	return r.writeAllLocked(message)
+}
+
+func (r *response) writeAllLocked(message parts) error {
+	for _, part := range message {
+		if _, err := r.writeLocked(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // answer sends the one message of a response: as an event, or as JSON when it
@@ -128,12 +142,7 @@ func (r *response) answer(message parts) error {
 	if size <= few {
 		message = parts{message.join()}
 	}
-	for _, part := range message {
-		if _, err := r.writeLocked(part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.writeAllLocked(message)
 }
 
 func (r *response) writeLocked(p []byte) (int, error) {

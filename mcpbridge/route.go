@@ -133,18 +133,7 @@ func (e *explainer) Write(p []byte) (n int, err error) {
 	if !changed {
 		return e.response.Write(p)
 	}
-	if len(frame) == 0 { // it may have to become one event
-		frame, message, end = message.join(), nil, nil
-	}
-	for _, part := range slices.Concat(parts{frame}, message, parts{end}) {
-		if len(part) == 0 {
-			continue
-		}
-		if _, err := e.response.Write(part); err != nil {
-			return 0, err
-		}
-	}
-	return len(p), nil
+	return len(p), e.writeAll(slices.Concat(parts{frame}, message, parts{end}))
 }
 
 func (e *explainer) begin() {
