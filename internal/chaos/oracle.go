@@ -64,7 +64,7 @@ var excuses = map[string][]string{
 }
 
 // afterwards is how long what a window excuses may show after it: what was gone
-// is started again, and read again.
+// is started again, and read again. Time in which Orla stands still does not count.
 const afterwards = 4 * time.Second
 
 // possible are the outcomes of calls to tools that are harmed themselves.
@@ -140,7 +140,7 @@ const clock = "15:04:05.000"
 
 func excused(o outcome, windows []window) bool {
 	for _, w := range windows {
-		over := !w.to.IsZero() && o.began.After(w.to.Add(afterwards))
+		over := !w.to.IsZero() && o.began.After(w.to.Add(afterwards+stood(windows, w.to, o.began)))
 		if over || o.ended.Before(w.from) {
 			continue
 		}
@@ -151,6 +151,25 @@ func excused(o outcome, windows []window) bool {
 		}
 	}
 	return false
+}
+
+// stood is for how long Orla stood still from one moment to another.
+func stood(windows []window, from, to time.Time) (still time.Duration) {
+	for _, w := range windows {
+		if w.harm != "suspended" {
+			continue
+		}
+		end := to
+		if !w.to.IsZero() && w.to.Before(to) {
+			end = w.to
+		}
+		begin := w.from
+		if begin.Before(from) {
+			begin = from
+		}
+		still += max(0, end.Sub(begin))
+	}
+	return still
 }
 
 // judgeJournal reads what tools have noted: which calls reached them, and what
