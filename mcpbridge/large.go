@@ -173,7 +173,7 @@ func (l *largeAnswers) close() {
 // readLarge answers resources/read for an answer or a part of it.
 func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (mcp.Result, error) {
 	uri := req.Params.URI
-	notFound := &jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
+	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	path, ok := strings.CutPrefix(uri, largePrefix)
 	if !ok {
 		return nil, notFound

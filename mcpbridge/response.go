@@ -113,7 +113,7 @@ func (r *response) writeAll(message parts) error {
 
 func (r *response) writeAllLocked(message parts) error {
 	for _, part := range message {
-		if _, err := r.writeLocked(part); err != nil {
+		if err := r.writeLocked(part); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (r *response) answer(message parts) error {
 	return r.writeAllLocked(message)
 }
 
-func (r *response) writeLocked(p []byte) (int, error) {
+func (r *response) writeLocked(p []byte) error {
 	written := 0
 	for {
 		chunk := p[written:min(len(p), written+writeChunk)]
@@ -153,7 +153,7 @@ func (r *response) writeLocked(p []byte) (int, error) {
 		n, err := r.w.Write(chunk)
 		written += n
 		if err != nil || written == len(p) {
-			return written, err
+			return err
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (r *response) comment() {
 	if r.status != http.StatusOK || !isEventStream(r.w.Header()) {
 		return // not a stream yet, or none at all
 	}
-	if _, err := r.writeLocked([]byte(": keep-alive\n\n")); err == nil {
+	if err := r.writeLocked([]byte(": keep-alive\n\n")); err == nil {
 		_ = r.control.Flush() // the next write will say the same
 	}
 }
