@@ -115,6 +115,11 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 // readAll reads a body whose length is told, unless it is negative. Memory for all
 // of it is taken when some of it has come.
 func readAll(body io.Reader, length int64) ([]byte, error) {
+	if length >= 0 && length <= bodyStep { // in as few reads as may be
+		raw := make([]byte, length)
+		n, err := io.ReadFull(body, raw)
+		return raw[:n], err
+	}
 	var buf bytes.Buffer
 	if first := min(length, bodyStep); first > 0 {
 		buf.Grow(int(first) + bytes.MinRead)
