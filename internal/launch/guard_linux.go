@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -66,8 +67,9 @@ func nameThisProcess(name string) {
 // it found alive, and the groups that have a member: the id of one without may
 // be a stranger's the next time.
 func sweepInstance(instance string, groups []int) (found int, live []int) {
-	procs := readProcesses()
 	tag := instanceTag(instance)
+	found = killNewest(tag)
+	procs := readProcesses()
 	// Whoever inherits what Orla leaves: the first process, or one that asked
 	// for it (PR_SET_CHILD_SUBREAPER), as a desktop session's does. It has
 	// inherited this guard as well.
@@ -94,5 +96,51 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 	for pid := range ours {
 		stray{pid, procs[pid].start}.signal(syscall.SIGKILL)
 	}
-	return len(ours), live
+	return found + len(ours), live
+}
+
+const (
+	// newestWindow is how far from the newest process killNewest looks, in both directions.
+	newestWindow = 256
+	// newestPasses bounds how often one call of killNewest looks.
+	newestPasses = 64
+)
+
+// killNewest kills what bears the instance's tag among the newest processes, each as
+// soon as it is found, until it finds none. It returns how many it found alive. A
+// process that forks and ends at once, again and again, is gone before a list of all
+// processes is complete, but its next one is always among the newest.
+func killNewest(tag uint64) (found int) {
+	for range newestPasses {
+		newest := newestProcess()
+		if newest == 0 {
+			return found
+		}
+		hit := false
+		for pid := max(newest-newestWindow, 2); pid <= newest+newestWindow; pid++ {
+			if !hasInstance(tagOf(pid), tag) {
+				continue
+			}
+			if st, ok := readStat(pid); ok && !st.dead() {
+				stray{pid, st.start}.signal(syscall.SIGKILL)
+				hit = true
+				found++
+			}
+		}
+		if !hit {
+			return found
+		}
+	}
+	return found
+}
+
+// newestProcess returns the id that was given out last; 0 where that is not known.
+func newestProcess() int {
+	text, _ := os.ReadFile("/proc/loadavg") // without it there is no id in it
+	fields := strings.Fields(string(text))
+	if len(fields) == 0 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(fields[len(fields)-1]) // the same
+	return pid
 }

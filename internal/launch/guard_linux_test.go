@@ -2,6 +2,7 @@ package launch_test
 
 import (
 	"bufio"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -114,5 +115,36 @@ func TestAGuardSparesOrlasSession(t *testing.T) {
 	}
 	if !alive(neighbour) {
 		t.Error("what is in Orla's session was killed")
+	}
+}
+
+// A process that forks and ends at once, again and again, is gone each time before a
+// list of all processes is complete. The guard ends it all the same.
+func TestC16AGuardEndsAChainOfForks(t *testing.T) {
+	needCommands(t, "perl")
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chain := `exec perl -MPOSIX -e '$| = 1; $end = time + 9; print "$$\n"; fork and sleep 600; while (time < $end) { fork and POSIX::_exit(0); setsid(); select undef, undef, undef, 0.0003 } print "lived\n"' > ` + fifo
+	cmd := exec.Command(guardCommand()[0], asOrla, chain)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }() // nothing was written to it
+	r := bufio.NewReader(out)
+	pidFrom(t, r)
+	guardPid(t, cmd.Process.Pid, 0)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()             // it was killed
+	rest, err := io.ReadAll(r) // it ends with the last process of the chain
+	if err != nil || len(rest) != 0 {
+		t.Errorf("the chain said %q, %v", rest, err)
 	}
 }
