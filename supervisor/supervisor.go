@@ -244,7 +244,7 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 
 // heavyArgs is the size of arguments from which their check has a deadline of its own: it
 // takes long enough to be one of the call's.
-const heavyArgs = 16 << 10
+const heavyArgs = 64 << 10
 
 // check checks arguments against the tool's schema, within the tool's timeout (SPEC S1).
 func (e *entry) check(ctx context.Context, args json.RawMessage) error {
