@@ -118,6 +118,18 @@ func TestAGuardSparesOrlasSession(t *testing.T) {
 	}
 }
 
+// What an Orla has started that a tool runs without its environment is the outer one's too.
+func TestNothingOutlivesAKilledOrlaOfAnOrlaWithoutEnvironment(t *testing.T) {
+	needCommands(t, "setsid")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SELF", self)
+	t.Setenv("ORPHAN", `sh -c "env -i setsid sh -c 'trap \"\" TERM HUP PIPE; echo \$\$; while :; do sleep 1; done' &"; echo $$; sleep 100`)
+	killAStandIn(t, 3, `echo $$; env -i PATH="$PATH" "$SELF" `+asOrla+` "$ORPHAN" & `)
+}
+
 // A process that forks and ends at once, again and again, is gone each time before a
 // list of all processes is complete. The guard ends it all the same.
 func TestC16AGuardEndsAChainOfForks(t *testing.T) {

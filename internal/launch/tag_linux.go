@@ -32,10 +32,11 @@ type tagger struct {
 
 // newTagger returns a tagger for an instance of Orla. If Orla runs in a tool of
 // another Orla, nested, all keep the tag of that tool, so that the outer one
-// finds them.
+// finds them. An Orla that has a tag itself runs in such a tool, whatever its
+// environment says.
 func newTagger(instance string, nested bool) *tagger {
 	t := &tagger{}
-	if nested || unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &t.own) != nil || t.own.Max != unix.RLIM_INFINITY {
+	if nested || unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &t.own) != nil || t.own.Max != unix.RLIM_INFINITY || isTag(t.own.Cur) {
 		return t
 	}
 	t.instance = instanceTag(instance)
@@ -49,6 +50,10 @@ func instanceTag(instance string) uint64 {
 	_, _ = h.Write([]byte(instance)) // never fails
 	return uint64(h.Sum32()>>1|1) << 32
 }
+
+// isTag reports whether a limit is a tag of some instance's: instanceTag gives each an
+// upper half.
+func isTag(limit uint64) bool { return limit != unix.RLIM_INFINITY && limit>>32 != 0 }
 
 // hasInstance reports whether a tag is one of an instance's.
 func hasInstance(tag, instance uint64) bool { return instance != 0 && tag>>32 == instance>>32 }
@@ -106,7 +111,7 @@ func setTag(pid int, tag uint64, own unix.Rlimit) error {
 // is 0 then.
 func tagOf(pid int) uint64 {
 	var limit unix.Rlimit
-	if unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+	if unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) != nil || !isTag(limit.Cur) {
 		return 0
 	}
 	return limit.Cur
