@@ -399,3 +399,39 @@ func TestBrieflyTakenPlacesComeOfAge(t *testing.T) {
 		give()
 	})
 }
+
+// What is known to work for longer counts for as long as that, and delays none that does not.
+func TestLongerTakenPlacesComeOfAgeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const moment = 2 * time.Millisecond
+		places := turns.NewAging(turns.NoLimit, 1, moment)
+		begins := make(chan string, 10)
+		take := func(caller string, moments int) {
+			place, err := places.TakeLonger(t.Context(), turns.Line{Caller: caller, Session: caller}, moments)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			begins <- caller
+			time.Sleep(time.Minute)
+			place.Give()
+		}
+		go take("small", 1)
+		synctest.Wait()
+		go take("big", 4)
+		synctest.Wait()
+		for _, caller := range []string{"big", "small"} {
+			go take(caller, 1)
+			synctest.Wait()
+		}
+		for i, want := range []int{3, 3, 3, 4} { // of the small one, the first is of age after a moment
+			time.Sleep(moment)
+			synctest.Wait()
+			if n := len(begins); n != want {
+				t.Errorf("after %d moments %d have begun, want %d", i+1, n, want)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+	})
+}
