@@ -202,6 +202,16 @@ func keyOf(key []byte) string {
 		return "type"
 	case "text":
 		return "text"
+	case "version":
+		return "version"
+	case "progressToken":
+		return "progressToken"
+	case "io.modelcontextprotocol/protocolVersion":
+		return "io.modelcontextprotocol/protocolVersion"
+	case "io.modelcontextprotocol/clientInfo":
+		return "io.modelcontextprotocol/clientInfo"
+	case "io.modelcontextprotocol/clientCapabilities":
+		return "io.modelcontextprotocol/clientCapabilities"
 	}
 	return string(key)
 }
