@@ -28,6 +28,7 @@ const (
 	maxTokens  = 256
 	maxAnswer  = 1 << 20 // bytes of a token endpoint's answer
 	maxMessage = 200     // bytes of its own words in a reason
+	maxToken   = 16 << 10
 )
 
 // Tokens holds the access tokens of all tools, each for as long as it lasts.
@@ -201,6 +202,9 @@ func (t *Tokens) exchange(ctx context.Context, g grant, style oauth2.AuthStyle) 
 	}
 	if unfit(token.AccessToken) != "" {
 		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token that cannot be a header")
+	}
+	if len(token.AccessToken) > maxToken {
+		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token of over %d bytes", maxToken)
 	}
 	until := began.Add(undated)
 	if !token.Expiry.IsZero() {

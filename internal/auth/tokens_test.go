@@ -372,6 +372,9 @@ func TestBadEndpoints(t *testing.T) {
 		"a token that is none": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			refuse(w, 200, `{"access_token":"a\r\nX-Evil: 1","expires_in":3600}`)
 		}, false, "cannot be a header", 1},
+		"a long token": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			refuse(w, 200, `{"access_token":"`+strings.Repeat("a", 20_000)+`","expires_in":3600}`)
+		}, false, "a token of over 16384 bytes", 1},
 		"a strange expires_in": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			refuse(w, 200, `{"access_token":"abc","expires_in":{}}`)
 		}, false, "no token", 1},

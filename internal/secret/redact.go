@@ -65,10 +65,17 @@ func NewRedactor(values ...Value) *Redactor {
 	})}
 }
 
+// large is from how many bytes on a text is looked through for one form after the
+// other. A replacer takes as long as text and form multiplied, if they begin alike.
+const large = 4 << 10
+
 // Redact returns text with [redacted] in place of every value.
 func (r *Redactor) Redact(text string) string {
-	if r == nil || text == "" {
+	switch {
+	case r == nil || text == "":
 		return text
+	case len(text) >= large:
+		return string(r.RedactBytes([]byte(text)))
 	}
 	return r.forms().replacer.Replace(text)
 }
@@ -79,10 +86,9 @@ func (r *Redactor) RedactBytes(text []byte) []byte {
 	if r == nil {
 		return text
 	}
-	known := r.forms()
-	for _, form := range known.texts {
+	for _, form := range r.forms().texts {
 		if bytes.Contains(text, form) {
-			return []byte(known.replacer.Replace(string(text)))
+			text = bytes.ReplaceAll(text, form, []byte(redacted))
 		}
 	}
 	return text

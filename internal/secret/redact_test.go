@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/secret"
 )
 
@@ -130,4 +131,18 @@ func TestT53ACutTextEndsInNoSecret(t *testing.T) {
 	if got := string((*secret.Redactor)(nil).TrimBytes([]byte("hunter2"))); got != "hunter2" {
 		t.Errorf("without secrets: got %q", got)
 	}
+}
+
+// SPEC S1: a service may give a token, and answers that begin like it everywhere.
+func TestS1TheCostOfRedacting(t *testing.T) {
+	costtest.Check(t, 10_000, func(n int) func() {
+		r := secret.NewRedactor(secret.NewValue(strings.Repeat("a", n) + "b"))
+		text := strings.Repeat("a", 100*n)
+		own := text + strings.Repeat("a", n) + "b" + text
+		return func() {
+			if r.Redact(own) != text+"[redacted]"+text || len(r.RedactBytes([]byte(text))) != len(text) {
+				t.Error("it is redacted wrongly")
+			}
+		}
+	})
 }
