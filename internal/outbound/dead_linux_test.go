@@ -1,4 +1,4 @@
-package outbound_test
+package outbound
 
 import (
 	"net"
@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/orla-project/orla/internal/outbound"
 )
 
 // Over HTTP/2 a connection to a machine that is gone would take all calls with
@@ -19,7 +17,7 @@ func TestConnectionsToTheDeadEnd(t *testing.T) {
 	defer server.Close()
 	patience := 0
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		raw, err := got.Conn.(*net.TCPConn).SyscallConn()
+		raw, err := pacedOf(got.Conn).Conn.(*net.TCPConn).SyscallConn()
 		if err != nil {
 			t.Error(err)
 			return
@@ -34,7 +32,7 @@ func TestConnectionsToTheDeadEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := outbound.New(outbound.Options{}).Do(req)
+	resp, err := New(Options{}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

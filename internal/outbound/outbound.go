@@ -30,7 +30,19 @@ const (
 	handshakeTimeout = 15 * time.Second
 	idleTimeout      = 90 * time.Second
 	idlePerHost      = 128
-	maxHeader        = 1 << 20
+
+	// An answer's header stays in memory until its call ends, and a field without a
+	// value takes 150 bytes.
+	maxHeader = 64 << 10
+	maxFields = 256
+
+	// A service may say of each connection that it did not look at the request, and
+	// net/http makes the next one at once.
+	maxConns = 32
+
+	// What a call of HTTP/2 has got and not read yet is in memory too. The protocol's
+	// own default is 64 KiB; net/http has 4 MiB.
+	maxUnread = 128 << 10
 
 	// A connection of HTTP/2 on which nothing comes is asked for a sign of life,
 	// no more often than servers of gRPC permit.
@@ -122,10 +134,15 @@ func (c *Client) H2C() *http.Client { return &c.h2c }
 // send makes one request on one connection. A redirected one has connections of
 // its own kind, which are made to no less public address than the first request's.
 func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
-	h := &hop{Context: req.Context(), is: c.is, floor: floorOf(req)}
+	within, giveUp := context.WithCancel(req.Context())
+	h := &hop{Context: within, giveUp: giveUp, is: c.is, floor: floorOf(req)}
 	ctx := httptrace.WithClientTrace(h, &httptrace.ClientTrace{GotConn: h.connected})
 	resp, err := t[h.floor].RoundTrip(req.WithContext(ctx)) //nolint:contextcheck // a hop is the request's own context
 	if err != nil {
+		giveUp()
+		if h.conns.Load() > maxConns && req.Context().Err() == nil {
+			return nil, fault.New(fault.ExecutionFailed, "%s ended %d connections instead of an answer", Place(req.URL), maxConns)
+		}
 		connected := h.seen.Load()
 		if connected {
 			err = own(req, err)
@@ -135,10 +152,24 @@ func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		// What follows is a connection, which would outlast the request's context.
 		_ = resp.Body.Close()
+		giveUp()
 		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Place(req.URL))
 	}
-	resp.Body = &body{ReadCloser: resp.Body, req: req}
+	if fields(resp.Header) > maxFields {
+		_ = resp.Body.Close() // nothing of it is wanted
+		giveUp()
+		return nil, fault.New(fault.ExecutionFailed, "the header of the answer of %s has more than %d fields", Place(req.URL), maxFields)
+	}
+	resp.Body = &body{ReadCloser: resp.Body, req: req, conn: h.conn.Load(), over: giveUp}
 	return resp, nil
+}
+
+// fields is how many fields a header has.
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 // roundTripper is a function that is a http.RoundTripper.
@@ -186,16 +217,23 @@ func (c *Client) transport(protocols *http.Protocols, private Private, floor cla
 			return giveUpDead(raw)
 		},
 	}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return newPaced(conn), nil
+	}
 	return &http.Transport{
 		Proxy:                  nil, // it would hide the address from the guard
-		DialContext:            dialer.DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
 		TLSHandshakeTimeout:    handshakeTimeout,
 		MaxIdleConns:           0, // bounded for each host
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread},
 		Protocols:              protocols,
 	}
 }
@@ -208,12 +246,21 @@ func (p *pool) closeIdle() {
 // body is an answer's body whose errors are faults.
 type body struct {
 	io.ReadCloser
-	req *http.Request
+	req  *http.Request
+	conn *paced // nil where nothing is counted
+	over func()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.over()
+	return b.ReadCloser.Close()
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.conn.asked(perRead + 2*int64(n))
 	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is another
 		err = transportFault(b.req, own(b.req, err), true)
 	}

@@ -3,6 +3,7 @@ package outbound_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -264,6 +265,34 @@ func TestAnotherProtocolIsNoAnswer(t *testing.T) {
 	}
 }
 
+// SPEC S2: a header stays in memory while its call waits for the rest, and one of
+// 1 MiB with short names took 24 MiB.
+func TestS2TheHeaderOfAnAnswerIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		names, times, size int
+		refused            bool
+	}{
+		"many names":        {names: 300, times: 1, refused: true},
+		"one name, often":   {names: 1, times: 300, refused: true},
+		"long":              {names: 1, times: 1, size: 100 << 10, refused: true},
+		"as many as may be": {names: 100, times: 2, size: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				for i := range c.names {
+					for range c.times {
+						w.Header().Add(fmt.Sprintf("X-%d", i), strings.Repeat("x", c.size))
+					}
+				}
+			})
+			_, err := do(t, newClient(t, outbound.Options{}), request(t, http.MethodPost, server.URL, "{}"))
+			if refused := err != nil; refused != c.refused {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 // The errors of SPEC-TOOLS §4 for what networks do.
 func TestTransportFaults(t *testing.T) {
 	const gzipped = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n"
@@ -516,6 +545,96 @@ func TestHTTP2(t *testing.T) {
 	}
 	if n := opened.Load(); n > 20 { // as long as there is none, each request dials one
 		t.Errorf("%d times 20 requests at once used %d connections", rounds, n)
+	}
+}
+
+// SPEC S2: what a service of HTTP/2 sends before its call reads it is in memory,
+// and calls may wait for room before they read.
+func TestS2WhatHTTP2SendsAheadIsBounded(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String(), nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if resp, err := newClient(t, outbound.Options{}).H2C().Do(req); err == nil {
+			_ = resp.Body.Close()
+		}
+	})
+	defer wg.Wait()
+	defer cancel()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	head := make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")+9) // and that of the SETTINGS behind it
+	if _, err := io.ReadFull(conn, head); err != nil {
+		t.Fatal(err)
+	}
+	settings := make([]byte, binary.BigEndian.Uint16(head[len(head)-8:]))
+	if _, err := io.ReadFull(conn, settings); err != nil {
+		t.Fatal(err)
+	}
+	window := uint32(0)
+	for ; len(settings) >= 6; settings = settings[6:] {
+		if binary.BigEndian.Uint16(settings) == 4 { // SETTINGS_INITIAL_WINDOW_SIZE
+			window = binary.BigEndian.Uint32(settings[2:])
+		}
+	}
+	if window == 0 || window > 128<<10 {
+		t.Errorf("a stream may send %d bytes ahead; want 128 KiB at most", window)
+	}
+}
+
+// SPEC S2: a service that says of each connection that it did not look at the request
+// is not tried for as long as the call may last.
+func TestS2ConnectionsThatEndAreCounted(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			made.Add(1)
+			wg.Go(func() {
+				defer func() { _ = conn.Close() }()
+				_ = conn.SetDeadline(time.Now().Add(5 * time.Second))                                         // the last may be one too many
+				_, _ = io.WriteString(conn, "\x00\x00\x00\x04\x00\x00\x00\x00\x00")                           // SETTINGS
+				_, _ = io.CopyN(io.Discard, conn, 120)                                                        // the preface, and all of the request's header that matters
+				_, _ = io.WriteString(conn, "\x00\x00\x08\x07\x00\x00\x00\x00\x00"+strings.Repeat("\x00", 8)) // GOAWAY
+			})
+		}
+	})
+	defer wg.Wait()
+	defer func() { _ = l.Close() }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Long", strings.Repeat("x", 1000))
+	c := newClient(t, outbound.Options{})
+	defer c.Close()
+	resp, err := c.H2C().Do(req)
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("there was an answer")
+	}
+	if n := made.Load(); n > 40 {
+		t.Errorf("%d connections were made: %v", n, err)
 	}
 }
 

@@ -25,6 +25,10 @@ type hop struct {
 	floor class        // classLoopback before a redirect
 	seen  atomic.Bool  // there was a connection
 	class atomic.Int32 // of its other end
+	conn  atomic.Pointer[paced]
+
+	conns  atomic.Int32 // that it was tried on
+	giveUp context.CancelFunc
 }
 
 type hopKey struct{}
@@ -41,6 +45,12 @@ func (h *hop) Value(key any) any {
 func (h *hop) connected(info httptrace.GotConnInfo) {
 	h.class.Store(int32(h.is.class(info.Conn.RemoteAddr())))
 	h.seen.Store(true)
+	if h.conns.Add(1) > maxConns {
+		h.giveUp()
+	}
+	conn := pacedOf(info.Conn)
+	h.conn.Store(conn)
+	conn.asked(perRequest)
 }
 
 // floorOf is the class that the address of a request must have at least: of a

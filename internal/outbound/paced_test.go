@@ -1,0 +1,106 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// SPEC S2: what nobody has asked for is read at a bounded rate.
+func TestS2AConnectionReadsAFloodSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service, client := net.Pipe()
+		p := newPaced(client)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for frame := make([]byte, 4<<10); ; {
+				if _, err := service.Write(frame); err != nil {
+					return
+				}
+			}
+		})
+		total := 0
+		for began, b := time.Now(), make([]byte, 4<<10); time.Since(began) < 10*time.Second; {
+			n, err := p.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += n
+		}
+		if most := 2*perRequest + 10*unaskedRate + 4<<10; total < 10*unaskedRate || total > most {
+			t.Errorf("%d bytes were read in 10 s, want %d at most", total, most)
+		}
+
+		began := time.Now()
+		wg.Go(func() {
+			time.Sleep(time.Millisecond)
+			_ = p.Close()
+		})
+		p.asked(-maxAhead)
+		_, _ = p.Read(make([]byte, 4<<10)) // it pauses
+		if took := time.Since(began); took > time.Millisecond {
+			t.Errorf("a closed connection was read for %v", took)
+		}
+		_ = service.Close()
+		wg.Wait()
+	})
+}
+
+// Answers are asked for, however long they are, and however many.
+func TestAnswersAreReadAsTheyCome(t *testing.T) {
+	const size = 40 << 20
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for piece := make([]byte, 64<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	})
+	secure := httptest.NewUnstartedServer(handler)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	plain := httptest.NewUnstartedServer(handler)
+	plain.Config.Protocols = new(http.Protocols)
+	plain.Config.Protocols.SetHTTP1(true)
+	plain.Config.Protocols.SetUnencryptedHTTP2(true)
+	plain.Start()
+	defer plain.Close()
+	c := New(Options{Roots: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	defer c.Close()
+	for name, way := range map[string]struct {
+		client *http.Client
+		url    string
+	}{
+		"HTTP/1":             {c.HTTPClient(), plain.URL},
+		"HTTP/2":             {c.HTTPClient(), secure.URL},
+		"HTTP/2 without TLS": {c.H2C(), plain.URL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // at the rate of a flood it takes minutes
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, way.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := way.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if _, err := io.CopyN(io.Discard, resp.Body, size); err != nil && !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			if own, ok := resp.Body.(*body); !ok || own.conn == nil {
+				t.Error("what is read is not counted")
+			}
+		})
+	}
+}
