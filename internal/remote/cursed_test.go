@@ -20,7 +20,7 @@ func Curse(p capsule.Process) {
 
 // SPEC F2: the end of a session asks its server as well, in the goroutine that owns all
 // others and that nobody else recovers.
-func TestC15APanicOverTheEndOfASessionEndsNothingElse(t *testing.T) {
+func TestF2APanicOverTheEndOfASessionEndsNothingElse(t *testing.T) {
 	var log bytes.Buffer
 	s := &session{id: "a", endpoint: "http://127.0.0.1/", over: make(chan string, 1), opts: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
 	s.leave(t.Context()) // it has no Client

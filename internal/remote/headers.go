@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/rawjson"
@@ -69,13 +69,12 @@ func (s *session) headers(to http.Header, m message) {
 		return
 	}
 	s.mu.Lock()
-	params := s.params[m.name]
-	s.mu.Unlock()
-	for _, p := range params {
-		if text, ok := at(m.args, p.path); ok {
-			to.Set(headerParam+p.header, encoded(text))
-		}
+	p, listed := s.params[m.name]
+	if !listed {
+		p = s.older[m.name]
 	}
+	s.mu.Unlock()
+	p.write(to, m.args)
 }
 
 // encoded is a text as the value of a header.
@@ -90,44 +89,98 @@ func encoded(text string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
 }
 
-// param is an argument of a tool's that stands in a header as well.
+// param is an argument of a tool, or all of them, that stands in a header as well, or
+// has arguments in it that do. A nil one has none.
 type param struct {
-	path   []string
-	header string
+	header string // "" for none
+	in     map[string]*param
 }
 
-// at is the argument at a path as a header says it. It is absent where there is none,
-// or null.
-func at(args json.RawMessage, path []string) (text string, ok bool) {
-	for _, name := range path {
-		var found json.RawMessage
-		if !rawjson.IsObject(args) {
-			return "", false
-		}
-		rawjson.Members(args, func(key string, value json.RawMessage) bool {
-			if key == name {
-				found = value
-			}
-			return true
-		})
-		if args = found; args == nil {
-			return "", false
-		}
+// deepest is how deep in the arguments one may be that stands in a header.
+const deepest = 8
+
+// paramOf is what an input schema annotates, nil for nothing. Which annotations are
+// good is found out where the tool is listed.
+func paramOf(schema json.RawMessage, levels int) *param {
+	if levels == 0 || !bytes.Contains(schema, []byte("x-mcp-header")) {
+		return nil
 	}
-	switch args[0] {
+	p := &param{in: map[string]*param{}}
+	members(schema, func(key string, value json.RawMessage) {
+		switch key {
+		case "x-mcp-header":
+			if header := decoded(value); isToken(header) {
+				p.header = header
+			}
+		case "properties":
+			members(value, func(name string, property json.RawMessage) {
+				if below := paramOf(property, levels-1); below != nil {
+					p.in[name] = below
+				}
+			})
+		}
+	})
+	return p
+}
+
+// members calls each with the members of what may be an object; with some of them
+// twice where keys have escapes.
+func members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
+	if rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+		each(key, value)
+		return true
+	}) {
+		return
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return
+	}
+	for key, value := range all {
+		each(key, value)
+	}
+}
+
+// write sets the headers of arguments, each of which is looked at once, however many
+// headers there are. There is none for one that is not there, or null.
+func (p *param) write(to http.Header, args json.RawMessage) {
+	if p == nil || len(p.in) == 0 || !rawjson.IsObject(args) {
+		return
+	}
+	found := map[string]json.RawMessage{} // the last of each name
+	rawjson.Members(args, func(key string, value json.RawMessage) bool {
+		if p.in[key] != nil {
+			found[key] = value
+		}
+		return true
+	})
+	for name, value := range found {
+		below := p.in[name]
+		if text, ok := scalar(value); ok && below.header != "" {
+			to.Set(headerParam+below.header, encoded(text))
+		}
+		below.write(to, value)
+	}
+}
+
+// scalar is an argument as a header says it.
+func scalar(value json.RawMessage) (text string, ok bool) {
+	switch value[0] {
 	case '"':
-		return decoded(args), true
+		return decoded(value), true
 	case '{', '[', 'n':
 		return "", false
 	}
-	return string(args), true
+	return string(value), true
 }
 
 // learn notes which arguments of the tools in an answer to tools/list stand in headers
-// as well. A page adds to those before it.
-func (s *session) learn(answer []byte) {
-	if !bytes.Contains(answer, []byte("x-mcp-header")) {
-		return
+// as well. The first page makes those of the list before the older ones, which are good
+// for tools on pages that are still to come.
+func (s *session) learn(m message, answer []byte) {
+	first := true
+	if rawjson.IsObject(m.params) {
+		members(m.params, func(key string, _ json.RawMessage) { first = first && key != "cursor" })
 	}
 	var list struct {
 		Result struct {
@@ -137,21 +190,26 @@ func (s *session) learn(answer []byte) {
 			} `json:"tools"`
 		} `json:"result"`
 	}
-	if json.Unmarshal(answer, &list) != nil {
-		return
+	last := true
+	members(answer, func(key string, value json.RawMessage) {
+		if key == "result" && rawjson.IsObject(value) {
+			members(value, func(key string, value json.RawMessage) { last = last && (key != "nextCursor" || decoded(value) == "") })
+		}
+	})
+	page := map[string]*param{}
+	if bytes.Contains(answer, []byte("x-mcp-header")) && json.Unmarshal(answer, &list) == nil {
+		for _, tool := range list.Result.Tools {
+			page[tool.Name] = paramOf(tool.Input, deepest)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.params == nil {
-		s.params = map[string][]param{}
+	if first {
+		s.older, s.params = s.params, map[string]*param{}
 	}
-	for _, tool := range list.Result.Tools {
-		const deepest = 32
-		if params := paramsOf(tool.Input, nil, deepest); len(params) > 0 {
-			s.params[tool.Name] = params
-		} else {
-			delete(s.params, tool.Name)
-		}
+	maps.Copy(s.params, page)
+	if last {
+		s.older = nil
 	}
 }
 
@@ -160,23 +218,4 @@ func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	})
-}
-
-// paramsOf are the annotated properties of a schema. Which annotations are good is
-// found out where the tool is listed.
-func paramsOf(schema json.RawMessage, path []string, deepest int) (found []param) {
-	var of struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Header     json.RawMessage            `json:"x-mcp-header"`
-	}
-	if deepest == 0 || !bytes.Contains(schema, []byte("x-mcp-header")) || json.Unmarshal(schema, &of) != nil {
-		return nil
-	}
-	if header := decoded(of.Header); len(path) > 0 && isToken(header) {
-		found = append(found, param{path, header})
-	}
-	for name, property := range of.Properties {
-		found = append(found, paramsOf(property, append(slices.Clip(path), name), deepest-1)...)
-	}
-	return found
 }

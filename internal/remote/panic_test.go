@@ -11,7 +11,7 @@ import (
 
 // SPEC F2: a panic over what a server said ends its session alone. The call in flight
 // fails, and the capsule has another session.
-func TestC15APanicOverWhatAServerSaidEndsItsSessionAlone(t *testing.T) {
+func TestF2APanicOverWhatAServerSaidEndsItsSessionAlone(t *testing.T) {
 	called := make(chan struct{}, 1)
 	mute := make(chan struct{})
 	server := script(t, func(_ http.ResponseWriter, r *http.Request, m asked) bool {

@@ -468,7 +468,7 @@ func (s *session) hand(line []byte, m message) (answered bool, err error) {
 		if !answered {
 			line = about(line, m.id)
 		} else if m.stateless() && m.method == "tools/list" {
-			s.learn(line)
+			s.learn(m, line)
 		}
 	}
 	if err := s.pass(line); err != nil {

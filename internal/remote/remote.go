@@ -128,7 +128,8 @@ type session struct {
 	expiring bool               // the session ends for that, soon
 	lost     string             // why the server cannot be reached; "" while it can
 	open     map[string]*request
-	params   map[string][]param // which arguments of tools stand in headers as well
+	params   map[string]*param // which arguments of tools stand in headers as well, by the list that was read last
+	older    map[string]*param // the same by the one before
 }
 
 // Pid implements capsule.Process: there is none.

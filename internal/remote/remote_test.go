@@ -317,9 +317,9 @@ func TestServerThatIsNotThere(t *testing.T) {
 	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
 }
 
-// SPEC-TOOLS 3.5, D28: a server that is not there when Orla starts is tried again for
+// SPEC-TOOLS 3.5: a server that is not there when Orla starts is tried again for
 // ever, and its tools appear when it comes: nobody has to call it, nor to start it.
-func TestD28AServerThatComesLateIsServed(t *testing.T) {
+func TestT35AServerThatComesLateIsServed(t *testing.T) {
 	address := needs.Address(t)
 	l := connect(t, "http://"+address, func(o *options) {
 		o.tool.Runtime.Restart = manifest.Restart{Initial: time.Millisecond, Max: time.Millisecond, MaxFailures: 3}
@@ -338,9 +338,9 @@ func TestD28AServerThatComesLateIsServed(t *testing.T) {
 	l.becomes("READY")
 }
 
-// SPEC-TOOLS 4, D28: a server that asks for OAuth has not crashed. Status, log and
+// SPEC-TOOLS 4: a server that asks for OAuth has not crashed. Status, log and
 // calls say what it asks for. When it is content a call works.
-func TestD28AServerThatAsksForOAuth(t *testing.T) {
+func TestT35AServerThatAsksForOAuth(t *testing.T) {
 	var open atomic.Bool
 	s := script(t, func(w http.ResponseWriter, _ *http.Request, _ asked) bool {
 		if open.Load() {

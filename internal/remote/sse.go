@@ -70,7 +70,8 @@ func (e *eventReader) next() (event, error) {
 		if err != nil {
 			return event{}, err
 		}
-		if !bytes.HasPrefix(line, []byte("data")) {
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		if string(field) != "data" {
 			e.idle.Wait(e.over, 1, len(line))
 		}
 		if len(line) == 0 {
@@ -81,7 +82,6 @@ func (e *eventReader) next() (event, error) {
 			ev, has = event{}, false // one without data says only what was noted already
 			continue
 		}
-		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "data":
