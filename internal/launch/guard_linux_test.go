@@ -16,7 +16,7 @@ import (
 )
 
 // A guard that does not end keeps Orla from ending for a moment only.
-func TestC17AGuardThatDoesNotEndIsKilled(t *testing.T) {
+func TestC4AGuardThatDoesNotEndIsKilled(t *testing.T) {
 	closes := func(t *testing.T, l *launch.Local) {
 		closed := make(chan struct{})
 		go func() {
@@ -47,7 +47,7 @@ func TestC17AGuardThatDoesNotEndIsKilled(t *testing.T) {
 }
 
 // A guard that was stopped continues when Orla is killed.
-func TestC17AStoppedGuardDoesItsWork(t *testing.T) {
+func TestC4AStoppedGuardDoesItsWork(t *testing.T) {
 	needCommands(t, "setsid")
 	killAfter(t, exec.Command(guardCommand()[0], asOrla, markedTree+"wait"), 3, func(orla int) {
 		if err := syscall.Kill(guardPid(t, orla, 0), syscall.SIGSTOP); err != nil {
@@ -57,7 +57,7 @@ func TestC17AStoppedGuardDoesItsWork(t *testing.T) {
 }
 
 // The guard is started again also after the program's file was removed.
-func TestC17AGuardComesBackWithoutTheFile(t *testing.T) {
+func TestC4AGuardComesBackWithoutTheFile(t *testing.T) {
 	needCommands(t, "setsid")
 	self, err := os.Executable()
 	if err != nil {
@@ -132,7 +132,7 @@ func TestNothingOutlivesAKilledOrlaOfAnOrlaWithoutEnvironment(t *testing.T) {
 
 // A process that forks and ends at once, again and again, is gone each time before a
 // list of all processes is complete. The guard ends it all the same.
-func TestC16AGuardEndsAChainOfForks(t *testing.T) {
+func TestC4AGuardEndsAChainOfForks(t *testing.T) {
 	needCommands(t, "perl")
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

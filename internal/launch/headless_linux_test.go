@@ -54,6 +54,9 @@ func TestAZombieWithThreadsIsAlive(t *testing.T) {
 	if !s.alive() || !groupAlive(pid, &member) {
 		t.Errorf("it is taken for dead: as a process: %t, as a group: %t", !s.alive(), !groupAlive(pid, &member))
 	}
+	if u, ok := usageOf(pid); !ok || u.CPU == 0 { // the kernel tells no memory of it
+		t.Errorf("it takes %+v, %v", u, ok)
+	}
 	_ = in.Close() // so that it ends
 	late := time.After(time.Minute)
 	for s.alive() { // nobody has reaped it

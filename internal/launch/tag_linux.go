@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"bytes"
 	"hash/fnv"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -107,12 +109,35 @@ func setTag(pid int, tag uint64, own unix.Rlimit) error {
 	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: own.Max}, nil)
 }
 
-// tagOf returns the tag of a process. That of another user's cannot be known; it
-// is 0 then.
+// tagOf returns the tag of a process. That of another user's prlimit says to nobody
+// without CAP_SYS_RESOURCE, which root of a container has not; root can end such a
+// process all the same, and finds the tag in /proc.
 func tagOf(pid int) uint64 {
 	var limit unix.Rlimit
-	if unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) != nil || !isTag(limit.Cur) {
+	if err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit); err == unix.EPERM && unix.Geteuid() == 0 {
+		limit.Cur = listedLocks(pid)
+	} else if err != nil {
+		return 0
+	}
+	if !isTag(limit.Cur) {
 		return 0
 	}
 	return limit.Cur
+}
+
+// listedLocks is the soft RLIMIT_LOCKS of a process in /proc/PID/limits; 0 where it is
+// not known, or there is none.
+func listedLocks(pid int) uint64 {
+	var buf [2048]byte // 16 lines of 80
+	text, err := readProc(pid, "limits", buf[:])
+	if err != nil {
+		return 0
+	}
+	_, line, _ := bytes.Cut(text, []byte("Max file locks"))
+	fields := bytes.Fields(line[:min(len(line), 80)])
+	if len(fields) == 0 {
+		return 0
+	}
+	limit, _ := strconv.ParseUint(string(fields[0]), 10, 64) // it may be unlimited
+	return limit
 }

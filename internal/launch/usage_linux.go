@@ -51,12 +51,15 @@ func (l *Local) Usage(leaders []int) map[int]Usage {
 func usageOf(pid int) (Usage, bool) {
 	var buf [2048]byte
 	fields, err := statFields(pid, buf[:])
-	if err != nil || (procStat{state: fields[0][0]}).dead() {
+	if err != nil {
 		return Usage{}, false
 	}
 	number := func(field int) int64 { // as proc(5) counts
 		n, _ := strconv.ParseInt(string(fields[field-3]), 10, 64) // it is one
 		return n
+	}
+	if (procStat{state: fields[0][0], threads: int(number(20))}).dead() {
+		return Usage{}, false
 	}
 	// utime, stime, and the same of children that were waited for.
 	ticks := number(14) + number(15) + number(16) + number(17)

@@ -402,7 +402,7 @@ func TestT74WaitsUntilTheDeadline(t *testing.T) {
 
 // SPEC-TOOLS 7.4: a pod that the cluster refuses, again and again, is not waited
 // for until the deadline: the call is told why, and by what code.
-func TestD29ARefusedPodIsNotWaitedFor(t *testing.T) {
+func TestT74ARefusedPodIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		message string
@@ -432,7 +432,7 @@ func TestD29ARefusedPodIsNotWaitedFor(t *testing.T) {
 
 // SPEC-TOOLS 7.4, 6: a call's answer waits for nothing of the cluster when its time
 // is over, nor does Orla's stop for a cluster that does not answer any more.
-func TestD29TheEndWaitsForNoCluster(t *testing.T) {
+func TestT74TheEndWaitsForNoCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.will(part{forever: true, log: "so far\n"})
