@@ -11,11 +11,11 @@ import (
 // The questions that a capsule has open to one client leave room for those to
 // another, and the error says which bound it is.
 func TestN2QuestionsAreSharedByCaller(t *testing.T) {
-	var a asks
+	a := newAsks(1 << 10)
 	cancel := context.CancelFunc(func() {})
 	open := func(line turns.Line) (n int, why string) {
 		for ; n < 10*maxAsks; n++ {
-			if why = a.enter(fmt.Sprint(line, n), line, &cancel); why != "" {
+			if why = a.enter(fmt.Sprint(line, n), line, 10, &cancel); why != "" {
 				return n, why
 			}
 		}
@@ -27,5 +27,31 @@ func TestN2QuestionsAreSharedByCaller(t *testing.T) {
 	}
 	if n, _ := open(turns.Line{Caller: "other", Session: "1"}); n < maxAsks/8 {
 		t.Errorf("another has %d beside it", n)
+	}
+}
+
+// SPEC N2, S2: what is asked and not answered takes no memory without a bound, and leaves room
+// for what others are asked.
+func TestN2QuestionsAreSharedByBytes(t *testing.T) {
+	const largest = 16 << 20
+	a := newAsks(largest)
+	cancel := context.CancelFunc(func() {})
+	total := 0
+	for caller := range 10 {
+		for n := range maxAsks {
+			line := turns.Line{Caller: fmt.Sprint(caller), Session: "1"}
+			switch why := a.enter(fmt.Sprint(line, n), line, largest/4, &cancel); {
+			case why == "":
+				total += largest / 4
+			case caller == 0 && n < 4, caller == 1 && n == 0:
+				t.Errorf("caller %d, question %d: %s", caller, n, why)
+			}
+		}
+	}
+	if total > 4*largest {
+		t.Errorf("%d bytes are open", total)
+	}
+	if why := a.enter("small", turns.Line{Caller: "11", Session: "1"}, 1<<10, &cancel); why != "" {
+		t.Errorf("a small one beside them: %s", why)
 	}
 }

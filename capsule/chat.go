@@ -143,6 +143,8 @@ type asks struct {
 	mu     sync.Mutex                     // guards the fields that follow
 	open   map[string]*context.CancelFunc // by their ids as they came
 	shares *turns.Shares                  // of 2*maxAsks
+	bytes  *turns.Shares                  // of most, of their params
+	most   int64
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -150,6 +152,14 @@ type asks struct {
 // maxAsks bounds the requests that a capsule may have open to one caller. To all it
 // may have twice as many, so that no caller keeps it from asking another.
 const maxAsks = 64
+
+// newAsks bounds the params of what is open, which stay in memory, so that a session has room
+// for the largest message, beside another caller for one.
+func newAsks(maxMessage int64) asks {
+	const least, parts = 64 << 20, 4 // of which a session has one; see turns.Shares
+	most := max(least, parts*maxMessage)
+	return asks{open: map[string]*context.CancelFunc{}, shares: turns.NewShares(2 * maxAsks), bytes: turns.NewShares(most), most: most}
+}
 
 // begin asks the client that is meant, and answers the capsule when it has.
 func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params json.RawMessage) {
@@ -160,7 +170,8 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	}
 	key := string(id)
 	ctx, cancel := context.WithCancel(context.Background())
-	if why := a.enter(key, client.Line(), &cancel); why != "" {
+	size := int64(len(params))
+	if why := a.enter(key, client.Line(), size, &cancel); why != "" {
 		cancel()
 		in.conn.Reply(id, nil, refusal("%s", why))
 		return
@@ -168,6 +179,7 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	go func() {
 		defer a.wg.Done()
 		defer a.shares.Give(client.Line(), 1)
+		defer a.bytes.Give(client.Line(), size)
 		defer recovered.To(in.c.log, "ask a client what a capsule asks", func(any) {
 			if a.over(key, &cancel) {
 				in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
@@ -186,12 +198,9 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 }
 
 // enter counts a request in, or says why it cannot be made.
-func (a *asks) enter(key string, line turns.Line, cancel *context.CancelFunc) (why string) {
+func (a *asks) enter(key string, line turns.Line, size int64, cancel *context.CancelFunc) (why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.open == nil {
-		a.open, a.shares = map[string]*context.CancelFunc{}, turns.NewShares(2*maxAsks)
-	}
 	switch _, taken := a.open[key]; {
 	case taken:
 		return "a request with this id is open"
@@ -199,6 +208,9 @@ func (a *asks) enter(key string, line turns.Line, cancel *context.CancelFunc) (w
 		return "the process is being stopped"
 	case !a.shares.Try(line, 1):
 		return fmt.Sprintf("too many requests are open: %d to all clients at most, and half of those that are free to one of them; wait for answers", 2*maxAsks)
+	case !a.bytes.Try(line, size):
+		a.shares.Give(line, 1)
+		return fmt.Sprintf("the requests that are open are too large: %d bytes to all clients at most, and no client has more than its share of them; wait for answers", a.most)
 	}
 	a.open[key] = cancel
 	a.wg.Add(1)

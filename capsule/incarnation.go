@@ -89,6 +89,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		told:      make(chan struct{}),
 		unwell:    make(chan error, 1),
 		relist:    make(chan struct{}, 1),
+		asks:      newAsks(c.tool.Runtime.MaxMessage),
 
 		acknowledged: make(chan struct{}, 1),
 	}

@@ -77,7 +77,7 @@ func TestWhatWasBeingWrittenGoes(t *testing.T) {
 }
 
 // The files of capsules that are gone go too; those of others stay.
-func TestC21ListsOfCapsulesThatAreGoneAreRemoved(t *testing.T) {
+func TestD7aListsOfCapsulesThatAreGoneAreRemoved(t *testing.T) {
 	dir, packages := t.TempDir(), t.TempDir()
 	manifestOf := func(name string) manifest.Tool {
 		source := filepath.Join(packages, name, "tool.yaml")

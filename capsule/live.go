@@ -132,6 +132,11 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return fail(fmt.Errorf("it %s", in.p.ExitText()))
 		case <-in.read:
 			in.conn.Drain() // what comes now waits for the next process
+			select {
+			case err := <-in.unwell: // why it is read no more
+				return fail(err)
+			default:
+			}
 			return fail(in.exitOr("", "it closed its stdout"))
 		case <-in.conn.Over():
 			return fail(in.exitOr("", in.conn.Err().Error()))

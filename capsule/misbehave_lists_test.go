@@ -279,6 +279,25 @@ func TestChangesItsTools(t *testing.T) {
 	}
 }
 
+// SPEC D7: the first tool of a capsule gets another name when a second one comes, which the
+// log says once.
+func TestD7ARenamedToolIsTold(t *testing.T) {
+	l := live(t, "echo", listing, capsuletest.Set("TOOLS", "a"))
+	call := names(l.known().Tools)[0]
+	for _, tools := range [][]string{{"a", "b"}, {"a", "b", "c"}} {
+		before := l.Offers()
+		if _, err := l.result(t.Context(), call, capsuletest.Args{Tools: tools}.JSON()); err != nil {
+			t.Fatal(err)
+		}
+		<-before.Changed
+		call = "capsule__a"
+	}
+	l.stop()
+	if got := strings.Count(l.log.String(), "a tool has another name now"); got != 1 {
+		t.Errorf("it is told %d times", got)
+	}
+}
+
 // SPEC D7: what the manifest says of its one tool is all that counts.
 func TestDeclaredToolsAreNotAskedFor(t *testing.T) {
 	l := live(t, "list-many", listing, func(tool *manifest.Tool) {

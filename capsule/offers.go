@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +72,7 @@ func (o *offering) set(said offered) {
 		return
 	}
 	o.said = &said
+	before := o.current.Load()
 	o.publishLocked(true)
 	now := o.current.Load()
 	toolNames := make([]string, 0, min(len(now.Tools), maxNamed))
@@ -84,6 +84,7 @@ func (o *offering) set(said offered) {
 		toolNames = append(toolNames, t.Name)
 	}
 	o.warnOfMissing(now)
+	o.warnOfRenamed(before, now)
 	o.c.log.Info("offers", "tool", o.c.tool.Name, "tools", toolNames, "resources", len(now.Resources),
 		"templates", len(now.Templates), "prompts", len(now.Prompts))
 	if !o.c.tool.Runtime.Declared {
@@ -184,10 +185,14 @@ func (o *offering) named() *named {
 // included leaves the tools that the manifest includes, as they are to be
 // renamed, and notes all of them as they are.
 func included(t manifest.Tool, listed []*mcp.Tool, originals map[string]*mcp.Tool) (served []*mcp.Tool) {
+	wanted := make(map[string]bool, len(t.Runtime.Include))
+	for _, name := range t.Runtime.Include {
+		wanted[name] = true
+	}
 	for _, tool := range listed {
 		original := *tool
 		originals[tool.Name] = &original
-		if t.Runtime.Include == nil || slices.Contains(t.Runtime.Include, tool.Name) {
+		if t.Runtime.Include == nil || wanted[tool.Name] {
 			served = append(served, tool)
 		}
 	}
@@ -204,6 +209,22 @@ func (o *offering) warnOfMissing(now *named) {
 	}
 	if len(missing) > 0 {
 		o.c.log.Warn("tools are included that the server does not have", "tool", o.c.tool.Name, "missing", missing)
+	}
+}
+
+// warnOfRenamed says which tools clients know by another name: the only tool of a capsule
+// has the capsule's name, or its own, and each of several a prefix (SPEC D7).
+func (o *offering) warnOfRenamed(before, now *named) {
+	names := map[string]string{} // by the capsule's own
+	for name, own := range before.tools {
+		names[own] = name
+	}
+	for _, listed := range now.Tools {
+		name := listed.Name
+		if had := names[now.tools[name]]; had != "" && had != name {
+			o.c.log.Warn("a tool has another name now, and clients that know the old one lose it", "tool", o.c.tool.Name,
+				"from", had, "to", name, "hint", "runtime.tool_prefix in the manifest chooses names that stay")
+		}
 	}
 }
 

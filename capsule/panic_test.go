@@ -19,9 +19,9 @@ func (*cursed) Ask(context.Context, string, json.RawMessage) (json.RawMessage, e
 	panic("for the test")
 }
 
-// TestC15APanicOverAQuestionIsAnswered: the capsule is told that its question failed, and
+// TestF2APanicOverAQuestionIsAnswered: the capsule is told that its question failed, and
 // its process serves on.
-func TestC15APanicOverAQuestionIsAnswered(t *testing.T) {
+func TestF2APanicOverAQuestionIsAnswered(t *testing.T) {
 	l := live(t, "echo")
 	got := l.askFor(&cursed{}, capsuletest.Args{Ask: &capsuletest.Notice{Method: "roots/list"}})
 	if !strings.Contains(string(got.Client), "-32603") {
@@ -47,9 +47,9 @@ func (c cursedLog) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, r)
 }
 
-// TestC15APanicOverWhatACapsulePrintsEndsItsProcessAlone: whichever of its streams it is
+// TestF2APanicOverWhatACapsulePrintsEndsItsProcessAlone: whichever of its streams it is
 // over, the call in flight fails, and the capsule is started again.
-func TestC15APanicOverWhatACapsulePrintsEndsItsProcessAlone(t *testing.T) {
+func TestF2APanicOverWhatACapsulePrintsEndsItsProcessAlone(t *testing.T) {
 	for name, of := range map[string]struct {
 		message string
 		args    capsuletest.Args

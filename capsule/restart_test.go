@@ -7,9 +7,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// SPEC-TOOLS 3.5, D28: after max_failures the pauses before a remote server is tried
+// SPEC-TOOLS 3.5: after max_failures the pauses before a remote server is tried
 // again go on doubling, up to a bound, and never end.
-func TestD28PausesAfterTheLimit(t *testing.T) {
+func TestT35PausesAfterTheLimit(t *testing.T) {
 	r := newRestarts(manifest.Restart{Initial: 2 * time.Second, Max: 30 * time.Second, MaxFailures: 3})
 	for range 3 {
 		r.after(0)
