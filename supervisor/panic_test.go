@@ -31,9 +31,9 @@ func (c *cursed) Updated() <-chan string {
 	}
 }
 
-// TestC15APeerThatIsAlwaysPanickedOverHoldsNoOther: the tree pauses its restarts then, and
+// TestF2APeerThatIsAlwaysPanickedOverHoldsNoOther: the tree pauses its restarts then, and
 // the other peers are served and followed meanwhile.
-func TestC15APeerThatIsAlwaysPanickedOverHoldsNoOther(t *testing.T) {
+func TestF2APeerThatIsAlwaysPanickedOverHoldsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &cursed{newFakePeer("bad", peer.Offers{Known: true}), make(chan struct{})}
 		close(bad.armed)
@@ -63,9 +63,9 @@ func TestC15APeerThatIsAlwaysPanickedOverHoldsNoOther(t *testing.T) {
 	})
 }
 
-// TestC15APanicOverWhatAPeerOffersServesItAnew: the panic ends the peer's service, not the
+// TestF2APanicOverWhatAPeerOffersServesItAnew: the panic ends the peer's service, not the
 // process, and the peer is followed again afterwards.
-func TestC15APanicOverWhatAPeerOffersServesItAnew(t *testing.T) {
+func TestF2APanicOverWhatAPeerOffersServesItAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &cursed{newFakePeer("p", peer.Offers{Known: true, Tools: listed("p__a")}), make(chan struct{}, 1)}
 		s := supervisor.New(supervisor.Options{
@@ -95,8 +95,8 @@ func (unlogged) Request(context.Context, peer.Request) (json.RawMessage, error) 
 	panic("for the test")
 }
 
-// TestC15APanicOverALogLevelLeavesTheOthersTold: the level goes to all peers at once.
-func TestC15APanicOverALogLevelLeavesTheOthersTold(t *testing.T) {
+// TestF2APanicOverALogLevelLeavesTheOthersTold: the level goes to all peers at once.
+func TestF2APanicOverALogLevelLeavesTheOthersTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logs := peer.Offers{Known: true, Logs: true}

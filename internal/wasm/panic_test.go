@@ -10,10 +10,10 @@ import (
 	"github.com/orla-project/orla/internal/wasm"
 )
 
-// TestC15APanicOverAModuleFailsItsCalls: the goroutine that compiles belongs to no call,
+// TestF2APanicOverAModuleFailsItsCalls: the goroutine that compiles belongs to no call,
 // so nobody else recovers there. Whoever waits for the module is told, and its place is
 // free again.
-func TestC15APanicOverAModuleFailsItsCalls(t *testing.T) {
+func TestF2APanicOverAModuleFailsItsCalls(t *testing.T) {
 	var log bytes.Buffer
 	r := wasm.NewRuntime(wasm.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	defer r.Close()
