@@ -109,9 +109,12 @@ func (t Tool) Service() string {
 type Interpreter struct {
 	// Name is the program's base name: "bash", "python3".
 	Name string
-	// Path is the absolute path that the shebang gave, or "" when env looks
-	// the name up in PATH.
+	// Path is the path that the shebang gave, or "" when env looks the name up in
+	// PATH. It is absolute in a Tool.
 	Path string
+	// Local says that Path is the tool's own, as that of a .venv is: nothing in PATH
+	// takes its place.
+	Local bool
 	// Args stand between the interpreter and the file.
 	Args []string
 	// Env holds NAME=value pairs that "env -S" sets.

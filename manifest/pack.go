@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -113,6 +114,10 @@ func (d *description) identify(t *Tool, name, version, text, entrypoint string) 
 // entrypoint finds the file to run and what runs it.
 func (d *description) entrypoint(t *Tool, entrypoint string) {
 	wrong := func(format string, args ...any) { d.doc.Faultf("entrypoint", format, args...) }
+	if at := filepath.Join(t.Dir, filepath.FromSlash(entrypoint)); isVenvPython(entrypoint) && isProgram(at) {
+		t.Path = at // which is a link to the Python of the machine, and works as itself alone
+		return
+	}
 	file, err := filepath.EvalSymlinks(filepath.Join(t.Dir, filepath.FromSlash(entrypoint)))
 	if errors.Is(err, fs.ErrNotExist) {
 		wrong("%q does not exist in the package", entrypoint)
@@ -143,7 +148,9 @@ func (d *description) entrypoint(t *Tool, entrypoint string) {
 	case !shebang && info.Mode()&0o111 == 0:
 		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
 	default:
-		_, err := interpreter.Resolve()
+		interpreter = interpreter.beside(!t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
+		t.Interpreter = interpreter
+		_, err := t.ResolveInterpreter()
 		warning, err := t.Isolation.missing(err)
 		if warning != nil {
 			d.warnings = append(d.warnings, d.doc.At("entrypoint", "%q: %v", entrypoint, warning))
@@ -153,6 +160,12 @@ func (d *description) entrypoint(t *Tool, entrypoint string) {
 		}
 	}
 	t.Path, t.Interpreter = file, interpreter
+}
+
+// isVenvPython reports whether a path in a package is that of the Python of a .venv there.
+func isVenvPython(entrypoint string) bool {
+	folder, name := path.Split(path.Clean(entrypoint))
+	return (folder == ".venv/bin/" || folder == "venv/bin/") && strings.HasPrefix(name, "python")
 }
 
 // readShebang reads the first line of a regular file.

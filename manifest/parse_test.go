@@ -296,7 +296,7 @@ func FuzzShebang(f *testing.F) {
 			t.Fatalf("%q: no name", line)
 		case (err != nil || !ok) && !reflect.DeepEqual(i, Interpreter{}):
 			t.Fatalf("%q: %+v beside %v, %v", line, i, ok, err)
-		case i.Path != "" && !filepath.IsAbs(i.Path):
+		case i.Path != "" && filepath.IsAbs(i.Path) == i.Local:
 			t.Fatalf("%q: path %q", line, i.Path)
 		}
 		for _, arg := range slices.Concat([]string{i.Name, i.Path}, i.Args, i.Env) {

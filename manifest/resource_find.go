@@ -90,7 +90,8 @@ func declaring(path string) ([]byte, error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, readError(err)
 	}
-	head = head[:n]
+	whole := head[:n]
+	head = plain(whole)
 	may := mayHold(head)
 	if err != nil || n < headSize {
 		if !may {
@@ -102,10 +103,20 @@ func declaring(path string) ([]byte, error) {
 	if err != nil {
 		return nil, readError(err)
 	}
-	if !may && !mentionsRule(rest) {
+	data := plain(append(whole, rest...))
+	if !may && !mentionsRule(data[len(head):]) {
 		return nil, nil
 	}
-	return append(head, rest...), nil
+	return data, nil
+}
+
+// plain is a text without the NULs that UTF-16 and UTF-32 have, where a byte order
+// mark says that it is in one of them. It cannot be read, but is found by its words.
+func plain(text []byte) []byte {
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\x00\x00\xfe\xff")) {
+		return bytes.ReplaceAll(text, []byte{0}, nil)
+	}
+	return text
 }
 
 // resources reads the resources that a regular file declares, path being where

@@ -67,7 +67,7 @@ func readDeclarations(f file, data []byte) (list []*declaration, err error) {
 			list = append(list, &declaration{description: description{doc: doc}, file: f})
 		}
 	}
-	if resources == 0 {
+	if resources == 0 && (more == 0 || !ruleKey.Match(data)) {
 		return nil, nil
 	}
 	if more > 0 {
@@ -83,13 +83,14 @@ func readJSON(f file, data []byte) ([]*declaration, error) {
 	}
 	doc := yamldoc.Parse(f.display, data, yamldoc.Options{Hide: true})
 	d, declares := declare(f, doc, data)
-	if !declares {
-		return nil, nil
+	err := notJSON(f.display, data) // the decoder takes more than JSON, other readers do not
+	switch {
+	case declares && (err == nil || d.rule):
+		return []*declaration{d}, nil
+	case declares, err != nil && ruleKey.Match(data): // in a comment above it may be anything
+		return nil, err
 	}
-	if err := notJSON(f.display, data); err != nil && !d.rule {
-		return nil, err // the decoder takes more than JSON, other readers do not
-	}
-	return []*declaration{d}, nil
+	return nil, nil
 }
 
 // declare reads a document. It reports whether that declares something of ours,

@@ -10,11 +10,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// rules are the kinds of governance documents (SPEC-TOOLS 8.2). This version does
+// rules are the kinds of governance documents (SPEC-TOOLS 8.3). This version does
 // not enforce them. A call that such a document might forbid must not run, so
 // every document that is, or may be, of one of these kinds has a Problem with
 // Denies.
@@ -39,8 +40,24 @@ func mentionsRule(data []byte) bool {
 	return slices.ContainsFunc(rules, func(kind string) bool { return bytes.Contains(lower, []byte(strings.ToLower(kind))) })
 }
 
+// visible is a text without what nobody sees of it, and with plain letters for those of
+// full width: what was copied from a page may have either.
+func visible(text string) string {
+	const wide, plain = '\uff01', '!'
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.Is(unicode.Cf, r):
+			return -1
+		case r >= wide && r <= wide+'~'-plain:
+			return r - wide + plain
+		}
+		return r
+	}, text)
+}
+
 // ruleKind is the kind of governance documents that a kind is in another case; "" for none.
 func ruleKind(kind string) string {
+	kind = visible(kind)
 	for _, rule := range rules {
 		if strings.EqualFold(kind, rule) {
 			return rule
@@ -53,7 +70,7 @@ func ruleKind(kind string) string {
 // value is such a kind: a list may hold governance documents.
 func ruleIn(doc *yamldoc.Doc) (kind string, line, column int) {
 	line, column, _ = doc.Find(func(key, value string) bool {
-		if strings.EqualFold(key, "kind") {
+		if strings.EqualFold(visible(key), "kind") {
 			kind = ruleKind(value)
 		}
 		return kind != ""
@@ -71,7 +88,13 @@ func mayRule(doc *yamldoc.Doc, kind string, ours bool, data []byte) bool {
 		return false
 	}
 	rule, _, _ := ruleIn(doc)
-	return rule != "" || ours && yamldoc.Nearest(kind, rules) != ""
+	switch {
+	case rule != "":
+		return true
+	case kind == "": // it has none that can be read
+		return ours && mentionsRule(data)
+	}
+	return ours && yamldoc.Nearest(visible(kind), rules) != ""
 }
 
 // readRule adds the fault of a document that is, or may be, a governance document.
@@ -79,7 +102,7 @@ func (d *declaration) readRule(kind, version string, data []byte) {
 	const denied = "which this version does not enforce: every call is denied while it is there; take it out"
 	d.rule = true
 	rule, line, column := ruleIn(d.doc)
-	switch near := yamldoc.Nearest(kind, rules); {
+	switch near := yamldoc.Nearest(visible(kind), rules); {
 	case rule != "" && ruleKind(kind) == rule:
 		d.checkVersion(version)
 		d.doc.Faultf("kind", "%s is a governance document, %s", rule, denied)

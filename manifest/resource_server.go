@@ -71,11 +71,13 @@ func (d *declaration) serverRuntime(spec serverSpec) Runtime {
 // include lists the tools that are served; nil for all.
 func (d *declaration) include(given []string) []string {
 	var list []string
+	has := make(map[string]bool, len(given))
 	for i, name := range given {
 		if name == "" {
 			d.doc.Faultf("spec.tool_filter.include"+indexed(i), "must not be empty")
 		}
-		if !slices.Contains(list, name) {
+		if !has[name] {
+			has[name] = true
 			list = append(list, name)
 		}
 	}

@@ -150,12 +150,14 @@ func (d *declaration) timeout(k toolRuntimeKeys) time.Duration {
 // capabilities are trimmed, and each is there once without regard to case.
 func (d *declaration) capabilities(given []string) []string {
 	var list []string
+	has := make(map[string]bool, len(given))
 	for i, c := range given {
 		c = strings.TrimSpace(c)
 		if c == "" {
 			d.doc.Faultf("spec.capabilities"+indexed(i), "must not be empty")
 		}
-		if !slices.ContainsFunc(list, func(other string) bool { return strings.EqualFold(other, c) }) {
+		if folded := strings.ToLower(strings.ToUpper(c)); !has[folded] { // both, as strings.EqualFold has it
+			has[folded] = true
 			list = append(list, c)
 		}
 	}

@@ -8,6 +8,16 @@ import (
 	"testing"
 )
 
+// wide is a text of ASCII in UTF-16, as Windows writes it.
+func wide(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		b.WriteByte(text[i])
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
 // SPEC-TOOLS 8.3: whatever is or may be a governance document denies calls, and
 // its place is told. Nothing else does.
 func TestT83WhatDeniesCalls(t *testing.T) {
@@ -34,8 +44,15 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"JSON, a list":              {map[string]string{"a.json": `[{"kind": "AgentRole"}]`}, []string{"a.json:1:11"}},
 		"JSON, broken":              {map[string]string{"a.json": `{"kind": "AgentRole"`}, []string{"a.json:1:11"}},
 		"JSON that only YAML takes": {map[string]string{"a.json": `{"kind": "AgentRole",}`}, []string{"a.json:1:10"}},
+		"JSON below a comment":      {map[string]string{"a.json": `// for whom` + "\n" + `{"kind":"AgentRole"}`}, []string{"a.json:1:1"}},
+		"UTF-16":                    {map[string]string{"a.yaml": "\xff\xfe" + wide(rule), "b.json": "\xfe\xff\x00" + wide(`{"kind": "AgentRole"} `)}, []string{"a.yaml:2:7", "b.json:1:13"}},
+		"UTF-16, a large file":      {map[string]string{"a.yaml": "\xff\xfe" + wide(strings.Repeat("# a comment\n", 10_000)+rule)}, []string{"a.yaml:10002:7"}},
+		"after too much data":       {map[string]string{"a.yaml": strings.Repeat("---\na: 1\n", maxDocuments) + "---\n" + rule}, []string{"a.yaml:2001:1"}},
 		"a list of Kubernetes":      {map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- kind: ToolPermission\n"}, []string{"a.yaml:4:9"}},
 		"misspelt":                  {map[string]string{"a.yaml": head + "kind: ToolPermision\n"}, []string{"a.yaml:2:7"}},
+		"with what nobody sees":     {map[string]string{"a.yaml": head + "kind: Agent\u200bRole\n", "b.yaml": "kind\ufeff: ToolPermission\n", "c.yaml": head + "kind: ToolPermision\u00ad\n"}, []string{"a.yaml:2:7", "b.yaml:1:8", "c.yaml:2:7"}},
+		"of full width":             {map[string]string{"a.yaml": head + "kind: \uff34oolPermission\n"}, []string{"a.yaml:2:7"}},
+		"a kind that is a list":     {map[string]string{"a.yaml": head + "kind: [ToolPermission]\n"}, []string{"a.yaml:2:8"}},
 		"broken":                    {map[string]string{"a.yaml": rule + "spec: {\n"}, nil},
 		"broken, and only named":    {map[string]string{"a.yaml": "a: {\n# for an AgentPolicy\n"}, nil},
 		"two kinds":                 {map[string]string{"a.yaml": tool + "kind: ToolPermission\n"}, []string{"a.yaml:5:7"}},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -41,13 +42,13 @@ func ParseShebang(firstLine []byte) (i Interpreter, ok bool, err error) {
 		return Interpreter{}, true, errors.New("the shebang names no interpreter")
 	case program == "env":
 		return Interpreter{}, true, errors.New(`the shebang's interpreter "env" is no absolute path; write #!/usr/bin/env`)
-	case !path.IsAbs(program):
-		return Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is no absolute path; write #!/usr/bin/env %s", program, path.Base(program))
-	case path.Base(program) == "env":
+	case !strings.Contains(program, "/"):
+		return Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is no path; write #!/usr/bin/env %s", program, program)
+	case path.IsAbs(program) && path.Base(program) == "env":
 		i, err = parseEnv(program, args)
 		return i, true, err
 	}
-	i = Interpreter{Name: path.Base(program), Path: program}
+	i = interpreterAt(program)
 	if args != "" {
 		i.Args = []string{args}
 	}
@@ -64,7 +65,7 @@ func parseEnv(program, args string) (Interpreter, error) {
 		case strings.ContainsAny(args, " \t"), strings.HasPrefix(args, "-"), strings.Contains(args, "="):
 			return Interpreter{}, fmt.Errorf("env takes one word from a shebang; write #!%s -S %s", program, args)
 		case strings.Contains(args, "/"):
-			return Interpreter{}, fmt.Errorf("env is given a path, %q; write #!%s or a name to look up in PATH", args, args)
+			return interpreterAt(args), nil
 		}
 		return Interpreter{Name: args}, nil
 	}
@@ -80,17 +81,70 @@ func parseEnv(program, args string) (Interpreter, error) {
 	if len(words) == 0 {
 		return Interpreter{}, errors.New("the shebang names no interpreter after env -S")
 	}
-	i.Name = words[0]
-	if strings.Contains(i.Name, "/") {
-		i.Name, i.Path = path.Base(words[0]), words[0]
+	env := i.Env
+	if i = (Interpreter{Name: words[0]}); strings.Contains(i.Name, "/") {
+		i = interpreterAt(words[0])
 	}
-	if i.Path != "" && !path.IsAbs(i.Path) {
-		return Interpreter{}, fmt.Errorf("the shebang's interpreter %q is no absolute path", i.Path)
-	}
+	i.Env = env
 	if len(words) > 1 {
 		i.Args = words[1:]
 	}
 	return i, nil
+}
+
+// interpreterAt is the interpreter at a path. One that is not absolute counts from the
+// folder of the file; see beside.
+func interpreterAt(program string) Interpreter {
+	return Interpreter{Name: path.Base(program), Path: program, Local: !path.IsAbs(program)}
+}
+
+// beside returns the interpreter as a file means it for which these folders are its own:
+// a path that is not absolute counts from the first that has it, and with venv, a Python is
+// that of a .venv in one of them.
+func (i Interpreter) beside(venv bool, folders ...string) Interpreter {
+	want := i.Path
+	switch {
+	case i.Local && !filepath.IsAbs(i.Path):
+	case venv && i.Path == "" && strings.HasPrefix(i.Name, "python"):
+		want = filepath.Join(".venv", "bin", i.Name)
+	default:
+		return i
+	}
+	for _, folder := range folders {
+		if at := filepath.Join(folder, want); isProgram(at) {
+			i.Path, i.Local = at, true
+			return i
+		}
+	}
+	if i.Local {
+		i.Path = filepath.Join(folders[0], want)
+	}
+	return i
+}
+
+// isProgram reports whether a file, or what a link leads to, can be executed.
+func isProgram(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// ResolveInterpreter returns the path of what runs the tool's file: as Interpreter.Resolve
+// does, in the PATH that the tool has itself, if it has one (runtime.env.PATH).
+func (t *Tool) ResolveInterpreter() (string, error) {
+	i := t.Interpreter
+	own, has := t.Run.Env["PATH"]
+	if !has || i.Name == "" || i.Path != "" {
+		return i.Resolve()
+	}
+	for _, folder := range filepath.SplitList(own) {
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(t.WorkDir(), folder)
+		}
+		if at := filepath.Join(folder, i.Name); isProgram(at) {
+			return at, nil
+		}
+	}
+	return "", &NoInterpreterError{i}
 }
 
 // cutSplit takes env's split option off the front of its arguments.
@@ -110,10 +164,11 @@ func (i Interpreter) Resolve() (string, error) {
 	if i.Name == "" {
 		return "", nil
 	}
-	if i.Path != "" {
-		if info, err := os.Stat(i.Path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return i.Path, nil
-		}
+	if i.Path != "" && isProgram(i.Path) {
+		return i.Path, nil
+	}
+	if i.Local {
+		return "", &NoInterpreterError{i}
 	}
 	found, err := exec.LookPath(i.Name)
 	if err != nil {
@@ -138,6 +193,9 @@ type NoInterpreterError struct{ Interpreter Interpreter }
 // Error names the interpreter, and says what to do.
 func (e *NoInterpreterError) Error() string {
 	i := e.Interpreter
+	if i.Local {
+		return fmt.Sprintf("interpreter %q is not there: there is no program %s; make it, for Python with python3 -m venv, or change the file's first line", i.Name, i.Path)
+	}
 	if i.Path != "" {
 		return fmt.Sprintf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
 	}

@@ -131,7 +131,7 @@ func executable(path string) bool {
 func Interpreter(tool manifest.Tool, environ []string) (string, error) {
 	i := tool.Interpreter
 	if !tool.Isolation.Isolated() {
-		return i.Resolve()
+		return tool.ResolveInterpreter()
 	}
 	if i.Path != "" && executable(i.Path) {
 		return i.Path, nil
