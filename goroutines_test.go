@@ -86,12 +86,8 @@ var uncontained = map[string]struct {
 	"internal/wasm.Runtime.Close":                {1, waits},
 	"internal/wasm.Runtime.find":                 {1, below},
 	"internal/watch.Hub.join":                    {2, below},
-	"mcpbridge.Bridge.ServeStdio":                {1, waits},
-	"mcpbridge.Bridge.callTool":                  {1, own},
-	"mcpbridge.Bridge.converse":                  {1, own},
-	"mcpbridge.Bridge.within":                    {1, own},
+	"mcpbridge.audience.listChanged":             {1, own},
 	"mcpbridge.access.during":                    {1, own},
-	"mcpbridge.closeSessions":                    {1, waits},
 	"mcpbridge.conn.awaitLog":                    {1, waits},
 	"mcpbridge.conn.run":                         {1, below},
 	"mcpbridge.held.park":                        {1, own},
@@ -99,8 +95,6 @@ var uncontained = map[string]struct {
 	"mcpbridge.largeAnswers.expire":              {1, own},
 	"mcpbridge.largeAnswers.keep":                {1, own},
 	"mcpbridge.response.keepAlive":               {1, own},
-	"mcpbridge.sse.stream":                       {1, waits},
-	"mcpbridge.standIns.forLarge":                {1, own},
 	"mcpbridge.writeLines":                       {1, moves},
 	"supervisor.Supervisor.Alive":                {1, own},
 }
@@ -111,10 +105,7 @@ var helpers = []string{"internal/bench", "internal/chaos", "internal/containerte
 // last are the functions that must recover, since what calls them is a goroutine that
 // does not: a library's own, or one of those above.
 var last = []string{
-	"mcpbridge.conn.Write", // the MCP SDK; conn.Read does nothing but wait, and call take
 	"mcpbridge.conn.take",
-	"mcpbridge.explainer.Write", // the SDK, not net/http
-	"mcpbridge.explainer.WriteHeader",
 	"internal/telemetry.exporter.send", // OpenTelemetry's SDK
 	"internal/launch/container.process.howItEnded",
 	"internal/launch/container.process.removed",

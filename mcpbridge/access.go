@@ -57,15 +57,11 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 // removed reports whether the access of a request's caller has ended meanwhile.
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
-// endSession ends the calls of a session that its client ends (DELETE), as if they
-// were cancelled.
-func (h *HTTP) endSession(r *http.Request, id string) {
-	if _, own := h.sessions.owns(id, subject(r)); !own {
-		return
+// endSessions ends sessions, and what they do, as if it were cancelled.
+func (h *HTTP) endSessions(over []*session) {
+	for _, s := range over {
+		h.bridge.endSession(s)
 	}
-	h.sessions.closing(id)
-	of := lineOf(subject(r), id, "")
-	h.bridge.catalog.End(func(l turns.Line) bool { return l == of })
 }
 
 // endCallers ends what callers have whose access is over: their requests and streams,
@@ -79,7 +75,7 @@ func (h *HTTP) endCallers(gone map[string]*access) {
 		a.end(errRemoved)
 	}
 	is := func(caller string) bool { return gone[caller] != nil }
-	h.sessions.endOf(is)
+	h.endSessions(h.sessions.remove(func(u *usage) bool { return is(u.user) }))
 	h.sse.endOf(is)
 	h.bridge.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
 	h.bridge.held.endOf(is)

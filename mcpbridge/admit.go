@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
 )
@@ -28,30 +28,30 @@ type stream struct {
 const fairShare = 10
 
 // admit reports whether there is room for one more session of a party, where there
-// may be most; begun has to be called when it has begun, or has not. When there is
+// may be most; opened has to be called when it has begun, or has not. When there is
 // none, the party with the most makes room, if it has more than its share, by the
 // sessions that were idle longest: one that floods takes nothing from others. A
-// party with a token and less than its share gets room also where none is idle.
-func (s *sessions) admit(most int, party string, known bool) bool {
+// party with a token and less than its share gets room also where none is idle. The
+// caller ends those that make room.
+func (s *sessions) admit(most int, party string, known bool) (over []*session, ok bool) {
 	s.mu.Lock()
-	var over []*mcp.ServerSession
+	defer s.mu.Unlock()
 	if s.fullLocked(most) {
 		over = s.yieldLocked(most, party, known)
 	}
-	ok := !s.fullLocked(most)
-	if ok {
+	if ok = !s.fullLocked(most); ok {
 		s.opening++
 	}
-	s.mu.Unlock()
-	s.end(over)
-	return ok
+	return over, ok
 }
 
 // admitStream does the same for a stream, which is counted until the function it
 // returns is called. The stream ends with the request that it returns.
 func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
 	s, party := h.sessions, partyOf(r, "")
-	if !s.admit(h.settings.Load().MaxSessions, party, subject(r) != "") {
+	over, ok := s.admit(h.settings.Load().MaxSessions, party, subject(r) != "")
+	h.endSessions(over)
+	if !ok {
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -68,58 +68,77 @@ func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok b
 	}, true
 }
 
-// begin answers a request that begins a session, if there is room for one. It reports
-// false if there was none, or if the client has left.
-func (h *HTTP) begin(answer *explainer, r *http.Request, most int) bool {
-	line := h.senderOf(r).line
-	if err := h.openings.Take(r.Context(), line); err != nil {
-		return false
+// begin answers the request that begins a session, if there is room for one.
+func (h *HTTP) begin(out *response, r *http.Request, from sender, m message) {
+	if err := h.openings.Take(r.Context(), from.line); err != nil {
+		return // the client has left
 	}
-	answer.first = sync.OnceFunc(func() { h.openings.Give(line) })
-	defer answer.first()
-	if !h.sessions.admit(most, partyOf(r, introduced(answer.body).name), subject(r) != "") {
-		crowded(answer.response, idOf(answer.body), noSession)
-		return false
+	given := sync.OnceFunc(func() { h.openings.Give(from.line) })
+	defer given()
+	says, _ := introduced(m.params.raw)
+	party := partyOf(r, says.name)
+	over, ok := h.sessions.admit(h.settings.Load().MaxSessions, party, from.subject != "")
+	h.endSessions(over)
+	if !ok {
+		crowded(out, m.id, noSession)
+		return
 	}
-	began := "" // also when the handler panics
-	defer func() { h.sessions.begun(began) }()
-	h.stateful.ServeHTTP(answer, r)
-	if !answer.refused() {
-		began = answer.Header().Get(sessionHeader)
+	s := newSession(rand.Text())
+	u := &usage{session: s, user: from.subject, party: party}
+	began := false // also when there is a panic
+	defer func() {
+		if !began {
+			h.sessions.opened(nil)
+		}
+	}()
+	by := from.origin(r)
+	by.session = s.id
+	asked, refused := h.bridge.newRequest(m, by, s, nil)
+	if refused != nil {
+		h.refuseRequest(out, r, m.id, refused)
+		return
 	}
-	return true
+	asked.begin(r.Context())
+	h.bridge.exchange(asked.ctx, asked, func(response parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
+		defer letGo()
+		if code == 0 {
+			began = true
+			h.sessions.opened(u)
+			out.Header().Set(sessionHeader, s.id)
+			if removed(r.Context()) {
+				h.endSessions(h.sessions.removeOne(u))
+			}
+		}
+		given()
+		_ = out.answer(response) // the client's leaving is its own business
+	})
 }
 
 func (s *sessions) fullLocked(most int) bool {
 	return len(s.known)+s.opening+len(s.streams) >= most
 }
 
-// yieldLocked forgets sessions that are gone, and those that the largest party has
-// to give up for one more of another party.
-func (s *sessions) yieldLocked(most int, party string, known bool) (over []*mcp.ServerSession) {
-	live := s.liveLocked()
-	largest, parties := s.largestLocked(live)
+// yieldLocked forgets sessions that the largest party has to give up for one more of
+// another party.
+func (s *sessions) yieldLocked(most int, party string, known bool) (over []*session) {
+	largest, parties := s.largestLocked()
 	share := max(1, most/fairShare)
-	if !s.fullLocked(most) || parties[largest] <= share {
+	if parties[largest] <= share {
 		return nil
 	}
 	// A tenth of them at a time, so that a flood does not pay for a scan each.
 	room := 1 + (parties[largest]-share)/10
 	give := func(busy bool) {
-		var ids []string
-		for id, u := range s.known {
+		var all []*usage
+		for _, u := range s.known {
 			if u.party == largest && (u.open > 0) == busy {
-				ids = append(ids, id)
+				all = append(all, u)
 			}
 		}
-		slices.SortFunc(ids, func(a, b string) int { return s.known[a].last.Compare(s.known[b].last) })
-		for _, id := range ids[:min(len(ids), room)] {
-			if live[id] != nil {
-				over = append(over, live[id])
-				s.ending[id] = true
-			}
-			s.known[id].endCalls()
-			delete(s.known, id)
+		slices.SortFunc(all, func(a, b *usage) int { return a.last.Compare(b.last) })
+		for _, u := range all[:min(len(all), room)] {
+			delete(s.known, u.id)
+			over = append(over, u.session)
 			room--
 		}
 	}
@@ -133,9 +152,8 @@ func (s *sessions) yieldLocked(most int, party string, known bool) (over []*mcp.
 	return over
 }
 
-// largestLocked forgets sessions that are gone, and returns the party with the most,
-// and how many each has.
-func (s *sessions) largestLocked(live map[string]*mcp.ServerSession) (largest string, parties map[string]int) {
+// largestLocked returns the party with the most sessions, and how many each has.
+func (s *sessions) largestLocked() (largest string, parties map[string]int) {
 	parties = map[string]int{}
 	count := func(party string) {
 		parties[party]++
@@ -143,11 +161,7 @@ func (s *sessions) largestLocked(live map[string]*mcp.ServerSession) (largest st
 			largest = party
 		}
 	}
-	for id, u := range s.known {
-		if live[id] == nil && u.open == 0 {
-			delete(s.known, id)
-			continue
-		}
+	for _, u := range s.known {
 		count(u.party)
 	}
 	for one := range s.streams {

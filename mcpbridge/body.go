@@ -19,6 +19,9 @@ const (
 	requestsBudget = 128 << 20
 	// smallRequest is how many bytes of each nobody counts: a connection takes more.
 	smallRequest = 4 << 10
+	// eachMessage is what each message counts as that waits beside others: to be answered,
+	// and for its client to take the answer.
+	eachMessage = 16 << 10
 	// bodyStep is what is taken at a time for a body whose length is not told, and
 	// for the first part of one whose length is.
 	bodyStep = 64 << 10
@@ -31,9 +34,10 @@ var errNoRoom = errors.New(noRoom)
 
 // share is what a request holds of the budget. nil holds nothing.
 type share struct {
-	of   *turns.Shares
-	line turns.Line
-	n    atomic.Int64
+	of    *turns.Shares
+	line  turns.Line
+	n     atomic.Int64
+	place atomic.Pointer[turns.Brief] // of those that are worked on; nil for none
 }
 
 // grow makes the share one of n bytes, and waits at most patience for the room.
@@ -61,6 +65,17 @@ func (s *share) end() {
 	if n := s.n.Swap(0); n > 0 {
 		s.of.Give(s.line, n)
 	}
+	s.worked()
+}
+
+// worked gives back the place among those that are worked on.
+func (s *share) worked() {
+	if s == nil {
+		return
+	}
+	if place := s.place.Swap(nil); place != nil {
+		place.Give()
+	}
 }
 
 // passOn makes the share another's to end.
@@ -70,6 +85,7 @@ func (s *share) passOn() *share {
 	}
 	to := &share{of: s.of, line: s.line}
 	to.n.Store(s.n.Swap(0))
+	to.place.Store(s.place.Swap(nil))
 	return to
 }
 
@@ -110,6 +126,25 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 		return nil, held, false
 	}
 	return raw, held, true
+}
+
+// waits counts the messages of a body as those that wait beside others of their client. It
+// answers by itself where there is no room for them.
+func (h *HTTP) waits(w http.ResponseWriter, r *http.Request, held *share, body []byte) bool {
+	n := int64(1)
+	switch {
+	case isBatch(body):
+		n = int64(min(bytes.Count(body, []byte("{")), maxBatch))
+	case len(body) <= smallRequest && !asksSomething(body): // it may be what others wait for
+		return true
+	}
+	switch err := held.grow(r.Context(), int64(len(body))+n*eachMessage, h.limits.room); {
+	case err == nil:
+		return true
+	case errors.Is(err, errNoRoom):
+		crowded(w, nil, noRoom)
+	}
+	return false // else the client has left
 }
 
 // readAll reads a body whose length is told, unless it is negative. Memory for all

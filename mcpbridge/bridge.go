@@ -1,9 +1,10 @@
 // Package mcpbridge speaks MCP to clients and nothing else.
 //
-// One SDK server stands behind every transport: Streamable HTTP in both
-// protocol eras, the legacy SSE transport, and stdio. What a client may call
-// comes from a Catalog; the bridge follows it, so that every session sees
-// additions, removals and changes as they happen (SPEC G3).
+// Every request goes the same way, whichever transport it comes by: Streamable HTTP
+// in both protocol eras, the legacy SSE transport, or stdio. The transport reads a
+// message; readMessage takes it apart; newRequest finds out who asks for what; exchange
+// answers it. What a client may call comes from a Catalog; the bridge follows it, so
+// that every session sees additions, removals and changes as they happen (SPEC G3).
 //
 // Its invariant: a client gets an answer or an error it can act on; internal
 // text never crosses, and no panic and no bad schema ends the process.
@@ -12,20 +13,15 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/supervisor"
@@ -79,7 +75,6 @@ type Bridge struct {
 	catalog       Catalog
 	log           *slog.Logger
 	maxInline     atomic.Int64
-	server        *mcp.Server
 	large         *largeAnswers
 	room          *turns.Room   // of the answers that are on their way
 	reads         *turns.Shares // reads of kept answers that wait for room
@@ -91,25 +86,16 @@ type Bridge struct {
 	admitted      func(context.Context, string)
 	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
 	metrics       http.Handler                                                      // nil for none
-	traits        atomic.Pointer[map[string]traits]                                 // of the tools that are listed
-	pages         atomic.Pointer[pages]                                             // these tools as JSON
-	metas         metas
-	carrier       carrier
-	standIns      *standIns
 	verbosity     *verbosity
-	subscriptions subscriptions
+	audience      *audience
+	subscriptions *subscriptions
 	held          held
 	states        *states
 	self          *mcp.Implementation
 	selfJSON      json.RawMessage // self
 
-	listing sync.Mutex          // guards the fields that follow
-	current *supervisor.Catalog // what is listed
-	listed  map[string]*mcp.Tool
-
-	resources map[string]*mcp.Resource
-	templates map[string]*mcp.ResourceTemplate
-	prompts   map[string]*mcp.Prompt
+	listing sync.Mutex // held by who lists anew
+	listed  atomic.Pointer[listed]
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
@@ -130,10 +116,13 @@ func New(catalog Catalog, opts Options) *Bridge {
 		admitted: opts.Admitted,
 		observer: opts.Observe,
 		metrics:  opts.Metrics,
-		carrier:  newCarrier(),
-		standIns: newStandIns(),
 		states:   newStates(),
+
+		verbosity:     newVerbosity(),
+		audience:      newAudience(),
+		subscriptions: newSubscriptions(),
 	}
+	b.listed.Store(&listed{})
 	if b.admitted == nil {
 		b.admitted = func(context.Context, string) {}
 	}
@@ -143,27 +132,6 @@ func New(catalog Catalog, opts Options) *Bridge {
 	if b.selfJSON, err = json.Marshal(b.self); err != nil { // it is three strings
 		panic(err)
 	}
-	b.server = mcp.NewServer(b.self,
-		&mcp.ServerOptions{
-			Logger: slog.New(quietHandler{opts.Log.Handler()}),
-			// Said outright, since a server that starts without any of them
-			// would seem to have none for good.
-			Capabilities: &mcp.ServerCapabilities{
-				Tools:       &mcp.ToolCapabilities{ListChanged: true},
-				Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
-				Prompts:     &mcp.PromptCapabilities{ListChanged: true},
-				Completions: &mcp.CompletionCapabilities{},
-				Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated by the newest era only
-			},
-			SubscribeHandler:   b.subscribe,
-			UnsubscribeHandler: b.unsubscribe,
-			SetCacheable:       func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
-		},
-	)
-	b.verbosity = newVerbosity(b.server.Sessions)
-	b.subscriptions.living, b.subscriptions.shares = b.server.Sessions, turns.NewShares(maxSubscriptions)
-	b.server.AddReceivingMiddleware(b.contained, b.served)
-	b.server.AddSendingMiddleware(outgoing)
 	b.follow()
 	return b
 }
@@ -196,69 +164,13 @@ func (b *Bridge) Serve(ctx context.Context) error {
 		defer recovered.To(b.log, "tell peers what clients follow", fail)
 		b.tellPeers(ctx)
 	})
+	beside.Go(func() {
+		defer recovered.To(b.log, "tell peers what nobody follows", fail)
+		b.tellLeft(ctx)
+	})
 	for {
-		if err := b.follow().Wait(ctx); err != nil {
+		if err := b.follow().of.Wait(ctx); err != nil {
 			return err
 		}
 	}
-}
-
-// contained keeps a panic in one request from ending the process, and gives
-// every error that a client sees a code. Text of unexpected errors stays here.
-func (b *Bridge) contained(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				b.log.Error("panic in a request", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				res, err = nil, internalError()
-			}
-		}()
-		res, err = next(ctx, method, req)
-		if err == nil {
-			return res, nil
-		}
-		switch wire, coded := errors.AsType[*jsonrpc.Error](err); {
-		case coded && wire.Code != 0 && wire.Data != nil && !rawjson.Valid(wire.Data): // the SDK could not write it
-			return nil, &jsonrpc.Error{Code: wire.Code, Message: err.Error()}
-		case coded && wire.Code != 0:
-			return nil, err
-		case method == methodInitialize: // the one error that the SDK has there
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
-		case ctx.Err() != nil:
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
-		}
-		b.log.Error("a request failed", "method", method, "err", err)
-		return nil, internalError()
-	}
-}
-
-func internalError() *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
-}
-
-// quietHandler turns the SDK's own log down by one step: what it calls an
-// error is mostly a client's mistake, which the client is told of.
-type quietHandler struct{ slog.Handler }
-
-func (h quietHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.Handler.Enabled(ctx, level-4)
-}
-
-func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
-	r.Level -= 8
-	if !h.Handler.Enabled(ctx, r.Level) {
-		return nil
-	}
-	quiet := slog.NewRecord(r.Time, r.Level, "sdk", r.PC)
-	quiet.AddAttrs(slog.String("text", r.Message))
-	r.Attrs(func(a slog.Attr) bool { quiet.AddAttrs(a); return true })
-	return h.Handler.Handle(ctx, quiet)
-}
-
-func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return quietHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h quietHandler) WithGroup(name string) slog.Handler {
-	return quietHandler{h.Handler.WithGroup(name)}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -283,34 +282,6 @@ func setDefault(res *mcp.CallToolResult, key string, value any) {
 	if _, has := res.Meta[key]; !has {
 		res.Meta[key] = value
 	}
-}
-
-// originOf tells where a call came from. The caller is the authenticated
-// subject, else the transport (SPEC-TOOLS 8.1).
-func originOf(req *mcp.CallToolRequest) origin {
-	from := callerOf(req.Extra)
-	from.session = req.Session.ID()
-	from.version = versionOf(req)
-	var headers http.Header
-	if req.Extra != nil {
-		headers = req.Extra.Header
-	}
-	from.parent = parentIn(req.Params.Meta, headers)
-	return from
-}
-
-func callerOf(extra *mcp.RequestExtra) origin {
-	from := origin{caller: "anonymous", transport: transportOf(extra)}
-	switch {
-	case from.transport == Stdio:
-		from.caller = "stdio"
-	case extra.TokenInfo != nil:
-		from.caller, from.subject = extra.TokenInfo.UserID, extra.TokenInfo.UserID
-	}
-	if from.transport != Stdio {
-		from.host = extra.Header.Get(hostHeader)
-	}
-	return from
 }
 
 // call is what the log tells of a call.

@@ -319,12 +319,16 @@ func TestD6ACancelledCallGivesUpItsQuestion(t *testing.T) {
 	}
 }
 
-// SPEC L1: a call goes the plain way, with nobody to speak to, only if nobody
-// could be spoken to.
-func TestL1WhoIsSpokenToGoesTheSDKsWay(t *testing.T) {
-	spoken := make(chan peer.Client, 10)
+// A client is what it has declared, whichever way it did so: a peer can ask it what it
+// takes, and it hears what it wants to hear.
+func TestAClientIsWhatItHasDeclared(t *testing.T) {
+	type heard struct {
+		hears bool
+		takes string // what it can be asked
+	}
+	spoken := make(chan heard, 10)
 	w := talking(t, func(_ context.Context, c peer.Client) (string, error) {
-		spoken <- c
+		spoken <- heard{c.Hears(), string(c.Declared().Capabilities)}
 		return "", nil
 	})
 	f := w.front(t, mcpbridge.HTTPSettings{})
@@ -334,14 +338,13 @@ func TestL1WhoIsSpokenToGoesTheSDKsWay(t *testing.T) {
 	level := `{"jsonrpc":"2.0","id":"l","method":"logging\/setLevel","params":{"level":"error"}}`
 	for _, c := range []struct {
 		name, open, then string
-		plain            bool
+		want             heard
 	}{
-		{"nothing", with(`{}`), "", true},
-		{"something else", with(`{"experimental":{"sampling":{}}}`), "", true},
-		{"sampling", with(`{"sampling":{}}`), "", false},
-		{"elicitation", with(`{"elicitation":{}}`), "", false},
-		{"roots", with(`{"roots":{"listChanged":true}}`), "", false},
-		{"a level", with(`{}`), level, false},
+		{"nothing", with(`{}`), "", heard{}},
+		{"something else", with(`{"experimental":{"roots":{}}}`), "", heard{}},
+		{"nothing of it", with(`{"roots":null}`), "", heard{}},
+		{"roots", with(`{"roots":{"listChanged":true}}`), "", heard{false, `{"roots":{"listChanged":true}}`}},
+		{"a level", with(`{"roots":{}}`), level, heard{true, `{"roots":{}}`}},
 	} {
 		session := f.post(t, c.open).header.Get("Mcp-Session-Id")
 		p := w.stdio(t, maxLine)
@@ -353,21 +356,11 @@ func TestL1WhoIsSpokenToGoesTheSDKsWay(t *testing.T) {
 			p.next(t)
 		}
 		f.post(t, call(1, "echo"), "Mcp-Session-Id", session)
-		if got := <-spoken; got.Hears() == c.plain {
-			t.Errorf("%s, http: client %v", c.name, got)
-		}
 		p.write(t, call(1, "echo")+"\n")
 		p.next(t)
-		if got := <-spoken; got.Hears() == c.plain {
-			t.Errorf("%s, stdio: client %v", c.name, got)
-		}
-	}
-	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
-	for capabilities, plain := range map[string]bool{`{}`: true, `{"elicitation":{}}`: false} {
-		for try := range 2 {
-			f.post(t, strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":`+capabilities, 1), headers...)
-			if got := <-spoken; try == 1 && got.Hears() == plain {
-				t.Errorf("newest with %s: client %v", capabilities, got)
+		for range 2 {
+			if got := <-spoken; got != c.want {
+				t.Errorf("%s: %v; want %v", c.name, got, c.want)
 			}
 		}
 	}

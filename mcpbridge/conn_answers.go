@@ -1,16 +1,15 @@
 package mcpbridge
 
 import (
+	"encoding/json"
 	"io"
 	"runtime"
 	"slices"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
 	"github.com/orla-project/orla/internal/turns"
 )
 
-// answers are those of plain calls that wait to be written on stdio. What came
+// answers are those that wait to be written on stdio. What came
 // together goes out together: to write a short line costs more than to make it.
 type answers struct {
 	unwritten
@@ -89,21 +88,40 @@ func (a *answers) keep(written [][]byte) {
 	}
 }
 
-// answerSoon ends a plain call with its answer; nil for none. When it returns,
-// the answer has been written, or a goroutine is about to. letGo is called when
-// it is over.
-func (c *conn) answerSoon(id jsonrpc.ID, message parts, letGo func()) {
+// answer ends a request with its answer; nil for none. letGo is called when nothing of it
+// is to be written any more. When answer returns, it has been written, or waits for others
+// of its batch, or a goroutine is about to write it.
+func (c *conn) answer(id json.RawMessage, message parts, letGo func()) {
 	if message.size() <= turns.Little {
 		letGo() // what is left of it nobody counts
 		letGo = nil
 	}
 	c.mu.Lock()
-	c.awaiting[id].held.end()
-	delete(c.awaiting, id) // first, since the client may use the id again at once
-	if message == nil {
+	key := idKey(id)
+	p := c.awaiting[key]
+	delete(c.awaiting, key) // first, since the client may use the id again at once
+	if p.open {
+		c.unanswered++
+	}
+	switch {
+	case p.in != nil:
+		message, letGo = p.in.add(message, letGo)
+	case p.held != nil: // what is not written takes room
+		p.held.worked()
+		letGo = both(letGo, p.held.end)
+	}
+	switch {
+	case message == nil:
 		c.unanswered--
 		c.settleLocked()
 		c.mu.Unlock()
+		if letGo != nil {
+			letGo()
+		}
+		return
+	case c.out == nil:
+		c.mu.Unlock()
+		c.answerNow(message, letGo)
 		return
 	}
 	c.soon.add(message, letGo)
@@ -113,10 +131,36 @@ func (c *conn) answerSoon(id jsonrpc.ID, message parts, letGo func()) {
 	if !first {
 		return
 	}
+	if p.request != nil && p.method == methodInitialize { // it is answered by who reads
+		c.run(c.watchAnswers)
+		return
+	}
 	if !alone {
 		runtime.Gosched() // the others may be as far
 	}
 	c.watchAnswers()
+}
+
+// both returns what lets go of two things. The first may be nil.
+func both(letGo, also func()) func() {
+	if letGo == nil {
+		return also
+	}
+	return func() { letGo(); also() }
+}
+
+// answerNow writes an answer.
+func (c *conn) answerNow(message parts, letGo func()) {
+	if letGo != nil {
+		defer letGo()
+	}
+	if err := c.deliver(message); err != nil {
+		c.log.Debug("answer a request", "err", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unanswered--
+	c.settleLocked()
 }
 
 // watchAnswers writes what waits, and what comes meanwhile. While that has no end

@@ -83,7 +83,7 @@ func TestG5bAPanicOverAnAnswerEndsNothing(t *testing.T) {
 // An answer on stdio that nobody reads holds its room until it is read, whichever
 // way its call went: one client has Orla hold no more than others can.
 func TestAnAnswerHoldsRoomUntilItIsWritten(t *testing.T) {
-	for name, meta := range map[string]string{"plain": "", "by the SDK": `"_meta":{"progressToken":1},`} {
+	for name, meta := range map[string]string{"plain": "", "with progress": `"_meta":{"progressToken":1},`} {
 		t.Run(name, func(t *testing.T) {
 			const calls, size = 8, 300 << 10
 			w := newWorld(t)
@@ -155,7 +155,7 @@ func TestI2ACallIsLoggedThoughOthersHaveNoEnd(t *testing.T) {
 	p := w.stdio(t, maxLine)
 	p.open(t)
 	p.write(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n")
-	for !strings.Contains(p.next(t).raw, `"first"`) { // it is listed, so that no call goes by the SDK
+	for !strings.Contains(p.next(t).raw, `"first"`) { // it is listed
 	}
 	in, calls := io.Pipe()
 	logged := func() bool { return strings.Contains(w.log.String(), `"tool":"first"`) }

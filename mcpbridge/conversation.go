@@ -46,15 +46,15 @@ type conversation struct {
 	says    peer.Declared
 	cancel  context.CancelFunc // ends the peer's work
 	letGo   func()             // of the room for answers that the work holds
-	*askable
-	asked chan struct{} // holds a token when there is a new question
-	done  chan struct{} // closed when the fields that follow are set
+	first   *request           // which knows what its client takes
+	asked   chan struct{}      // holds a token when there is a new question
+	done    chan struct{}      // closed when the fields that follow are set
 
-	result mcp.Result
-	err    error
+	result parts
+	err    *jsonrpc.Error
 
 	mu      sync.Mutex // guards the fields that follow
-	open    *caller    // the request that is being answered; nil while the peer is kept waiting
+	open    *request   // the request that is being answered; nil while the peer is kept waiting
 	pending []*question
 	given   map[string]json.RawMessage // by the open request, for what has not been asked yet
 	serial  int
@@ -96,7 +96,7 @@ func (v *conversation) Notify(ctx context.Context, method string, params json.Ra
 	}
 }
 
-func (v *conversation) current() *caller {
+func (v *conversation) current() *request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.open
@@ -104,7 +104,7 @@ func (v *conversation) current() *caller {
 
 // Ask implements peer.Client.
 func (v *conversation) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := v.refuses(method); err != nil {
+	if err := v.first.refuses(method); err != nil {
 		return nil, err
 	}
 	if len(params) == 0 {
@@ -221,45 +221,45 @@ func (v *conversation) refuseAll() {
 	v.pending = nil
 }
 
-// attach makes c the request that is being answered; nil for none.
-func (v *conversation) attach(c *caller) {
+// attach makes r the request that is being answered; nil for none.
+func (v *conversation) attach(r *request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open, v.given = c, nil
+	v.open, v.given = r, nil
 }
 
 // work is what a peer does for a client.
-type work func(ctx context.Context, client peer.Client) (mcp.Result, error)
+type work func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error)
 
-// converse does the work for the client of a request. In the stateless era its
-// result may be questions to the client.
-func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of asking, do work) (mcp.Result, error) {
-	if !c.newest || !slices.Contains(passedOn, of.method) || of.method == methodComplete || !c.takes[methodSample] && !c.takes[methodElicit] && !c.takes[methodRoots] {
-		return do(ctx, c)
+// converse does the work for the client of a request. In the stateless era its result may
+// be questions to the client.
+func (b *Bridge) converse(ctx context.Context, r *request, of asking, do work) (parts, *jsonrpc.Error) {
+	if !r.newest || of.method == methodComplete || !r.says.askable() {
+		return do(ctx, r)
 	}
-	state, answers := b.answersIn(r.GetParams())
+	state, answers := answersIn(r.params)
 	var v *conversation
 	if !strings.HasPrefix(state, heldPrefix) { // a state that is the peer's goes to the peer
-		v = b.held.begin(ctx, b, c, of, do)
+		v = b.held.begin(ctx, b, r, of, do)
 	} else if v = b.held.take(state, of); v == nil {
 		return nil, errUnknownState
 	}
-	v.attach(c)
+	v.attach(r)
 	defer v.attach(nil)
 	v.reply(answers)
 	for {
 		if ask := v.gathered(ctx); ask != nil {
 			if state, ok := b.held.park(v); ok {
-				return &rawResult{json: parts{
+				return parts{
 					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
 					[]byte(`},"requestState":`), rawjson.Quote(state), []byte(`,"inputRequests":`), ask, []byte("}"),
-				}}, nil
+				}, nil
 			}
 			v.refuseAll()
 		}
 		select {
 		case <-v.done:
-			context.AfterFunc(ctx, v.letGo) // it ends with the writing
+			r.letGo = v.letGo
 			return v.result, v.err
 		case <-v.asked:
 		case <-ctx.Done():
@@ -271,36 +271,25 @@ func (b *Bridge) converse(ctx context.Context, r mcp.Request, c *caller, of aski
 	}
 }
 
-// answersIn returns what a client answers in the params of a request, and to what.
-func (b *Bridge) answersIn(params mcp.Params) (state string, answers map[string]json.RawMessage) {
-	var given struct {
-		RequestState   string                     `json:"requestState"`
-		InputResponses map[string]json.RawMessage `json:"inputResponses"`
+// answersIn returns what a client answers in the params of a request, and to what. More
+// answers than anybody has questions are none: each takes ten times its bytes.
+func answersIn(p params) (state string, answers map[string]json.RawMessage) {
+	state, _ = textOf(p.state)
+	if p.responses != nil && fewMembers(p.responses) {
+		_ = json.Unmarshal(p.responses, &answers) // what is no object answers nothing
 	}
-	_ = json.Unmarshal(b.carrier.paramsOf(params), &given) // the SDK has decoded them
-	return given.RequestState, given.InputResponses
+	return state, answers
 }
 
 // inputIn is what a client gives to a peer that required more in the stateless era. An
 // error says that the peer's state was not given to this client for this request.
-func (b *Bridge) inputIn(r mcp.Request, of asking) (in peer.Input, err error) {
-	if !isNewest(r) {
-		return in, nil
-	}
-	rawjson.Members(b.carrier.paramsOf(r.GetParams()), func(key string, value json.RawMessage) bool {
-		switch key {
-		case "inputResponses":
-			in.Responses = value
-		case "requestState":
-			in.State = value
-		}
-		return true
-	})
+func (b *Bridge) inputIn(r *request, of asking) (in peer.Input, refused *jsonrpc.Error) {
+	in.Responses, in.State = r.params.responses, r.params.state
 	if in.State == nil {
 		return in, nil
 	}
-	var given string
-	if json.Unmarshal(in.State, &given) != nil {
+	given, ok := textOf(in.State)
+	if !ok {
 		return peer.Input{}, errUnknownState
 	}
 	if strings.HasPrefix(given, heldPrefix) {
@@ -332,11 +321,11 @@ type parked struct {
 }
 
 // begin starts the work of a new conversation.
-func (h *held) begin(ctx context.Context, b *Bridge, c *caller, of asking, do work) *conversation {
+func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, letGo := b.room.Hold(ctx, c.line)
-	v := &conversation{of: of.sum(), session: c.id, line: c.line, says: c.says, askable: c.askable, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: c}
+	ctx, letGo := b.room.Hold(ctx, r.line)
+	v := &conversation{of: of.sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld)
@@ -436,18 +425,4 @@ func (h *held) close() {
 	}
 	h.mu.Unlock()
 	<-h.running.none()
-}
-
-// withoutAnswers are params of which the SDK is not to decode what a client
-// answers: the carrier has it.
-func withoutAnswers(params json.RawMessage) json.RawMessage {
-	has := false
-	rawjson.Members(params, func(key string, _ json.RawMessage) bool {
-		has = has || key == "inputResponses"
-		return !has
-	})
-	if !has {
-		return params
-	}
-	return replaced(params, member{Key: "inputResponses", Value: nil})
 }

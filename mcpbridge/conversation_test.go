@@ -370,7 +370,7 @@ func TestG2AMissingCapabilityIsNamed(t *testing.T) {
 	}
 }
 
-// An error of the protocol has the same status on the plain way as on the SDK's.
+// An error of the protocol has the same status, whatever else the request says.
 func TestG2StatusOfAPeersError(t *testing.T) {
 	w := newWorld(t)
 	w.set(tool("echo"))
@@ -388,7 +388,7 @@ func TestG2StatusOfAPeersError(t *testing.T) {
 		plain := f.post(t, body, headers...)
 		sdk := f.post(t, strings.Replace(body, `"_meta":{`, `"_meta":{"x":1,`, 1), headers...)
 		if plain.status != sdk.status || plain.code != code || sdk.code != code {
-			t.Errorf("%d: plain %d %s; by the SDK %d %s", code, plain.status, plain.raw, sdk.status, sdk.raw)
+			t.Errorf("%d: plain %d %s; with more %d %s", code, plain.status, plain.raw, sdk.status, sdk.raw)
 		}
 	}
 }

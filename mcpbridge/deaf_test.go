@@ -2,6 +2,8 @@ package mcpbridge_test
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 )
 
@@ -85,4 +88,57 @@ func TestG7AListenerThatDoesNotReadIsLeft(t *testing.T) {
 	eventually(t, "those that do not read are left", func() bool { return open.Load() == 0 })
 	w.set(tool("echo"), tool("new"))
 	within(t, heard, "news for the one that reads")
+}
+
+// SPEC N2, D11: what speaks to a client that does not read is let go when it is to end; what
+// it has begun to say arrives whole if the client reads after all.
+func TestN2AClientThatDoesNotReadKeepsNobody(t *testing.T) {
+	const size = 16 << 20 // more than lies on the way
+	began, over := make(chan context.CancelFunc, 1), make(chan struct{}, 1)
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		began <- cancel
+		c.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"error","data":"`+strings.Repeat("x", size)+`"}`))
+		over <- struct{}{}
+		return "heard", nil
+	})
+	check := func(read io.Reader) {
+		t.Helper()
+		all := bufio.NewReader(read)
+		cancel := within(t, began, "call")
+		if _, err := all.Peek(1); err != nil { // now it is being said
+			t.Fatal(err)
+		}
+		cancel()
+		within(t, over, "end of what speaks to it")
+		for _, want := range []string{`xx"}}`, `"heard"`} {
+			for line := ""; !strings.Contains(line, want); {
+				var err error
+				if line, err = all.ReadString('\n'); err != nil {
+					t.Fatalf("%s: %v", want, err)
+				}
+			}
+		}
+	}
+	t.Run("http", func(t *testing.T) {
+		f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { h.SetLimits(time.Minute, 5*time.Minute, time.Minute) })
+		conn := dial(t, f.addr())
+		if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+			t.Fatal(err)
+		}
+		body := call(1, "echo")
+		if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		check(conn)
+	})
+	t.Run("stdio", func(t *testing.T) {
+		p := w.stdio(t, maxLine)
+		p.open(t)
+		p.write(t, `{"jsonrpc":"2.0","id":"l","method":"logging/setLevel","params":{"level":"debug"}}`+"\n")
+		p.next(t)
+		p.write(t, call(1, "echo")+"\n")
+		check(p.outR)
+	})
 }

@@ -3,11 +3,9 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"iter"
-	"sync"
+	"maps"
+	"slices"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -52,35 +50,14 @@ func (b *Bridge) HoldMeasuring() func() {
 // SetReadPatience is how long a read of a kept answer waits for room.
 func (b *Bridge) SetReadPatience(d time.Duration) { b.readPatience = d }
 
-// StandIns is how many strings stand for results that have not been written.
-func (b *Bridge) StandIns() int {
-	b.standIns.mu.Lock()
-	defer b.standIns.mu.Unlock()
-	return len(b.standIns.of)
-}
-
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 
-// Pages is how many pages of the list of tools are ready to be sent.
-func (b *Bridge) Pages() int {
-	p := b.pages.Load()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.known)
-}
-
 // Expire ends the sessions that were idle for longer than timeout.
-func (h *HTTP) Expire(timeout time.Duration) { h.sessions.expire(timeout) }
+func (h *HTTP) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
 
-// Methods are the requests that are not refused as unknown.
-func Methods() []string { return methods }
-
-// IsPlain reports whether a message has the shape of a plain call.
-func IsPlain(raw []byte) bool {
-	_, ok := parsePlain(raw)
-	return ok
-}
+// Methods are the requests and notifications that clients may send.
+func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
 // Passed is a peer's result as a client of an era gets it, or false for what is
 // no result.
@@ -95,8 +72,15 @@ func Passed(raw []byte, newest bool) ([]byte, bool) {
 	return p.parts(nil).join(), true
 }
 
-// Carried is a message with what the SDK is not to decode.
-func Carried(raw []byte) []byte { return newCarrier().load(raw) }
+// Read takes a message apart, as a request of some client's, and returns its id and whether
+// it is refused.
+func Read(b *Bridge, raw []byte) (id json.RawMessage, refused bool) {
+	m, why := readMessage(raw)
+	if why == nil && m.asks() {
+		_, why = b.newRequest(m, origin{}, nil, nil)
+	}
+	return m.id, why != nil
+}
 
 // Held is how many bytes of the room of all answers are held.
 func (b *Bridge) Held() int64 { return answersBudget - b.room.Free() }
@@ -116,50 +100,19 @@ func (h *HTTP) HoldOpenings() (release func()) {
 // Openings is how many sessions wait to begin.
 func (h *HTTP) Openings() int { return h.openings.Waiting() }
 
-// OnLiving has then called whenever it has been looked at which sessions live,
-// and before anything is made of it. It is told whether levels can be set, and
-// resources be followed, at that moment.
-func (b *Bridge) OnLiving(then func(levels, subscriptions bool)) {
-	living := func() iter.Seq[*mcp.ServerSession] {
-		live := b.server.Sessions()
-		then(free(&b.verbosity.mu), free(&b.subscriptions.mu))
-		return live
+// Levels is how many sessions have set a level.
+func (b *Bridge) Levels() (n int) {
+	b.verbosity.mu.Lock()
+	defer b.verbosity.mu.Unlock()
+	for _, of := range b.verbosity.of {
+		n += of
 	}
-	b.verbosity.living, b.subscriptions.living = living, living
+	return n
 }
-
-func free(lock *sync.Mutex) bool {
-	if !lock.TryLock() {
-		return false
-	}
-	lock.Unlock()
-	return true
-}
-
-// DropSubscriptions ends what sessions have left behind, as is done at times.
-func (b *Bridge) DropSubscriptions(ctx context.Context) { b.dropSubscriptions(ctx) }
-
-// WantsMessages reports whether a session has set a level.
-func (b *Bridge) WantsMessages(session string) bool { return b.verbosity.wanted(session) }
 
 // Subscriptions is of how many resources something is kept.
 func (b *Bridge) Subscriptions() int {
 	b.subscriptions.mu.Lock()
 	defer b.subscriptions.mu.Unlock()
 	return len(b.subscriptions.of)
-}
-
-// Metas is what is remembered of clients of the stateless era.
-type Metas struct{ m metas }
-
-// NewMetas remembers nothing.
-func NewMetas() *Metas { return &Metas{} }
-
-// Learn notes a _meta of a caller's.
-func (m *Metas) Learn(caller, meta string) { m.m.learn(caller, json.RawMessage(meta)) }
-
-// Knows reports whether it is remembered.
-func (m *Metas) Knows(caller, meta string) bool {
-	_, ok := m.m.find(caller, json.RawMessage(meta))
-	return ok
 }

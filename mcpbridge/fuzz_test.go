@@ -3,6 +3,7 @@ package mcpbridge_test
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -24,14 +25,10 @@ func FuzzPassed(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_ = mcpbridge.IsPlain(raw) // must not panic on anything
 		if !json.Valid(raw) {
 			return
 		}
 		_, _ = mcpbridge.Answer(supervisor.Answer{Raw: raw}, nil)
-		if carried := mcpbridge.Carried(raw); !json.Valid(carried) {
-			t.Fatalf("%q is carried as %q", raw, carried)
-		}
 		for _, newest := range []bool{false, true} {
 			passed, ok := mcpbridge.Passed(raw, newest)
 			if !ok {
@@ -58,6 +55,40 @@ func FuzzPassed(f *testing.F) {
 					t.Fatalf("%q: %q is %q; want %q", raw, key, has[key], value)
 				}
 			}
+		}
+	})
+}
+
+// FuzzMessages holds how a message is read against encoding/json: whatever it is, it is
+// refused or it is a message, and its id is known.
+func FuzzMessages(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `[]`, `5`, call(1, "x"), `{"jsonrpc":"2.0","id":"\u0061","method":"ping"}`, `{"jsonrpc":"2.0","id":1.0,"method":"ping","params":null}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a","_meta":{"b":1},"inputResponses":{"q":{}}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"role":"x"}}`, `{"\u006asonrpc":"2.0","id":null,"method":"x"}`, `{"jsonrpc":"2.0","id":{},"method":"tools\/call","params":[]}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":5,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":null}}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	b := mcpbridge.New(newCatalog(), mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler)})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		raw = bytes.TrimSpace(raw)
+		if !json.Valid(raw) {
+			return
+		}
+		id, refused := mcpbridge.Read(b, raw)
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &want); err != nil {
+			if !refused {
+				t.Fatalf("%q is taken for a message", raw)
+			}
+			return
+		}
+		if id != nil && !json.Valid(id) {
+			t.Fatalf("%q has the id %q", raw, id)
+		}
+		if !refused && string(want["id"]) != "null" && !same(id, want["id"]) && want["id"] != nil {
+			t.Fatalf("%q has the id %q, want %q", raw, id, want["id"])
 		}
 	})
 }

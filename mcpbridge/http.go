@@ -1,7 +1,6 @@
 package mcpbridge
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,16 +12,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -46,6 +40,13 @@ const maxOpenings = 2
 // moment is how long a request counts for what its caller may have worked on beside
 // others: most are answered by then, and the others wait for something.
 const moment = 2 * time.Millisecond
+
+// bytesAMoment are as many bytes of a request as may take a moment to look through and to
+// decode: a large one works for longer before it waits for anything.
+const bytesAMoment = 10 << 10
+
+// batchAMoment are as many bytes of a batch: each of its small messages is a request.
+const batchAMoment = 1 << 10
 
 // HTTPSettings is what may change while the front is serving.
 type HTTPSettings struct {
@@ -84,8 +85,6 @@ type HTTP struct {
 	settings atomic.Pointer[HTTPSettings]
 	sessions *sessions
 	sse      *sse
-	stateful http.Handler // serves the eras with sessions
-	newest   http.Handler // serves the stateless era, and calls without a session
 	limits   limits
 	openings *turns.Queue // bounds the sessions that begin at once
 	working  *turns.Queue // lets one caller's requests take half of the processors beside others
@@ -96,20 +95,8 @@ type HTTP struct {
 // HTTP returns the bridge's HTTP front.
 func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
-	h.sessions = newSessions(b.server)
+	h.sessions = newSessions()
 	h.Configure(settings)
-	server := func(*http.Request) *mcp.Server { return b.server }
-	// The front checks Host and bounds bodies itself, for every path alike.
-	options := mcp.StreamableHTTPOptions{
-		DisableLocalhostProtection: true,
-		MaxRequestBodyBytes:        -1,
-		Logger:                     slog.New(quietHandler{b.log.Handler()}),
-	}
-	h.stateful = mcp.NewStreamableHTTPHandler(server, &options)
-	options.Stateless = true
-	options.PropagateRequestCancellation = true
-	h.newest = mcp.NewStreamableHTTPHandler(server, &options)
-
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	if b.metrics != nil {
@@ -162,24 +149,14 @@ func (h *HTTP) Configure(settings HTTPSettings) {
 // String names the front in logs.
 func (h *HTTP) String() string { return "http sessions" }
 
-// Serve ends the sessions that are idle for too long or must make room, until
-// ctx ends.
+// Serve ends the sessions that are idle for too long, until ctx ends.
 func (h *HTTP) Serve(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
-	var closing sync.WaitGroup
-	defer closing.Wait()
 	for {
 		select {
 		case <-tick.C:
-			h.sessions.expire(h.settings.Load().SessionTimeout)
-		case <-h.sessions.wake:
-			over := h.sessions.takeOver()
-			closing.Go(func() {
-				defer recovered.To(h.log, "end sessions", nil)
-				h.sessions.close(over) // it waits for calls whose client left
-				h.bridge.dropSubscriptions(ctx)
-			})
+			h.endSessions(h.sessions.idle(h.settings.Load().SessionTimeout))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -194,13 +171,12 @@ func (h *HTTP) Drain() { h.draining.Store(true) }
 func (h *HTTP) CloseSessions() {
 	h.awaitCalls()
 	h.sse.closeAll()
-	all := h.sessions.endAll()
+	h.endSessions(h.sessions.remove(func(*usage) bool { return true }))
+	h.sessions.endStreams()
 	h.awaitCalls() // of those that came meanwhile
-	h.sessions.close(all)
 }
 
-// awaitCalls waits a moment for the calls that are being answered: the SDK
-// sends no answer in a session that is closing.
+// awaitCalls waits a moment for the calls that are being answered.
 func (h *HTTP) awaitCalls() {
 	grace := time.NewTimer(h.limits.answers)
 	defer grace.Stop()
@@ -213,8 +189,6 @@ func (h *HTTP) awaitCalls() {
 // ServeHTTP serves one request and writes a line about it at debug.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	delete(r.Header, transportHeader) // these two are between the front and its handlers
-	delete(r.Header, hostHeader)
 	out := newResponse(w, h.limits)
 	defer out.finish()
 	if r.ContentLength != 0 {
@@ -292,143 +266,6 @@ func writeJSON(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body+"\n") // the client's leaving is its own business
 }
 
-// serveMCP serves Streamable HTTP in every era.
-func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
-	out := under(w)
-	from := h.senderOf(r)
-	id := from.session
-	if r.Method != http.MethodPost {
-		if r.Method == http.MethodGet {
-			w.Header().Set("X-Accel-Buffering", "no")
-			out.keepAlive(false)
-		}
-		leave, ok := h.sessions.use(id, from.subject)
-		if ok && r.Method == http.MethodDelete {
-			h.endSession(r, id)
-		}
-		if ok {
-			defer leave(out)
-			h.stateful.ServeHTTP(w, r)
-		} else {
-			sessionOver(w)
-		}
-		return
-	}
-	settings := h.settings.Load()
-	body, held, ok := h.readBody(w, r, from.line)
-	defer held.end()
-	if !ok {
-		return
-	}
-	if header(r, methodHeader) != methodListen {
-		h.calls.add(1)
-		defer h.calls.add(-1)
-	}
-	place, err := h.working.TakeBriefly(r.Context(), from.line)
-	if err != nil {
-		return // the client has left
-	}
-	defer place.Give()
-	w.Header().Set("X-Accel-Buffering", "no")
-	plain, direct := h.plainPost(r, from, body)
-	switch {
-	case direct:
-		out.keepAlive(true)
-		leave, ok := h.sessions.useOwn(plain.session(from), from.subject)
-		if !ok {
-			sessionOver(w)
-			return
-		}
-		defer leave(out)
-		h.answerPlain(out, r, from, plain)
-		return
-	case h.cancelled(from, body):
-		if leave, ok := h.sessions.use(id, from.subject); ok {
-			leave(out)
-		}
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	if !rawjson.Valid(body) { // what follows looks into it
-		writeError(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, noJSON)
-		return
-	}
-	if id, odd := oddID(body); odd {
-		writeError(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "an id must be a string or an integer that every client can hold")
-		return
-	}
-	if over := overBatch(body); over != "" {
-		writeError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, over)
-		return
-	}
-	body = withoutIcons(bytes.TrimSpace(body))
-	if over := excess(body); over != "" {
-		writeError(w, http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, over)
-		return
-	}
-	h.load(r, body)
-	handler := h.route(r, body)
-	opens := handler == h.stateful && id == ""
-	out.keepAlive(!opens)
-	answer := &explainer{response: out, body: body, log: h.log, standIns: h.bridge.standIns}
-	if opens {
-		if !h.begin(answer, r, settings.MaxSessions) {
-			return
-		}
-	} else {
-		if handler == h.stateful { // the other one does not look at the id
-			leave, ok := h.sessions.use(id, from.subject)
-			if !ok {
-				sessionOver(w)
-				return
-			}
-			defer leave(out)
-		}
-		if handler == h.newest && header(r, methodHeader) == methodListen {
-			stream, leave, ok := h.admitStream(r)
-			if !ok {
-				crowded(w, idOf(body), noSession)
-				return
-			}
-			defer leave()
-			r = stream
-		}
-		r.Header.Set(hostHeader, from.host)
-		handler.ServeHTTP(answer, r)
-	}
-	if !answer.failed && out.succeeded() {
-		h.learn(r, from, w.Header(), body)
-	}
-}
-
-// sessionOver refuses a request of a session that has ended or is being ended, as
-// the SDK does: its client begins another.
-func sessionOver(w http.ResponseWriter) {
-	http.Error(w, "session not found", http.StatusNotFound)
-}
-
-// load has the SDK carry what it is not to decode. body must be valid JSON.
-func (h *HTTP) load(r *http.Request, body []byte) {
-	loaded := h.bridge.carrier.load(body)
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(loaded)), int64(len(loaded))
-}
-
-// learn notes what the SDK has found in order, so that plain calls may go
-// without it: a session that has begun, or what a client of the stateless era
-// says of itself.
-func (h *HTTP) learn(r *http.Request, from sender, answered http.Header, body []byte) {
-	if began := answered.Get(sessionHeader); began != "" {
-		says := introduced(body)
-		h.sessions.opened(began, from.subject, partyOf(r, says.name), says)
-		if removed(r.Context()) {
-			h.sessions.endOf(func(caller string) bool { return caller == from.subject })
-		}
-	}
-	if p, ok := parsePlain(body); ok && p.meta != nil && header(r, versionHeader) == firstStateless {
-		h.bridge.metas.learn(from.metas(), p.meta)
-	}
-}
-
 // under returns the response that the front's own handlers write to.
 func under(w http.ResponseWriter) *response {
 	out, ok := w.(*response)
@@ -436,6 +273,15 @@ func under(w http.ResponseWriter) *response {
 		panic(fmt.Sprintf("mcpbridge: %T between ServeHTTP and its handlers", w))
 	}
 	return out
+}
+
+// workOn waits until a request may be worked on. The place has to be given back.
+func (h *HTTP) workOn(ctx context.Context, from turns.Line, body []byte) (*turns.Brief, error) {
+	each := bytesAMoment
+	if isBatch(body) {
+		each = batchAMoment
+	}
+	return h.working.TakeLonger(ctx, from, 1+len(body)/each)
 }
 
 // serveSSE serves the transport of 2024-11-05.
@@ -451,24 +297,25 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 		defer leave()
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
-		h.sse.stream(w, r, settings.MaxRequest, subject(r))
+		h.sse.stream(w, r, settings.MaxRequest, originOf(r, subject(r), hostOf(r), LegacySSE))
 	case http.MethodPost:
-		body, held, ok := h.readBody(w, r, h.sse.lineOf(r))
-		defer held.end()
-		if ok {
-			h.sse.post(w, r, line{data: body, held: held}, subject(r))
+		from := h.sse.lineOf(r)
+		body, held, ok := h.readBody(w, r, from)
+		if held == nil {
+			held = &share{of: h.bridge.requests, line: from}
 		}
+		defer held.end()
+		if !ok || !h.waits(w, r, held, body) {
+			return
+		}
+		place, err := h.workOn(r.Context(), from, body)
+		if err != nil {
+			return // the client has left
+		}
+		held.place.Store(place)
+		h.sse.post(w, r, line{data: body, held: held}, subject(r))
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		refuse(w, http.StatusMethodNotAllowed, "GET opens a stream, POST sends a message")
 	}
-}
-
-// partyOf is whose a session counts as, where sessions are many: the authenticated
-// caller's, else that of the program of some name at some address.
-func partyOf(r *http.Request, program string) string {
-	if who := subject(r); who != "" {
-		return who
-	}
-	return program + " at " + hostOf(r)
 }

@@ -33,7 +33,7 @@ func stateful(t *testing.T, requires string) (*world, chan peer.Input) {
 	return w, given
 }
 
-// SPEC D8, 2026-07-28 basic/patterns/mrtr: what a peer requires reaches a client of the
+// SPEC D8 and MCP 2026-07-28, basic/patterns/mrtr: what a peer requires reaches a client of the
 // stateless era as it is, and the peer gets the client's answers as they are and its own
 // state. A state of Orla's own conversations is not a peer's.
 func TestD8WhatAPeerRequiresPassesThrough(t *testing.T) {

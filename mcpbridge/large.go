@@ -171,15 +171,14 @@ func (l *largeAnswers) close() {
 }
 
 // readLarge answers resources/read for an answer or a part of it.
-func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (mcp.Result, error) {
-	uri := req.Params.URI
+func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (parts, *jsonrpc.Error) {
 	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	path, ok := strings.CutPrefix(uri, largePrefix)
 	if !ok {
 		return nil, notFound
 	}
 	id, part, inParts := strings.Cut(path, "/")
-	a, ok := b.large.get(id, callerOf(req.Extra).subject)
+	a, ok := b.large.get(id, r.from.subject)
 	if !ok {
 		return nil, notFound
 	}
@@ -195,7 +194,7 @@ func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (m
 	// Where messages share one stream, too large a one ends the connection,
 	// and all that is in flight with it. A response of HTTP stands alone.
 	most := 2 * b.maxInline.Load()
-	if req.Extra != nil && req.Extra.CloseSSEStream != nil { // set by Streamable HTTP only
+	if r.from.transport == StreamableHTTP {
 		most = math.MaxInt64
 	}
 	size, err := b.roomToRead(ctx, a, most)
@@ -207,10 +206,10 @@ func (b *Bridge) readLarge(ctx context.Context, req *mcp.ReadResourceRequest) (m
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/sixfold, largePrefix, id)}
 	}
 	var result parts
-	if err := b.inTurn(ctx, func() { result = a.read(uri, b.selfIn(req)) }); err != nil {
+	if err := b.inTurn(ctx, func() { result = a.read(uri, r.self()) }); err != nil {
 		return nil, b.refused(ctx, methodRead, err)
 	}
-	return &rawResult{json: result}, nil
+	return result, nil
 }
 
 // inTurn does what takes milliseconds for a large answer: for one read at a time, and

@@ -2,6 +2,7 @@ package mcpbridge_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,7 +59,7 @@ func TestACallOfWhatIsBeingListed(t *testing.T) {
 	w.set(&mcp.Tool{Name: "first", InputSchema: slow}, tool("second"))
 	<-slow.began
 	answered := make(chan reply, 1)
-	go func() { // not as a plain call, which needs no SDK
+	go func() {
 		answered <- f.post(t, call(1, "second"), "Mcp-Session-Id", session, "Accept", "*/*")
 	}()
 	for range 50 { // it would have its answer by now
@@ -92,8 +93,7 @@ func TestTheListIsTheSDKs(t *testing.T) {
 			raw := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).raw
 			return strings.Contains(raw, "tool-00000") && !strings.Contains(raw, `"echo"`)
 		})
-		cursor := ""
-		for page := 0; page == 0 || cursor != ""; page++ {
+		ask := func(of *front, cursor string) (page reply, result, next string) {
 			params := ""
 			if cursor != "" {
 				params = fmt.Sprintf(`"cursor":%q`, cursor)
@@ -103,15 +103,26 @@ func TestTheListIsTheSDKs(t *testing.T) {
 			if era != "" {
 				body, headers = newEra("tools/list", "", params)
 			}
-			got, want := f.post(t, body, headers...), sdk.post(t, body, headers...)
-			if string(got.result) != string(want.result) || got.status != want.status || len(got.result) < 1000 {
-				t.Fatalf("era %q, page %d: %s", era, page, difference(string(got.result), string(want.result)))
-			}
-			var next struct{ NextCursor string }
-			if err := json.Unmarshal(got.result, &next); err != nil {
+			page = of.post(t, body, headers...)
+			var says struct{ NextCursor string }
+			if err := json.Unmarshal(page.result, &says); err != nil {
 				t.Fatal(err)
 			}
-			cursor = next.NextCursor
+			// Each has cursors of its own.
+			result = string(page.result)
+			if says.NextCursor != "" {
+				result = strings.Replace(result, says.NextCursor, "CURSOR", 1)
+			}
+			return page, result, says.NextCursor
+		}
+		var cursor, theirs string
+		for page := 0; page == 0 || cursor != ""; page++ {
+			got, ours, next := ask(f, cursor)
+			want, like, after := ask(sdk, theirs)
+			if comparable(t, ours) != comparable(t, like) || got.status != want.status || len(got.result) < 1000 || (next == "") != (after == "") {
+				t.Fatalf("era %q, page %d: %s", era, page, difference(comparable(t, ours), comparable(t, like)))
+			}
+			cursor, theirs = next, after
 			if page > 2 {
 				t.Fatal("more pages than tools")
 			}
@@ -179,5 +190,44 @@ func BenchmarkCall(b *testing.B) {
 			body, headers := newEra("tools/call", "tool-00000", `"name":"tool-00000","arguments":{"city":"Oslo"}`)
 			bench(b, n, body, headers)
 		})
+	}
+}
+
+// A page that begins anywhere ends where one from the beginning does, and costs no copy: a
+// client that does not read holds nothing of its own.
+func TestG3PagesFromAnywhereAreTheSameBytes(t *testing.T) {
+	w := newWorld(t)
+	w.set(many(2500)...)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	for _, c := range []struct {
+		after       string
+		first, last int // -1 for none
+	}{
+		{"tool-00000", 1, 999},
+		{"tool-00998", 999, 999},
+		{"tool-00998x", 999, 999},
+		{"tool-00999", 1000, 1999},
+		{"tool-01500", 1501, 1999},
+		{"tool-02300", 2301, 2499},
+		{"tool-02499", -1, -1},
+		{"z", -1, -1},
+		{"a", 0, 999},
+	} {
+		var page struct {
+			NextCursor string
+			Tools      []struct{ Name string }
+		}
+		r := f.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":%q}}`, base64.RawURLEncoding.EncodeToString([]byte(c.after))))
+		if err := json.Unmarshal(r.result, &page); err != nil {
+			t.Fatalf("%v: %.200s", err, r.raw)
+		}
+		first, last := -1, -1
+		if n := len(page.Tools); n > 0 {
+			_, _ = fmt.Sscanf(page.Tools[0].Name, "tool-%d", &first)
+			_, _ = fmt.Sscanf(page.Tools[n-1].Name, "tool-%d", &last)
+		}
+		if more := c.last >= 0 && c.last < 2499; first != c.first || last != c.last || (page.NextCursor != "") != more {
+			t.Errorf("after %s: %d to %d, next %q; want %d to %d", c.after, first, last, page.NextCursor, c.first, c.last)
+		}
 	}
 }

@@ -2,14 +2,11 @@ package mcpbridge
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
-	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -19,6 +16,8 @@ import (
 const (
 	methodCall       = "tools/call"
 	methodList       = "tools/list"
+	methodPing       = "ping"
+	methodDiscover   = "server/discover"
 	methodListen     = "subscriptions/listen"
 	methodInitialize = "initialize"
 	methodCancelled  = "notifications/cancelled"
@@ -35,18 +34,6 @@ const (
 	methodProgress = "notifications/progress"
 	methodMessage  = "notifications/message"
 )
-
-// methods are the requests that the SDK's server knows. Whatever else is asked
-// for is refused before it looks at the session's state, which would have it
-// say something else of an unknown method (SPEC G1).
-var methods = []string{
-	methodInitialize, "ping", "server/discover", methodListen,
-	methodList, methodCall,
-	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
-	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
-	// Notifications: with an id, they are invalid rather than unknown.
-	"notifications/cancelled", "notifications/initialized", "notifications/progress", "notifications/roots/list_changed",
-}
 
 // errorJSON is an error response; a missing id is null.
 func errorJSON(id json.RawMessage, code int64, text string) json.RawMessage {
@@ -68,12 +55,6 @@ func errorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
 	return raw
 }
 
-// envelope is what has to be known of a message to refuse it.
-type envelope struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-}
-
 // idOf returns the id of a message that is JSON but maybe no message; nil if it has none.
 func idOf(raw json.RawMessage) json.RawMessage {
 	var e struct {
@@ -83,25 +64,6 @@ func idOf(raw json.RawMessage) json.RawMessage {
 	return e.ID
 }
 
-// isRequest reports whether a message wants an answer.
-func isRequest(raw json.RawMessage) bool {
-	var method, id bool
-	rawjson.Members(raw, func(key string, _ json.RawMessage) bool {
-		method = method || key == "method"
-		id = id || key == "id"
-		return true
-	})
-	return method && id
-}
-
-func rawID(id jsonrpc.ID) json.RawMessage {
-	raw, err := json.Marshal(id.Raw())
-	if err != nil { // it is a string or an integer
-		panic(err)
-	}
-	return raw
-}
-
 // maxRequestMeta bounds the _meta of a client's message in bytes: it is for the parties
 // and their tools to say a little of a request, and each of them looks through it.
 const maxRequestMeta = 64 << 10
@@ -109,188 +71,282 @@ const maxRequestMeta = 64 << 10
 // metaTooLarge is why a message with a larger one is refused.
 var metaTooLarge = fmt.Sprintf("the params' _meta is over %d bytes; what is large belongs in the arguments", maxRequestMeta)
 
-// maxDecoded bounds in bytes what the SDK decodes of a client's message, or of a batch: it
-// takes up to a hundred times as much memory. What it does not decode does not count:
-// arguments, and answers to questions.
-const maxDecoded = 256 << 10
+// maxBeside bounds what a client's message, or a batch, may have in bytes beside what is
+// passed on or kept as it came: arguments, and answers to questions.
+const maxBeside = 256 << 10
 
-// maxInitialize bounds an initialize in bytes: the SDK keeps what it decodes of it for as
-// long as the session lives.
+// maxInitialize bounds an initialize in bytes, without the icons of its client, which may
+// be large and which nobody shows.
 const maxInitialize = 16 << 10
 
-// maxValues bounds the values in an initialize, and in a _meta, which the SDK keeps for as
-// long as the request waits: one of a few bytes takes a hundred.
+// maxValues bounds the values in an initialize, and in a _meta.
 const maxValues = 512
 
-// maxMembers bounds the arguments of what is no tool: the SDK decodes their names.
+// maxMembers bounds the arguments of what is not a tool.
 const maxMembers = 1000
 
 // What is wrong with a message that is too large in part.
 const (
 	escapedKeys    = "the keys of a message over 1 KiB, and of its params, must be written without escapes"
-	decodedOver    = "the message is over 256 KiB beside its arguments"
+	besideOver     = "the message is over 256 KiB beside its arguments"
 	initializeOver = "an initialize may have 16 KiB and 512 values at most, beside the icons of its client"
 	metaValuesOver = "the params' _meta may have 512 values at most; what is large belongs in the arguments"
 )
 
-// excess says what of a message, or of a batch, is too large; "" for nothing. raw must be
-// valid JSON without space before it.
-func excess(raw json.RawMessage) (over string) {
-	if len(raw) <= 2*maxValues { // a value takes two bytes
-		return ""
-	}
-	var decoded int
-	if raw[0] == '[' {
-		rawjson.Elements(raw, func(value json.RawMessage) bool {
-			var n int
-			n, over = decodedOf(value, true)
-			decoded += n
-			return over == ""
-		})
-	} else {
-		decoded, over = decodedOf(raw, false)
-	}
-	if over == "" && decoded > maxDecoded {
-		return decodedOver
-	}
-	return over
+// What is wrong with a message that is not one.
+const (
+	notJSON    = "a line is not valid JSON; send one message a line"
+	notMessage = "not a JSON-RPC 2.0 message"
+	oddNumber  = "an id must be a string or an integer that every client can hold"
+	notShaped  = "params are not of the shape that the protocol gives them"
+)
+
+// message is a JSON-RPC message, taken apart and not decoded.
+type message struct {
+	id     json.RawMessage // as it came; nil for none, and for null
+	named  bool            // it has a method: it is not a response
+	method string
+	params params          // of a request or a notification
+	result json.RawMessage // of a response; nil for none
+	failed json.RawMessage // the error of a response; nil for none
+	beside int             // its bytes beside what is passed on or kept as it came
 }
 
-// decodedOf is how many bytes of a message the SDK decodes, and what of it is too large.
-// The carrier takes nothing out of a batch.
-func decodedOf(raw json.RawMessage, batch bool) (n int, over string) {
-	n = len(raw)
-	var method string
-	var params, result json.RawMessage
+// params are those of a message, as far as more than one method has them. What is missing
+// is nil.
+type params struct {
+	raw       json.RawMessage // nil for none, and for null
+	odd       bool            // they are not an object
+	meta      json.RawMessage // _meta
+	name      json.RawMessage
+	uri       json.RawMessage
+	cursor    json.RawMessage
+	arguments json.RawMessage
+	responses json.RawMessage // inputResponses
+	state     json.RawMessage // requestState
+}
+
+// asks reports whether a message wants an answer.
+func (m *message) asks() bool { return m.named && m.id != nil }
+
+// answers reports whether a message is the answer to a question.
+func (m *message) answers() bool { return !m.named }
+
+// readMessage takes a message apart. raw must be valid JSON, without space before it. The
+// id is known, as far as there is one, also where the message is refused.
+func readMessage(raw json.RawMessage) (m message, refused *jsonrpc.Error) {
+	refuse := func(code int64, text string) (message, *jsonrpc.Error) {
+		if m.id == nil {
+			m.id = idOf(raw)
+		}
+		return m, &jsonrpc.Error{Code: code, Message: text}
+	}
+	if raw[0] != '{' {
+		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
+	}
+	var version, method, given json.RawMessage
 	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
 		switch key {
+		case "jsonrpc":
+			version = value
+		case "id":
+			m.id = value
 		case "method":
-			if method = rawjson.String(value); bytes.IndexByte(value, '\\') >= 0 { // as PHP writes "tools\/call"
-				_ = json.Unmarshal(value, &method) // what is no string is refused later
-				batch = true                       // the carrier does not know it
-			}
+			method = value
 		case "params":
-			params = value
+			given = value
 		case "result":
-			result = value
+			m.result = value
+		case "error":
+			m.failed = value
 		}
 		return true
 	})
-	if !plain && rawjson.IsObject(raw) {
-		return n, escapedKeys
-	}
-	var args, answers json.RawMessage // the last ones, as the SDK has it
-	plain = !rawjson.IsObject(params) || rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		switch {
-		case key == "_meta" && len(value) > maxRequestMeta:
-			over = metaTooLarge
-		case key == "_meta" && rawjson.Values(value) > maxValues:
-			over = metaValuesOver
-		case key == "arguments":
-			args = value
-		case key == "inputResponses":
-			answers = value
+	if !plain {
+		if len(raw) > 2*maxValues { // small ones are written another way
+			return refuse(jsonrpc.CodeInvalidParams, escapedKeys)
 		}
-		return over == ""
-	})
-	switch {
-	case over != "":
-		return n, over
-	case !plain:
-		return n, escapedKeys
-	case method == methodInitialize && (n > maxInitialize || rawjson.Values(raw) > maxValues):
-		return n, initializeOver
+		written, changed := plainObject(raw)
+		if !changed {
+			return refuse(jsonrpc.CodeInvalidRequest, notMessage)
+		}
+		return readMessage(written)
 	}
-	if !batch {
-		n -= len(answers) + len(result)
+	ok := true
+	if method != nil && string(method) != "null" {
+		m.named = true
+		m.method, ok = textOf(method)
 	}
-	if args != nil && (method == methodCall || fewMembers(args)) {
-		n -= len(args)
+	switch odd, usual := oddID(m.id); {
+	case odd:
+		return refuse(jsonrpc.CodeInvalidRequest, oddNumber)
+	case !usual || !ok || string(version) != `"2.0"`:
+		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 	}
-	return n, ""
+	if string(m.id) == "null" {
+		m.id = nil
+	}
+	if !m.named && m.id == nil {
+		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
+	}
+	var over string
+	if m.params, over = readParams(given, len(raw)); over != "" {
+		return refuse(jsonrpc.CodeInvalidParams, over)
+	}
+	if over = m.measure(raw); over != "" {
+		return refuse(jsonrpc.CodeInvalidParams, over)
+	}
+	return m, nil
 }
 
-// withoutIcons is an initialize without the icons of its client, which may be large and
-// which nobody shows; any other message as it is. raw must be valid JSON.
-func withoutIcons(raw json.RawMessage) json.RawMessage {
-	if len(raw) <= 2*maxValues || !bytes.Contains(raw, []byte(`"icons"`)) || !bytes.Contains(raw, []byte(`"`+methodInitialize+`"`)) {
-		return raw
+// readParams takes params apart, of a message of a size. over says what of them is too
+// large; "" for nothing.
+func readParams(raw json.RawMessage, size int) (p params, over string) {
+	if raw == nil || string(raw) == "null" {
+		return p, ""
 	}
-	var method string
-	var params, info json.RawMessage
-	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+	p.raw = raw
+	if raw[0] != '{' {
+		p.odd = true
+		return p, ""
+	}
+	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
 		switch key {
-		case "method":
-			method = rawjson.String(value)
-		case "params":
-			params = value
+		case "_meta":
+			p.meta = value
+		case "name":
+			p.name = value
+		case "uri":
+			p.uri = value
+		case "cursor":
+			p.cursor = value
+		case "arguments":
+			p.arguments = value
+		case "inputResponses":
+			p.responses = value
+		case "requestState":
+			p.state = value
 		}
 		return true
 	})
-	if method != methodInitialize || !rawjson.IsObject(params) {
-		return raw
+	switch {
+	case !plain && size > 2*maxValues:
+		return p, escapedKeys
+	case !plain:
+		written, changed := plainObject(raw)
+		if !changed {
+			p.odd = true
+			return p, ""
+		}
+		return readParams(written, size)
+	case len(p.meta) > maxRequestMeta:
+		return p, metaTooLarge
+	case len(p.meta) > 2*maxValues && rawjson.Values(p.meta) > maxValues:
+		return p, metaValuesOver
 	}
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		if key == "clientInfo" {
-			info = value
+	return p, ""
+}
+
+// measure notes how large a message is beside what is passed on as it came, and says what
+// of it is too large; "" for nothing.
+func (m *message) measure(raw json.RawMessage) (over string) {
+	if m.beside = len(raw); m.beside <= 2*maxValues { // a value takes two bytes
+		return ""
+	}
+	if m.method == methodInitialize {
+		icons := iconsIn(m.params.raw)
+		if len(raw)-len(icons) > maxInitialize || rawjson.Values(raw)-rawjson.Values(icons) > maxValues {
+			return initializeOver
+		}
+		m.beside -= len(icons)
+		return ""
+	}
+	m.beside -= len(m.params.responses) + len(m.result) + len(m.failed)
+	if args := m.params.arguments; args != nil && (m.method == methodCall || fewMembers(args)) {
+		m.beside -= len(args)
+	}
+	if m.beside > maxBeside {
+		return besideOver
+	}
+	return ""
+}
+
+// iconsIn returns the icons of the client in the params of an initialize.
+func iconsIn(params json.RawMessage) (icons json.RawMessage) {
+	return memberOf(memberOf(params, "clientInfo"), "icons")
+}
+
+// memberOf returns a member of an object; nil for none, and of what is not an object.
+func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
+	if !rawjson.IsObject(object) {
+		return nil
+	}
+	rawjson.Members(object, func(key string, value json.RawMessage) bool {
+		if key == wanted {
+			found = value
 		}
 		return true
 	})
-	if !rawjson.IsObject(info) {
-		return raw
+	return found
+}
+
+// usualTexts are the texts that most requests have, which need not be copied.
+var usualTexts = map[string]string{
+	methodCall: methodCall, methodList: methodList, methodRead: methodRead, methodGetPrompt: methodGetPrompt, methodPing: methodPing,
+	firstStateless: firstStateless, lastWithSessions: lastWithSessions,
+}
+
+// textOf returns the text of a JSON string. It reports false for what is not one.
+func textOf(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
 	}
-	info = replaced(info, member{Key: "icons", Value: nil})
-	return replaced(raw, member{Key: "params", Value: replaced(params, member{Key: "clientInfo", Value: info})})
+	if known, is := usualTexts[string(raw[1:len(raw)-1])]; is {
+		return known, true
+	}
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return string(raw[1 : len(raw)-1]), true
+	}
+	ok = json.Unmarshal(raw, &text) == nil
+	return text, ok
 }
 
 // fewMembers reports whether a value is an object of few members.
 func fewMembers(value json.RawMessage) bool {
 	n := 0
-	return rawjson.Members(value, func(string, json.RawMessage) bool {
+	return rawjson.IsObject(value) && rawjson.Members(value, func(string, json.RawMessage) bool {
 		n++
 		return n <= maxMembers
 	})
 }
 
-// unusualID finds ids, at any depth, that are no plain integers.
-var unusualID = regexp.MustCompile(`"id"\s*:\s*-?(?:[0-9]+[.eE]|[0-9]{16})`)
-
-// oddID returns the id of a message when it is a number that the SDK would not
-// give back as it came: it keeps ids as 64-bit integers made of floats.
-func oddID(raw json.RawMessage) (json.RawMessage, bool) {
-	if !unusualID.Match(raw) {
-		return nil, false
-	}
-	id := idOf(raw)
-	if len(id) == 0 || id[0] == '"' {
-		return nil, false
+// oddID reports whether an id is a number that not every client can hold, and whether it is
+// one at all: a string, a number, null or none.
+func oddID(id json.RawMessage) (odd, usual bool) {
+	switch {
+	case len(id) == 0 || id[0] == '"' || string(id) == "null":
+		return false, true
+	case id[0] != '-' && (id[0] < '0' || id[0] > '9'):
+		return false, false
 	}
 	f, err := strconv.ParseFloat(string(id), 64)
 	const exact = 1 << 53
-	return id, err != nil || f != math.Trunc(f) || math.Abs(f) >= exact
+	return err != nil || f != math.Trunc(f) || math.Abs(f) >= exact, true
 }
 
-// presentable makes an error of the SDK one that a client can act on: the SDK
-// gives no code to some of what it refuses before any handler sees it, and
-// repeats the whole of params that it cannot read. Only its text tells these
-// cases apart; tests hold them.
-func presentable(err error) error {
-	out := &jsonrpc.Error{Message: err.Error()}
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		out.Code, out.Data = wire.Code, wire.Data
-	}
-	handling, _, unreadable := strings.Cut(out.Message, ": unmarshaling ")
+// idKey tells an id from others, however it is written.
+func idKey(id json.RawMessage) string {
 	switch {
-	case unreadable:
-		out.Code = jsonrpc.CodeInvalidParams
-		out.Message = strings.TrimSuffix(handling, ": invalid params") + ": params are not of the shape that the protocol gives them"
-	case strings.HasSuffix(out.Message, `missing required "params"`):
-		out.Code, out.Message = jsonrpc.CodeInvalidParams, `missing required "params"`
-	case out.Code != 0:
-	case out.Message == context.Canceled.Error():
-		out.Code, out.Message = jsonrpc.CodeInternalError, "the request was cancelled"
-	default:
-		out.Code = jsonrpc.CodeInvalidRequest
+	case len(id) == 0:
+		return ""
+	case id[0] == '"':
+		if text, ok := textOf(id); ok && bytes.IndexByte(id, '\\') >= 0 {
+			return string(rawjson.Quote(text))
+		}
+	case bytes.ContainsAny(id, ".eE"):
+		if f, err := strconv.ParseFloat(string(id), 64); err == nil {
+			return strconv.FormatInt(int64(f), 10)
+		}
 	}
-	return out
+	return string(id)
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
@@ -77,65 +75,9 @@ func (b *Bridge) observe(ctx context.Context, id string, asked supervisor.Call, 
 	})
 }
 
-// transportHeader marks the headers of a legacy SSE stream, which the SDK hands
-// on with each of its requests. A client that sends it is described by itself.
-const transportHeader = "Orla-Transport"
-
-// hostHeader tells the SDK's way which address a POST came from. What a client sends
-// under this name is removed.
-const hostHeader = "Orla-Host"
-
-// markedSSE are the headers of the GET that opened a stream, for all of its
-// requests. The trace of the GET is none of theirs.
-func markedSSE(opening http.Header) http.Header {
-	marked := opening.Clone()
-	marked.Del(trace.ParentKey)
-	marked.Del(trace.StateKey)
-	marked.Set(transportHeader, string(LegacySSE))
-	return marked
-}
-
-func transportOf(extra *mcp.RequestExtra) Transport {
-	switch {
-	case extra == nil || extra.Header == nil:
-		return Stdio
-	case extra.Header.Get(transportHeader) == string(LegacySSE):
-		return LegacySSE
-	}
-	return StreamableHTTP
-}
-
-// versionOf is the protocol version of a request that came through the SDK.
-func versionOf(r *mcp.CallToolRequest) string {
-	if version, ok := r.Params.Meta[mcp.MetaKeyProtocolVersion].(string); ok {
-		return version
-	}
-	if r.Extra != nil {
-		if version := r.Extra.Header.Get(versionHeader); version != "" {
-			return version
-		}
-	}
-	if init := r.Session.InitializeParams(); init != nil && withSessions[init.ProtocolVersion] {
-		return init.ProtocolVersion
-	}
-	return ""
-}
-
-// parentIn is the trace that a request's _meta says, else that of its headers.
-// "The tracestate header is meaningless without traceparent": they come from
-// one place.
-func parentIn(meta map[string]any, headers http.Header) trace.Context {
-	if parent, ok := meta[trace.ParentKey].(string); ok {
-		state, _ := meta[trace.StateKey].(string)
-		if c, ok := trace.Parse(parent, state); ok {
-			return c
-		}
-	}
-	return parentOf(headers)
-}
-
-// parentInRaw is the trace that a _meta says, without escapes in it.
-func parentInRaw(meta json.RawMessage) trace.Context {
+// parentIn is the trace that a _meta says, without escapes in it. "The tracestate header is
+// meaningless without traceparent": they come from one place.
+func parentIn(meta json.RawMessage) trace.Context {
 	if meta == nil {
 		return trace.Context{}
 	}
@@ -149,6 +91,9 @@ func parentInRaw(meta json.RawMessage) trace.Context {
 		}
 		return true
 	})
+	if parent == "" {
+		return trace.Context{}
+	}
 	c, _ := trace.Parse(parent, state)
 	return c
 }

@@ -34,7 +34,7 @@ func curse(message string) (change func(*mcpbridge.Options), lifted *atomic.Bool
 
 // SPEC F2: a panic beside a call on stdio, where no server of the library's recovers,
 // ends neither Orla nor the connection.
-func TestC15APanicBesideACallOnStdioEndsNothing(t *testing.T) {
+func TestF2APanicBesideACallOnStdioEndsNothing(t *testing.T) {
 	change, lifted := curse("call")
 	w := newWorld(t, change)
 	w.set(tool("echo"))
@@ -54,7 +54,7 @@ func TestC15APanicBesideACallOnStdioEndsNothing(t *testing.T) {
 
 // SPEC F2: the SDK reads a connection in a goroutine of its own, which recovers nothing.
 // A panic over a line ends that one connection, and gives back what the line held.
-func TestC15APanicOverALineEndsItsConnectionAlone(t *testing.T) {
+func TestF2APanicOverALineEndsItsConnectionAlone(t *testing.T) {
 	change, lifted := curse("malformed message")
 	w := newWorld(t, change)
 	f := w.front(t, mcpbridge.HTTPSettings{})

@@ -63,5 +63,14 @@ func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
 	return append(out, small[begun:]), ok
 }
 
+// replaced is rewritten in one piece; raw itself if it is unusual.
+func replaced(raw json.RawMessage, change ...member) json.RawMessage {
+	out, ok := rawjson.Edit(raw, nil, change...)
+	if !ok {
+		return raw
+	}
+	return out
+}
+
 // boolean is a truth value as JSON.
 func boolean(b bool) json.RawMessage { return strconv.AppendBool(nil, b) }

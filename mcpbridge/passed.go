@@ -267,18 +267,3 @@ func (c *cutter) takeMeta(p *passedAnswer) mcp.Content {
 	p.meta, _ = rawjson.Edit(p.meta, func(key string) bool { return !slices.Contains(metaOfOrla, key) })
 	return link
 }
-
-// rawResult lets the SDK send a result as the JSON that it is.
-type rawResult struct {
-	mcp.ResultBase
-	json parts
-}
-
-// MarshalJSON returns the result.
-func (r *rawResult) MarshalJSON() ([]byte, error) { return r.json.join(), nil }
-
-// GetMeta keeps the SDK from adding to the result what it has already.
-func (r *rawResult) GetMeta() map[string]any { return map[string]any{mcp.MetaKeyServerInfo: nil} }
-
-// SetMeta is never called, by GetMeta.
-func (r *rawResult) SetMeta(map[string]any) {}

@@ -26,7 +26,7 @@ func (w *world) says(raw string, err error) {
 }
 
 // wire asks for echo in the two eras over HTTP and in a session on stdio, both
-// as a plain call and through the SDK, and gives the results as they came.
+// whatever else its client says, and gives the results as they came.
 func (w *world) wire(t *testing.T) map[string]reply {
 	t.Helper()
 	f := w.front(t, mcpbridge.HTTPSettings{})
@@ -35,15 +35,15 @@ func (w *world) wire(t *testing.T) map[string]reply {
 	p.open(t)
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	got := map[string]reply{
-		"session":     f.post(t, call(1, "echo"), "Mcp-Session-Id", session),
-		"session SDK": f.post(t, strings.TrimSuffix(call(1, "echo"), "}")+`,"x":0}`, "Mcp-Session-Id", session),
-		"newest SDK":  f.post(t, body, headers...),
-		"newest":      f.post(t, body, headers...),
+		"session":       f.post(t, call(1, "echo"), "Mcp-Session-Id", session),
+		"session, more": f.post(t, strings.TrimSuffix(call(1, "echo"), "}")+`,"x":0}`, "Mcp-Session-Id", session),
+		"newest, more":  f.post(t, body, headers...),
+		"newest":        f.post(t, body, headers...),
 	}
 	p.write(t, call(1, "echo")+"\n")
 	got["stdio"] = p.next(t)
 	p.write(t, strings.TrimSuffix(call(2, "echo"), "}")+`,"x":0}`+"\n")
-	got["stdio SDK"] = p.next(t)
+	got["stdio, more"] = p.next(t)
 	return got
 }
 

@@ -3,35 +3,33 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// request passes on what is no call: a peer answers it, and its result goes out
-// as it is.
-func (b *Bridge) request(ctx context.Context, method, name string, r request, session *mcp.ServerSession) (mcp.Result, error) {
+// relay passes on what is not a call: a peer answers it, and its result goes out as it is.
+func (b *Bridge) relay(ctx context.Context, r *request, name string) (parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
-	who := b.newCaller(ctx, r, session)
-	defer who.end()
-	params := b.ownParams(r.GetParams())
-	of := asking{client: who.id, method: method, name: name}
-	if who.newest { // its trace may be another when it is repeated
-		of.args = replaced(params, member{Key: "_meta", Value: nil})
+	params := ownParams(r.params)
+	of := asking{client: r.Session(), method: r.method, name: name}
+	asked := peer.Request{Method: r.method, Params: params, Line: r.line}
+	if r.newest {
+		of.args = replaced(params, member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
+		var refused *jsonrpc.Error
+		if asked.Input, refused = b.inputIn(r, of); refused != nil {
+			return nil, refused
+		}
 	}
-	input, err := b.inputIn(r, of)
-	if err != nil {
-		return nil, err
-	}
-	return b.converse(ctx, r, who, of, func(ctx context.Context, client peer.Client) (mcp.Result, error) {
-		res, err := b.requested(ctx, r, of, peer.Request{Method: method, Params: params, Client: client, Line: who.line, Input: input})
-		if missing := who.missing(); missing != nil && who.newest && err != nil {
+	return b.converse(ctx, r, of, func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error) {
+		asked.Client = client
+		res, err := b.requested(ctx, r, of, asked)
+		if missing := r.missing(); missing != nil && err != nil {
 			return nil, missing
 		}
 		return res, err
@@ -39,44 +37,36 @@ func (b *Bridge) request(ctx context.Context, method, name string, r request, se
 }
 
 // requested does what a request asks for.
-func (b *Bridge) requested(ctx context.Context, r mcp.Request, of asking, asked peer.Request) (mcp.Result, error) {
-	method := asked.Method
+func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked peer.Request) (parts, *jsonrpc.Error) {
 	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
-		return nil, b.refused(ctx, method, err)
+		return nil, b.refused(ctx, r.method, err)
 	}
 	p, ok := look(rawjson.Compact(raw), false)
 	if !ok {
-		return nil, b.refused(ctx, method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", method))
+		return nil, b.refused(ctx, r.method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", r.method))
 	}
 	p.sign(b.states, of)
-	return b.passOn(r, method, p), nil
-}
-
-// passOn is the result of a request that is no call.
-func (b *Bridge) passOn(r mcp.Request, method string, p passedAnswer) mcp.Result {
-	self := b.selfIn(r)
-	if self != nil && method == methodRead && !p.requires { // the stateless era asks for it
+	if r.newest && r.method == methodRead && !p.requires { // the stateless era asks for it
 		p.raw = cacheable(p.raw)
 	}
-	return &rawResult{json: p.parts(self)}
+	return p.parts(r.self()), nil
 }
 
-// ownParams are the params of a request that are for the peer: not what the
-// protocol keeps for the parties, and no progress token, which is the client's.
-func (b *Bridge) ownParams(params mcp.Params) json.RawMessage {
-	raw, _ := plainObject(b.carrier.paramsOf(params))
-	if raw == nil {
+// ownParams are the params of a request that are for the peer: not what the protocol keeps
+// for the parties, and no progress token, which is the client's.
+func ownParams(p params) json.RawMessage {
+	if p.raw == nil {
 		return nil
 	}
-	var meta json.RawMessage
-	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		if key == "_meta" {
-			meta = value
-		}
-		return true
-	})
-	return replaced(raw, member{Key: "_meta", Value: ownMetaOf(meta)}, member{Key: "inputResponses", Value: nil}, member{Key: "requestState", Value: nil})
+	own, _ := rawjson.Edit(p.raw, keptByOrla, member{Key: "_meta", Value: ownMetaOf(p.meta)})
+	return own
+}
+
+// keptByOrla reports whether a key of params, in any case, is one that a peer gets from
+// Orla alone: some peers do not tell cases apart.
+func keptByOrla(key string) bool {
+	return strings.EqualFold(key, "_meta") || strings.EqualFold(key, "inputResponses") || strings.EqualFold(key, "requestState")
 }
 
 // cacheable says of a result that has no word on it that it is not to be kept.
@@ -94,7 +84,7 @@ func cacheable(raw json.RawMessage) json.RawMessage {
 
 // refused is the error that a client gets of a request that is no call: there
 // is no result that could say it.
-func (b *Bridge) refused(ctx context.Context, method string, err error) error {
+func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc.Error {
 	if given, ok := refusal(err); ok {
 		return given
 	}
@@ -107,33 +97,40 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: f.Reason, Data: data}
 }
 
-// read answers a resources/read: what Orla itself keeps, or a peer's. The SDK is not asked:
-// it would compile each template again.
-func (b *Bridge) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Result, error) {
-	if peer.IsOwn(r.Params.URI) {
-		return b.readLarge(ctx, r)
+// read answers a resources/read: what Orla itself keeps, or a peer's.
+func (b *Bridge) read(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	uri, ok := textOf(r.params.uri)
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
 	}
-	res, err := b.request(ctx, methodRead, r.Params.URI, r, r.Session)
-	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {
+	if peer.IsOwn(uri) {
+		return b.readLarge(ctx, r, uri)
+	}
+	res, refused := b.relay(ctx, r, uri)
+	if refused != nil && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {
 		b.settle(ctx)
-		return b.request(ctx, methodRead, r.Params.URI, r, r.Session)
+		return b.relay(ctx, r, uri)
 	}
-	return res, err
+	return res, refused
 }
 
 // get answers a prompts/get.
-func (b *Bridge) get(ctx context.Context, r *mcp.GetPromptRequest) (mcp.Result, error) {
-	named := func(p *mcp.Prompt) bool { return p.Name == r.Params.Name }
-	if !slices.ContainsFunc(b.catalog.Catalog().Prompts, named) {
+func (b *Bridge) get(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	name, ok := textOf(r.params.name)
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	}
+	if _, there := b.current().prompts.find(name); !there {
 		b.settle(ctx)
 	}
-	return b.request(ctx, methodGetPrompt, r.Params.Name, r, r.Session)
+	return b.relay(ctx, r, name)
 }
 
 // complete answers a completion/complete.
-func (b *Bridge) complete(ctx context.Context, r *mcp.CompleteRequest) (mcp.Result, error) {
-	if r.Params.Ref == nil || r.Params.Argument.Name == "" {
+func (b *Bridge) complete(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	name, _ := textOf(memberOf(memberOf(r.params.raw, "argument"), "name"))
+	if !rawjson.IsObject(memberOf(r.params.raw, "ref")) || name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}
 	}
-	return b.request(ctx, methodComplete, "", r, r.Session)
+	return b.relay(ctx, r, "")
 }

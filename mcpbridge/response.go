@@ -2,6 +2,8 @@ package mcpbridge
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -29,9 +31,33 @@ type limits struct {
 
 var defaultLimits = limits{body: 8 * time.Second, room: 10 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
 
+// largeEvent is the size from which an answer goes out as a JSON body, which
+// is a client's to bound, rather than as an event: the Python SDK takes events
+// of 1 MiB at most.
+const largeEvent = 512 << 10
+
 // writeChunk is how much is written under one deadline, so that a slow client
 // is told from one that does not read.
 const writeChunk = 256 << 10
+
+// fewBytes cost less to copy than to write in pieces.
+const fewBytes = 16 << 10
+
+// What stands around a message that is an event. Nobody changes it.
+var (
+	eventHead = []byte("event: message\ndata: ")
+	eventEnd  = []byte("\n\n")
+)
+
+// event makes an event of a message. Of one that is large no part is copied: some answers
+// share them.
+func event(message parts) parts {
+	message = slices.Concat(parts{eventHead}, message, parts{eventEnd})
+	if message.size() <= fewBytes {
+		return parts{message.join()}
+	}
+	return message
+}
 
 // response is the front's view of a client: each write has a deadline, so that
 // one that does not read cannot hold a handler for ever (SPEC G7).
@@ -39,7 +65,8 @@ type response struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	limits  limits
-	header  http.Header // what the handler sets; goes out with the status
+	header  http.Header   // what the handler sets; goes out with the status
+	telling chan struct{} // holds a token while an event is being sent
 
 	mu     sync.Mutex // serialises writes; guards the fields that follow
 	status int
@@ -52,7 +79,7 @@ type response struct {
 }
 
 func newResponse(w http.ResponseWriter, l limits) *response {
-	r := &response{w: w, control: http.NewResponseController(w), limits: l, header: http.Header{}}
+	r := &response{w: w, control: http.NewResponseController(w), limits: l, header: http.Header{}, telling: make(chan struct{}, 1)}
 	r.extend() // for a 100 Continue: the deadline of the connection's last response is still set
 	return r
 }
@@ -106,7 +133,7 @@ func (r *response) writeAll(message parts) error {
 	defer r.mu.Unlock()
 	r.beginLocked(http.StatusOK, r.header)
 	if r.early && !isEventStream(r.header) { // too late for another kind of answer
-		message = parts{[]byte("event: message\ndata: "), bytes.TrimSpace(message.join()), []byte("\n\n")}
+		message = event(parts{bytes.TrimSpace(message.join())})
 	}
 	return r.writeAllLocked(message)
 }
@@ -123,7 +150,6 @@ func (r *response) writeAllLocked(message parts) error {
 // answer sends the one message of a response: as an event, or as JSON when it
 // is large and the stream has not begun.
 func (r *response) answer(message parts) error {
-	const few = 16 << 10 // bytes that cost less to copy than to write in pieces
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := message.size()
@@ -131,7 +157,7 @@ func (r *response) answer(message parts) error {
 		r.header.Set("Content-Type", "application/json")
 	} else {
 		r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
-		message = slices.Concat(parts{[]byte("event: message\ndata: ")}, message, parts{[]byte("\n\n")})
+		message = slices.Concat(parts{eventHead}, message, parts{eventEnd})
 		size = message.size()
 	}
 	if r.status == 0 {
@@ -139,10 +165,54 @@ func (r *response) answer(message parts) error {
 	}
 	r.beginLocked(http.StatusOK, r.header)
 	r.over = true // no comment may follow
-	if size <= few {
+	if size <= fewBytes {
 		message = parts{message.join()}
 	}
 	return r.writeAllLocked(message)
+}
+
+// beginStream sends the head of an event stream.
+func (r *response) beginStream() error {
+	r.mu.Lock()
+	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
+	r.mu.Unlock()
+	return r.FlushError()
+}
+
+// tell implements outlet: it sends an event, of which there may be others.
+func (r *response) tell(ctx context.Context, message json.RawMessage) error {
+	return r.event(ctx, parts{message})
+}
+
+// event sends a message as an event, of which there may be others.
+func (r *response) event(ctx context.Context, message parts) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case r.telling <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return sendWithin(ctx, func() error {
+		defer func() { <-r.telling }()
+		return r.eventNow(message)
+	})
+}
+
+func (r *response) eventNow(message parts) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return errHungUp
+	}
+	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
+	r.beginLocked(http.StatusOK, r.header)
+	if err := r.writeAllLocked(event(message)); err != nil {
+		return err
+	}
+	r.extend()
+	return r.control.Flush()
 }
 
 func (r *response) writeLocked(p []byte) error {
@@ -175,20 +245,6 @@ func (r *response) begun() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status != 0
-}
-
-// succeeded reports whether the status is that of an answer.
-func (r *response) succeeded() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.status == http.StatusOK
-}
-
-// refused reports whether the answer's status is an error of the client's or ours.
-func (r *response) refused() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.status >= http.StatusBadRequest
 }
 
 // keepAlive sends a comment whenever the stream was open for another while.

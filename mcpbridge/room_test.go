@@ -67,7 +67,7 @@ func TestAnswersAreBoundedInSum(t *testing.T) {
 				r = f.post(t, body, headers...)
 			case 1:
 				r = f.post(t, call(i, "echo"), "Mcp-Session-Id", session)
-			case 2: // by the SDK
+			case 2: // with progress
 				r = f.post(t, strings.Replace(call(i, "echo"), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1), "Mcp-Session-Id", session)
 			}
 			if r.failed || !strings.Contains(r.raw, "done") {
@@ -110,8 +110,8 @@ func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
 	}
 	for name, end := range ends {
 		for way, body := range map[string]string{
-			"a plain call": call(1, "echo"),
-			"the SDK":      strings.Replace(call(1, "echo"), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1),
+			"a call":  call(1, "echo"),
+			"a token": strings.Replace(call(1, "echo"), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1),
 		} {
 			session := f.initialize(t)
 			conn := dial(t, f.addr())

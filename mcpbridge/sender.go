@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 
@@ -14,8 +15,7 @@ type sender struct {
 	subject string     // see subject
 	host    string     // see hostOf
 	session string     // the id of the session that it names; "" if it names none
-	own     bool       // that session is its own
-	says    client     // of an own session: what its client has said
+	own     *usage     // that session, if it is there and its own
 	line    turns.Line // whose share it takes: its caller's, and of that its own session's
 }
 
@@ -23,7 +23,7 @@ func (h *HTTP) senderOf(r *http.Request) sender {
 	s := sender{subject: subject(r), host: hostOf(r), session: header(r, sessionHeader)}
 	id := ""
 	if s.session != "" {
-		if s.says, s.own = h.sessions.owns(s.session, s.subject); s.own {
+		if s.own = h.sessions.find(s.session, s.subject); s.own != nil {
 			id = s.session
 		}
 	}
@@ -31,12 +31,17 @@ func (h *HTTP) senderOf(r *http.Request) sender {
 	return s
 }
 
-// metas is whose _meta is remembered: the caller's, or else that of the address.
-func (s sender) metas() string {
-	if s.subject != "" {
-		return s.subject
+// origin is where a request of a POST comes from, without its session.
+func (s sender) origin(r *http.Request) origin {
+	return originOf(r, s.subject, s.host, StreamableHTTP)
+}
+
+// originOf is where a request over HTTP comes from.
+func originOf(r *http.Request, subject, host string, by Transport) origin {
+	return origin{
+		caller: cmp.Or(subject, "anonymous"), subject: subject, host: host, transport: by,
+		version: header(r, versionHeader), parent: parentOf(r.Header),
 	}
-	return s.host
 }
 
 // subject is the authenticated caller of a request, "" without authentication.
@@ -56,11 +61,14 @@ func hostOf(r *http.Request) string {
 	return host
 }
 
-// header is the first value of a header whose name is in its canonical form, which
-// http.Header.Get would make each time.
-func header(r *http.Request, canonical string) string {
-	if values := r.Header[canonical]; len(values) > 0 {
-		return values[0]
+// header is first of a request.
+func header(r *http.Request, canonical string) string { return first(r.Header, canonical) }
+
+// partyOf is whose a session counts as, where sessions are many: the authenticated
+// caller's, else that of the program of some name at some address.
+func partyOf(r *http.Request, program string) string {
+	if who := subject(r); who != "" {
+		return who
 	}
-	return ""
+	return program + " at " + hostOf(r)
 }

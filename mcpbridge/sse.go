@@ -3,15 +3,11 @@ package mcpbridge
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
-
-	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -34,23 +30,22 @@ type sseConn struct {
 func newSSE(b *Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
 
 // stream serves a GET until the client leaves.
-func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, who string) {
+func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, from origin) {
 	id := rand.Text()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := newConn(s.bridge, who, maxMessage)
-	c.send = func(raw json.RawMessage) error {
-		if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", raw); err != nil {
+	c := newConn(s.bridge, from, maxMessage)
+	c.send = func(message parts) error {
+		if err := under(w).writeAll(event(message)); err != nil {
 			return err
 		}
 		return out.Flush()
 	}
 	c.newest = false
-	c.extra = &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: markedSSE(r.Header)}
 
 	s.mu.Lock()
-	s.conns[id] = sseConn{c, who}
+	s.conns[id] = sseConn{c, from.subject}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -60,26 +55,12 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, w
 	if _, err := fmt.Fprintf(w, "event: endpoint\ndata: %s?sessionid=%s\n\n", r.URL.Path, id); err != nil || out.Flush() != nil {
 		return
 	}
-	session, err := s.bridge.server.Connect(r.Context(), c, nil)
-	if err != nil {
-		s.bridge.log.Error("connect an SSE session", "err", err)
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = session.Wait() // it ends with the stream, whose state says all
-	}()
 	select {
-	case <-ended:
+	case <-c.answered:
+	case <-c.done:
 	case <-r.Context().Done():
-		c.hangUp()
-		<-ended
 	}
-	c.hangUp()
-	c.awaitPlain()
-	c.letGo()
-	c.awaitLog()
+	c.finish()
 	c.writing <- struct{}{} // for good: nothing is written when the handler has returned
 }
 
@@ -108,23 +89,16 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, message line, who str
 		return
 	}
 	message.held = message.held.passOn()
-	taken := false
-	defer func() {
-		if !taken { // also after a panic
-			message.held.end()
-		}
-	}()
-	if taken = c.answerPlain(message); taken { //nolint:contextcheck // the call ends with its stream, not with this POST
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
 	select {
-	case c.read <- message:
-		taken = true
-		w.WriteHeader(http.StatusAccepted)
+	case <-c.stop:
+		message.held.end()
+		http.Error(w, "the session is ending", http.StatusNotFound)
 	case <-c.done:
+		message.held.end()
 		http.Error(w, "the session has ended", http.StatusNotFound)
-	case <-r.Context().Done():
+	default:
+		c.take(message)
+		w.WriteHeader(http.StatusAccepted)
 	}
 }
 

@@ -3,13 +3,12 @@ package mcpbridge
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"time"
 
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 )
 
@@ -26,35 +25,27 @@ const lastAnswers = 500 * time.Millisecond
 // goroutine that does it may outlive this function until it is let go. It
 // touches nothing of the bridge's then.
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
-	c := newConn(b, "", maxMessage)
+	c := newConn(b, origin{caller: "stdio", transport: Stdio}, maxMessage)
 	c.send = writeLines(out, c.done)
 	c.out = out
-	go c.readLines(bufio.NewReaderSize(in, 64<<10)) //nolint:contextcheck // plain calls end with the connection, not with the reading of it
+	go c.readLines(bufio.NewReaderSize(in, 64<<10))
 
-	session, err := b.server.Connect(context.WithoutCancel(ctx), c, nil)
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- session.Wait() }()
+	var err error
 	select {
-	case err = <-ended:
+	case <-c.answered:
+	case <-c.done:
 	case <-ctx.Done():
+		err = ctx.Err()
 		c.stopReading()
 		grace := time.NewTimer(lastAnswers)
 		defer grace.Stop()
 		select {
-		case err = <-ended:
+		case <-c.answered:
+		case <-c.done:
 		case <-grace.C:
-			c.hangUp()
-			err = <-ended
 		}
-		err = cmp.Or(ctx.Err(), err)
 	}
-	c.hangUp() // lets go of the goroutines that read and write
-	c.awaitPlain()
-	c.letGo()
-	c.awaitLog()
+	c.finish()
 	if failed := c.failure(); failed != nil {
 		return failed
 	}
@@ -63,7 +54,7 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 
 // writeLines returns a function that writes a message as a line, and that
 // returns when done is closed even if the write does not.
-func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error {
+func writeLines(out io.Writer, done <-chan struct{}) func(parts) error {
 	lines, wrote := make(chan []byte), make(chan error)
 	go func() {
 		for {
@@ -80,9 +71,9 @@ func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error
 			}
 		}
 	}()
-	return func(raw json.RawMessage) error {
+	return func(message parts) error {
 		select {
-		case lines <- append(raw, '\n'):
+		case lines <- append(message.join(), '\n'):
 		case <-done:
 			return errHungUp
 		}
@@ -97,7 +88,7 @@ func writeLines(out io.Writer, done <-chan struct{}) func(json.RawMessage) error
 
 // readLines hands over line after line until the input ends.
 func (c *conn) readLines(r *bufio.Reader) {
-	defer close(c.read)
+	defer c.endInput()
 	var held *share // of a line that nobody has taken yet
 	defer recovered.To(c.log, "read from a client", func(any) { held.end() })
 	like := 0 // how long the last long line was: the next may be as long
@@ -112,16 +103,15 @@ func (c *conn) readLines(r *bufio.Reader) {
 		var admitted bool
 		held, admitted = c.admit(l.data)
 		l.held = held
-		if (len(l.data) > 0 || l.tooLong) && admitted && !c.answerPlain(l) {
-			select {
-			case c.read <- l:
-			case <-c.stop:
-				return
-			case <-c.done:
-				return
-			}
+		if admitted && (len(l.data) > 0 || l.tooLong) {
+			c.take(l)
 		}
 		held = nil
+		select {
+		case <-c.done:
+			return
+		default:
+		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				c.log.Debug("read from the client", "err", err)
@@ -139,11 +129,19 @@ func (c *conn) admit(raw []byte) (held *share, ok bool) {
 		return nil, true
 	}
 	held = &share{of: c.bridge.requests, line: c.line}
-	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !isRequest(raw) {
+	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !asksSomething(raw) {
 		return held, true
 	}
-	c.deliverLogged(crowdedJSON(idOf(raw), noRoom))
+	c.deliverLogged(parts{crowdedJSON(idOf(raw), noRoom)})
 	return nil, false
+}
+
+// asksSomething reports whether a message that is not read yet wants an answer.
+func asksSomething(raw []byte) bool {
+	if !rawjson.Valid(raw) {
+		return true // it gets one
+	}
+	return memberOf(raw, "method") != nil && memberOf(raw, "id") != nil
 }
 
 // readLine reads one line of at most maxLine bytes; a longer one is read to its

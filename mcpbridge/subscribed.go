@@ -3,14 +3,12 @@ package mcpbridge
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
@@ -23,9 +21,6 @@ import (
 const (
 	methodSubscribe   = "resources/subscribe"
 	methodUnsubscribe = "resources/unsubscribe"
-	// sweepTime is how long a subscription may outlive its session, while there
-	// are updates.
-	sweepTime = time.Minute
 	// beginTime bounds how long a client waits to follow a resource.
 	beginTime = 30 * time.Second
 	// maxSubscriptions bounds the resources that all sessions follow, each counted
@@ -38,12 +33,20 @@ const (
 // subscriptions knows which sessions follow which resources. A peer has one
 // subscription of a resource for all of them.
 type subscriptions struct {
-	living func() iter.Seq[*mcp.ServerSession] // the sessions there are
-
 	shares *turns.Shares // of maxSubscriptions; has a lock of its own
+	ended  chan struct{} // holds a token when left is not empty
 
-	mu sync.Mutex // guards of, and the fields of what it holds
-	of map[string]*followed
+	mu   sync.Mutex // guards the fields that follow, and those of what of holds
+	of   map[string]*followed
+	by   map[*inbox]map[string]bool // the URIs that each client follows
+	left []departed                 // of who has left without a word
+}
+
+func newSubscriptions() *subscriptions {
+	return &subscriptions{
+		shares: turns.NewShares(maxSubscriptions), ended: make(chan struct{}, 1),
+		of: map[string]*followed{}, by: map[*inbox]map[string]bool{},
+	}
 }
 
 // followed is a resource that sessions follow, or that a peer takes for one.
@@ -51,10 +54,17 @@ type followed struct {
 	uri     string
 	telling turn // of who tells its peer
 
-	by   map[*mcp.ServerSession]turns.Line
+	by   map[*inbox]turns.Line
 	told bool   // its peer may take it for followed
 	who  holder // that was told so last
 	uses int    // how many have it in hand
+}
+
+// departed is a resource that somebody has followed who has left. It counts as that one's
+// until its peer has been told.
+type departed struct {
+	uri  string
+	line turns.Line // zero for nobody's
 }
 
 // holder is the peer that a resource belongs to.
@@ -74,10 +84,7 @@ func (s *subscriptions) use(uri string) *followed {
 	defer s.mu.Unlock()
 	f := s.of[uri]
 	if f == nil {
-		f = &followed{uri: uri, telling: newTurn(), by: map[*mcp.ServerSession]turns.Line{}}
-		if s.of == nil {
-			s.of = map[string]*followed{}
-		}
+		f = &followed{uri: uri, telling: newTurn(), by: map[*inbox]turns.Line{}}
 		s.of[uri] = f
 	}
 	f.uses++
@@ -93,35 +100,79 @@ func (s *subscriptions) done(f *followed) {
 	}
 }
 
-// add notes that a session follows a resource. It reports false if there are too many.
-func (s *subscriptions) add(f *followed, session *mcp.ServerSession, line turns.Line) bool {
+// add notes that a client follows a resource. It reports false if there are too many.
+func (s *subscriptions) add(f *followed, who *inbox, line turns.Line) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, has := f.by[session]; has {
+	if _, has := f.by[who]; has {
 		return true
 	}
 	if !s.shares.Try(line, 1) {
-		s.sweepLocked() // some may be of sessions that have ended
-		if !s.shares.Try(line, 1) {
-			return false
-		}
+		return false
 	}
-	f.by[session] = line
+	f.by[who] = line
+	if s.by[who] == nil {
+		s.by[who] = map[string]bool{}
+	}
+	s.by[who][f.uri] = true
 	return true
 }
 
-// remove notes that a session does not follow a resource any more.
-func (s *subscriptions) remove(f *followed, session *mcp.ServerSession) {
+// remove notes that a client does not follow a resource any more.
+func (s *subscriptions) remove(f *followed, who *inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(f, session)
-}
-
-func (s *subscriptions) removeLocked(f *followed, session *mcp.ServerSession) {
-	if line, has := f.by[session]; has {
-		delete(f.by, session)
+	if line, has := s.removeLocked(f, who); has {
 		s.shares.Give(line, 1)
 	}
+}
+
+// removeLocked does so, and returns whose it still counts as.
+func (s *subscriptions) removeLocked(f *followed, who *inbox) (line turns.Line, has bool) {
+	if line, has = f.by[who]; !has {
+		return line, false
+	}
+	delete(f.by, who)
+	if delete(s.by[who], f.uri); len(s.by[who]) == 0 {
+		delete(s.by, who)
+	}
+	return line, true
+}
+
+// leave notes that a client follows nothing any more. Peers are told of it soon.
+func (s *subscriptions) leave(who *inbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uri := range s.by[who] {
+		line, _ := s.removeLocked(s.of[uri], who)
+		s.left = append(s.left, departed{uri, line})
+	}
+	if len(s.left) > 0 {
+		select {
+		case s.ended <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// takeLeft returns the resources that somebody has left.
+func (s *subscriptions) takeLeft() []departed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.left
+	s.left = nil
+	return left
+}
+
+// followers returns those who follow a resource.
+func (s *subscriptions) followers(uri string) []*inbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.of[uri]
+	if f == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(f.by))
 }
 
 // knows notes whether the peer of a resource may take it for followed, and who
@@ -147,56 +198,89 @@ func (s *subscriptions) news(f *followed, now holder) string {
 }
 
 // all returns the resources that are known of.
-func (s *subscriptions) all() []string {
+func (s *subscriptions) all() (all []departed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.of))
-}
-
-// sweep forgets the sessions that are not live. It looks at the living as
-// verbosity.set does.
-func (s *subscriptions) sweep() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweepLocked()
-}
-
-func (s *subscriptions) sweepLocked() {
-	live := map[*mcp.ServerSession]bool{}
-	for session := range s.living() {
-		live[session] = true
+	for uri := range s.of {
+		all = append(all, departed{uri: uri})
 	}
-	for _, f := range s.of {
-		for session := range f.by {
-			if !live[session] {
-				s.removeLocked(f, session)
-			}
+	return all
+}
+
+// lineOf returns whose a word on a resource is: that of line, unless it is nobody's, or
+// else of one who follows it.
+func (s *subscriptions) lineOf(f *followed, line turns.Line) turns.Line {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range f.by {
+		if line == (turns.Line{}) {
+			return other
 		}
 	}
+	return line
 }
 
-// subscribe is called before the SDK notes that a session follows a resource.
-func (b *Bridge) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
-	if len(r.Params.URI) > maxURI {
+// subscribe answers a resources/subscribe.
+func (b *Bridge) subscribe(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	uri, ok := textOf(r.params.uri)
+	switch {
+	case !ok:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	case r.session == nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
+	}
+	defer b.leftMeanwhile(r.session)
+	if err := b.followResource(ctx, r.session.inbox, uri, r.line); err != nil {
+		return nil, b.rpcError(r, err)
+	}
+	return parts{[]byte("{}")}, nil
+}
+
+// unsubscribe answers a resources/unsubscribe.
+func (b *Bridge) unsubscribe(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	uri, ok := textOf(r.params.uri)
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	}
+	if r.session == nil {
+		return parts{[]byte("{}")}, nil
+	}
+	f := b.subscriptions.use(uri)
+	defer b.subscriptions.done(f)
+	b.subscriptions.remove(f, r.session.inbox)
+	r.session.inbox.forget(uri)
+	if err := b.amend(context.WithoutCancel(ctx), f, r.line); err != nil {
+		return nil, b.rpcError(r, err)
+	}
+	return parts{[]byte("{}")}, nil
+}
+
+// followResource has a client be told when a resource changes.
+func (b *Bridge) followResource(ctx context.Context, who *inbox, uri string, line turns.Line) error {
+	if len(uri) > maxURI {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", maxURI)}
 	}
-	from := callerOf(r.Extra)
-	from.session = r.Session.ID()
-	f := b.subscriptions.use(r.Params.URI)
+	f := b.subscriptions.use(uri)
 	defer b.subscriptions.done(f)
-	if !b.subscriptions.add(f, r.Session, from.line()) { // first: who has the turn is not to end it
+	if !b.subscriptions.add(f, who, line) { // first: who has the turn is not to end it
 		return b.refused(ctx, methodSubscribe, fault.New(fault.RateLimited,
 			"too many subscriptions: %d of all clients at most, and no caller or session has more than its share of them; unsubscribe from some", maxSubscriptions))
 	}
-	err := b.begin(ctx, f, from.line())
+	err := b.begin(ctx, f, line)
 	if err != nil {
-		b.subscriptions.remove(f, r.Session)
+		b.subscriptions.remove(f, who)
 	}
 	// Whoever left meanwhile may not have waited for the turn.
-	if err := b.amend(context.WithoutCancel(ctx), f); err != nil {
+	if err := b.amend(context.WithoutCancel(ctx), f, line); err != nil {
 		b.log.Debug("tell a peer who follows its resource", "uri", f.uri, "err", err)
 	}
 	return err
+}
+
+// left forgets a client that has left: it is told nothing any more, and follows nothing.
+func (b *Bridge) left(who *inbox) {
+	b.audience.leave(who)
+	b.subscriptions.leave(who)
 }
 
 // begin tells the peer of a resource that it is followed, and returns what the
@@ -219,27 +303,18 @@ func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error 
 	return nil
 }
 
-// unsubscribe is called before the SDK forgets that a session follows a resource.
-func (b *Bridge) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error {
-	f := b.subscriptions.use(r.Params.URI)
-	defer b.subscriptions.done(f)
-	b.subscriptions.remove(f, r.Session)
-	// A client of the stateless era ends its subscription with its request.
-	return b.amend(context.WithoutCancel(ctx), f)
-}
-
-// amend tells the peers of a resource what is news to them, in its turn.
-func (b *Bridge) amend(ctx context.Context, f *followed) (err error) {
+// amend tells the peers of a resource what is news to them, in its turn. It counts as line's.
+func (b *Bridge) amend(ctx context.Context, f *followed, line turns.Line) (err error) {
 	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	return b.amendWithin(wait, ctx, f)
+	return b.amendWithin(wait, ctx, f, line)
 }
 
 // amendWithin does as amend. wait bounds how long it waits for its turn.
-func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed) (err error) {
+func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, line turns.Line) (err error) {
 	news := func() bool { return b.subscriptions.news(f, b.holderOf(f.uri)) != "" }
 	_ = f.telling.tell(wait, news, func() error { // what it returns is nil
-		err = b.say(ctx, f)
+		err = b.say(ctx, f, line)
 		return nil
 	})
 	return err
@@ -247,7 +322,7 @@ func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed) (err error)
 
 // say tells the peers of a resource what is news to them. The caller has the turn.
 // There is no second word: a peer that could not be told does so later.
-func (b *Bridge) say(ctx context.Context, f *followed) error {
+func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 	who := b.holderOf(f.uri)
 	method := b.subscriptions.news(f, who)
 	if method == "" {
@@ -255,7 +330,7 @@ func (b *Bridge) say(ctx context.Context, f *followed) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true}, f.uri)
+	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true, Line: b.subscriptions.lineOf(f, line)}, f.uri)
 	if method == methodSubscribe {
 		b.subscriptions.knows(f, true, who)
 	} else {
@@ -277,40 +352,50 @@ func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string)
 
 // tellUpdates passes on which resources have changed, until ctx ends.
 func (b *Bridge) tellUpdates(ctx context.Context) {
-	swept := time.Now()
 	for {
 		select {
 		case uri := <-b.catalog.Updated():
-			_ = b.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri}) // it has no error to return
+			for _, who := range b.subscriptions.followers(uri) {
+				who.resourceUpdated(uri)
+			}
 		case <-ctx.Done():
 			return
-		}
-		if time.Since(swept) > sweepTime {
-			swept = time.Now()
-			b.dropSubscriptions(ctx)
 		}
 	}
 }
 
-// dropSubscriptions ends what sessions have left behind: they are gone without a word.
-func (b *Bridge) dropSubscriptions(ctx context.Context) {
-	b.subscriptions.sweep()
-	b.amendAll(ctx)
+// tellLeft tells peers whose resources nobody follows any more, until ctx ends.
+func (b *Bridge) tellLeft(ctx context.Context) {
+	for {
+		select {
+		case <-b.subscriptions.ended:
+			left := b.subscriptions.takeLeft()
+			b.amendThese(ctx, left)
+			for _, d := range left {
+				b.subscriptions.shares.Give(d.line, 1)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // amendAll tells peers what is news to them of any resource. Where somebody has
 // the turn it does not wait: that one looks again.
-func (b *Bridge) amendAll(ctx context.Context) {
+func (b *Bridge) amendAll(ctx context.Context) { b.amendThese(ctx, b.subscriptions.all()) }
+
+// amendThese does so of some resources.
+func (b *Bridge) amendThese(ctx context.Context, these []departed) {
 	now, end := context.WithCancel(ctx)
 	end()
 	var all sync.WaitGroup
-	for _, uri := range b.subscriptions.all() {
+	for _, d := range these {
 		all.Go(func() {
 			defer recovered.To(b.log, "tell a peer who follows its resource", nil)
-			f := b.subscriptions.use(uri)
+			f := b.subscriptions.use(d.uri)
 			defer b.subscriptions.done(f)
-			if err := b.amendWithin(now, ctx, f); err != nil {
-				b.log.Debug("tell a peer who follows its resource", "uri", uri, "err", err)
+			if err := b.amendWithin(now, ctx, f, d.line); err != nil {
+				b.log.Debug("tell a peer who follows its resource", "uri", d.uri, "err", err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package mcpbridge_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,30 +34,7 @@ func unsubscribe(t *testing.T, c *mcp.ClientSession) {
 	}
 }
 
-// A subscription of a session that begins while those that are gone are swept stands.
-func TestASubscriptionThatBeginsDuringASweep(t *testing.T) {
-	s := newPeer(everything())
-	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
-	var begun atomic.Bool
-	begin := func() {
-		if !begun.Swap(true) {
-			subscribe(t, f.connect(t, "2025-11-25", nil), "mem://a")
-		}
-	}
-	w.bridge.OnLiving(func(_, subscriptions bool) {
-		if subscriptions {
-			begin()
-		}
-	})
-	w.bridge.DropSubscriptions(t.Context())
-	begin() // it was not let before
-	if told := s.asked("resources/unsubscribe"); len(told) != 0 {
-		t.Errorf("the peer was told %q", told)
-	}
-}
-
-// What a session has left behind is swept.
+// What a session has left behind is given up.
 func TestSubscriptionsOfSessionsThatAreGone(t *testing.T) {
 	s := newPeer(everything())
 	w := served(t, s)
@@ -68,7 +46,7 @@ func TestSubscriptionsOfSessionsThatAreGone(t *testing.T) {
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.bridge.DropSubscriptions(t.Context())
+	eventually(t, "the peer is told", func() bool { return w.bridge.Subscriptions() == 1 })
 	if told := s.asked("resources/unsubscribe"); len(told) != 1 || told[0] != `resources/unsubscribe {"uri":"mem://a"}` {
 		t.Errorf("the peer was told %q", told)
 	}
@@ -203,7 +181,87 @@ func TestN2SubscriptionsAreShared(t *testing.T) {
 		}
 	}
 	f.send(t, http.MethodDelete, "/mcp", "", bearer("ann", "Mcp-Session-Id", greedy)...)
-	if r := subscribe("ann", f.initialize(t, bearer("ann")...), "mem://a/again"); r.failed {
-		t.Errorf("after the end of the session: %s", r.raw)
+	again := f.initialize(t, bearer("ann")...)
+	eventually(t, "there is room after the end of the session", func() bool { return !subscribe("ann", again, "mem://a/again").failed })
+}
+
+// What a session that has ended followed counts as its caller's until the peer has been told:
+// a peer that does not listen holds up nobody else.
+func TestN2WhatNobodyFollowsCountsUntilItsPeerKnows(t *testing.T) {
+	s := newPeer(everything())
+	var mu sync.Mutex
+	said := map[string]string{} // whose word it is, by URI
+	s.answer = func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+		if req.Method == "resources/unsubscribe" {
+			mu.Lock()
+			said[string(req.Params)] = req.Line.Caller
+			mu.Unlock()
+			if strings.Contains(string(req.Params), "mem://a/") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		}
+		return json.RawMessage("{}"), nil
+	}
+	w := served(t, s)
+	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	ask := func(name, session, method, uri string) reply {
+		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/`+method+`","params":{"uri":"`+uri+`"}}`, bearer(name, "Mcp-Session-Id", session)...)
+	}
+	followed := 0
+	for refused := false; !refused && followed < 5000; {
+		session := f.initialize(t, bearer("ann")...)
+		for range 500 {
+			if refused = ask("ann", session, "subscribe", fmt.Sprint("mem://a/", followed)).failed; refused {
+				break
+			}
+			followed++
+		}
+		f.send(t, http.MethodDelete, "/mcp", "", bearer("ann", "Mcp-Session-Id", session)...)
+	}
+	if followed > 2100 {
+		t.Errorf("%d resources are followed, or wait for their peer", followed)
+	}
+	other := f.initialize(t, bearer("bob")...)
+	for _, method := range []string{"subscribe", "unsubscribe"} {
+		if r := ask("bob", other, method, "mem://b"); r.failed {
+			t.Errorf("%s of another: %s", method, r.raw)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for params, caller := range said {
+		if want := map[bool]string{true: "ann", false: "bob"}[strings.Contains(params, "mem://a/")]; caller != want {
+			t.Errorf("%s is the word of %q", params, caller)
+		}
+	}
+}
+
+// What the streams of the stateless era follow counts for their caller too, and a URI that
+// stands there often counts, and is subscribed to, once.
+func TestN2SubscriptionsOfTheNewestEraAreShared(t *testing.T) {
+	s := newPeer(everything())
+	f := served(t, s).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	follow := func(name string, from, n int) string {
+		uris := make([]string, n)
+		for i := range uris {
+			uris[i] = fmt.Sprintf(`"mem://%s/%d"`, name, from+i)
+		}
+		body, headers := newEra("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":[`+strings.Join(append(uris, uris...), ",")+`]}`)
+		res := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), append(headers, bearer(name)...)...)
+		return (&rawSSE{f: f, scan: bufio.NewScanner(res.body)}).data(t)
+	}
+	all := 0
+	for refused := false; !refused && all < 4096; all += 100 {
+		refused = strings.Contains(follow("ann", all, 100), "too many subscriptions")
+	}
+	if all < 1000 || all > 2200 {
+		t.Errorf("a caller's streams follow %d resources", all)
+	}
+	if told := len(s.asked("resources/subscribe")); told > all {
+		t.Errorf("the peer was told %d times of %d resources", told, all)
+	}
+	if got := follow("bob", 0, 100); !strings.Contains(got, "acknowledged") {
+		t.Errorf("another caller gets %s", got)
 	}
 }

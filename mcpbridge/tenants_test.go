@@ -41,19 +41,19 @@ func bearer(name string, more ...string) []string {
 	return append([]string{"Authorization", "Bearer " + name}, more...)
 }
 
-// sdkCall is a call that goes the SDK's way, since it has a progress token.
-func sdkCall(id, name string) string {
+// tokenCall is a call with a progress token.
+func tokenCall(id, name string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{},"_meta":{"progressToken":1}}}`
 }
 
 // The end of a session ends its calls as if they were cancelled, whichever way they
 // came, and whether their client still waits or has left. Nobody else can end them.
-func TestC18DeleteEndsTheCallsOfASession(t *testing.T) {
+func TestN2DeleteEndsTheCallsOfASession(t *testing.T) {
 	w, began, cancelled := gated(t)
 	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
 	session := f.initialize(t, bearer("ann")...)
 	with := bearer("ann", "Mcp-Session-Id", session)
-	for _, body := range []string{call(7, "waits"), sdkCall("8", "waits")} {
+	for _, body := range []string{call(7, "waits"), tokenCall("8", "waits")} {
 		go func() {
 			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/mcp", strings.NewReader(body))
 			req.Header.Set("Accept", "application/json, text/event-stream")
@@ -111,7 +111,7 @@ func TestN2ARemovedTokenEndsEverything(t *testing.T) {
 		headers []string
 	}{
 		{call(7, "waits"), bearer("ann", "Mcp-Session-Id", sessions["ann"])},
-		{sdkCall("8", "waits"), bearer("ann", "Mcp-Session-Id", sessions["ann"])},
+		{tokenCall("8", "waits"), bearer("ann", "Mcp-Session-Id", sessions["ann"])},
 		{stateless, append(headers, bearer("ann")...)},
 	} {
 		go func() {
@@ -234,6 +234,33 @@ func TestN2StreamsCountAsSessions(t *testing.T) {
 	}
 }
 
+// A subscription of the stateless era is one in that era only: elsewhere, nobody would
+// count it as a stream, and a batch or a session could have any number of them.
+func TestN2NoStreamGoesUncounted(t *testing.T) {
+	const listen = `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}%s}}`
+	newest := `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	w := newWorld(t)
+	f := w.front(t, mcpbridge.HTTPSettings{})
+	session := []string{"Mcp-Session-Id", f.initialize(t), "Mcp-Protocol-Version", "2025-11-25"}
+	for _, headers := range [][]string{nil, {"Mcp-Protocol-Version", "2025-03-26"}, session} {
+		for _, body := range []string{fmt.Sprintf(listen, ""), "[" + fmt.Sprintf(listen, "") + "]", fmt.Sprintf(listen, newest)} {
+			if r := f.post(t, body, headers...); !r.failed {
+				t.Errorf("with %s, %s is answered with %d %s", headers, body, r.status, r.raw)
+			}
+		}
+	}
+	s := f.openSSE(t)
+	s.post(t, initialize("2024-11-05"))
+	s.next(t)
+	s.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for _, more := range []string{"", newest} {
+		s.post(t, fmt.Sprintf(listen, more))
+		if r := s.next(t); !r.failed {
+			t.Errorf("over SSE, the answer is %s", r.raw)
+		}
+	}
+}
+
 // Beside another caller, one has as many requests worked on at a time as half of the
 // processors can. Those that take longer than a moment wait for something, and keep no
 // other from beginning.
@@ -287,21 +314,100 @@ func TestN2OneCallersRequestsDoNotTakeAllProcessors(t *testing.T) {
 	})
 }
 
-// Which clients have been found in order is remembered for each caller: one with very many
-// does not have the library look at another's requests again.
-func TestN2OneCallersClientsAreNotForgottenForAnother(t *testing.T) {
-	m := mcpbridge.NewMetas()
-	meta := func(n int) string {
-		return fmt.Sprintf(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"%d"}}`, n)
-	}
-	m.Learn("bob", meta(0))
-	for n := range 10_000 {
-		m.Learn("ann", meta(n))
-	}
-	if !m.Knows("bob", meta(0)) || !m.Knows("ann", meta(9_999)) {
-		t.Errorf("bob's is known: %v, and ann's last one: %v", m.Knows("bob", meta(0)), m.Knows("ann", meta(9_999)))
-	}
-	if m.Knows("carl", meta(0)) {
-		t.Error("a caller is known by another's")
-	}
+// The same holds for messages to streams of SSE, and a large one counts for longer.
+func TestN2OneCallersStreamsDoNotTakeAllProcessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun, release := make(chan string, 100), make(chan struct{})
+		w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+			begun <- call.Caller
+			<-release
+			return json.RawMessage(`{"content":[]}`), nil
+		})
+		h := w.bridge.HTTP(mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		ctx, hangUp := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		do := func(method, path, caller, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
+			for i, headers := 0, bearer(caller, "Content-Type", "application/json"); i < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			out := httptest.NewRecorder()
+			all.Go(func() { h.ServeHTTP(out, r) })
+			synctest.Wait()
+			return out
+		}
+		open := func(caller string) (endpoint string) {
+			_, endpoint, _ = strings.Cut(do(http.MethodGet, "/sse", caller, "").Body.String(), "data: ")
+			endpoint = strings.TrimSpace(endpoint)
+			do(http.MethodPost, endpoint, caller, initialize("2024-11-05"))
+			do(http.MethodPost, endpoint, caller, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			return endpoint
+		}
+		half := max(1, runtime.NumCPU()/2)
+		var streams []string
+		for range half + 3 {
+			streams = append(streams, open("ann"))
+		}
+		do(http.MethodPost, open("bob"), "bob", call(1, "echo"))
+		for _, endpoint := range streams { // 25 KiB are three moments
+			do(http.MethodPost, endpoint, "ann", call(1, "echo")+strings.Repeat(" ", 25<<10))
+		}
+		for range 3 {
+			if n := len(begun); n != 1+half {
+				t.Errorf("%d calls of one caller are worked on, want %d", n-1, half)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(begun); n != 1+len(streams) {
+			t.Errorf("%d calls have begun in the end, want all", n-1)
+		}
+		close(release)
+		synctest.Wait()
+		hangUp()
+		all.Wait()
+	})
+}
+
+// A batch counts for longer than a message of its size: each of its messages is a request.
+func TestN2ABatchCountsForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun, release := make(chan string, 100), make(chan struct{})
+		w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+			begun <- call.Caller
+			<-release
+			return json.RawMessage(`{"content":[]}`), nil
+		})
+		h := w.bridge.HTTP(mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		var posts sync.WaitGroup
+		post := func(caller, body string) {
+			r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+			for i, headers := 0, bearer(caller, "Accept", "application/json, text/event-stream", "Content-Type", "application/json"); i < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			posts.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+			synctest.Wait()
+		}
+		post("bob", call(1, "echo"))
+		half := max(1, runtime.NumCPU()/2)
+		for range half + 1 {
+			post("ann", "["+call(1, "echo")+strings.Repeat(" ", 3<<10)+"]") // four moments
+		}
+		for range 4 {
+			if n := len(begun); n != 1+half {
+				t.Errorf("%d batches of one caller are worked on, want %d", n-1, half)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+		}
+		if n := len(begun); n != 2+half {
+			t.Errorf("%d batches have begun in the end, want all", n-1)
+		}
+		close(release)
+		posts.Wait()
+	})
 }

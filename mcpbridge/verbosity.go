@@ -2,12 +2,9 @@ package mcpbridge
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
@@ -27,50 +24,44 @@ const tellTime = 5 * time.Second
 // verbosity knows which log messages clients want. A peer has one level for all
 // of them, so it is told the most verbose; each client gets what it asked for.
 type verbosity struct {
-	living  func() iter.Seq[*mcp.ServerSession] // the sessions there are
-	telling turn                                // of who tells peers
+	telling turn // of who tells peers
 
 	mu   sync.Mutex        // guards the fields that follow
-	of   map[string]string // what sessions have set, by their ids
+	of   map[string]int    // how many sessions have set a level
 	once string            // the most verbose that a request of the stateless era asked for; "" for none
 	told string            // what peers know; "" for nothing
 	who  []supervisor.Peer // those that do
 }
 
-func newVerbosity(living func() iter.Seq[*mcp.ServerSession]) *verbosity {
-	return &verbosity{living: living, telling: newTurn(), of: map[string]string{}}
+func newVerbosity() *verbosity {
+	return &verbosity{telling: newTurn(), of: map[string]int{}}
 }
 
-// wanted reports whether a session has set a level.
-func (v *verbosity) wanted(session string) bool {
+// set notes what a session wants.
+func (v *verbosity) set(s *session, level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, ok := v.of[session]
-	return ok
-}
-
-// level is what a session has set; "" for nothing.
-func (v *verbosity) level(session string) string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.of[session]
-}
-
-// set notes what a session wants, and forgets those that are not live any more.
-// Were those looked at before the lock is taken, a session that begins meanwhile
-// would pass for one that is gone.
-func (v *verbosity) set(session string, level string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	live := map[string]bool{}
-	for s := range v.living() {
-		live[s.ID()] = true
+	before, ok := s.setLevel(level)
+	if !ok {
+		return // it has ended
 	}
-	v.of[session] = level
-	for id := range v.of {
-		if !live[id] {
-			delete(v.of, id)
-		}
+	v.leaveLocked(before)
+	v.of[level]++
+}
+
+// leave notes that a session that had set a level is over.
+func (v *verbosity) leave(level string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leaveLocked(level)
+}
+
+func (v *verbosity) leaveLocked(level string) {
+	if level == "" {
+		return
+	}
+	if v.of[level]--; v.of[level] == 0 {
+		delete(v.of, level)
 	}
 }
 
@@ -87,7 +78,7 @@ func (v *verbosity) news(peers []supervisor.Peer) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	most := v.once
-	for _, level := range v.of {
+	for level := range v.of {
 		most = moreVerbose(most, level)
 	}
 	if most == v.told && within(peers, v.who) {
@@ -150,21 +141,9 @@ func (b *Bridge) sayLevel(ctx context.Context) error {
 	return err
 }
 
-// setLevel is called when the SDK has noted the level of a session.
-func (b *Bridge) setLevel(ctx context.Context, session *mcp.ServerSession, level string) {
-	if session.ID() == "" || !slices.Contains(levels, level) {
-		return
-	}
-	b.wantsLevel(ctx, func() { b.verbosity.set(session.ID(), level) })
-}
-
 // asksLevel notes the level that a request of the stateless era has.
-func (b *Bridge) asksLevel(ctx context.Context, r mcp.Request) {
-	if !isNewest(r) {
-		return
-	}
-	level, _ := r.GetParams().GetMeta()[metaLogLevel].(string)
-	if slices.Contains(levels, level) {
-		b.wantsLevel(ctx, func() { b.verbosity.ask(level) })
+func (b *Bridge) asksLevel(ctx context.Context, r *request) {
+	if r.newest && r.level != "" {
+		b.wantsLevel(ctx, func() { b.verbosity.ask(r.level) })
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,32 +22,22 @@ func setLevel(t *testing.T, c *mcp.ClientSession, level mcp.LoggingLevel) { //no
 	}
 }
 
-// A level that a session sets which begins while another one sets its own stands.
-func TestALevelOfASessionThatBeginsMeanwhile(t *testing.T) {
-	s := newPeer(everything())
-	w := served(t, s)
+// A level ends with its session.
+func TestALevelEndsWithItsSession(t *testing.T) {
+	w := served(t, newPeer(everything()))
 	f := w.front(t, mcpbridge.HTTPSettings{})
-	first := f.connect(t, "2025-11-25", nil)
-	var second *mcp.ClientSession
-	var begun atomic.Bool
-	begin := func() {
-		if !begun.Swap(true) {
-			second = f.connect(t, "2025-11-25", nil)
-			setLevel(t, second, "debug")
-		}
-	}
-	w.bridge.OnLiving(func(levels, _ bool) {
-		if levels {
-			begin()
-		}
-	})
+	first, second := f.connect(t, "2025-11-25", nil), f.connect(t, "2025-11-25", nil)
 	setLevel(t, first, "error")
-	begin() // it was not let before
-	if !w.bridge.WantsMessages(second.ID()) {
-		t.Error("what the second session wants is forgotten")
+	setLevel(t, first, "debug")
+	setLevel(t, second, "debug")
+	if n := w.bridge.Levels(); n != 2 {
+		t.Errorf("%d sessions have set a level, want 2", n)
 	}
-	if told := s.asked("logging/setLevel"); !slices.Contains(told, `logging/setLevel {"level":"debug"}`) {
-		t.Errorf("the peer was told %q", told)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.bridge.Levels(); n != 1 {
+		t.Errorf("%d sessions have set a level after one has ended, want 1", n)
 	}
 }
 
@@ -125,7 +114,7 @@ func TestALevelThatIsNotWaitedFor(t *testing.T) {
 	go func() {
 		left <- f.post(t, `{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"debug"}}`, "Mcp-Session-Id", second)
 	}()
-	eventually(t, "the second level is noted", func() bool { return w.bridge.WantsMessages(second) })
+	eventually(t, "the second level is noted", func() bool { return w.bridge.Levels() == 2 })
 	f.send(t, http.MethodPost, "/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "Mcp-Session-Id", second)
 	within(t, left, "answer")
 	close(let)

@@ -1,0 +1,103 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// gather is how long a change waits for others, so that clients are told of them at once.
+const gather = 10 * time.Millisecond
+
+// audience are the clients that are told of changes.
+type audience struct {
+	mu    sync.Mutex // guards the fields that follow
+	of    map[*inbox]bool
+	due   [lists]bool
+	timer *time.Timer // set while something is due
+}
+
+func newAudience() *audience { return &audience{of: map[*inbox]bool{}} }
+
+func (a *audience) join(i *inbox) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of[i] = true
+}
+
+func (a *audience) leave(i *inbox) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, i)
+}
+
+// listChanged has all be told that lists have changed.
+func (a *audience) listChanged(which [lists]bool) {
+	if which == [lists]bool{} {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for l, changed := range which {
+		a.due[l] = a.due[l] || changed
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(gather, a.tell)
+	}
+}
+
+func (a *audience) tell() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.of {
+		i.listChanged(a.due)
+	}
+	a.due, a.timer = [lists]bool{}, nil
+}
+
+// listen answers a subscriptions/listen: the client is told of what it has asked for until
+// it cancels the request, or leaves.
+func (b *Bridge) listen(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	wanted := memberOf(r.params.raw, "notifications")
+	if !rawjson.IsObject(wanted) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "missing required 'notifications' field"}
+	}
+	var allowed mcp.NotificationSubscriptions
+	if json.Unmarshal(wanted, &allowed) != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	}
+	in := newInbox()
+	in.subscription = r.id
+	in.wants = [lists]bool{listTools: allowed.ToolsListChanged, listPrompts: allowed.PromptsListChanged, listResources: allowed.ResourcesListChanged}
+	b.audience.join(in)
+	defer b.left(in)
+	slices.Sort(allowed.ResourceSubscriptions)
+	allowed.ResourceSubscriptions = slices.Compact(allowed.ResourceSubscriptions)
+	for _, uri := range allowed.ResourceSubscriptions {
+		if err := b.followResource(ctx, in, uri, r.line); err != nil {
+			return nil, b.rpcError(r, err)
+		}
+	}
+	ack, err := json.Marshal(allowed)
+	if err != nil { // booleans and strings
+		panic(err)
+	}
+	meta := slices.Concat([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), r.id, closing)
+	params := slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), ack, closing)
+	if release, ok := r.speak(); ok {
+		err = r.to.tell(ctx, notification("notifications/subscriptions/acknowledged", params))
+		release()
+	}
+	if err == nil && (in.wants != [lists]bool{} || len(allowed.ResourceSubscriptions) > 0) {
+		in.pass(ctx, nil, r.to)
+	}
+	result, _ := rawjson.Edit(meta, nil, member{Key: mcp.MetaKeyServerInfo, Value: b.selfJSON})
+	return parts{[]byte(`{"resultType":"complete","_meta":`), result, closing}, nil
+}

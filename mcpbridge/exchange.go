@@ -1,0 +1,60 @@
+package mcpbridge
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/recovered"
+)
+
+// exchange answers a request, on every transport in the same order: hold room for the
+// answer, make it, write it, give back the room, and write the call into the log. When it
+// is called, the bytes of the request are counted and its id is taken; to give these back
+// is write's, which also gives back the room, by letGo, when the answer is written. code is
+// that of an error; 0 for none. ctx is r's.
+func (b *Bridge) exchange(ctx context.Context, r *request, write func(response parts, code int64, letGo func())) {
+	ctx, letGo := b.room.Hold(ctx, r.line)
+	response, code := b.respond(ctx, r)
+	r.end()
+	if also := r.letGo; also != nil {
+		own := letGo
+		letGo = func() { own(); also() }
+	}
+	write(response, code, letGo)
+	defer recovered.To(b.log, "write down a call", nil)
+	b.record(ctx, r.made)
+}
+
+// respond makes the response to a request. A panic fails that request, no more.
+func (b *Bridge) respond(ctx context.Context, r *request) (response parts, code int64) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.Error("panic in a request", "method", r.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			response, code = refusalOf(r, internalError())
+		}
+	}()
+	result, refused := methods[r.method].serve(b, ctx, r)
+	if refused != nil {
+		return refusalOf(r, refused)
+	}
+	response = append(make(parts, 0, len(result)+4), responseHead, r.id, resultKey)
+	return append(append(response, result...), closing), 0
+}
+
+func refusalOf(r *request, refused *jsonrpc.Error) (parts, int64) {
+	return parts{errorOf(r.id, refused)}, refused.Code
+}
+
+// What stands around the id and the result of a response. Nobody changes it.
+var (
+	responseHead = []byte(`{"jsonrpc":"2.0","id":`)
+	resultKey    = []byte(`,"result":`)
+	closing      = []byte("}")
+)
+
+func internalError() *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
+}

@@ -1,0 +1,258 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	methodHeader  = "Mcp-Method"
+	nameHeader    = "Mcp-Name"
+	paramHeader   = "Mcp-Param-"
+)
+
+// headerParam is an argument of a tool that stands in an HTTP header as well, or that has
+// such arguments in it.
+type headerParam struct {
+	path   string // in dots; "" of all arguments
+	header string // its name; "" for none
+	keys   []string
+	of     map[string]*headerParam // those in it, by keys
+}
+
+// maxHeaderDepth is how deep arguments may be that stand in headers: the arguments of a call
+// are looked through once for each level.
+const maxHeaderDepth = 16
+
+// headerSchema is what of a schema says so.
+type headerSchema struct {
+	Type       json.RawMessage            `json:"type"`
+	Header     json.RawMessage            `json:"x-mcp-header"`
+	Properties map[string]json.RawMessage `json:"properties"`
+}
+
+// headerParamsIn returns the arguments that an input schema wants in headers; nil for none.
+func headerParamsIn(schema json.RawMessage) (*headerParam, error) {
+	return headerParamsOf(schema, nil, map[string]bool{})
+}
+
+func headerParamsOf(schema json.RawMessage, path []string, seen map[string]bool) (*headerParam, error) {
+	var s headerSchema
+	if !rawjson.IsObject(schema) || !bytes.Contains(schema, []byte("x-mcp-header")) {
+		return nil, nil
+	}
+	at := strings.Join(path, ".")
+	if len(path) > maxHeaderDepth {
+		return nil, fmt.Errorf("property %q: x-mcp-header fits only %d levels", at, maxHeaderDepth)
+	}
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return nil, fmt.Errorf("property %q: %w", at, err)
+	}
+	p := &headerParam{path: at, of: map[string]*headerParam{}}
+	if s.Header != nil && len(path) > 0 {
+		name, ok := textOf(s.Header)
+		switch {
+		case !slices.Contains([]string{"string", "integer", "boolean"}, rawjson.String(s.Type)):
+			return nil, fmt.Errorf("property %q: x-mcp-header fits only a string, an integer or a boolean", at)
+		case !ok || !isToken(name):
+			return nil, fmt.Errorf("property %q: x-mcp-header must be a header name", at)
+		case seen[strings.ToLower(name)]:
+			return nil, fmt.Errorf("property %q: the header %s is taken", at, name)
+		}
+		seen[strings.ToLower(name)] = true
+		p.header = name
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Properties)) {
+		in, err := headerParamsOf(s.Properties[key], append(path, key), seen)
+		if err != nil {
+			return nil, err
+		}
+		if in != nil {
+			p.keys, p.of[key] = append(p.keys, key), in
+		}
+	}
+	if p.header == "" && len(p.keys) == 0 {
+		return nil, nil
+	}
+	return p, nil
+}
+
+// isToken reports whether a text is a token of HTTP (RFC 9110, 5.6.2).
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// namedBy returns the member of params that Mcp-Name repeats, of the methods that have one.
+func (m *message) namedBy() (raw json.RawMessage, named bool) {
+	switch m.method {
+	case methodCall, methodGetPrompt:
+		return m.params.name, true
+	case methodRead:
+		return m.params.uri, true
+	}
+	return nil, false
+}
+
+// checkHeaders says what the headers of a message of the stateless era say differently from
+// the message (2026-07-28, basic/transports).
+func (b *Bridge) checkHeaders(headers http.Header, m *message) *jsonrpc.Error {
+	if m.answers() {
+		return nil
+	}
+	switch given := first(headers, methodHeader); {
+	case given == "":
+		return mismatch("missing required Mcp-Method header")
+	case given != m.method:
+		return mismatch("header mismatch: Mcp-Method header value '%s' does not match body value '%s'", brief(given), brief(m.method))
+	}
+	raw, named := m.namedBy()
+	if !named {
+		return nil
+	}
+	name, ok := textOf(raw)
+	given := first(headers, nameHeader)
+	switch decoded, plain := headerText(given); {
+	case given == "":
+		return mismatch("missing required Mcp-Name header for method %q", m.method)
+	case !ok:
+		return mismatch("failed to extract name from parameters for method %q", m.method)
+	case given != name && (!plain || decoded != name):
+		return mismatch("header mismatch: Mcp-Name header value '%s' does not match body value '%s'", brief(given), brief(name))
+	}
+	if m.method != methodCall {
+		return nil
+	}
+	tool, _ := b.listedTraits(name)
+	return tool.headers.check(headers, m.params.arguments)
+}
+
+// check compares headers with the arguments that they repeat, of which arg is one. It looks
+// through each once for each level.
+func (p *headerParam) check(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
+	if p == nil {
+		return nil
+	}
+	if p.header != "" {
+		if refused := p.checkOne(headers, arg); refused != nil {
+			return refused
+		}
+	}
+	if len(p.keys) == 0 {
+		return nil
+	}
+	given := map[string]json.RawMessage{}
+	if plain, _ := plainObject(arg); plain != nil {
+		rawjson.Members(plain, func(key string, value json.RawMessage) bool {
+			if p.of[key] != nil {
+				given[key] = value
+			}
+			return true
+		})
+	}
+	for _, key := range p.keys {
+		if refused := p.of[key].check(headers, given[key]); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// checkOne does so of one argument; nil for none.
+func (p *headerParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
+	name, path := paramHeader+p.header, p.path
+	given := headers.Get(name)
+	if arg == nil || string(arg) == "null" {
+		if given != "" {
+			return mismatch("header mismatch: unexpected %s header for absent or null parameter %q", name, path)
+		}
+		return nil
+	}
+	if given == "" {
+		return mismatch("header mismatch: missing %s header for parameter %q", name, path)
+	}
+	text, ok := headerText(given)
+	switch {
+	case !ok:
+		return mismatch("header mismatch: %s header contains invalid Base64 encoding", name)
+	case arg[0] == '{' || arg[0] == '[':
+		return mismatch("header mismatch: %s header present but body parameter %q is not a primitive type", name, path)
+	case !repeats(text, arg):
+		return mismatch("header mismatch: %s header value '%s' does not match body value", name, brief(given))
+	}
+	return nil
+}
+
+// repeats reports whether the text of a header says the same as an argument.
+func repeats(text string, arg json.RawMessage) bool {
+	if arg[0] == '"' {
+		said, ok := textOf(arg)
+		return ok && said == text
+	}
+	if arg[0] == 't' || arg[0] == 'f' {
+		return string(arg) == text
+	}
+	const exact = 1 << 53
+	a, err := strconv.ParseFloat(string(arg), 64)
+	b, also := strconv.ParseFloat(text, 64)
+	return err == nil && also == nil && a == b && a == math.Trunc(a) && math.Abs(a) < exact
+}
+
+// headerText is the text of a header that may be in base64. It reports false where it
+// should be and is not.
+func headerText(given string) (text string, ok bool) {
+	encoded, marked := strings.CutPrefix(given, "=?base64?")
+	encoded, ends := strings.CutSuffix(encoded, "?=")
+	if !marked || !ends {
+		return given, true
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	return string(raw), err == nil
+}
+
+func mismatch(format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf(format, args...)}
+}
+
+// first is the first value of a header whose name is in its canonical form, which
+// http.Header.Get would make each time.
+func first(headers http.Header, canonical string) string {
+	if values := headers[canonical]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// accepts reports whether a client takes JSON, and events.
+func accepts(values []string) (json, events bool) {
+	for _, value := range values {
+		for one := range strings.SplitSeq(value, ",") {
+			media, _, _ := strings.Cut(one, ";")
+			switch strings.ToLower(strings.TrimSpace(media)) {
+			case "application/json", "application/*":
+				json = true
+			case "text/event-stream", "text/*":
+				events = true
+			case "*/*":
+				return true, true
+			}
+		}
+	}
+	return json, events
+}

@@ -1,0 +1,21 @@
+package mcpbridge
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// SPEC S2: a connection that ends while its session begins leaves nothing behind.
+func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
+	b := &Bridge{audience: newAudience(), subscriptions: newSubscriptions(), verbosity: newVerbosity()}
+	s := newSession("a")
+	b.endSession(s)
+	r := &request{bridge: b, session: s}
+	r.params.raw = json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
+	if _, refused := b.initialize(t.Context(), r); refused != nil {
+		t.Fatal(refused)
+	}
+	if n := len(b.audience.of); n != 0 {
+		t.Errorf("%d are told of changes", n)
+	}
+}

@@ -1,0 +1,139 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// serve answers a request with the JSON of a result, or with an error.
+type serve func(b *Bridge, ctx context.Context, r *request) (parts, *jsonrpc.Error)
+
+// era is in which eras of the protocol there is a method.
+type era int
+
+const (
+	anyEra     era = iota
+	stateful       // those with sessions
+	newestOnly     // the stateless one
+)
+
+// method is how a method is answered.
+type method struct {
+	serve serve // nil for a notification
+	era   era
+	bare  bool // it may come without params
+}
+
+// methods are all that clients can ask for or tell.
+var methods = map[string]method{
+	methodInitialize: {serve: (*Bridge).initialize, era: stateful},
+	methodPing:       {serve: (*Bridge).ping, era: stateful, bare: true},
+	methodDiscover:   {serve: (*Bridge).discover, era: newestOnly, bare: true},
+
+	methodCall:       {serve: (*Bridge).call},
+	methodList:       {serve: listing("tools", func(l *listed, after string) (parts, string) { return l.tools.page(after) }), bare: true},
+	"resources/list": {serve: listing("resources", func(l *listed, after string) (parts, string) { return l.resources.page(after) }), bare: true},
+	"resources/templates/list": {serve: listing("resourceTemplates", func(l *listed, after string) (parts, string) {
+		return l.templates.page(after)
+	}), bare: true},
+	"prompts/list": {serve: listing("prompts", func(l *listed, after string) (parts, string) { return l.prompts.page(after) }), bare: true},
+
+	methodRead:      {serve: (*Bridge).read},
+	methodGetPrompt: {serve: (*Bridge).get},
+	methodComplete:  {serve: (*Bridge).complete},
+
+	methodSetLevel:    {serve: (*Bridge).setLevel, era: stateful},
+	methodSubscribe:   {serve: (*Bridge).subscribe, era: stateful},
+	methodUnsubscribe: {serve: (*Bridge).unsubscribe, era: stateful},
+	methodListen:      {serve: (*Bridge).listen, era: newestOnly},
+
+	methodCancelled:                    {bare: true},
+	"notifications/initialized":        {bare: true},
+	methodProgress:                     {},
+	"notifications/roots/list_changed": {bare: true},
+}
+
+// capabilities are the server's. Said outright, since one that starts without any tool
+// would seem to have none for good.
+var capabilities = json.RawMessage(`{"completions":{},"logging":{},"prompts":{"listChanged":true},` +
+	`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
+
+// initialize begins a session.
+func (b *Bridge) initialize(_ context.Context, r *request) (parts, *jsonrpc.Error) {
+	says, ok := introduced(r.params.raw)
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	}
+	if r.session == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "an initialize cannot be part of a batch"}
+	}
+	says.task = sessionTask(r.session.id)
+	if !r.session.introduce(says) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: `duplicate "initialize" received`}
+	}
+	b.audience.join(r.session.inbox)
+	b.leftMeanwhile(r.session)
+	version := says.version
+	if version == "" {
+		version = lastWithSessions
+	}
+	return parts{[]byte(`{"capabilities":`), capabilities, []byte(`,"protocolVersion":"` + version + `","serverInfo":`), b.selfJSON, closing}, nil
+}
+
+// endSession forgets what a session has, and ends what it does. Peers hear of it soon.
+func (b *Bridge) endSession(s *session) {
+	if !s.end() {
+		return
+	}
+	s.questions.close("the session has ended, and so the client cannot answer")
+	b.left(s.inbox)
+	b.verbosity.leave(s.loggedFrom())
+}
+
+// leftMeanwhile forgets a session that has ended while it began to hear of something.
+func (b *Bridge) leftMeanwhile(s *session) {
+	if s.ended() {
+		b.left(s.inbox)
+	}
+}
+
+func (b *Bridge) ping(context.Context, *request) (parts, *jsonrpc.Error) {
+	return parts{[]byte("{}")}, nil
+}
+
+// discover tells a client of the stateless era what the server is.
+func (b *Bridge) discover(context.Context, *request) (parts, *jsonrpc.Error) {
+	spoken, err := json.Marshal(versions)
+	if err != nil { // strings
+		panic(err)
+	}
+	return parts{
+		[]byte(`{"resultType":"complete","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
+		[]byte(`},"supportedVersions":`), spoken, []byte(`,"capabilities":`), capabilities, []byte(`,"ttlMs":0,"cacheScope":"private"}`),
+	}, nil
+}
+
+// notified takes a notification of a client's. What it does not know is nobody's trouble.
+func notified(m *message, cancel func(id json.RawMessage)) {
+	if m.method == methodCancelled {
+		if id := memberOf(m.params.raw, "requestId"); id != nil {
+			cancel(id)
+		}
+	}
+}
+
+// setLevel answers a logging/setLevel.
+func (b *Bridge) setLevel(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+	level, ok := textOf(memberOf(r.params.raw, "level"))
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	}
+	if r.session != nil && slices.Contains(levels, level) {
+		b.wantsLevel(ctx, func() { b.verbosity.set(r.session, level) })
+	}
+	return parts{[]byte("{}")}, nil
+}

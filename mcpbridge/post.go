@@ -1,0 +1,368 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
+)
+
+// serveMCP serves Streamable HTTP in every era.
+func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodPost:
+		h.servePost(under(w), r)
+	case http.MethodGet, http.MethodDelete:
+		if header(r, sessionHeader) == "" {
+			refuse(w, http.StatusBadRequest, r.Method+" needs an Mcp-Session-Id header")
+			return
+		}
+		u := h.senderOf(r).own
+		switch {
+		case u == nil:
+			sessionOver(w)
+		case r.Method == http.MethodDelete:
+			h.endSessions(h.sessions.removeOne(u))
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			h.serveStream(under(w), r, u)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, "POST sends a message, GET opens a session's stream, DELETE ends a session")
+	}
+}
+
+// serveStream serves a GET: what has changed, for as long as the client listens.
+func (h *HTTP) serveStream(out *response, r *http.Request, u *usage) {
+	if _, events := accepts(r.Header["Accept"]); !events {
+		refuse(out, http.StatusBadRequest, "Accept must contain 'text/event-stream' for GET requests")
+		return
+	}
+	if len(r.Header["Last-Event-Id"]) > 0 {
+		refuse(out, http.StatusBadRequest, "streams are not replayed; open one without Last-Event-ID")
+		return
+	}
+	if !h.sessions.enterStream(u) {
+		refuse(out, http.StatusConflict, "the session has an event stream already")
+		return
+	}
+	defer h.sessions.leaveStream(u)
+	out.Header().Set("X-Accel-Buffering", "no")
+	if out.beginStream() != nil {
+		return // the client has left
+	}
+	out.keepAlive(false)
+	u.inbox.pass(r.Context(), u.done, out)
+}
+
+// servePost serves a POST: one message, or a batch of them in the versions that have such.
+func (h *HTTP) servePost(out *response, r *http.Request) {
+	from := h.senderOf(r)
+	body, held, ok := h.readBody(out, r, from.line)
+	batch := isBatch(body)
+	if batch && held == nil {
+		held = &share{of: h.bridge.requests, line: from.line}
+	}
+	defer held.end()
+	if !ok || batch && !h.waits(out, r, held, body) {
+		return
+	}
+	place, err := h.workOn(r.Context(), from.line, body)
+	if err != nil {
+		return // the client has left
+	}
+	defer place.Give()
+	out.Header().Set("X-Accel-Buffering", "no")
+	data := trimmed(body)
+	if !rawjson.Valid(data) {
+		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not valid JSON")
+		return
+	}
+	if wrong := checkPost(r); wrong != "" {
+		writeError(out, http.StatusBadRequest, idOf(data), jsonrpc.CodeInvalidRequest, wrong)
+		return
+	}
+	if batch {
+		h.postBatch(out, r, from, data)
+		return
+	}
+	m, refused := readMessage(data)
+	if refused != nil {
+		writeRefusal(out, http.StatusBadRequest, m.id, refused)
+		return
+	}
+	if m.method != methodListen {
+		h.calls.add(1)
+		defer h.calls.add(-1)
+	}
+	h.post(out, r, from, m) //nolint:contextcheck // r has it
+}
+
+// checkPost says what is wrong with the headers of a POST, whatever is in it.
+func checkPost(r *http.Request) string {
+	version := header(r, versionHeader)
+	plain, events := accepts(r.Header["Accept"])
+	switch {
+	case !plain || !events:
+		return "Accept must contain both 'application/json' and 'text/event-stream'"
+	case len(r.Header["Last-Event-Id"]) > 0:
+		return "can't send Last-Event-ID for POST request"
+	case version != "" && version < firstStateless && !withSessions(version):
+		return "Bad Request: Unsupported protocol version (supported versions: " + strings.Join(versions, ",") + ")"
+	}
+	return ""
+}
+
+// post serves one message.
+func (h *HTTP) post(out *response, r *http.Request, from sender, m message) {
+	newest := header(r, versionHeader) >= firstStateless
+	if _, known := methods[m.method]; !known && m.asks() {
+		h.refuseRequest(out, r, m.id, methodNotFound(m.method))
+		return
+	}
+	if refused := h.checkVersion(r, &m, newest); refused != nil {
+		writeRefusal(out, http.StatusBadRequest, m.id, refused)
+		return
+	}
+	by := from.origin(r)
+	var s *session
+	switch {
+	case newest: // it has no sessions
+	case from.session == "" && m.method == methodInitialize && m.asks():
+		h.begin(out, r, from, m)
+		return
+	case from.session == "":
+		if by.version == "" {
+			by.version = versionWithout
+		}
+	case from.own == nil:
+		sessionOver(out)
+		return
+	default:
+		h.sessions.enter(from.own)
+		defer h.sessions.leave(from.own)
+		s, by.session = from.own.session, from.session
+	}
+	if !m.asks() {
+		h.take(out, s, m)
+		return
+	}
+	asked, refused := h.bridge.newRequest(m, by, s, out)
+	if refused == nil && asked.newest != newest {
+		refused = mismatch("%s header does not match request %s", versionHeader, mcp.MetaKeyProtocolVersion)
+	}
+	if refused == nil {
+		refused = h.start(r, asked)
+	}
+	switch {
+	case refused == errSessionOver:
+		sessionOver(out)
+		return
+	case refused != nil:
+		h.refuseRequest(out, r, m.id, refused)
+		return
+	}
+	if s != nil {
+		defer s.remove(asked)
+	}
+	if m.method == methodListen {
+		stream, leave, ok := h.admitStream(r)
+		if !ok {
+			asked.stop()
+			crowded(out, m.id, noSession)
+			return
+		}
+		defer leave()
+		asked.begin(stream.Context())
+	}
+	out.keepAlive(true)
+	h.bridge.exchange(asked.ctx, asked, func(response parts, code int64, letGo func()) {
+		defer letGo()
+		if status := statusOf(code); status != 0 && newest && !out.begun() {
+			writeJSON(out, status, string(response.join()))
+			return
+		}
+		_ = out.answer(response) // the client's leaving is its own business
+	})
+}
+
+// checkVersion says how the headers of a message and what it says of its version differ.
+func (h *HTTP) checkVersion(r *http.Request, m *message, newest bool) *jsonrpc.Error {
+	if m.asks() && (newest || m.params.meta != nil) {
+		given := header(r, versionHeader)
+		said, _ := textOf(memberOf(m.params.meta, mcp.MetaKeyProtocolVersion))
+		switch {
+		case said == "" && !newest:
+		case given == "":
+			return mismatch("%s header is required for requests carrying %q", versionHeader, mcp.MetaKeyProtocolVersion)
+		case said == "":
+			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: `missing or invalid _meta field "` + mcp.MetaKeyProtocolVersion + `"`}
+		case given != said:
+			return mismatch("%s header %q does not match request %s %q", versionHeader, brief(given), mcp.MetaKeyProtocolVersion, brief(said))
+		}
+	}
+	if newest {
+		return h.bridge.checkHeaders(r.Header, m)
+	}
+	return nil
+}
+
+// take takes what wants no answer.
+func (h *HTTP) take(out *response, s *session, m message) {
+	switch {
+	case s == nil: // it is about nothing
+	case m.answers():
+		s.questions.answer(&m)
+	default:
+		notified(&m, s.cancel)
+	}
+	out.WriteHeader(http.StatusAccepted)
+}
+
+// start gives a request its time: that of its POST, or in a session until it is cancelled,
+// since a client that leaves has not cancelled. An error refuses it.
+func (h *HTTP) start(r *http.Request, asked *request) *jsonrpc.Error {
+	if asked.session == nil {
+		asked.begin(r.Context())
+		return nil
+	}
+	asked.begin(context.WithoutCancel(r.Context()))
+	switch taken, over := asked.session.add(asked); {
+	case taken:
+		asked.stop()
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being answered"}
+	case over:
+		asked.stop()
+		return errSessionOver
+	}
+	return nil
+}
+
+// refuseRequest answers a request that is not begun.
+func (h *HTTP) refuseRequest(out *response, r *http.Request, id json.RawMessage, refused *jsonrpc.Error) {
+	status := http.StatusBadRequest
+	switch {
+	case refused.Code != jsonrpc.CodeMethodNotFound:
+	case header(r, versionHeader) >= firstStateless:
+		status = http.StatusNotFound
+	default: // as the older eras have it: the transport did its part
+		status = http.StatusOK
+	}
+	writeRefusal(out, status, id, refused)
+}
+
+// postBatch serves a batch: each answer is an event.
+func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byte) {
+	version := header(r, versionHeader)
+	if version > lastWithBatches {
+		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "JSON-RPC batching is not supported in 2025-06-18 and later (request version: "+version+")")
+		return
+	}
+	all, refusals, wrong := readBatch(data)
+	if wrong != nil {
+		status := http.StatusBadRequest
+		if len(data) > 0 && overBatch(data) != "" {
+			status = http.StatusRequestEntityTooLarge
+		}
+		writeRefusal(out, status, nil, wrong)
+		return
+	}
+	by := from.origin(r)
+	if by.version == "" {
+		by.version = versionWithout
+	}
+	var s *session
+	switch {
+	case from.session != "" && from.own == nil:
+		sessionOver(out)
+		return
+	case from.own != nil:
+		h.sessions.enter(from.own)
+		defer h.sessions.leave(from.own)
+		s, by.session = from.own.session, from.session
+	}
+	h.calls.add(1)
+	defer h.calls.add(-1)
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	some := false
+	for i, m := range all {
+		refused := refusals[i]
+		if refused == nil && !m.asks() {
+			if s != nil && m.answers() {
+				s.questions.answer(&m)
+			} else if s != nil {
+				notified(&m, s.cancel)
+			}
+			continue
+		}
+		if !some {
+			some = true
+			out.keepAlive(true)
+		}
+		var asked *request
+		switch {
+		case refused != nil:
+		case m.method == methodInitialize:
+			refused = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "an initialize cannot be part of a batch"}
+		default:
+			asked, refused = h.bridge.newRequest(m, by, s, out)
+			switch {
+			case refused != nil:
+			case asked.newest: // which has no batches
+				refused = unsupported(firstStateless, versions[3:])
+			default:
+				refused = h.start(r, asked)
+			}
+		}
+		if refused != nil {
+			_ = out.event(r.Context(), parts{errorOf(m.id, refused)}) // the client's leaving is its own business
+			continue
+		}
+		answers.Go(func() { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
+			defer recovered.To(h.log, "answer a request of a batch", nil)
+			if s != nil {
+				defer s.remove(asked)
+			}
+			h.bridge.exchange(asked.ctx, asked, func(response parts, _ int64, letGo func()) {
+				defer letGo()
+				_ = out.event(r.Context(), response)
+			})
+		})
+	}
+	if !some {
+		out.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// errSessionOver refuses a request of a session that has just ended.
+var errSessionOver = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session has ended"}
+
+// sessionOver refuses a request of a session that has ended: its client begins another.
+func sessionOver(w http.ResponseWriter) {
+	http.Error(w, "session not found", http.StatusNotFound)
+}
+
+func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, refused *jsonrpc.Error) {
+	writeJSON(w, status, string(errorOf(id, refused)))
+}
+
+// statusOf is the status that the stateless era has an error of the protocol say
+// as well; 0 for most, which come as any answer does.
+func statusOf(code int64) int {
+	switch code {
+	case jsonrpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case jsonrpc.CodeInvalidParams, mcp.CodeMissingRequiredClientCapabilities, mcp.CodeUnsupportedProtocolVersion:
+		return http.StatusBadRequest
+	}
+	return 0
+}

@@ -1,0 +1,359 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// outlet takes what is said to a client beside answers.
+type outlet interface {
+	// tell sends a message. It may block for as long as the client does, or until ctx ends.
+	tell(ctx context.Context, message json.RawMessage) error
+}
+
+// sendWithin sends something, and returns when it is sent or ctx ends: who speaks to a client
+// that does not read is needed elsewhere. What has begun goes on, since half a message
+// would end the connection.
+func sendWithin(ctx context.Context, send func() error) error {
+	if ctx.Done() == nil {
+		return send()
+	}
+	var panicked recovered.Later
+	sent := make(chan error, 1)
+	go func() {
+		defer panicked.Catch(func() { close(sent) })
+		sent <- send()
+	}()
+	select {
+	case err := <-sent:
+		panicked.Raise()
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// request is a request of a client's while it is answered. To the peer that answers it, it
+// is the client. From begin on it is only read, but for what has a lock.
+type request struct {
+	bridge *Bridge
+	message
+	from    origin
+	line    turns.Line
+	newest  bool // it is of the stateless era
+	says    declared
+	level   string          // in the stateless era: from which on log messages are wanted
+	token   json.RawMessage // for progress; nil for none
+	session *session        // nil without one
+	to      outlet          // nil if nothing can be said to the client beside the answer
+
+	ctx       context.Context // ends with the request, its cancellation or its client's access
+	stop      context.CancelFunc
+	cancelled atomic.Bool // its client has cancelled it
+	// What is done when the answer is on its way, and when it is written.
+	made  *call  // goes into the log; nil for nothing
+	letGo func() // gives back the room of a conversation; nil for none
+
+	lacks   atomic.Pointer[string] // the capability that a peer missed; nil if none did
+	sending sync.RWMutex           // held for reading while something is sent; guards over
+	over    bool                   // nothing is sent for it any more
+}
+
+var _ peer.Client = (*request)(nil)
+
+// newRequest reads what a message asks for, and whom it is from. An error refuses it.
+func (b *Bridge) newRequest(m message, from origin, s *session, to outlet) (*request, *jsonrpc.Error) {
+	r := &request{bridge: b, message: m, from: from, session: s, to: to}
+	r.from.request = m.id
+	r.line = r.from.line()
+	r.from.share = r.line
+	how, known := methods[m.method]
+	switch {
+	case !known:
+		return r, methodNotFound(m.method)
+	case how.serve == nil:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "unexpected id for " + quoted(m.method)}
+	case m.params.raw == nil && !how.bare:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: `missing required "params"`}
+	}
+	if m.params.meta != nil {
+		if refused := r.readMeta(); refused != nil {
+			return r, refused
+		}
+	}
+	switch {
+	case r.newest && how.era == stateful:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: quoted(m.method) + " is not supported in the new protocol"}
+	case !r.newest && how.era == newestOnly:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: quoted(m.method) + " is only supported in protocol version >= " + firstStateless}
+	case m.params.odd:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	case r.newest:
+		r.from.version = firstStateless
+		return r, nil
+	case s == nil:
+		return r, nil
+	}
+	says, opened := s.declared()
+	if r.says = says; !opened && how.era != stateful {
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "method " + quoted(m.method) + " is invalid during session initialization"}
+	}
+	if r.from.task = r.says.task; r.from.version == "" {
+		r.from.version = r.says.version
+	}
+	return r, nil
+}
+
+// readMeta reads what the _meta of a request says of it.
+func (r *request) readMeta() *jsonrpc.Error {
+	meta := r.params.meta
+	if string(meta) == "null" {
+		return nil
+	}
+	if !rawjson.IsObject(meta) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+	}
+	if own := parentIn(meta); !own.IsZero() {
+		r.from.parent = own
+	}
+	if token := memberOf(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
+		r.token = token
+	}
+	said, refused := readMeta(meta)
+	if refused != nil || said.version == "" {
+		return refused
+	}
+	r.newest, r.says, r.level = true, said.says, said.level
+	return nil
+}
+
+// begin gives a request its time: until ctx ends, or end is called.
+func (r *request) begin(ctx context.Context) { r.ctx, r.stop = context.WithCancel(ctx) }
+
+// cancel ends a request that its client has cancelled.
+func (r *request) cancel() {
+	r.cancelled.Store(true)
+	r.stop()
+}
+
+// end makes the client one that is spoken to no more: what is being sent goes out first,
+// and what has been asked is given up.
+func (r *request) end() {
+	r.stop()
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.over = true
+}
+
+// self is what the server says of itself in the answer: nothing but in the stateless era.
+func (r *request) self() json.RawMessage {
+	if r.newest {
+		return r.bridge.selfJSON
+	}
+	return nil
+}
+
+// Session implements peer.Client.
+func (r *request) Session() string { return r.from.client() }
+
+// Line implements peer.Client.
+func (r *request) Line() turns.Line { return r.line }
+
+// Declared implements peer.Client.
+func (r *request) Declared() peer.Declared {
+	return peer.Declared{Capabilities: r.says.capabilities, LogLevel: r.wants(), Repeats: r.newest}
+}
+
+// wants is from which level on the client wants log messages now; "" for none.
+func (r *request) wants() string {
+	switch {
+	case r.newest:
+		return r.level
+	case r.session != nil:
+		return r.session.loggedFrom()
+	}
+	return "info" // there is nowhere to set one
+}
+
+// Hears implements peer.Client.
+func (r *request) Hears() bool { return r.to != nil && (r.token != nil || r.wants() != "") }
+
+// WantsProgress implements peer.Client.
+func (r *request) WantsProgress() bool { return r.token != nil }
+
+// Notify implements peer.Client. What does not arrive is the client's business: it has left.
+func (r *request) Notify(ctx context.Context, method string, params json.RawMessage) {
+	switch method {
+	case methodProgress:
+		with, ok := rewritten(params, member{Key: "progressToken", Value: r.token})
+		if !ok || r.token == nil {
+			return
+		}
+		params = with.join()
+	case methodMessage:
+		level := rawjson.String(memberOf(params, "level"))
+		wants := r.wants()
+		if wants == "" || !slices.Contains(levels, level) || slices.Index(levels, level) < slices.Index(levels, wants) {
+			return
+		}
+	default:
+		return
+	}
+	if release, ok := r.speak(); ok {
+		defer release()
+		ctx, forget := joined(r.ctx, ctx)
+		defer forget()
+		_ = r.to.tell(ctx, notification(method, params))
+	}
+}
+
+// speak begins to send something for the request. It reports false when it is over, or
+// where nothing can be sent.
+func (r *request) speak() (release func(), ok bool) {
+	if r.to == nil {
+		return nil, false
+	}
+	r.sending.RLock()
+	if r.over {
+		r.sending.RUnlock()
+		return nil, false
+	}
+	return r.sending.RUnlock, true
+}
+
+// Ask implements peer.Client.
+func (r *request) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if err := r.refuses(method); err != nil {
+		return nil, err
+	}
+	if r.newest {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client speaks a version of the protocol in which " + method + " cannot be asked of it here"}
+	}
+	if r.session == nil || r.to == nil {
+		return nil, errCannotBeAsked
+	}
+	release, ok := r.speak()
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's request has been answered; nothing can be asked any more"}
+	}
+	defer release()
+	ctx, forget := joined(r.ctx, ctx)
+	defer forget()
+	return r.session.questions.ask(ctx, r.bridge.log, r.to, method, params)
+}
+
+// refuses says why a client cannot be asked something, if so.
+func (r *request) refuses(method string) error {
+	lacks := map[string]string{methodSample: "sampling", methodElicit: "elicitation", methodRoots: "roots"}[method]
+	switch {
+	case lacks == "":
+		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
+	case !r.says.takes(method):
+		r.lacks.Store(&lacks)
+		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}
+	}
+	return nil
+}
+
+// missing is the error of a request of the stateless era that failed after its peer had
+// missed a capability of the client's: there it MUST be told which (2026-07-28,
+// basic/lifecycle). It is nil if there is none.
+func (r *request) missing() *jsonrpc.Error {
+	lacks := r.lacks.Load()
+	if lacks == nil || !r.newest {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{*lacks: struct{}{}}})
+	if err != nil { // a string
+		panic(err)
+	}
+	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "this needs a client that has declared " + *lacks, Data: data}
+}
+
+// joined returns a context with the values of one that ends with either.
+func joined(of, with context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(of)
+	forget := context.AfterFunc(with, cancel)
+	return ctx, func() {
+		forget()
+		cancel()
+	}
+}
+
+// notification is a message that wants no answer.
+func notification(method string, params json.RawMessage) json.RawMessage {
+	if len(params) == 0 {
+		params = json.RawMessage("{}")
+	}
+	out := append(make([]byte, 0, 64+len(method)+len(params)), `{"jsonrpc":"2.0","method":"`...)
+	out = append(append(out, method...), `","params":`...)
+	return append(append(out, params...), '}')
+}
+
+func methodNotFound(method string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + quoted(method)}
+}
+
+// quoted is a name of a client's in a text.
+func quoted(name string) string { return string(rawjson.Quote(brief(name))) }
+
+// ownMetaOf returns of a request's _meta what is for the peer: not what the
+// protocol and Orla keep for the parties, and no progress token, which is the client's.
+// A peer may give it back with what it says, which must not be about another request.
+// It returns nil if nothing is left.
+func ownMetaOf(meta json.RawMessage) json.RawMessage {
+	if meta == nil {
+		return nil
+	}
+	plain, _ := plainObject(meta)
+	if plain == nil {
+		return nil
+	}
+	own, _ := rawjson.Edit(plain, func(key string) bool {
+		return begins(key, protocolPrefix) || begins(key, ownPrefix) || strings.EqualFold(key, "progressToken")
+	})
+	if rawjson.Empty(own) {
+		return nil
+	}
+	return own
+}
+
+// ownPrefix begins the keys of _meta by which a peer says what is about which request
+// (peer.MetaCall).
+const ownPrefix = "orla/"
+
+// begins reports whether a key begins so, in any case: some peers do not tell cases apart.
+func begins(key, prefix string) bool {
+	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
+}
+
+// errCannotBeAsked answers a question to a client that has no way to be asked one.
+var errCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
+
+// rpcError is an error as one that a client may see. Text of an unexpected one stays here.
+func (b *Bridge) rpcError(r *request, err error) *jsonrpc.Error {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code != 0 {
+		if wire.Data != nil && !rawjson.Valid(wire.Data) {
+			return &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
+		}
+		return wire
+	}
+	if r.ctx.Err() != nil {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
+	}
+	b.log.Error("a request failed", "method", r.method, "err", err)
+	return internalError()
+}

@@ -1,0 +1,237 @@
+package mcpbridge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strconv"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
+)
+
+// session is what Orla knows of a client of the eras with sessions, from its initialize to
+// its end: a session of Streamable HTTP, a stream of SSE, or stdio.
+type session struct {
+	id        string
+	inbox     *inbox
+	questions questions
+	done      chan struct{} // closed at its end
+
+	mu     sync.Mutex // guards the fields that follow
+	opened bool       // its client has been introduced
+	says   declared
+	level  string                        // from which on log messages are wanted; "" for none
+	calls  map[string]context.CancelFunc // requests in flight, by idKey; of Streamable HTTP
+	over   bool
+}
+
+func newSession(id string) *session {
+	return &session{id: id, inbox: newInbox(), done: make(chan struct{}), calls: map[string]context.CancelFunc{}}
+}
+
+// introduce notes what the client says of itself. It reports false for a second time.
+func (s *session) introduce(says declared) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened {
+		return false
+	}
+	s.opened, s.says = true, says
+	return true
+}
+
+// declared returns what the client has said of itself, and whether it has.
+func (s *session) declared() (declared, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.says, s.opened
+}
+
+// loggedFrom is from which level on log messages are wanted; "" for none.
+func (s *session) loggedFrom() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.level
+}
+
+// setLevel sets it, and returns what it was. It reports false when the session is over.
+func (s *session) setLevel(level string) (before string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return "", false
+	}
+	before, s.level = s.level, level
+	return before, true
+}
+
+// add notes a request in flight, whose stop ends it. taken says that one with its id is.
+func (s *session) add(r *request) (taken, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := idKey(r.id)
+	_, taken = s.calls[key]
+	if !taken && !s.over {
+		s.calls[key] = r.cancel
+	}
+	return taken, s.over
+}
+
+// remove forgets a request that has been answered.
+func (s *session) remove(r *request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, idKey(r.id))
+}
+
+// cancel ends a request in flight.
+func (s *session) cancel(id json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stop := s.calls[idKey(id)]; stop != nil {
+		stop()
+	}
+}
+
+// end ends the session, its requests, streams and questions. It reports false if it was over.
+func (s *session) end() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.over = true
+	for _, stop := range s.calls {
+		stop()
+	}
+	close(s.done)
+	return true
+}
+
+// ended reports whether the session is over.
+func (s *session) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// questions are what a client is asked, in the eras in which it can be.
+type questions struct {
+	mu     sync.Mutex // guards the fields that follow
+	last   int64
+	open   map[string]chan message // by idKey
+	closed string                  // why none is answered any more; "" while they are
+}
+
+// ask sends a question and waits for its answer, or until ctx ends.
+func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method string, params json.RawMessage) (json.RawMessage, error) {
+	id, answer, closed := q.begin()
+	if closed != "" {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: closed}
+	}
+	defer q.end(id)
+	if len(params) == 0 {
+		params = json.RawMessage("{}")
+	}
+	head := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":`
+	givenUp := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
+	if err := to.tell(ctx, parts{[]byte(head), params, closing}.join()); err != nil {
+		if ctx.Err() != nil {
+			return nil, givenUp
+		}
+		return nil, errCannotBeAsked
+	}
+	select {
+	case m, answered := <-answer:
+		if !answered {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: q.why()}
+		}
+		return answerOf(&m)
+	case <-ctx.Done():
+		// The client may not read: nobody waits for it.
+		go func() {
+			defer recovered.To(log, "tell a client that it is not asked any more", nil)
+			_ = to.tell(context.WithoutCancel(ctx), notification(methodCancelled, json.RawMessage(`{"requestId":`+id+`}`)))
+		}()
+		return nil, givenUp
+	}
+}
+
+// answerOf is what a client has answered.
+func answerOf(m *message) (json.RawMessage, error) {
+	if m.failed == nil {
+		return m.result, nil
+	}
+	refused := &jsonrpc.Error{}
+	rawjson.Members(m.failed, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "code":
+			refused.Code, _ = strconv.ParseInt(string(value), 10, 64)
+		case "message":
+			refused.Message, _ = textOf(value)
+		case "data":
+			refused.Data = value
+		}
+		return true
+	})
+	refused.Code = cmp.Or(refused.Code, jsonrpc.CodeInternalError)
+	return nil, refused
+}
+
+func (q *questions) begin() (id string, answer <-chan message, closed string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != "" {
+		return "", nil, q.closed
+	}
+	q.last++
+	id = strconv.FormatInt(q.last, 10)
+	if q.open == nil {
+		q.open = map[string]chan message{}
+	}
+	c := make(chan message, 1)
+	q.open[id] = c
+	return id, c, ""
+}
+
+func (q *questions) end(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.open, id)
+}
+
+func (q *questions) why() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+// answer hands an answer to who waits for it; to nobody if nobody does.
+func (q *questions) answer(m *message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := idKey(m.id)
+	if c := q.open[key]; c != nil {
+		delete(q.open, key)
+		c <- *m
+	}
+}
+
+// close gives up what has been asked: the client answers nothing any more.
+func (q *questions) close(why string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != "" {
+		return
+	}
+	q.closed = why
+	for _, c := range q.open {
+		close(c)
+	}
+	clear(q.open)
+}
