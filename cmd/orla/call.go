@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/simple"
@@ -90,7 +92,10 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	defer p.close()
 	p.governance.set(&found)
 	p.services.secrets.Set(found.Secrets)
-	tried := candidates(found.Tools, name)
+	tried := slices.Clone(candidates(found.Tools, name))
+	for i := range tried {
+		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
+	}
 	diff := p.supervisor.Apply(tried)
 	if err := diff.Failed[name]; err != nil {
 		return &failure{code: exitFailed, err: err}
@@ -175,7 +180,7 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 		found.Tools = append(found.Tools, manifest.Tool{Name: t.Name, Kind: manifest.Kind(t.Kind)})
 	}
 	for _, p := range status.Problems {
-		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Err: errors.New(strings.Join(p.Messages, "\n"))})
+		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Path: p.Path, Err: errors.New(strings.Join(p.Messages, "\n"))})
 	}
 	var listed []*mcp.Tool
 	for _, t := range tools {
@@ -258,11 +263,25 @@ func (p *parts) keepAlive(ctx context.Context) (end func()) {
 // is what the capsules offer that might have had it.
 func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 	for _, p := range found.Problems {
-		if p.Tool == name {
+		base := filepath.Base(p.Path)
+		switch name {
+		case p.Tool:
 			return &failure{code: exitInvalid, err: fmt.Errorf("%s is not served: %w", name, p.Err)}
+		case base, strings.TrimSuffix(base, filepath.Ext(base)): // it is not known to be a tool
+			return &failure{code: exitInvalid, err: fmt.Errorf("%s is not served: %s %w", name, p.Path, p.Err)}
 		}
 	}
 	f := &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
+	var known []string
+	for _, t := range found.Tools {
+		known = append(known, t.Name)
+	}
+	for _, t := range listed {
+		known = append(known, t.Name)
+	}
+	if near := yamldoc.Nearest(name, known); near != "" {
+		f.hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
+	}
 	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && isOf(name, t.Name) })
 	if i < 0 {
 		return f

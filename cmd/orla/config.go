@@ -32,7 +32,7 @@ type Config struct {
 	Listen                string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1."`
 	Stdio                 bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout in place of HTTP. Default false."`
 	Timeout               yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s."`
-	LogFormat             string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; journald where stderr is the journal and log_file is not set."`
+	LogFormat             string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; pretty on a terminal; journald where stderr is the journal and log_file is not set."`
 	LogLevel              string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
 	LogFile               string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
 	Socket                string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, counted from this file's folder if it is relative, or none. Default: one that is named by the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir."`
@@ -123,6 +123,8 @@ type loader struct {
 	home    string // the user's home; "" when there is none
 	journal bool   // stderr is systemd's journal
 	only    string // the one path to serve, of `orla dev`; "" for the folders
+
+	terminal bool // stderr is one
 }
 
 // loaded is a configuration that holds, and where it came from.
@@ -186,9 +188,15 @@ func (l *loader) load() (*loaded, error) {
 			delete(bad, f.key)
 		}
 	}
-	if l.only == "" && l.journal && c.originOf("log_format").rank == fromDefault && c.originOf("log_file").rank == fromDefault {
-		c.LogFormat = formatJournal
-		c.origins["log_format"] = origin{fromDefault, "stderr is the journal"}
+	if l.only == "" && c.originOf("log_format").rank == fromDefault && c.originOf("log_file").rank == fromDefault {
+		switch {
+		case l.journal:
+			c.LogFormat = formatJournal
+			c.origins["log_format"] = origin{fromDefault, "stderr is the journal"}
+		case l.terminal:
+			c.LogFormat = formatPretty
+			c.origins["log_format"] = origin{fromDefault, "stderr is a terminal"}
+		}
 	}
 	c.ceilings()
 	faults = append(faults, c.check(bad)...)

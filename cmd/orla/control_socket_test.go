@@ -80,8 +80,8 @@ func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
 	}
 }
 
-// SPEC J2: with several, a command says which there are; a named folder is
-// never exchanged for another.
+// SPEC J2: with several, a command says which there are; a named folder, or a
+// project that one stands in, is never exchanged for another.
 func TestJ2SeveralOrlas(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	one := serveThere(t, dirs[0])
@@ -113,6 +113,27 @@ func TestJ2SeveralOrlas(t *testing.T) {
 	alone.Dir = lost.Dir
 	if out, err := alone.CombinedOutput(); err != nil || !strings.Contains(string(out), one.url) {
 		t.Errorf("the only one, from elsewhere: %v\n%s", err, out)
+	}
+	// Another project is not this one's, whichever way it is one.
+	for what, make := range map[string]func(dir string) error{
+		"tools": func(dir string) error { return os.Mkdir(filepath.Join(dir, "tools"), 0o755) },
+		"orla.yaml": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "orla.yaml"), []byte("port: 0\n"), 0o644)
+		},
+	} {
+		other := t.TempDir()
+		if err := make(other); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"stop", "--all"}, {"restart", "echo"}, {"start", "echo"}, {"reload"}, {"status"}, {"logs"}} {
+			cmd := one.command(args...)
+			cmd.Dir = other
+			out, _ := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), "no Orla serves "+filepath.Join(other, "tools")+"; one serves "+filepath.Join(dirs[0], "tools")) ||
+				!strings.Contains(string(out), "hint: --tools-dir "+filepath.Join(dirs[0], "tools")+" means that one") {
+				t.Errorf("orla %s in a project with %s: exit code %d:\n%s", args[0], what, cmd.ProcessState.ExitCode(), out)
+			}
+		}
 	}
 	named := one.orla("status", "--tools-dir", "elsewhere")
 	if named.code != 3 || !strings.Contains(named.err, "no Orla serves ") {
@@ -199,4 +220,25 @@ func TestJ2AnotherUserIsSentAway(t *testing.T) {
 		}
 	}
 	o.waitLog("a stranger was sent away from the control socket", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), "65534") })
+}
+
+// A port that an Orla has is said to be that one's.
+func TestAPortOfAnotherOrla(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	o := serveThere(t, dir)
+	port := o.url[strings.LastIndexByte(strings.TrimSuffix(o.url, "/mcp"), ':')+1:]
+	port = strings.TrimSuffix(port, "/mcp")
+	for at, want := range map[string][]string{
+		dir:       {"orla: an Orla serves " + filepath.Join(dir, "tools") + " already, at " + o.url, "hint: orla status"},
+		elsewhere: {"127.0.0.1:" + port + " is in use by the Orla that serves " + filepath.Join(dir, "tools"), "hint: take another port"},
+	} {
+		again := o.command("serve", "--port", port, "--log-level", "fatal")
+		again.Dir = at
+		out, _ := again.CombinedOutput()
+		for _, part := range want {
+			if again.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), part) {
+				t.Errorf("in %s: exit code %d, want %q:\n%s", at, again.ProcessState.ExitCode(), part, out)
+			}
+		}
+	}
 }

@@ -135,3 +135,31 @@ func TestCompletionsAreScripts(t *testing.T) {
 		t.Error("fish is told nothing")
 	}
 }
+
+// SPEC I1: on a terminal the log is for people, unless it goes to a file or somebody says
+// otherwise.
+func TestI1OnATerminalTheLogIsForPeople(t *testing.T) {
+	for _, c := range []struct {
+		terminal, journal bool
+		flag              setting
+		want              string
+	}{
+		{false, false, setting{}, formatJSON},
+		{true, false, setting{}, formatPretty},
+		{true, true, setting{}, formatJournal},
+		{true, false, setting{"log_format", "json", "log-format"}, formatJSON},
+		{true, false, setting{"log_file", "orla.log", "log-file"}, formatJSON},
+	} {
+		l := &loader{path: os.DevNull, terminal: c.terminal, journal: c.journal}
+		if c.flag.key != "" {
+			l.flags = append(l.flags, c.flag)
+		}
+		cfg, err := l.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.LogFormat != c.want {
+			t.Errorf("%+v: %s, want %s", c, cfg.LogFormat, c.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -244,9 +245,9 @@ func TestT72AChangeOfTermsChangesTheToolsThatItConcerns(t *testing.T) {
 	}
 }
 
-// The README has every key of the configuration.
-func TestTheREADMEHasEveryKey(t *testing.T) {
-	text := section(t, "README.md", "Configuration")
+// The page on the configuration has every key.
+func TestTheConfigurationPageHasEveryKey(t *testing.T) {
+	text := readFile(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"))
 	for _, key := range keys() {
 		if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+".") {
 			t.Errorf("it has no key %s", key)

@@ -195,12 +195,15 @@ func (w *web) answerFresh(ctx context.Context) {
 	}
 }
 
+// errInUse says why an address cannot be listened on.
+var errInUse = errors.New("is in use by another program")
+
 // listenError says why an address cannot be listened on, and what helps.
 func listenError(address string, err error) error {
 	f := &failure{code: exitFailed, err: fmt.Errorf("listen on %s: %w", address, err)}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		f.err = fmt.Errorf("%s is in use by another program", address)
+		f.err = fmt.Errorf("%s %w", address, errInUse)
 		f.hint = "end that program, or take another port with --port"
 	case errors.Is(err, syscall.EACCES):
 		f.err = fmt.Errorf("%s may not be listened on by this user", address)

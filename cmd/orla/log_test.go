@@ -195,7 +195,7 @@ func TestI2StartThatFailsIsInTheLogFile(t *testing.T) {
 }
 
 // A character that a terminal obeys is found wherever in a line it is.
-func TestC20EscapedWhereverItIs(t *testing.T) {
+func TestI1EscapedWhereverItIs(t *testing.T) {
 	for size := range 40 {
 		for at := range size {
 			line := []byte(strings.Repeat("a", at) + "\u202e" + strings.Repeat("a", size-at-1))

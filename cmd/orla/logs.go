@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type logFlags struct {
 	last   int
 	since  string
 	json   bool
+	level  string
+	stream string
 }
 
 // newLogs shows what a running Orla logged last.
@@ -32,7 +35,7 @@ func newLogs(flags *configFlags, std stdio) *cobra.Command {
 			"at info and above, wherever else the log goes. What a capsule writes to stderr is\n" +
 			"there, and why it was started and ended. Orla keeps the last lines of each tool in\n" +
 			"memory; older ones are in the log file or the journal.",
-		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
+		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: flags.completeManifests(1, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,6 +44,8 @@ func newLogs(flags *configFlags, std stdio) *cobra.Command {
 	}
 	const usual = 100 // without --since, which wants all that there is since then
 	f.add(cmd, usual)
+	cmd.Flags().StringVar(&f.level, "level", "", "lines of this `LEVEL` and above: info, warn, error or fatal")
+	cmd.Flags().StringVar(&f.stream, "stream", "", "what tools printed to this `STREAM` only: stderr")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new lines until interrupted")
 	return cmd
 }
@@ -90,6 +95,12 @@ func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlag
 	var err error
 	if q.Since, err = parseSince(f.since, time.Now()); err != nil {
 		return &failure{code: exitUsage, err: err}
+	}
+	if q.Level, q.Stream = f.level, f.stream; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
+		return &failure{code: exitUsage, err: fmt.Errorf("--level %s: wants one of %s", q.Level, strings.Join(control.Levels(), ", "))}
+	}
+	if q.Stream != "" && q.Stream != "stdout" && q.Stream != "stderr" {
+		return &failure{code: exitUsage, err: fmt.Errorf("--stream %s: wants stdout or stderr", q.Stream)}
 	}
 	if len(names) == 1 {
 		q.Tool = names[0]

@@ -274,7 +274,7 @@ func refusedReload(err error) error {
 // Lines is of control.Backend. The lines of a capsule are those of its tools'
 // calls too.
 func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.RawMessage, int], error) {
-	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events}
+	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events, Keep: q.Wants()}
 	if q.Tool != "" {
 		asked.Tools = o.speakers(q.Tool)
 		if len(asked.Tools) == 0 {

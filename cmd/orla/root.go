@@ -107,7 +107,7 @@ var flagKeys = [...]flagKey{
 	{"listen", "ADDR", "address or address:port to listen on (default 127.0.0.1)"},
 	{"timeout", "DURATION", "longest time of one call (default 30s)"},
 	{"log_level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
-	{"log_format", "FORMAT", "json, pretty or journald (default json)"},
+	{"log_format", "FORMAT", "json, pretty or journald (default json, on a terminal pretty)"},
 	{"log_file", "FILE", "append the log to a file (default stderr)"},
 	{"socket", "PATH", "control socket to serve or to talk to, or none (default: found by the tools folder)"},
 }
@@ -140,7 +140,7 @@ func (t *textFlag) Type() string          { return t.kind }
 
 // loader returns what loads the configuration for a command's flags.
 func (f *configFlags) loader(cmd *cobra.Command) *loader {
-	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal()}
+	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: isTerminal(os.Stderr)}
 	if home, err := os.UserHomeDir(); err == nil {
 		l.home = home
 	}

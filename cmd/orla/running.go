@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,7 +95,7 @@ func (c *loaded) socketDirs(l *loader) []string {
 
 // anyOrla finds the Orla that a command is about: the one whose socket was
 // given, else the one that serves the configured folder, else, if nobody named
-// a folder, the only one that runs.
+// a folder and this is not a project of its own, the only one that runs.
 func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
 	cfg, l, err := f.whatThereIs(cmd)
 	if err != nil {
@@ -113,6 +114,11 @@ func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
 		return nil, talk(err)
 	case len(all) == 0:
 		return nil, notRunning(errors.New("no Orla is running"))
+	case len(all) == 1 && cfg.isProject() && !cfg.isBelow(all[0].ToolsDir):
+		return nil, &failure{
+			code: exitNotRunning, err: fmt.Errorf("no Orla serves %s; one serves %s", absolute(cfg.folder()), all[0].ToolsDir),
+			hint: fmt.Sprintf("--tools-dir %s means that one; orla starts one here", all[0].ToolsDir),
+		}
 	case len(all) == 1:
 		return control.NewClient(all[0].Socket), nil
 	}
@@ -121,6 +127,18 @@ func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
 		lines = append(lines, fmt.Errorf("%s: pid %d, %s", one.ToolsDir, one.Pid, one.URL))
 	}
 	return nil, &failure{code: exitUsage, err: errors.Join(lines...), hint: "say which with --tools-dir"}
+}
+
+// isProject reports whether the folder that one stands in has tools or a configuration of
+// its own: what is asked there is not about another project's Orla.
+func (c *loaded) isProject() bool {
+	info, err := os.Stat(c.folder())
+	return err == nil && info.IsDir() || c.file != "" && !filepath.IsAbs(c.file)
+}
+
+// isBelow reports whether a folder is inside the tools folder, as that of orla dev is.
+func (c *loaded) isBelow(folder string) bool {
+	return strings.HasPrefix(control.Resolve(folder), control.Resolve(c.folder())+string(filepath.Separator))
 }
 
 // toldHere reports whether a key was given on the command line or in its
@@ -159,6 +177,29 @@ func serving(ctx context.Context, cfg *loaded, l *loader) (*control.Client, erro
 	return client, talk(err)
 }
 
+// inUseByOrla says which Orla has the configured address, if one of this user's has; nil if
+// none has.
+func (l *loader) inUseByOrla(ctx context.Context, cfg *loaded) error {
+	all, _ := control.All(ctx, cfg.socketDirs(l)) // what cannot be asked is none
+	for _, one := range all {
+		at, err := url.Parse(one.URL)
+		if err != nil || at.Host != cfg.address() {
+			continue
+		}
+		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.folder()) {
+			return &failure{
+				code: exitFailed, err: fmt.Errorf("an Orla serves %s already, at %s (pid %d)", one.ToolsDir, one.URL, one.Pid),
+				hint: "orla status shows what it does, orla reload has it read its files again",
+			}
+		}
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("%s is in use by the Orla that serves %s (pid %d)", at.Host, one.ToolsDir, one.Pid),
+			hint: "take another port with --port, or 0 for any that is free",
+		}
+	}
+	return nil
+}
+
 // developing is the Orla that serves one tool of the configured folder alone, as
 // orla dev does, if that is the one with this name; nil if none does.
 func developing(ctx context.Context, cfg *loaded, l *loader, tool string) *control.Client {
@@ -166,9 +207,8 @@ func developing(ctx context.Context, cfg *loaded, l *loader, tool string) *contr
 		return nil
 	}
 	all, _ := control.All(ctx, cfg.socketDirs(l)) // what cannot be asked is none
-	folder := control.Resolve(cfg.folder()) + string(filepath.Separator)
 	for _, one := range all {
-		if !strings.HasPrefix(control.Resolve(one.ToolsDir), folder) {
+		if !cfg.isBelow(one.ToolsDir) {
 			continue
 		}
 		client := control.NewClient(one.Socket)

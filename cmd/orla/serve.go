@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,7 +159,11 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) err
 // open listens where systemd does, or else where cfg says.
 func (s *server) open(ctx context.Context, cfg *loaded) error {
 	if len(s.given) == 0 {
-		return s.web.listen(ctx, cfg.address())
+		err := s.web.listen(ctx, cfg.address())
+		if errors.Is(err, errInUse) {
+			err = cmp.Or(s.from.inUseByOrla(ctx, cfg), err)
+		}
+		return err
 	}
 	if err := refuseExposed(cfg, s.given); err != nil {
 		return err

@@ -70,7 +70,7 @@ done
 	writeTool(t, at, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: One of twenty.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\nruntime:\n"+runtime)
 }
 
-// SPEC J1: orla status of twenty capsules in mixed states, as the README shows it.
+// SPEC J1: orla status of twenty capsules in mixed states, as docs/OPERATING.md shows it.
 func TestJ1StatusOfTwentyCapsules(t *testing.T) {
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
@@ -135,19 +135,19 @@ func TestJ1StatusOfTwentyCapsules(t *testing.T) {
 			t.Errorf("a line of %d characters: %s", n, line)
 		}
 	}
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATING.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for command, got := range map[string]string{"orla status": got, "orla logs mail": o.mustOrla("logs", "mail"), "orla status crm": o.mustOrla("status", "crm")} {
 		var shown string
-		for _, block := range indented(string(readme)) {
+		for _, block := range indented(string(page)) {
 			if step, ok := strings.CutPrefix(block, "$ "+command+"\n"); ok {
 				shown = step
 			}
 		}
 		if a, b := masked(got), masked(shown); a != b {
-			t.Errorf("%s prints:\n%s\nthe README says, and this is masked:\n%s\nprinted, masked:\n%s", command, got, b, a)
+			t.Errorf("%s prints:\n%s\nthe page says, and this is masked:\n%s\nprinted, masked:\n%s", command, got, b, a)
 		}
 	}
 	s := o.status()

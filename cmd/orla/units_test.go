@@ -78,8 +78,8 @@ func TestK1UnitsAreSound(t *testing.T) {
 	}
 }
 
-// TestC21UnitsBoundMemory: Orla and its tools cannot take all memory of the machine.
-func TestC21UnitsBoundMemory(t *testing.T) {
+// TestK1UnitsBoundMemory: Orla and its tools cannot take all memory of the machine.
+func TestK1UnitsBoundMemory(t *testing.T) {
 	for _, unit := range []string{"orla.service", "user/orla.service"} {
 		text, err := os.ReadFile(filepath.Join(units, unit))
 		if err != nil {

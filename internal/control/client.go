@@ -122,6 +122,12 @@ func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, e
 	if len(q.Events) > 0 {
 		values["event"] = q.Events
 	}
+	if q.Level != "" {
+		values.Set("level", q.Level)
+	}
+	if q.Stream != "" {
+		values.Set("stream", q.Stream)
+	}
 	return func(yield func(json.RawMessage, error) bool) {
 		resp, err := c.do(ctx, http.MethodGet, "/v1/logs?"+values.Encode(), nil)
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,11 +63,32 @@ type Query struct {
 	Last   int       // at most so many of the past; 0 for all that are kept, below 0 for none
 	Since  time.Time // none before it; zero for no limit
 	Events []string  // the messages that are wanted; empty for all
+	Level  string    // one of Levels: lines of it and above; "" for all
+	Stream string    // stdout or stderr: what a tool printed there; "" for all lines
 	Follow bool      // new lines too, for as long as they come
 }
 
+// Levels are those of the log, from the least on.
+func Levels() []string { return []string{"debug", "info", "warn", "error", "fatal"} }
+
+// Wants returns whether a line of the log has the level and the stream of a query; nil if
+// it asks for neither.
+func (q *Query) Wants() func(line []byte) bool {
+	if q.Level == "" && q.Stream == "" {
+		return nil
+	}
+	least := slices.Index(Levels(), q.Level)
+	return func(line []byte) bool {
+		var has struct{ Level, Stream string }
+		if json.Unmarshal(line, &has) != nil {
+			return false
+		}
+		return slices.Index(Levels(), strings.ToLower(has.Level)) >= least && (q.Stream == "" || has.Stream == q.Stream)
+	}
+}
+
 // Events are the messages of the log that tell what happened to Orla and its
-// tools. They are what GET /v1/events streams; the README's section on the log
+// tools. They are what GET /v1/events streams; docs/LOG.md
 // says what each has.
 func Events() []string {
 	return []string{

@@ -209,14 +209,26 @@ func parseQuery(r *http.Request, q Query) (Query, error) {
 			q.Follow, err = strconv.ParseBool(value)
 		case "event":
 			q.Events = values
+		case "level":
+			q.Level, err = oneOf(value, Levels())
+		case "stream":
+			q.Stream, err = oneOf(value, []string{"stdout", "stderr"})
 		default:
-			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are tool, n, since, follow and event"}
+			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are tool, n, since, follow, event, level and stream"}
 		}
 		if err != nil {
 			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("%s=%s: %v", key, value, err)}
 		}
 	}
 	return q, nil
+}
+
+// oneOf refuses what is not one of some words.
+func oneOf(value string, words []string) (string, error) {
+	if !slices.Contains(words, value) {
+		return "", fmt.Errorf("wants one of %s", strings.Join(words, ", "))
+	}
+	return value, nil
 }
 
 // parseLast reads how many lines of the past are wanted. 0 is none of them.

@@ -237,12 +237,16 @@ type Query struct {
 	Last   int       // at most so many of those that are kept; 0 for all, below 0 for none
 	Since  time.Time // none from before it; zero for no bound
 	Events []string  // these alone; empty for all
+	// Keep says of a line, as JSON, whether it is wanted. It must neither block nor log.
+	// nil wants all.
+	Keep func(line []byte) bool
 }
 
 func (q *Query) matches(line *Line) bool {
 	return (len(q.Tools) == 0 || slices.Contains(q.Tools, line.Tool) || q.Also != nil && q.Also(line.Tool)) &&
 		!line.Time.Before(q.Since) &&
-		(len(q.Events) == 0 || slices.Contains(q.Events, line.Event))
+		(len(q.Events) == 0 || slices.Contains(q.Events, line.Event)) &&
+		(q.Keep == nil || q.Keep(line.JSON))
 }
 
 // Last returns the lines that are kept and wanted, oldest first.
