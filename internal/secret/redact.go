@@ -39,7 +39,7 @@ type forms struct {
 }
 
 // NewRedactor returns a Redactor for values: each as it is, as base64, as a part
-// of an URL, and as a part of JSON. Values under 4 bytes stay.
+// of an URL, and as a part of JSON in any spelling. Values under 4 bytes stay.
 func NewRedactor(values ...Value) *Redactor {
 	values = slices.Clone(values)
 	return &Redactor{values, sync.OnceValue(func() forms {
@@ -74,7 +74,7 @@ func (r *Redactor) Redact(text string) string {
 	switch {
 	case r == nil || text == "":
 		return text
-	case len(text) >= large:
+	case len(text) >= large, strings.Contains(text, `\u`), strings.Contains(text, `\/`):
 		return string(r.RedactBytes([]byte(text)))
 	}
 	return r.forms().replacer.Replace(text)
@@ -91,7 +91,7 @@ func (r *Redactor) RedactBytes(text []byte) []byte {
 			text = bytes.ReplaceAll(text, form, []byte(redacted))
 		}
 	}
-	return text
+	return r.redactEscaped(text)
 }
 
 // TrimBytes takes off the end of a text that was cut short what may be the

@@ -15,17 +15,16 @@ func (r *Redactor) RedactBody(body []byte) []byte {
 	if r == nil || bytes.Equal(clean, body) || !json.Valid(body) {
 		return clean
 	}
-	replacer := r.forms().replacer
 	var out bytes.Buffer
 	for at := 0; at < len(body); {
 		end := tokenEnd(body, at)
 		token := body[at:end]
 		at = end
 		if token[0] == '"' {
-			out.Write(redactedString(token, replacer))
+			out.Write(r.redactedString(token))
 			continue
 		}
-		if text := string(token); replacer.Replace(text) != text {
+		if text := string(token); r.Redact(text) != text {
 			token = []byte(`"` + redacted + `"`)
 		}
 		out.Write(token)
@@ -54,12 +53,12 @@ func tokenEnd(body []byte, at int) int {
 }
 
 // redactedString is a string of JSON without what is secret in it.
-func redactedString(token []byte, replacer *strings.Replacer) []byte {
+func (r *Redactor) redactedString(token []byte) []byte {
 	var text string
 	if json.Unmarshal(token, &text) != nil {
 		return token // a string of valid JSON always is one
 	}
-	clean := replacer.Replace(text)
+	clean := r.Redact(text)
 	if clean == text {
 		return token
 	}

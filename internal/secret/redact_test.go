@@ -52,6 +52,49 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 5.3: JSON has several spellings of a character. PHP escapes "/", .NET escapes "+", and
+// anybody may escape everything, also in JSON that stands in a string of JSON.
+func TestT53RedactOddJSON(t *testing.T) {
+	const value = "dGhpcyBpcyBh/c2VjcmV0+dG9rZW4/Zm9y+b3JsYQ=="
+	everything := func(text, escape string) string {
+		var b strings.Builder
+		for _, r := range text {
+			fmt.Fprintf(&b, `%su%04X`, escape, r)
+		}
+		return b.String()
+	}
+	r := secret.NewRedactor(secret.NewValue(value), secret.NewValue(awkward))
+	for name, form := range map[string]string{
+		"PHP":                strings.ReplaceAll(value, "/", `\/`),
+		"NET":                strings.ReplaceAll(strings.ReplaceAll(value, "+", `\u002B`), "=", `\u003d`),
+		"both":               strings.ReplaceAll(strings.ReplaceAll(value, "+", `\u002B`), "/", `\/`),
+		"everything":         everything(value, `\`),
+		"everything, deeper": everything(value, `\\`),
+		"deepest":            everything(value, `\\\\`),
+		"PHP, deeper":        strings.ReplaceAll(value, "/", `\\\/`),
+		"base64, escaped":    everything(base64.StdEncoding.EncodeToString([]byte(value)), `\`),
+		"awkward":            everything("p/a+s&s <w>", `\`) + `\"rd'\\=\u00fc%\uD83D\uDD11`,
+	} {
+		for _, text := range []string{`{"a":"before ` + form + ` after"}`, `{"a":"\u00e4\n` + form + `\/` + form + `"}`, strings.Repeat("x", 5000) + form} {
+			got := r.Redact(text)
+			if strings.Contains(got, form) || !strings.Contains(got, "[redacted]") || strings.HasPrefix(text, "{") && !json.Valid([]byte(got)) {
+				t.Errorf("%s: got %q", name, got)
+			}
+			if again := string(r.RedactBytes([]byte(text))); again != got {
+				t.Errorf("%s: as bytes it becomes %q", name, again)
+			}
+			if body := string(r.RedactBody([]byte(text))); strings.Contains(body, form) || !strings.Contains(body, "[redacted]") {
+				t.Errorf("%s: as a body it becomes %q", name, body)
+			}
+		}
+	}
+	for _, text := range []string{`{"a":"x\/y \u00fc \ud83d \u12 \\u0041 \`, `\u`, `\/`, `\ud83d\ud83d\/`} {
+		if got := r.Redact(text); got != text {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}
+
 // A password is found in the Authorization header that it is a part of.
 func TestRedactInsideBase64(t *testing.T) {
 	const password = "a-longer-password"
@@ -140,6 +183,9 @@ func TestS1TheCostOfRedacting(t *testing.T) {
 		text := strings.Repeat("a", 100*n)
 		own := text + strings.Repeat("a", n) + "b" + text
 		return func() {
+			if escaped := r.Redact(strings.Repeat(`\u0061\/`, 10*n)); len(escaped) != 80*n {
+				t.Error("escapes are redacted wrongly")
+			}
 			if r.Redact(own) != text+"[redacted]"+text || len(r.RedactBytes([]byte(text))) != len(text) {
 				t.Error("it is redacted wrongly")
 			}

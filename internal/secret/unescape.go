@@ -1,0 +1,166 @@
+package secret
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxEscapeLevels is how many times a text is unescaped in search of a value: JSON in a
+// string of JSON in a string of JSON.
+const maxEscapeLevels = 3
+
+// span is a part of a text: the bytes from one offset up to another.
+type span struct{ from, to int }
+
+// redactEscaped replaces the values that a text spells with JSON escapes which no form has.
+// JSON allows several spellings of most characters: PHP writes "/" as "\/" and .NET writes
+// "+" as "\u002B". It returns text itself if there is no such value.
+func (r *Redactor) redactEscaped(text []byte) []byte {
+	spans := r.escaped(text, maxEscapeLevels)
+	if len(spans) == 0 {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	at := 0
+	for _, s := range merged(spans) {
+		out = append(append(out, text[at:s.from]...), redacted...)
+		at = s.to
+	}
+	return append(out, text[at:]...)
+}
+
+// escaped returns where values stand in a text that has been unescaped up to so many times.
+// The time is linear in the size of the text for each form and level.
+func (r *Redactor) escaped(text []byte, levels int) []span {
+	if levels == 0 || !bytes.Contains(text, []byte(`\u`)) && !bytes.Contains(text, []byte(`\/`)) {
+		return nil
+	}
+	plain := unescaped(text)
+	spans := r.escaped(plain, levels-1)
+	for _, form := range r.forms().texts {
+		for at := 0; ; {
+			i := bytes.Index(plain[at:], form)
+			if i < 0 {
+				break
+			}
+			spans = append(spans, span{at + i, at + i + len(form)})
+			at += i + len(form)
+		}
+	}
+	return origins(text, merged(spans))
+}
+
+// merged sorts spans and joins those that overlap.
+func merged(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	out := spans[:0]
+	for _, s := range spans {
+		if last := len(out) - 1; last >= 0 && s.from < out[last].to {
+			out[last].to = max(out[last].to, s.to)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// origins translates sorted spans of unescaped(text) into spans of text.
+func origins(text []byte, spans []span) []span {
+	at, n := 0, 0 // offsets in text, and in what it is unescaped
+	for i, s := range spans {
+		for ; n < s.from; at, n = at+escapeLen(text, at), n+unescapedLen(text, at) {
+		}
+		spans[i].from = at
+		for ; n < s.to; at, n = at+escapeLen(text, at), n+unescapedLen(text, at) {
+		}
+		spans[i].to = at
+	}
+	return spans
+}
+
+// unescaped returns a text with each escape of JSON in it replaced by what it stands for.
+func unescaped(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for at := 0; at < len(text); {
+		next := bytes.IndexByte(text[at:], '\\')
+		if next < 0 {
+			return append(out, text[at:]...)
+		}
+		out = append(out, text[at:at+next]...)
+		at += next
+		r, size := escape(text[at:])
+		if r < 0 {
+			out = append(out, text[at])
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+		at += size
+	}
+	return out
+}
+
+func escapeLen(text []byte, at int) int {
+	if text[at] != '\\' {
+		return 1
+	}
+	_, size := escape(text[at:])
+	return size
+}
+
+func unescapedLen(text []byte, at int) int {
+	if text[at] != '\\' {
+		return 1
+	}
+	r, _ := escape(text[at:])
+	return max(1, utf8.RuneLen(r))
+}
+
+// escape returns what an escape of JSON at the beginning of a text stands for, and how long it
+// is. A backslash that begins no escape stands for itself: r is -1.
+func escape(text []byte) (r rune, size int) {
+	if len(text) < 2 {
+		return -1, 1
+	}
+	switch text[1] {
+	case '"', '\\', '/':
+		return rune(text[1]), 2
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		high, ok := unit(text)
+		if !ok {
+			return -1, 1
+		}
+		if low, ok := unit(text[6:]); ok && utf16.IsSurrogate(high) {
+			if both := utf16.DecodeRune(high, low); both != utf8.RuneError {
+				return both, 12
+			}
+		}
+		if utf16.IsSurrogate(high) {
+			return utf8.RuneError, 6
+		}
+		return high, 6
+	}
+	return -1, 1
+}
+
+// unit returns the UTF-16 unit that "\uXXXX" at the beginning of a text stands for.
+func unit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n), err == nil
+}
