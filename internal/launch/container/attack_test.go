@@ -66,6 +66,7 @@ func TestT72Attacks(t *testing.T) {
 		{"fds"},
 		{"keys"},
 		{"huge"},
+		{"tag"},
 		{"cpu", "0.75"},
 		{"forks", "64"},
 	}

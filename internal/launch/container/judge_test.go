@@ -147,6 +147,8 @@ func TestT72StricterProfiles(t *testing.T) {
 	for _, rule := range []string{
 		`{"names":["mmap"],"action":"SCMP_ACT_ALLOW","args":[{"index":3,"value":262144,"valueTwo":0,"op":"SCMP_CMP_MASKED_EQ"}]}`,
 		`{"names":["mmap"],"action":"SCMP_ACT_ERRNO","errnoRet":12,"args":[{"index":3,"value":262144,"valueTwo":262144,"op":"SCMP_CMP_MASKED_EQ"}]}`,
+		`{"names":["prlimit64"],"action":"SCMP_ACT_ALLOW","args":[{"index":1,"value":2,"valueTwo":0,"op":"SCMP_CMP_MASKED_EQ"}]}`,
+		`{"names":["setrlimit"],"action":"SCMP_ACT_ERRNO","errnoRet":1,"args":[{"index":0,"value":15,"valueTwo":10,"op":"SCMP_CMP_MASKED_EQ"}]}`,
 	} {
 		if !strings.Contains(text, rule) {
 			t.Errorf("%s has no %s", text, rule)

@@ -19,7 +19,7 @@ var forbidden = []string{
 	"fsopen", "fsconfig", "fsmount", "fspick",
 	"ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd",
 	"add_key", "keyctl", "request_key",
-	"bpf", "perf_event_open", "userfaultfd", "fanotify_init", "io_uring_setup", "io_uring_enter", "io_uring_register",
+	"bpf", "perf_event_open", "userfaultfd", "fanotify_init", "io_setup", "io_uring_setup", "io_uring_enter", "io_uring_register",
 	"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "syslog", "vhangup", "acct", "quotactl", "quotactl_fd", "swapon", "swapoff", "reboot",
 	"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "sethostname", "setdomainname",
 }
@@ -50,6 +50,19 @@ var hugePages = []struct {
 	{"shmget", 2, 0o4000},  // SHM_HUGETLB
 }
 
+// setLimits are the calls that set a resource limit, and the argument that names it.
+// RLIMIT_LOCKS is refused: outside it is the tag by which Orla finds what tools leave
+// (package launch), and a process in a container must not be able to forge another's.
+var setLimits = []struct {
+	call  string
+	index uint
+}{{"prlimit64", 1}, {"setrlimit", 0}}
+
+const (
+	limitLocks = 10  // RLIMIT_LOCKS
+	limitMask  = 0xf // of all limits that there are
+)
+
 // masked is a condition: what a mask leaves of an argument is a value.
 func masked(index, mask, value uint) []json.RawMessage {
 	return []json.RawMessage{fmt.Appendf(nil, `{"index":%d,"value":%d,"valueTwo":%d,"op":"SCMP_CMP_MASKED_EQ"}`, index, mask, value)}
@@ -73,6 +86,9 @@ func stricter(base []byte) ([]byte, error) {
 	for _, huge := range hugePages {
 		replaced = append(replaced, huge.call)
 	}
+	for _, set := range setLimits {
+		replaced = append(replaced, set.call)
+	}
 	var kept []rule
 	for _, r := range rules {
 		r.Names = slices.DeleteFunc(r.Names, func(name string) bool { return slices.Contains(replaced, name) })
@@ -94,6 +110,12 @@ func stricter(base []byte) ([]byte, error) {
 	for _, huge := range hugePages {
 		kept = append(kept, allow(masked(huge.index, huge.flag, 0), huge.call))
 		kept = append(kept, refuse(enomem, masked(huge.index, huge.flag, huge.flag), huge.call))
+	}
+	for _, set := range setLimits {
+		for bit := uint(1); bit < limitMask; bit <<= 1 { // another limit differs in one of them
+			kept = append(kept, allow(masked(set.index, bit, ^uint(limitLocks)&bit), set.call))
+		}
+		kept = append(kept, refuse(eperm, masked(set.index, limitMask, limitLocks), set.call))
 	}
 	if base == nil {
 		for flag := uint(1 << 17); flag <= 1<<30; flag <<= 1 { // what is allowed by default has to be refused flag by flag

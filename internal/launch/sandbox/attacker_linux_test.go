@@ -118,6 +118,9 @@ var attacks = map[string]func(arg string) error{
 	"clone3":          func(string) error { return refusedAs(raw(unix.SYS_CLONE3, 0, 0), unix.EINVAL) },
 	"bpf":             func(string) error { return refusedAs(raw(unix.SYS_BPF, 99), unix.EINVAL) },
 	"perf":            func(string) error { return refusedAs(raw(unix.SYS_PERF_EVENT_OPEN), unix.EFAULT) },
+	"aio":             func(string) error { return refusedAs(raw(unix.SYS_IO_SETUP, 1), unix.EFAULT) },
+	"lease":           func(string) error { return takeLease("/tmp/orla-attack-lease") },
+	"forge-tag":       func(string) error { return forgeTag() },
 	"io_uring":        func(string) error { return refusedAs(raw(unix.SYS_IO_URING_SETUP, 1), unix.EFAULT) },
 	"handles":         func(string) error { return refusedAs(raw(unix.SYS_OPEN_BY_HANDLE_AT), unix.EFAULT) },
 	"reboot":          func(string) error { return refusedAs(raw(unix.SYS_REBOOT), unix.EINVAL) },
@@ -130,6 +133,29 @@ var attacks = map[string]func(arg string) error{
 	"parent-program":  func(string) error { return open(fmt.Sprintf("/proc/%d/exe", os.Getppid())) },
 	"parent-memory":   func(string) error { return open(fmt.Sprintf("/proc/%d/mem", os.Getppid())) },
 	"control-groups":  func(string) error { return listed("/sys/fs/cgroup") },
+}
+
+// takeLease takes a lease on a file, for which whoever opens it has to wait.
+func takeLease(path string) (err error) {
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = errors.Join(unix.Close(fd), unix.Unlink(path)) }()
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+	return err
+}
+
+// forgeTag sets the limit by which Orla knows whose a process is.
+func forgeTag() error {
+	var have unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_LOCKS, &have); err != nil {
+		return err
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: 1 << 40, Max: have.Max}); err != nil {
+		return err
+	}
+	return unix.Setrlimit(unix.RLIMIT_LOCKS, &have)
 }
 
 func write(path string) error {

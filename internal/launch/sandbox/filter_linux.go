@@ -19,6 +19,7 @@ var forbidden = []uint32{
 	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
 	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT,
+	unix.SYS_IO_SETUP, // whose events come out of one pool for the whole machine
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_LOOKUP_DCOOKIE,
 	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
@@ -105,6 +106,11 @@ func filter() string {
 		for _, request := range [...]uint32{unix.TIOCSTI, unix.TIOCLINUX} {
 			p.when(request, func() { p.ret(deny | uint32(unix.EPERM)) })
 		}
+		p.ret(allow)
+	})
+	p.when(unix.SYS_FCNTL, func() { // a lease on a file of the package would stop Orla from reading it
+		p.load(atArgs + 8)
+		p.when(unix.F_SETLEASE, func() { p.ret(deny | uint32(unix.EPERM)) })
 		p.ret(allow)
 	})
 	p.when(unix.SYS_PERSONALITY, func() { // to ask for it, or the plain one

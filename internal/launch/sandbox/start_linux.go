@@ -167,6 +167,10 @@ func planOf(spec launch.Spec, v view) shim.Plan {
 			{Resource: unix.RLIMIT_MEMLOCK, Most: 8 << 20},
 			{Resource: unix.RLIMIT_RTPRIO, Most: 0}, // such processes are held by no limit of processors
 			{Resource: unix.RLIMIT_NICE, Most: 0},
+			// Outside it is the tag by which Orla finds what tools leave (package launch). A
+			// process in here must not be able to forge another's, and needs none: all of
+			// them end with the namespace.
+			{Resource: unix.RLIMIT_LOCKS, Most: 0},
 		},
 		Path: spec.Path,
 		Dir:  dir,

@@ -36,6 +36,7 @@ var attacks = map[string]func(args []string) (broke, saw string){
 	"cpu":      cpu,      // MOST: processors, such as 0.5
 	"keys":     keys,     // the kernel's keyrings
 	"huge":     huge,     // pages that no limit of memory counts
+	"tag":      tag,      // the limit by which Orla knows whose a process is
 	"userns":   userns,   // a user namespace, where all capabilities are had anew
 	"fds":      fds,      // descriptors that were left open
 	"daemon":   daemon,   // WORD: leaves a process of a session of its own, with WORD in its command line
@@ -344,6 +345,20 @@ func huge([]string) (broke, saw string) {
 	c.add("memfd_create", errOf(no))
 	_, err := syscall.Mmap(-1, 0, 2<<20, syscall.PROT_READ, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE|syscall.MAP_HUGETLB)
 	c.add("mmap", err)
+	return c.result()
+}
+
+// tag sets the soft RLIMIT_LOCKS in every way that there is.
+func tag([]string) (broke, saw string) {
+	const limitLocks = 10
+	var c collect
+	limit := [2]uint64{1 << 40, ^uint64(0)}
+	_, _, no := syscall.RawSyscall(syscall.SYS_SETRLIMIT, limitLocks, uintptr(unsafe.Pointer(&limit)), 0)
+	c.add("setrlimit", errOf(no))
+	for name, upper := range map[string]uintptr{"prlimit": 0, "prlimit with another upper half": 1 << 40} {
+		_, _, no = syscall.RawSyscall6(sysPrlimit, 0, upper|limitLocks, uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
+		c.add(name, errOf(no))
+	}
 	return c.result()
 }
 

@@ -3,4 +3,5 @@ package main
 const (
 	sysProcessVMReadv = 310
 	sysMemfdCreate    = 319
+	sysPrlimit        = 302
 )

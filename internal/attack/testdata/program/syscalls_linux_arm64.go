@@ -3,4 +3,5 @@ package main
 const (
 	sysProcessVMReadv = 270
 	sysMemfdCreate    = 279
+	sysPrlimit        = 261
 )
