@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -270,15 +271,21 @@ func (a *asks) close() {
 // wishes are what clients have asked of a capsule for good, and what therefore
 // each of its processes must be told.
 type wishes struct {
-	mu         sync.Mutex                 // guards the fields that follow
-	level      json.RawMessage            // params of logging/setLevel
-	subscribed map[string]json.RawMessage // params of resources/subscribe, by themselves
+	mu         sync.Mutex              // guards the fields that follow
+	level      json.RawMessage         // params of logging/setLevel
+	subscribed map[string]subscription // by the params of resources/subscribe
 
 	changed chan struct{} // holds a token when subscribed has changed
 }
 
 // wishMethods are the requests that are wishes.
 var wishMethods = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+
+// subscription is a resource that a process is told that clients follow.
+type subscription struct {
+	params json.RawMessage // of resources/subscribe
+	client string          // who asked for it; see peer.Request.Session
+}
 
 // noteLocked says that subscribed has changed.
 func (w *wishes) noteLocked() {
@@ -293,11 +300,11 @@ func (w *wishes) followed() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var uris []string
-	for _, params := range w.subscribed {
+	for _, s := range w.subscribed {
 		var of struct {
 			URI string `json:"uri"`
 		}
-		if json.Unmarshal(params, &of) == nil && of.URI != "" {
+		if json.Unmarshal(s.params, &of) == nil && of.URI != "" {
 			uris = append(uris, of.URI)
 		}
 	}
@@ -320,10 +327,10 @@ func (w *wishes) remember(req peer.Request) (forget func()) {
 		w.level = req.Params
 	case "resources/subscribe":
 		if w.subscribed == nil {
-			w.subscribed = map[string]json.RawMessage{}
+			w.subscribed = map[string]subscription{}
 		}
 		if _, was := w.subscribed[key]; !was && len(w.subscribed) < maxSubscribed {
-			w.subscribed[key] = req.Params
+			w.subscribed[key] = subscription{req.Params, req.Session}
 			w.noteLocked()
 			return func() {
 				w.mu.Lock()
@@ -356,29 +363,28 @@ func (w *wishes) wantedLevel() json.RawMessage {
 // repeat tells a new process.
 func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 	w.mu.Lock()
-	subscribed := make([]json.RawMessage, 0, len(w.subscribed))
-	for _, params := range w.subscribed {
-		subscribed = append(subscribed, params)
-	}
+	subscribed := slices.Collect(maps.Values(w.subscribed))
 	w.mu.Unlock()
 	for told, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, told) && ctx.Err() == nil; level = w.wantedLevel() {
-		in.tell(ctx, "logging/setLevel", level)
+		in.tell(ctx, "logging/setLevel", level, "")
 		told = level // a client may have wished for another meanwhile, and been overtaken
 	}
-	for _, params := range subscribed {
-		if !w.stands(params) {
+	for _, s := range subscribed {
+		if !w.stands(s.params) {
 			continue
 		}
-		if in.tell(ctx, "resources/subscribe", params); !w.stands(params) {
-			in.tell(ctx, "resources/unsubscribe", params) // the client's may have come first
+		if in.tell(ctx, "resources/subscribe", s.params, s.client); !w.stands(s.params) {
+			in.tell(ctx, "resources/unsubscribe", s.params, s.client) // the client's may have come first
 		}
 	}
 }
 
-func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage) {
+// tell makes a request of the process's for a client that must not be asked about it; for
+// nobody if client is "".
+func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Own: true})
+	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Client: client, Own: true})
 	if err != nil && ctx.Err() == nil {
 		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}

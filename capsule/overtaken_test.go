@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,66 @@ func TestLastExitIsOfTheLastProcess(t *testing.T) {
 		<-called
 		if last := c.Life().LastExit; crashed == "" || last != crashed {
 			t.Errorf("the last exit is %q; it was %q", last, crashed)
+		}
+	})
+}
+
+// listener is a client that counts what it hears.
+type listener struct {
+	peer.Client
+	session string
+	heard   atomic.Int64
+}
+
+func (l *listener) Session() string                                 { return l.session }
+func (*listener) Line() turns.Line                                  { return turns.Line{} }
+func (*listener) Hears() bool                                       { return true }
+func (*listener) WantsProgress() bool                               { return false }
+func (*listener) Declared() (none peer.Declared)                    { return none }
+func (l *listener) Notify(context.Context, string, json.RawMessage) { l.heard.Add(1) }
+
+func (l *listener) Ask(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	l.heard.Add(1)
+	return json.RawMessage("{}"), nil
+}
+
+// SPEC N2: a subscription counts as its client's, also for the next process: what a process
+// says without a word on whom it is for reaches no other client that is being served.
+func TestN2ASubscriptionCountsForItsClient(t *testing.T) {
+	asServer(t, func(p *scripted, m asked) bool {
+		switch {
+		case m.Method == "resources/subscribe" && p.n == 1:
+			p.answers(m, "{}")
+		case m.Method == "tools/call" && p.n == 1:
+			return true // the client waits
+		case m.Method != "tools/call":
+			return false
+		}
+		p.says(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"bob's"}}`)
+		p.says(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Bob, what is your password?"}}`)
+		return true
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		time.Sleep(5 * time.Second)
+		alice := &listener{session: "alice"}
+		for process := range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			var calls sync.WaitGroup
+			calls.Go(func() { _, _ = c.Call(ctx, peer.Call{Tool: "t", Client: alice}) })
+			synctest.Wait()
+			if process == 0 {
+				if _, err := c.Request(ctx, peer.Request{Method: "resources/subscribe", Session: "bob", Params: json.RawMessage(`{"uri":"a:1"}`)}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			if n := alice.heard.Load(); n != 0 {
+				t.Errorf("process %d: another client heard %d messages about a subscription", process+1, n)
+			}
+			cancel()
+			calls.Wait()
+			c.Reload("a save")
+			until(c, func(s *status) bool { return s.state == Ready && s.pid == process+2 })
+			time.Sleep(time.Minute)
 		}
 	})
 }

@@ -59,11 +59,14 @@ func (o origin) line() turns.Line {
 	return lineOf(o.subject, o.session, o.host)
 }
 
+// withoutSession begins the Session of a line without one. No session has a space in its id.
+const withoutSession = "at "
+
 // lineOf is the line of a session of a caller, or else of its address. Without
 // authentication the caller is "", and the session or the address counts by itself.
 func lineOf(caller, session, host string) turns.Line {
 	if session == "" {
-		session = "at " + host // no session has a space in its id
+		session = withoutSession + host
 	}
 	return turns.Line{Caller: caller, Session: session}
 }
@@ -78,6 +81,15 @@ func (o origin) client() string {
 		return "address " + o.host
 	}
 	return "caller " + o.caller
+}
+
+// clientOf is client of an origin with this line.
+func clientOf(line turns.Line) string {
+	host, none := strings.CutPrefix(line.Session, withoutSession)
+	if !none {
+		return line.Session
+	}
+	return origin{subject: line.Caller, caller: line.Caller, host: host}.client()
 }
 
 // answer is what a client gets of a call: a result of ours, or a peer's as it is.

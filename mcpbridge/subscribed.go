@@ -345,6 +345,9 @@ func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 // tellFollowed tells the peers of a resource whether it is followed. By whom is
 // the bridge's business.
 func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string) error {
+	// The peer may speak of the subscription as long as it likes. To count the client makes
+	// sure that it does not speak of it to another one (SPEC N2).
+	req.Session = clientOf(req.Line)
 	req.Params = rawjson.Pair("uri", uri)
 	_, err := b.catalog.Request(ctx, req)
 	return err

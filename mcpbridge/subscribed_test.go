@@ -185,6 +185,54 @@ func TestN2SubscriptionsAreShared(t *testing.T) {
 	eventually(t, "there is room after the end of the session", func() bool { return !subscribe("ann", again, "mem://a/again").failed })
 }
 
+// A peer counts a subscription as that of the client that asks for it, as it does a read: what
+// it says of the subscription must reach no other client.
+func TestN2ASubscriptionIsItsClients(t *testing.T) {
+	s := newPeer(everything())
+	var mu sync.Mutex
+	who := map[string]string{} // by URI
+	s.answer = func(_ context.Context, req peer.Request) (json.RawMessage, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		session := req.Session
+		if req.Client != nil {
+			session = req.Client.Session()
+		}
+		who[req.Method+string(req.Params)] = session
+		return json.RawMessage(`{"contents":[]}`), nil
+	}
+	f := served(t, s).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	seen := map[string]bool{}
+	for _, name := range []string{"ann", "bob"} {
+		session := f.initialize(t, bearer(name)...)
+		for _, method := range []string{"subscribe", "read", "unsubscribe"} {
+			f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/`+method+`","params":{"uri":"mem://`+name+`"}}`, bearer(name, "Mcp-Session-Id", session)...)
+		}
+		uri := `mem://stream/` + name
+		body, headers := newEra("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["`+uri+`"]}`)
+		res := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), append(headers, bearer(name)...)...)
+		(&rawSSE{f: f, scan: bufio.NewScanner(res.body)}).data(t)
+		body, headers = newEra("resources/read", uri, `"uri":"`+uri+`"`)
+		f.post(t, body, append(headers, bearer(name)...)...)
+		mu.Lock()
+		for _, uri := range []string{"mem://" + name, uri} {
+			params := `{"uri":"` + uri + `"}`
+			read := who["resources/read"+params]
+			if read == "" || seen[read] {
+				t.Errorf("%s is read by %q, as something else is", uri, read)
+			}
+			seen[read] = true
+			if got := who["resources/subscribe"+params]; got != read {
+				t.Errorf("%s is followed by %q and read by %q", uri, got, read)
+			}
+		}
+		if got, want := who[`resources/unsubscribe{"uri":"mem://`+name+`"}`], who[`resources/read{"uri":"mem://`+name+`"}`]; got != want {
+			t.Errorf("mem://%s is left by %q and read by %q", name, got, want)
+		}
+		mu.Unlock()
+	}
+}
+
 // What a session that has ended followed counts as its caller's until the peer has been told:
 // a peer that does not listen holds up nobody else.
 func TestN2WhatNobodyFollowsCountsUntilItsPeerKnows(t *testing.T) {

@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Sole returns the id and the About of the newest request in flight if all requests
 // that the process has ever been sent were of one client (Request.Client). shared
-// reports that they were of several. id is 0 if no client's request is in flight.
+// reports that they were of several. id is 0 if no request with an About is in flight.
 func (c *Conn) Sole() (id int64, about any, shared bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -12,7 +12,7 @@ func (c *Conn) Sole() (id int64, about any, shared bool) {
 		return 0, nil, true
 	}
 	for at, p := range c.pending {
-		if at > id && p.client != "" {
+		if at > id && p.client != "" && p.about != nil {
 			id, about = at, p.about
 		}
 	}
