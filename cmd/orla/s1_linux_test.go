@@ -32,6 +32,7 @@ const hostileMain = `#!PYTHON
 import json, sys
 
 now = {"tools": 0, "schemas": 0, "templates": 0, "prompts": 0}
+fresh = 0  # no two lists have a schema in common: one that is known costs nothing
 
 
 def say(**message):
@@ -46,7 +47,7 @@ def tools():
     for i in range(now["tools"]):
         yield {"name": "t%d" % i, "inputSchema": {"type": "object"}}
     for i in range(now["schemas"]):
-        yield {"name": "s%d" % i, "inputSchema": {"type": "object", "properties": {"p%d" % j: {"type": "string", "maxLength": i} for j in range(10)}}}
+        yield {"name": "s%d" % i, "inputSchema": {"type": "object", "properties": {"p%d" % j: {"type": "string", "maxLength": fresh + i} for j in range(10)}}}
 
 
 def act(do, n, meta):
@@ -68,6 +69,8 @@ def act(do, n, meta):
             sys.stderr.write("line %d\n" % i)
         sys.stderr.flush()
     elif do in now:
+        global fresh
+        fresh += now["schemas"]
         now[do] = n
         say(method="notifications/%s/list_changed" % {"templates": "resources", "schemas": "tools"}.get(do, do))
     return result
