@@ -50,7 +50,6 @@ type Local struct {
 	outer    string // the mark of the process that this one runs in, if any
 	spawns   chan spawn
 	stays    chan struct{} // one for each process whose caller stays with it; see Run
-	vigil    *vigil
 	tags     *tagger
 	groups   *groupTable
 	census   *census
@@ -138,7 +137,6 @@ func NewLocal(opts Options) (*Local, error) {
 		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
 		stays:    make(chan struct{}, stays()),
-		vigil:    newVigil(),
 		heir:     newHeir(),
 		cgroup:   opts.Cgroup,
 	}
@@ -330,7 +328,6 @@ func (l *Local) Close() {
 	l.closed = true
 	l.mu.Unlock()
 	l.procs.Wait()
-	l.vigil.close()
 	close(l.spawns)
 	l.spawner.Wait()
 	l.guard.dismiss()

@@ -12,7 +12,7 @@ import (
 // has ended. The rest share the runtime's poller, as all do that call Start. A
 // thread that stays keeps one of the runtime's processors as well, until the
 // monitor takes it, which can take 20 ms: one is left to all else.
-func stays() int { return min(max(processors-1, 1), maxStays) }
+func stays() int { return min(max(runtime.GOMAXPROCS(0)-1, 1), maxStays) }
 
 // maxStays bounds stays: the threads are there before they are needed
 // (reserveThreads), so they have to be few.
@@ -22,8 +22,6 @@ const maxStays = 16
 // costs most of a short call: threads that wake each other, one to fork, and one
 // each for the two streams and the end.
 func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
-	l.vigil.begin()
-	defer l.vigil.end()
 	select {
 	case l.stays <- struct{}{}:
 		defer func() { <-l.stays }()
