@@ -58,7 +58,6 @@ type stdio struct {
 func run(args []string, std stdio) exitCode {
 	if len(args) == 2 && args[0] == guardCommand {
 		debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
-		forgetProgram()
 		return exitCode(launch.RunGuard(args[1]))
 	}
 	if len(args) > 0 && args[0] == probeCommand {

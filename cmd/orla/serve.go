@@ -222,7 +222,6 @@ func (s *server) grow(ctx context.Context, services ...suture.Service) (stop fun
 	for _, service := range services {
 		front.Add(service)
 	}
-	front.Add(thrift{})
 	if s.notifier != nil {
 		front.Add(s.readiness())
 	}
