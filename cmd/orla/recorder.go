@@ -86,18 +86,10 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 			h.encoders.Put(e)
 		}
 	}()
-	line, simple := e.line.AvailableBuffer(), false
-	if len(h.given) == 0 && h.group == "" {
-		line, simple = appendSimple(line, r)
-	}
-	if simple { // and so ASCII
-		e.line.Write(line) // to keep the memory
-		line = e.line.Bytes()
-	} else if err := e.Handle(ctx, r); err != nil {
+	if err := e.Handle(ctx, r); err != nil {
 		return err
-	} else {
-		line = escaped(e.line.Bytes())
 	}
+	line := escaped(e.line.Bytes())
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),
