@@ -116,7 +116,7 @@ func Members(raw []byte, each func(key string, value stdjson.RawMessage) bool) b
 		}
 		start := skipSpace(raw, skipSpace(raw, end)+1) // over the colon
 		end = skipValue(raw, start)
-		if !each(keyOf(key), raw[start:end:end]) {
+		if !each(string(key), raw[start:end:end]) {
 			return false
 		}
 		if i = skipSpace(raw, end); raw[i] == '}' {
@@ -171,49 +171,6 @@ func After(raw []byte, wanted string) (rest []byte, ok bool) {
 		i = skipSpace(raw, skipValue(raw, i))
 	}
 	return nil, false
-}
-
-// keyOf is a key as a string, without an allocation for those that most messages have.
-func keyOf(key []byte) string {
-	switch string(key) {
-	case "jsonrpc":
-		return "jsonrpc"
-	case "id":
-		return "id"
-	case "method":
-		return "method"
-	case "params":
-		return "params"
-	case "result":
-		return "result"
-	case "name":
-		return "name"
-	case "arguments":
-		return "arguments"
-	case "_meta":
-		return "_meta"
-	case "content":
-		return "content"
-	case "structuredContent":
-		return "structuredContent"
-	case "isError":
-		return "isError"
-	case "type":
-		return "type"
-	case "text":
-		return "text"
-	case "version":
-		return "version"
-	case "progressToken":
-		return "progressToken"
-	case "io.modelcontextprotocol/protocolVersion":
-		return "io.modelcontextprotocol/protocolVersion"
-	case "io.modelcontextprotocol/clientInfo":
-		return "io.modelcontextprotocol/clientInfo"
-	case "io.modelcontextprotocol/clientCapabilities":
-		return "io.modelcontextprotocol/clientCapabilities"
-	}
-	return string(key)
 }
 
 // Elements calls each with the elements of a JSON array, in order, until it
