@@ -191,8 +191,10 @@ func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals *
 
 	client, leave := context.WithCancel(ctx)
 	defer leave()
+	in, letGo := std.polled()
+	defer letGo()
 	done := make(chan error, 1)
-	go func() { done <- s.bridge.ServeStdio(client, std.in, std.out, int64(cfg.MaxRequest)) }()
+	go func() { done <- s.bridge.ServeStdio(client, in, std.out, int64(cfg.MaxRequest)) }()
 	over := make(chan struct{})
 	var served error
 	go func() {
