@@ -37,14 +37,14 @@ func token(params json.RawMessage) (id int64) {
 	if !rawjson.IsObject(params) {
 		return 0
 	}
-	read := func(key string, value json.RawMessage) bool {
-		if key == "progressToken" {
+	read := func(key []byte, value json.RawMessage) bool {
+		if string(key) == "progressToken" {
 			id, _ = strconv.ParseInt(string(value), 10, 64)
 		}
 		return true
 	}
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		if key == "_meta" && rawjson.IsObject(value) {
+	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "_meta" && rawjson.IsObject(value) {
 			rawjson.Members(value, read)
 		}
 		return read(key, value)

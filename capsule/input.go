@@ -33,8 +33,8 @@ type required struct {
 func requires(result json.RawMessage) bool {
 	is := false
 	if rawjson.IsObject(result) {
-		rawjson.Members(result, func(key string, value json.RawMessage) bool {
-			if key == "resultType" {
+		rawjson.Members(result, func(key []byte, value json.RawMessage) bool {
+			if string(key) == "resultType" {
 				is = rawjson.String(value) == "input_required"
 			}
 			return !is

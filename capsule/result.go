@@ -30,8 +30,8 @@ func isToolResult(result json.RawMessage) bool {
 
 func isContent(value json.RawMessage) bool {
 	typed := false
-	rawjson.Members(value, func(key string, value json.RawMessage) bool {
-		typed = typed || key == "type" && len(value) > 2 && value[0] == '"'
+	rawjson.Members(value, func(key []byte, value json.RawMessage) bool {
+		typed = typed || string(key) == "type" && len(value) > 2 && value[0] == '"'
 		return !typed
 	})
 	return typed

@@ -374,8 +374,8 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 		return nil, "", errors.New("the answer is no object")
 	}
 	found, long := false, false
-	rawjson.Members(result, func(name string, value json.RawMessage) bool {
-		switch name {
+	rawjson.Members(result, func(name []byte, value json.RawMessage) bool {
+		switch string(name) {
 		case key:
 			found = rawjson.Elements(value, func(item json.RawMessage) bool {
 				items = append(items, item)

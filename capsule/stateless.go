@@ -147,8 +147,8 @@ func (c *Capsule) statelessParams(req peer.Request, params json.RawMessage, inpu
 	if !rawjson.IsObject(params) {
 		params = json.RawMessage("{}")
 	}
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		if key == "_meta" && rawjson.IsObject(value) {
+	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "_meta" && rawjson.IsObject(value) {
 			own = rawjson.Compact(value)
 		}
 		return true

@@ -24,8 +24,8 @@ func traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
 		meta = json.RawMessage("{}")
 	}
 	had := ""
-	ok := rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-		if key == trace.ParentKey {
+	ok := rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
+		if string(key) == trace.ParentKey {
 			had = rawjson.String(value)
 		}
 		return true

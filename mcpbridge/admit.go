@@ -69,7 +69,7 @@ func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok b
 }
 
 // begin answers the request that begins a session, if there is room for one.
-func (h *HTTP) begin(out *response, r *http.Request, from sender, m message) {
+func (h *HTTP) begin(out *response, r *http.Request, from sender, m *message) {
 	if err := h.openings.Take(r.Context(), from.line); err != nil {
 		return // the client has left
 	}

@@ -80,7 +80,7 @@ func (in *batch) add(answer parts, letGo func()) (all parts, letAllGo func()) {
 
 // readBatch takes the messages of a batch apart; what refuses one stands at its place.
 // It returns what is wrong with all of it instead. raw must be valid JSON.
-func readBatch(raw json.RawMessage) (all []message, refusals []*jsonrpc.Error, wrong *jsonrpc.Error) {
+func readBatch(raw json.RawMessage) (all []*message, refusals []*jsonrpc.Error, wrong *jsonrpc.Error) {
 	if over := overBatch(raw); over != "" {
 		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: over}
 	}

@@ -132,13 +132,13 @@ func (c *conn) take(l line) {
 
 // accept takes a message: a request is answered from now on. It returns the error that
 // refuses a request instead. p.held is the request's, if it is not refused.
-func (c *conn) accept(m message, p pending) (refusal json.RawMessage) {
+func (c *conn) accept(m *message, p pending) (refusal json.RawMessage) {
 	switch {
 	case m.answers():
-		c.session.questions.answer(&m)
+		c.session.questions.answer(m)
 		return nil
 	case m.id == nil:
-		notified(&m, c.cancel)
+		notified(m, c.cancel)
 		return nil
 	}
 	r, refused := c.bridge.newRequest(m, c.from, c.session, c)

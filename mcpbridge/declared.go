@@ -65,9 +65,9 @@ func (d *declared) setCapabilities(raw json.RawMessage) bool {
 		return false
 	}
 	ok := true
-	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
+	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
 		given := value[0] == '{'
-		switch key {
+		switch string(key) {
 		case "sampling":
 			d.samples = given
 		case "elicitation":
@@ -101,8 +101,8 @@ func introduced(params json.RawMessage) (d declared, ok bool) {
 		return d, false
 	}
 	ok = true
-	plain := rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		switch key {
+	plain := rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "protocolVersion":
 			var version string
 			if version, ok = textOf(value); ok && withSessions(version) {
@@ -131,8 +131,8 @@ func isImplementation(raw json.RawMessage) bool {
 	if !rawjson.IsObject(raw) {
 		return false
 	}
-	return rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		return key != "name" && key != "version" && key != "title" || value[0] == '"' || value[0] == 'n'
+	return rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		return string(key) != "name" && string(key) != "version" && string(key) != "title" || value[0] == '"' || value[0] == 'n'
 	})
 }
 
@@ -152,8 +152,8 @@ func readMeta(meta json.RawMessage) (s stateless, refused *jsonrpc.Error) {
 		meta = plain
 	}
 	var version, info, capabilities, level json.RawMessage
-	rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case mcp.MetaKeyProtocolVersion:
 			version = value
 		case mcp.MetaKeyClientInfo:

@@ -159,9 +159,9 @@ func (p *headerParam) check(headers http.Header, arg json.RawMessage) *jsonrpc.E
 	}
 	given := map[string]json.RawMessage{}
 	if plain, _ := plainObject(arg); plain != nil {
-		rawjson.Members(plain, func(key string, value json.RawMessage) bool {
-			if p.of[key] != nil {
-				given[key] = value
+		rawjson.Members(plain, func(key []byte, value json.RawMessage) bool {
+			if p.of[string(key)] != nil {
+				given[string(key)] = value
 			}
 			return true
 		})

@@ -10,7 +10,7 @@ func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
 	b := &Bridge{audience: newAudience(), subscriptions: newSubscriptions(), verbosity: newVerbosity()}
 	s := newSession("a")
 	b.endSession(s)
-	r := &request{bridge: b, session: s}
+	r := &request{bridge: b, message: &message{}, session: s}
 	r.params.raw = json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
 	if _, refused := b.initialize(t.Context(), r); refused != nil {
 		t.Fatal(refused)

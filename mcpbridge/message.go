@@ -134,8 +134,9 @@ func (m *message) answers() bool { return !m.named }
 
 // readMessage takes a message apart. raw must be valid JSON, without space before it. The
 // id is known, as far as there is one, also where the message is refused.
-func readMessage(raw json.RawMessage) (m message, refused *jsonrpc.Error) {
-	refuse := func(code int64, text string) (message, *jsonrpc.Error) {
+func readMessage(raw json.RawMessage) (m *message, refused *jsonrpc.Error) {
+	m = &message{}
+	refuse := func(code int64, text string) (*message, *jsonrpc.Error) {
 		if m.id == nil {
 			m.id = idOf(raw)
 		}
@@ -145,8 +146,8 @@ func readMessage(raw json.RawMessage) (m message, refused *jsonrpc.Error) {
 		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 	}
 	var version, method, given json.RawMessage
-	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
+	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "jsonrpc":
 			version = value
 		case "id":
@@ -210,8 +211,8 @@ func readParams(raw json.RawMessage, size int) (p params, over string) {
 		p.odd = true
 		return p, ""
 	}
-	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
+	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "_meta":
 			p.meta = value
 		case "name":
@@ -281,8 +282,8 @@ func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
 	if !rawjson.IsObject(object) {
 		return nil
 	}
-	rawjson.Members(object, func(key string, value json.RawMessage) bool {
-		if key == wanted {
+	rawjson.Members(object, func(key []byte, value json.RawMessage) bool {
+		if string(key) == wanted {
 			found = value
 		}
 		return true
@@ -290,31 +291,23 @@ func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
 	return found
 }
 
-// usualTexts are the texts that most requests have, which need not be copied.
-var usualTexts = map[string]string{
-	methodCall: methodCall, methodList: methodList, methodRead: methodRead, methodGetPrompt: methodGetPrompt, methodPing: methodPing,
-	firstStateless: firstStateless, lastWithSessions: lastWithSessions,
-}
-
 // textOf returns the text of a JSON string. It reports false for what is not one.
 func textOf(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
 	}
-	if known, is := usualTexts[string(raw[1:len(raw)-1])]; is {
-		return known, true
-	}
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return string(raw[1 : len(raw)-1]), true
 	}
-	ok = json.Unmarshal(raw, &text) == nil
-	return text, ok
+	var decoded string // by itself: text would be on the heap in every call
+	err := json.Unmarshal(raw, &decoded)
+	return decoded, err == nil
 }
 
 // fewMembers reports whether a value is an object of few members.
 func fewMembers(value json.RawMessage) bool {
 	n := 0
-	return rawjson.IsObject(value) && rawjson.Members(value, func(string, json.RawMessage) bool {
+	return rawjson.IsObject(value) && rawjson.Members(value, func([]byte, json.RawMessage) bool {
 		n++
 		return n <= maxMembers
 	})

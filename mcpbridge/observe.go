@@ -82,8 +82,8 @@ func parentIn(meta json.RawMessage) trace.Context {
 		return trace.Context{}
 	}
 	var parent, state string
-	rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case trace.ParentKey:
 			parent = rawjson.String(value)
 		case trace.StateKey:

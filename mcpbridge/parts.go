@@ -53,9 +53,9 @@ func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
 			add(m.Key, m.Value)
 		}
 	}
-	ok := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		if !slices.ContainsFunc(change, func(m member) bool { return m.Key == key }) {
-			add(key, value)
+	ok := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		if !slices.ContainsFunc(change, func(m member) bool { return m.Key == string(key) }) {
+			add(string(key), value)
 		}
 		return true
 	})

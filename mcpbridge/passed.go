@@ -52,8 +52,8 @@ func look(raw json.RawMessage, call bool) (passedAnswer, bool) {
 
 // lookAtMembers reports false for what is no plain object.
 func (p *passedAnswer) lookAtMembers(call bool) bool {
-	plain := rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
-		switch key {
+	plain := rawjson.Members(p.raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "isError":
 			p.failed = call && string(value) == "true"
 		case "_meta":
@@ -84,13 +84,13 @@ func (p *passedAnswer) lookAtMeta() {
 	var add []member
 	var coded, retry, drop bool
 	if meta != nil {
-		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
+		rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
 			switch {
-			case strings.HasPrefix(key, protocolPrefix):
+			case strings.HasPrefix(string(key), protocolPrefix):
 				drop = true
-			case key == MetaToolCode:
+			case string(key) == MetaToolCode:
 				coded, p.code = true, rawjson.String(value)
-			case key == MetaRetryable:
+			case string(key) == MetaRetryable:
 				retry = true
 			}
 			return true
@@ -145,7 +145,7 @@ func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
 		return nil, false
 	}
-	if rawjson.Members(raw, func(string, json.RawMessage) bool { return true }) {
+	if rawjson.Members(raw, func([]byte, json.RawMessage) bool { return true }) {
 		return raw, false
 	}
 	if rawjson.Count(raw) > maxLookedInto {
@@ -159,7 +159,7 @@ func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	if err != nil { // it was JSON
 		panic(err)
 	}
-	if !rawjson.Members(written, func(string, json.RawMessage) bool { return true }) {
+	if !rawjson.Members(written, func([]byte, json.RawMessage) bool { return true }) {
 		return nil, false // a key that cannot be written without an escape
 	}
 	return written, true
@@ -206,16 +206,16 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 	}
 	res.IsError = p.failed
 	if p.meta != nil {
-		rawjson.Members(p.meta, func(key string, value json.RawMessage) bool {
+		rawjson.Members(p.meta, func(key []byte, value json.RawMessage) bool {
 			if res.Meta == nil {
 				res.Meta = mcp.Meta{}
 			}
-			res.Meta[key] = value
+			res.Meta[string(key)] = value
 			return true
 		})
 	}
-	rawjson.Members(p.raw, func(key string, value json.RawMessage) bool {
-		if key == "structuredContent" && string(value) != "null" {
+	rawjson.Members(p.raw, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "structuredContent" && string(value) != "null" {
 			res.StructuredContent = value
 		}
 		return true

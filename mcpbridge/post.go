@@ -122,13 +122,13 @@ func checkPost(r *http.Request) string {
 }
 
 // post serves one message.
-func (h *HTTP) post(out *response, r *http.Request, from sender, m message) {
+func (h *HTTP) post(out *response, r *http.Request, from sender, m *message) {
 	newest := header(r, versionHeader) >= firstStateless
 	if _, known := methods[m.method]; !known && m.asks() {
 		h.refuseRequest(out, r, m.id, methodNotFound(m.method))
 		return
 	}
-	if refused := h.checkVersion(r, &m, newest); refused != nil {
+	if refused := h.checkVersion(r, m, newest); refused != nil {
 		writeRefusal(out, http.StatusBadRequest, m.id, refused)
 		return
 	}
@@ -216,13 +216,13 @@ func (h *HTTP) checkVersion(r *http.Request, m *message, newest bool) *jsonrpc.E
 }
 
 // take takes what wants no answer.
-func (h *HTTP) take(out *response, s *session, m message) {
+func (h *HTTP) take(out *response, s *session, m *message) {
 	switch {
 	case s == nil: // it is about nothing
 	case m.answers():
-		s.questions.answer(&m)
+		s.questions.answer(m)
 	default:
-		notified(&m, s.cancel)
+		notified(m, s.cancel)
 	}
 	out.WriteHeader(http.StatusAccepted)
 }
@@ -298,9 +298,9 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 		refused := refusals[i]
 		if refused == nil && !m.asks() {
 			if s != nil && m.answers() {
-				s.questions.answer(&m)
+				s.questions.answer(m)
 			} else if s != nil {
-				notified(&m, s.cancel)
+				notified(m, s.cancel)
 			}
 			continue
 		}

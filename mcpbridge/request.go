@@ -50,7 +50,7 @@ func sendWithin(ctx context.Context, send func() error) error {
 // is the client. From begin on it is only read, but for what has a lock.
 type request struct {
 	bridge *Bridge
-	message
+	*message
 	from    origin
 	line    turns.Line
 	newest  bool // it is of the stateless era
@@ -75,7 +75,7 @@ type request struct {
 var _ peer.Client = (*request)(nil)
 
 // newRequest reads what a message asks for, and whom it is from. An error refuses it.
-func (b *Bridge) newRequest(m message, from origin, s *session, to outlet) (*request, *jsonrpc.Error) {
+func (b *Bridge) newRequest(m *message, from origin, s *session, to outlet) (*request, *jsonrpc.Error) {
 	r := &request{bridge: b, message: m, from: from, session: s, to: to}
 	r.from.request = m.id
 	r.line = r.from.line()

@@ -72,8 +72,8 @@ func keptByOrla(key string) bool {
 // cacheable says of a result that has no word on it that it is not to be kept.
 func cacheable(raw json.RawMessage) json.RawMessage {
 	change := []member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
-	rawjson.Members(raw, func(key string, _ json.RawMessage) bool {
-		change = slices.DeleteFunc(change, func(m member) bool { return m.Key == key })
+	rawjson.Members(raw, func(key []byte, _ json.RawMessage) bool {
+		change = slices.DeleteFunc(change, func(m member) bool { return m.Key == string(key) })
 		return true
 	})
 	if len(change) == 0 {

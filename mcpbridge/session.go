@@ -124,8 +124,8 @@ func (s *session) ended() bool {
 type questions struct {
 	mu     sync.Mutex // guards the fields that follow
 	last   int64
-	open   map[string]chan message // by idKey
-	closed string                  // why none is answered any more; "" while they are
+	open   map[string]chan *message // by idKey
+	closed string                   // why none is answered any more; "" while they are
 }
 
 // ask sends a question and waits for its answer, or until ctx ends.
@@ -151,7 +151,7 @@ func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method
 		if !answered {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: q.why()}
 		}
-		return answerOf(&m)
+		return answerOf(m)
 	case <-ctx.Done():
 		// The client may not read: nobody waits for it.
 		go func() {
@@ -168,8 +168,8 @@ func answerOf(m *message) (json.RawMessage, error) {
 		return m.result, nil
 	}
 	refused := &jsonrpc.Error{}
-	rawjson.Members(m.failed, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(m.failed, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "code":
 			refused.Code, _ = strconv.ParseInt(string(value), 10, 64)
 		case "message":
@@ -183,7 +183,7 @@ func answerOf(m *message) (json.RawMessage, error) {
 	return nil, refused
 }
 
-func (q *questions) begin() (id string, answer <-chan message, closed string) {
+func (q *questions) begin() (id string, answer <-chan *message, closed string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != "" {
@@ -192,9 +192,9 @@ func (q *questions) begin() (id string, answer <-chan message, closed string) {
 	q.last++
 	id = strconv.FormatInt(q.last, 10)
 	if q.open == nil {
-		q.open = map[string]chan message{}
+		q.open = map[string]chan *message{}
 	}
-	c := make(chan message, 1)
+	c := make(chan *message, 1)
 	q.open[id] = c
 	return id, c, ""
 }
@@ -218,7 +218,7 @@ func (q *questions) answer(m *message) {
 	key := idKey(m.id)
 	if c := q.open[key]; c != nil {
 		delete(q.open, key)
-		c <- *m
+		c <- m
 	}
 }
 

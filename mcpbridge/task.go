@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-
-	"github.com/orla-project/orla/internal/rawjson"
 )
 
 // metaTask is where a client says in _meta what its call is a part of.
@@ -18,12 +16,7 @@ func taskOf(meta json.RawMessage, from *origin) string {
 	const longest = 256
 	said := ""
 	if meta != nil {
-		rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-			if key == metaTask && json.Unmarshal(value, &said) != nil {
-				said = "" // no string
-			}
-			return true
-		})
+		said, _ = textOf(memberOf(meta, metaTask))
 	}
 	switch {
 	case said != "" && len(said) <= longest:

@@ -85,8 +85,8 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 // times as much memory.
 func eachMember(args json.RawMessage, take func(key string, value json.RawMessage) bool) error {
 	on := true
-	if utf8.Valid(args) && rawjson.Valid(args) && rawjson.Members(args, func(key string, value json.RawMessage) bool {
-		on = take(key, value)
+	if utf8.Valid(args) && rawjson.Valid(args) && rawjson.Members(args, func(key []byte, value json.RawMessage) bool {
+		on = take(string(key), value)
 		return on
 	}) || !on {
 		return nil

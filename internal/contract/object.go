@@ -71,7 +71,7 @@ func members(raw []byte) (object, error) {
 		m[key] = value
 		return !twice
 	}
-	if !rawjson.Members(raw, add) && !twice {
+	if !rawjson.Members(raw, func(key []byte, value json.RawMessage) bool { return add(string(key), value) }) && !twice {
 		// Members gives up at a name with escapes.
 		clear(m)
 		if err := eachMember(raw, add); err != nil {

@@ -73,8 +73,8 @@ type message struct {
 func (c *Conn) takeMessage(raw []byte) {
 	var m message
 	strange := false
-	plain := rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
+	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "jsonrpc":
 			m.version = rawjson.String(value) == "2.0"
 		case "method":

@@ -34,8 +34,8 @@ func Unmarked(params json.RawMessage) json.RawMessage {
 		return params
 	}
 	var left json.RawMessage
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		if key == "_meta" {
+	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "_meta" {
 			left = rawjson.Set(value, MetaCall, nil)
 		}
 		return true
@@ -62,10 +62,10 @@ func meta(params json.RawMessage, member string) (found json.RawMessage) {
 	if !rawjson.IsObject(params) {
 		return nil
 	}
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		if key == "_meta" && rawjson.IsObject(value) {
-			rawjson.Members(value, func(key string, value json.RawMessage) bool {
-				if key == member {
+	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "_meta" && rawjson.IsObject(value) {
+			rawjson.Members(value, func(key []byte, value json.RawMessage) bool {
+				if string(key) == member {
 					found = value
 				}
 				return true

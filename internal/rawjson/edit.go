@@ -23,8 +23,8 @@ func Edit(raw []byte, drop func(key string) bool, add ...Member) (stdjson.RawMes
 			out = appendMember(out, m.Key, m.Value)
 		}
 	}
-	ok := Members(raw, func(key string, value stdjson.RawMessage) bool {
-		if !named(add, key) && (drop == nil || !drop(key)) {
+	ok := Members(raw, func(key []byte, value stdjson.RawMessage) bool {
+		if !named(add, key) && (drop == nil || !drop(string(key))) {
 			out = appendMember(out, key, value)
 		}
 		return true
@@ -33,9 +33,9 @@ func Edit(raw []byte, drop func(key string) bool, add ...Member) (stdjson.RawMes
 }
 
 // named reports whether one of a few members has a key.
-func named(members []Member, key string) bool {
+func named(members []Member, key []byte) bool {
 	for _, m := range members {
-		if m.Key == key {
+		if m.Key == string(key) {
 			return true
 		}
 	}
@@ -43,7 +43,7 @@ func named(members []Member, key string) bool {
 }
 
 // appendMember appends a member to an object that is not closed.
-func appendMember(out []byte, key string, value []byte) []byte {
+func appendMember[K string | []byte](out []byte, key K, value []byte) []byte {
 	if out[len(out)-1] != '{' {
 		out = append(out, ',')
 	}

@@ -100,7 +100,7 @@ func Pair(key, text string) stdjson.RawMessage {
 // Members calls each with the members of a JSON object, in order, until it
 // returns false. It reports whether raw is an object whose keys have no escapes
 // and each never returned false.
-func Members(raw []byte, each func(key string, value stdjson.RawMessage) bool) bool {
+func Members(raw []byte, each func(key []byte, value stdjson.RawMessage) bool) bool {
 	i := skipSpace(raw, 0)
 	if raw[i] != '{' {
 		return false
@@ -116,7 +116,7 @@ func Members(raw []byte, each func(key string, value stdjson.RawMessage) bool) b
 		}
 		start := skipSpace(raw, skipSpace(raw, end)+1) // over the colon
 		end = skipValue(raw, start)
-		if !each(string(key), raw[start:end:end]) {
+		if !each(key, raw[start:end:end]) {
 			return false
 		}
 		if i = skipSpace(raw, end); raw[i] == '}' {

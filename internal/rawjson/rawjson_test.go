@@ -23,7 +23,7 @@ var seeds = []string{
 }
 
 func TestMembersAndElementsOfWhatTheyAreNot(t *testing.T) {
-	none := func(string, json.RawMessage) bool { t.Error("a member of no object"); return true }
+	none := func([]byte, json.RawMessage) bool { t.Error("a member of no object"); return true }
 	for _, raw := range []string{`[]`, `5`, `"x"`, `null`, ` [1]`} {
 		if rawjson.Members([]byte(raw), none) {
 			t.Errorf("Members(%s) says it is an object", raw)
@@ -34,11 +34,11 @@ func TestMembersAndElementsOfWhatTheyAreNot(t *testing.T) {
 			t.Errorf("Elements(%s) says it is an array", raw)
 		}
 	}
-	if rawjson.Members([]byte(`{"a":1,"\u0062":2}`), func(string, json.RawMessage) bool { return true }) {
+	if rawjson.Members([]byte(`{"a":1,"\u0062":2}`), func([]byte, json.RawMessage) bool { return true }) {
 		t.Error("a key with an escape passes")
 	}
 	seen := 0
-	if rawjson.Members([]byte(`{"a":1,"b":2}`), func(string, json.RawMessage) bool { seen++; return false }) || seen != 1 {
+	if rawjson.Members([]byte(`{"a":1,"b":2}`), func([]byte, json.RawMessage) bool { seen++; return false }) || seen != 1 {
 		t.Errorf("%d members after the first was refused", seen)
 	}
 }
@@ -83,7 +83,7 @@ func TestString(t *testing.T) {
 // What a member is can be changed without harm to what comes after it.
 func TestPartsHaveNoRoom(t *testing.T) {
 	raw := []byte(`{"a":[1],"b":2}`)
-	rawjson.Members(raw, func(_ string, value json.RawMessage) bool {
+	rawjson.Members(raw, func(_ []byte, value json.RawMessage) bool {
 		_ = append(value, "xxxxxxxx"...)
 		rawjson.Elements(value, func(e json.RawMessage) bool { _ = append(e, "yyyy"...); return true })
 		return true
@@ -154,8 +154,8 @@ func FuzzRawJSON(f *testing.F) {
 func compareMembers(t *testing.T, raw []byte) {
 	t.Helper()
 	got := map[string]json.RawMessage{}
-	if !rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		got[key] = value
+	if !rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		got[string(key)] = value
 		return true
 	}) {
 		return
@@ -178,9 +178,9 @@ func compareMembers(t *testing.T, raw []byte) {
 func compareAfter(t *testing.T, raw []byte) {
 	t.Helper()
 	first := map[string]json.RawMessage{}
-	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		if _, again := first[key]; !again {
-			first[key] = value
+	rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		if _, again := first[string(key)]; !again {
+			first[string(key)] = value
 		}
 		return true
 	})

@@ -25,15 +25,15 @@ func (m *message) look() {
 		return
 	}
 	var parent, state string
-	rawjson.Members(m.params, func(key string, value json.RawMessage) bool {
+	rawjson.Members(m.params, func(key []byte, value json.RawMessage) bool {
 		switch {
-		case key == "name", key == "uri" && m.method == "resources/read":
+		case string(key) == "name", string(key) == "uri" && m.method == "resources/read":
 			m.name = decoded(value)
-		case key == "arguments":
+		case string(key) == "arguments":
 			m.args = value
-		case key == "_meta" && rawjson.IsObject(value):
-			rawjson.Members(value, func(key string, value json.RawMessage) bool {
-				switch key {
+		case string(key) == "_meta" && rawjson.IsObject(value):
+			rawjson.Members(value, func(key []byte, value json.RawMessage) bool {
+				switch string(key) {
 				case trace.ParentKey:
 					parent = rawjson.String(value)
 				case trace.StateKey:
@@ -126,8 +126,8 @@ func paramOf(schema json.RawMessage, levels int) *param {
 // members calls each with the members of what may be an object; with some of them
 // twice where keys have escapes.
 func members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
-	if rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		each(key, value)
+	if rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		each(string(key), value)
 		return true
 	}) {
 		return
@@ -148,9 +148,9 @@ func (p *param) write(to http.Header, args json.RawMessage) {
 		return
 	}
 	found := map[string]json.RawMessage{} // the last of each name
-	rawjson.Members(args, func(key string, value json.RawMessage) bool {
-		if p.in[key] != nil {
-			found[key] = value
+	rawjson.Members(args, func(key []byte, value json.RawMessage) bool {
+		if p.in[string(key)] != nil {
+			found[string(key)] = value
 		}
 		return true
 	})

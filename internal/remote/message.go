@@ -33,8 +33,8 @@ type message struct {
 // parse reads a line. What the capsule writes is well-formed.
 func parse(line []byte) message {
 	m := message{line: line}
-	rawjson.Members(line, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(line, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "method":
 			m.method = rawjson.String(value)
 		case "id":
@@ -68,8 +68,8 @@ func (m message) called() string {
 func (m message) cancels() string {
 	var id string
 	if rawjson.IsObject(m.params) {
-		rawjson.Members(m.params, func(key string, value json.RawMessage) bool {
-			if key == "requestId" {
+		rawjson.Members(m.params, func(key []byte, value json.RawMessage) bool {
+			if string(key) == "requestId" {
 				id = string(value)
 			}
 			return true
@@ -92,8 +92,8 @@ func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
 	}
 	var its, failure json.RawMessage
 	request := false
-	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "id":
 			its = value
 		case "method":
@@ -118,8 +118,8 @@ func about(line []byte, id json.RawMessage) []byte {
 	var method string
 	var params json.RawMessage
 	request := false
-	rawjson.Members(line, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(line, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "method":
 			method = rawjson.String(value)
 		case "id":
@@ -136,8 +136,8 @@ func about(line []byte, id json.RawMessage) []byte {
 		params = json.RawMessage("{}")
 	}
 	var meta json.RawMessage
-	rawjson.Members(params, func(key string, value json.RawMessage) bool {
-		if key == "_meta" {
+	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "_meta" {
 			meta = value
 		}
 		return true

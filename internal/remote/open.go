@@ -34,8 +34,8 @@ func (s *session) agree(result json.RawMessage) {
 	if !rawjson.IsObject(result) {
 		return
 	}
-	rawjson.Members(result, func(key string, value json.RawMessage) bool {
-		if key == "protocolVersion" {
+	rawjson.Members(result, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "protocolVersion" {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if version := rawjson.String(value); isHeader([]byte(version)) {

@@ -61,8 +61,8 @@ type said struct {
 // inRaw looks for a failure in a result as it came.
 func inRaw(raw json.RawMessage) (failed bool, of said) {
 	var meta json.RawMessage
-	rawjson.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "isError":
 			failed = string(value) == "true"
 		case "_meta":
@@ -73,8 +73,8 @@ func inRaw(raw json.RawMessage) (failed bool, of said) {
 	if !failed || !rawjson.IsObject(meta) {
 		return failed, said{}
 	}
-	rawjson.Members(meta, func(key string, value json.RawMessage) bool {
-		switch key {
+	rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "tool_code":
 			of.code = rawjson.String(value)
 		case "retryable":

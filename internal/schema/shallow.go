@@ -101,12 +101,12 @@ func texts(value any) ([]string, bool) {
 // fits reports whether arguments, which are JSON, clearly fit. If it does not, they may still.
 func (s *shallow) fits(args []byte) bool {
 	var seen uint64 // a bit for each of required
-	clear := rawjson.Members(args, func(key string, value json.RawMessage) bool {
-		types, known := s.properties[key]
+	clear := rawjson.Members(args, func(key []byte, value json.RawMessage) bool {
+		types, known := s.properties[string(key)]
 		if !known && s.closed {
 			return false
 		}
-		if i := slices.Index(s.required, key); i >= 0 {
+		if i := slices.Index(s.required, string(key)); i >= 0 {
 			seen |= 1 << i
 		}
 		kind := scalar(value)
