@@ -55,7 +55,7 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 			"  orla call hello --result | jq .",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, l, err := flags.load(cmd)
+			cfg, l, err := flags.load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 			}
 			return callOnce(cmd.Context(), cfg, l.home, args[0], &f, std)
 		},
-		ValidArgsFunction: flags.completeTools,
+		ValidArgsFunction: completeTools(flags),
 	}
 	cmd.Flags().StringArrayVarP(&f.args, "arg", "a", nil, "one argument `NAME=VALUE`; may be repeated")
 	cmd.Flags().StringVar(&f.json, "json", "", "all arguments as a JSON `OBJECT`, or - to read it from stdin")
@@ -91,7 +91,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	}
 	defer p.close()
 	p.governance.set(&found)
-	p.services.secrets.Set(found.Secrets)
+	p.services.declare(found)
 	tried := slices.Clone(candidates(found.Tools, name))
 	for i := range tried {
 		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start

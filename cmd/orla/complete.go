@@ -19,7 +19,7 @@ type completion = func(cmd *cobra.Command, args []string, _ string) ([]string, c
 
 // completeManifests completes the names of manifests: as many as most, 0 for any
 // number, of those that fit, nil for all.
-func (f *configFlags) completeManifests(most int, fits func(control.ToolStatus) bool) completion {
+func completeManifests(flags *configFlags, most int, fits func(control.ToolStatus) bool) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -27,13 +27,13 @@ func (f *configFlags) completeManifests(most int, fits func(control.ToolStatus) 
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
 		cmd.SetContext(ctx)
-		client, err := f.anyOrla(cmd)
+		client, err := anyOrla(flags, cmd)
 		if err != nil {
-			return f.completeFolder(cmd), cobra.ShellCompDirectiveNoFileComp
+			return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
 		}
 		status, err := client.Status(ctx)
 		if err != nil {
-			return f.completeFolder(cmd), cobra.ShellCompDirectiveNoFileComp
+			return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
 		}
 		var names []string
 		for _, t := range status.Tools {
@@ -46,31 +46,33 @@ func (f *configFlags) completeManifests(most int, fits func(control.ToolStatus) 
 }
 
 // completeTools completes the name of the tool to call.
-func (f *configFlags) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-	defer cancel()
-	cfg, l, err := f.whatThereIs(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	if client, err := ownOrla(ctx, cfg, l); err == nil {
-		if tools, err := client.Tools(ctx); err == nil {
-			var names []string
-			for _, t := range tools {
-				names = append(names, t.Name+"\t"+firstLine(t.Description))
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
+func completeTools(flags *configFlags) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		cfg, l, err := whatThereIs(flags, cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		if client, err := ownOrla(ctx, cfg, l); err == nil {
+			if tools, err := client.Tools(ctx); err == nil {
+				var names []string
+				for _, t := range tools {
+					names = append(names, t.Name+"\t"+firstLine(t.Description))
+				}
+				return names, cobra.ShellCompDirectiveNoFileComp
+			}
+		}
+		return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
 	}
-	return f.completeFolder(cmd), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeFolder are the names in the folder of tools.
-func (f *configFlags) completeFolder(cmd *cobra.Command) []string {
-	cfg, l, err := f.whatThereIs(cmd)
+func completeFolder(flags *configFlags, cmd *cobra.Command) []string {
+	cfg, l, err := whatThereIs(flags, cmd)
 	if err != nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -397,3 +398,31 @@ func lookup(environ []string, name string) (string, bool) {
 	}
 	return "", false
 }
+
+// configSchema is the JSON Schema of orla.yaml.
+func configSchema() (json.RawMessage, error) {
+	return yamldoc.Schema[Config](yamldoc.SchemaOptions{Title: "orla.yaml", Description: "Configuration of Orla."})
+}
+
+// keyHelp is a key of the configuration, with those of its section before it, and
+// what it means.
+type keyHelp struct{ key, help string }
+
+// describe lists the keys of a section, each followed by those below it.
+func describe(section reflect.Type, path string) []keyHelp {
+	var list []keyHelp
+	for _, field := range settings(section) {
+		key := path + jsonKey(field)
+		list = append(list, keyHelp{key, field.Tag.Get("jsonschema")})
+		switch t := field.Type; {
+		case t.Kind() == reflect.Struct:
+			list = append(list, describe(t, key+".")...)
+		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+			list = append(list, describe(t.Elem(), key+"[].")...)
+		}
+	}
+	return list
+}
+
+// described lists every key of the configuration, in the order of Config.
+func described() []keyHelp { return describe(reflect.TypeFor[Config](), "") }

@@ -19,7 +19,7 @@ func newDev(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla dev tools/notes\n  orla dev tools/hello.sh --port 9000\n  orla dev tools/notes --stdio",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l := flags.loader(cmd)
+			l := flags.loader(cmd.Flags())
 			path, err := packageOf(args[0])
 			if err != nil {
 				return &failure{code: exitUsage, err: err}

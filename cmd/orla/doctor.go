@@ -40,7 +40,7 @@ func newDoctor(flags *configFlags, std stdio) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
 			defer cancel()
-			findings := examine(ctx, flags.loader(cmd))
+			findings := examine(ctx, flags.loader(cmd.Flags()))
 			if asJSON {
 				if err := writeIndented(std.out, findings); err != nil {
 					return err

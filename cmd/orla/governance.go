@@ -57,8 +57,8 @@ func (g *governance) decide() error {
 
 // govern adds to what a search has found the governance documents of the folders
 // of tools, where the search was for one tool alone.
-func govern(found manifest.Result, cfg *loaded, home string) manifest.Result {
-	for _, p := range manifest.Discover(folders(cfg, home)).Problems {
+func govern(found manifest.Result, folders manifest.Options) manifest.Result {
+	for _, p := range manifest.Discover(folders).Problems {
 		same := func(other manifest.Problem) bool { return absolute(other.Path) == absolute(p.Path) }
 		if p.Denies && !slices.ContainsFunc(found.Problems, same) {
 			found.Problems = append(found.Problems, p)

@@ -42,9 +42,9 @@ func byHandCommand(flags *configFlags, std stdio, action control.Action, short, 
 			}
 			return nil
 		},
-		ValidArgsFunction: flags.completeManifests(0, func(t control.ToolStatus) bool { return t.State != "" }),
+		ValidArgsFunction: completeManifests(flags, 0, func(t control.ToolStatus) bool { return t.State != "" }),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			client, err := flags.anyOrla(cmd)
+			client, err := anyOrla(flags, cmd)
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func newReload(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla reload\n  orla reload --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := flags.anyOrla(cmd)
+			client, err := anyOrla(flags, cmd)
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ func newImport(flags *configFlags, std stdio) *cobra.Command {
 			"read, in secrets_dir where there is one, and is not shown. Without FILE nothing is read: the files that are there are named.",
 		Example: "  orla import\n  orla import .vscode/mcp.json\n  orla import ~/.cursor/mcp.json --name github --write",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, l, err := flags.load(cmd)
+			cfg, l, err := flags.load(cmd.Flags())
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/orla-project/orla/internal/contract"
 	"github.com/orla-project/orla/internal/control"
-	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -33,7 +32,7 @@ func newTools(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla tools\n  orla tools --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, l, err := flags.load(cmd)
+			cfg, l, err := flags.load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -189,7 +188,7 @@ func newValidate(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla validate\n  orla validate tools/report.py\n  orla validate --json my-package/",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l := flags.loader(cmd)
+			l := flags.loader(cmd.Flags())
 			cfg, err := l.load()
 			if f, ok := errors.AsType[*failure](notLoaded(err)); ok && err != nil && f.code == exitUsage {
 				return f
@@ -296,7 +295,7 @@ func newConfig(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla config\n  ORLA_PORT=9000 orla config --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := flags.load(cmd)
+			cfg, _, err := flags.load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -358,9 +357,7 @@ func newSchema(std stdio) *cobra.Command {
 		ValidArgs: []string{"tool.yaml", "resource", "contract", "orla.yaml", "orla-tool.json"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(_ *cobra.Command, args []string) error {
-			configSchema, err := yamldoc.Schema[Config](yamldoc.SchemaOptions{
-				Title: "orla.yaml", Description: "Configuration of Orla.",
-			})
+			configSchema, err := configSchema()
 			if err != nil {
 				return err
 			}

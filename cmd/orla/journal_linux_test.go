@@ -66,7 +66,7 @@ func journalLog(stderr *bytes.Buffer, path string) *logging {
 	cfg := defaults()
 	cfg.LogFormat = formatJournal
 	cfg.LogLevel = "debug"
-	l.configure(&cfg, nil)
+	l.configure(cfg.LogLevel, cfg.LogFormat, nil)
 	return l
 }
 

@@ -64,13 +64,19 @@ func newLogging(stderr io.Writer, journal string) *logging {
 // that log_level shows.
 func (l *logging) history() *history.History { return l.kept }
 
-// configure makes the log what cfg says, from the next line on, with file as
-// openLog returned it for cfg.LogFile.
-func (l *logging) configure(cfg *Config, file *os.File) {
-	l.level.Set(levels[cfg.LogLevel])
-	l.look.Store(&look{format: cfg.LogFormat, colour: l.terminal && file == nil})
+// configure sets the log's level (log_level), its format (log_format) and its file, as
+// openLog returned it for log_file, from the next line on.
+func (l *logging) configure(level, format string, file *os.File) {
+	l.level.Set(levels[level])
+	l.look.Store(&look{format: format, colour: l.terminal && file == nil})
 	l.out.use(file)
 }
+
+// flush writes the lines that wait for others to be written with.
+func (l *logging) flush() { l.out.flush() }
+
+// dropped returns how many lines were dropped since the start.
+func (l *logging) dropped() int64 { return l.out.droppedInAll() }
 
 // lowerLevel writes levels as the configuration names them.
 func lowerLevel(groups []string, a slog.Attr) slog.Attr {

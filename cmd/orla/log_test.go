@@ -33,7 +33,7 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 	l := newLogging(&out, "")
 	cfg := defaults()
 	cfg.LogLevel = "error"
-	l.configure(&cfg, nil)
+	l.configure(cfg.LogLevel, cfg.LogFormat, nil)
 	l.Info("state", "tool", "a", "to", "READY")
 	l.Debug("request", "tool", "a")
 	l.With("tool", "a").WithGroup("g").Warn("within", "tool", "b")
@@ -57,7 +57,7 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 		t.Errorf("shown is %q; kept is %q", &out, kept.JSON)
 	}
 	cfg.LogLevel = "debug"
-	l.configure(&cfg, nil)
+	l.configure(cfg.LogLevel, cfg.LogFormat, nil)
 	l.Debug("request", "tool", "a")
 	if got := events(l, "a"); got[len(got)-1] != "request" {
 		t.Errorf("a line at debug that is shown is not kept: %q", got)
@@ -72,7 +72,7 @@ func TestI1NoLineOfTheLogBreaks(t *testing.T) {
 		l := newLogging(&out, "")
 		cfg := defaults()
 		cfg.LogFormat = format
-		l.configure(&cfg, nil)
+		l.configure(cfg.LogLevel, cfg.LogFormat, nil)
 		nasty := "one\ntwo\x1b[2J\x00\u009b31m\u202e\xff"
 		r := slog.NewRecord(time.Now(), slog.LevelInfo, nasty, 0)
 		r.Add("text", nasty, "stderr", []byte(nasty), "list", []string{nasty})

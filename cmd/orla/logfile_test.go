@@ -250,9 +250,9 @@ func TestI1LogFileThatIsNotReadStopsNobody(t *testing.T) {
 	}
 	l := newLogging(&bytes.Buffer{}, "")
 	cfg := defaults()
-	l.configure(&cfg, file)
+	l.configure(cfg.LogLevel, cfg.LogFormat, file)
 	for range 5000 { // more than a pipe has room for
 		l.Info("line", "text", strings.Repeat("x", 100))
 	}
-	l.configure(&cfg, nil)
+	l.configure(cfg.LogLevel, cfg.LogFormat, nil)
 }

@@ -37,7 +37,7 @@ func newLogs(flags *configFlags, std stdio) *cobra.Command {
 			"memory; older ones are in the log file or the journal.",
 		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: flags.completeManifests(1, nil),
+		ValidArgsFunction: completeManifests(flags, 1, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return showLines(cmd, flags, args, f, control.Query{Follow: f.follow}, std)
 		},
@@ -61,7 +61,7 @@ func newEvents(flags *configFlags, std stdio) *cobra.Command {
 			"what capsules write to stderr.",
 		Example:           "  orla events\n  orla events notes --since 1h\n  orla events --json | jq -r 'select(.msg == \"call\") | .tool'",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: flags.completeManifests(1, nil),
+		ValidArgsFunction: completeManifests(flags, 1, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return showLines(cmd, flags, args, f, control.Query{Follow: true, Events: control.Events()}, std)
 		},
@@ -105,7 +105,7 @@ func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlag
 	if len(names) == 1 {
 		q.Tool = names[0]
 	}
-	client, err := flags.anyOrla(cmd)
+	client, err := anyOrla(flags, cmd)
 	if err != nil {
 		return err
 	}

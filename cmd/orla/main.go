@@ -48,6 +48,12 @@ func main() {
 	os.Exit(int(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})))
 }
 
+// guard runs as the process that outlives Orla, and returns its exit code.
+func guard(groups string) int {
+	debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
+	return launch.RunGuard(groups)
+}
+
 // stdio are the program's streams.
 type stdio struct {
 	in       io.Reader
@@ -57,8 +63,7 @@ type stdio struct {
 // run is the program without its process. It returns how it ended.
 func run(args []string, std stdio) exitCode {
 	if len(args) == 2 && args[0] == guardCommand {
-		debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
-		return exitCode(launch.RunGuard(args[1]))
+		return exitCode(guard(args[1]))
 	}
 	if len(args) > 0 && args[0] == probeCommand {
 		return exitCode(container.Probe(args[1:], std.out))

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,9 @@ func writeMan(w io.Writer, root *cobra.Command, date string) error {
 	m.macro("SH", "CONFIGURATION")
 	m.paragraphs("None is needed. Each key below may stand in the configuration file; a simple one also in the environment, " +
 		"as ORLA_ and the key in capitals, or as a flag, if there is one. Flags win over environment over file over defaults.")
-	m.keys(reflect.TypeFor[Config](), "")
+	for _, k := range described() {
+		m.term(k.key, k.help)
+	}
 	for _, s := range manSections {
 		m.macro("SH", s.heading)
 		if s.intro != "" {
@@ -182,19 +183,5 @@ func (m *manPage) commands(parent *cobra.Command) {
 		m.flags(cmd.LocalNonPersistentFlags())
 		m.example(cmd.Example)
 		m.commands(cmd)
-	}
-}
-
-// keys writes what the configuration's keys mean.
-func (m *manPage) keys(section reflect.Type, path string) {
-	for _, field := range settings(section) {
-		key := path + jsonKey(field)
-		m.term(key, field.Tag.Get("jsonschema"))
-		switch t := field.Type; {
-		case t.Kind() == reflect.Struct:
-			m.keys(t, key+".")
-		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-			m.keys(t.Elem(), key+"[].")
-		}
 	}
 }

@@ -41,7 +41,7 @@ func newNew(flags *configFlags, std stdio) *cobra.Command {
 		Example: "  orla new report --lang python\n  orla new notes --lang node --capsule\n  orla new search --lang go --dir ~/.orla/tools",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := flags.load(cmd)
+			cfg, _, err := flags.load(cmd.Flags())
 			if err != nil {
 				return err
 			}

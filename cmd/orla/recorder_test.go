@@ -15,8 +15,7 @@ func TestI1LinesOfCallsAreWrittenInTheirTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLogging(file, "")
-	cfg := defaults()
-	l.configure(&cfg, nil)
+	l.configure("info", formatJSON, nil)
 	written := func() []string {
 		var said []string
 		for _, line := range linesOf(t, file.Name()) {

@@ -114,7 +114,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		s.telemetry.Reloaded(telemetry.Refused)
 		return applied{}, err
 	}
-	s.log.configure(&cfg.Config, logTo)
+	s.log.configure(cfg.LogLevel, cfg.LogFormat, logTo)
 	s.trace(ctx, traces)
 	old := s.current()
 	if cfg.Stdio != old.Stdio {

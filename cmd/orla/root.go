@@ -27,7 +27,7 @@ const rootExample = `  orla                                  serve ./tools on ht
 func newRoot(std stdio) *cobra.Command {
 	flags := &configFlags{}
 	serveHere := func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd.Context(), flags.loader(cmd), std)
+		return serve(cmd.Context(), flags.loader(cmd.Flags()), std)
 	}
 	root := &cobra.Command{
 		Use:           "orla",
@@ -138,13 +138,12 @@ func (t *textFlag) String() string        { return t.text }
 func (t *textFlag) Set(text string) error { t.text = text; return nil }
 func (t *textFlag) Type() string          { return t.kind }
 
-// loader returns what loads the configuration for a command's flags.
-func (f *configFlags) loader(cmd *cobra.Command) *loader {
+// loader returns what loads the configuration for the flags that a command was given.
+func (f *configFlags) loader(set *pflag.FlagSet) *loader {
 	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: isTerminal(os.Stderr)}
 	if home, err := os.UserHomeDir(); err == nil {
 		l.home = home
 	}
-	set := cmd.Flags()
 	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:], switchKeys[:], isolationSwitches[:]) {
 		if flag := set.Lookup(k.flag()); flag.Changed {
 			l.flags = append(l.flags, setting{k.key, flag.Value.String(), flag.Name})
@@ -154,8 +153,8 @@ func (f *configFlags) loader(cmd *cobra.Command) *loader {
 }
 
 // load loads the configuration for a command that does not serve.
-func (f *configFlags) load(cmd *cobra.Command) (*loaded, *loader, error) {
-	l := f.loader(cmd)
+func (f *configFlags) load(set *pflag.FlagSet) (*loaded, *loader, error) {
+	l := f.loader(set)
 	cfg, err := l.load()
 	if err != nil {
 		return nil, nil, notLoaded(err)

@@ -96,8 +96,8 @@ func (c *loaded) socketDirs(l *loader) []string {
 // anyOrla finds the Orla that a command is about: the one whose socket was
 // given, else the one that serves the configured folder, else, if nobody named
 // a folder and this is not a project of its own, the only one that runs.
-func (f *configFlags) anyOrla(cmd *cobra.Command) (*control.Client, error) {
-	cfg, l, err := f.whatThereIs(cmd)
+func anyOrla(flags *configFlags, cmd *cobra.Command) (*control.Client, error) {
+	cfg, l, err := whatThereIs(flags, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func serving(ctx context.Context, cfg *loaded, l *loader) (*control.Client, erro
 
 // inUseByOrla says which Orla has the configured address, if one of this user's has; nil if
 // none has.
-func (l *loader) inUseByOrla(ctx context.Context, cfg *loaded) error {
+func inUseByOrla(ctx context.Context, l *loader, cfg *loaded) error {
 	all, _ := control.All(ctx, cfg.socketDirs(l)) // what cannot be asked is none
 	for _, one := range all {
 		at, err := url.Parse(one.URL)
@@ -222,8 +222,8 @@ func developing(ctx context.Context, cfg *loaded, l *loader, tool string) *contr
 
 // whatThereIs loads the configuration as far as it holds: an Orla that runs can
 // be asked while its configuration is being mended. Flags must hold.
-func (f *configFlags) whatThereIs(cmd *cobra.Command) (*loaded, *loader, error) {
-	l := f.loader(cmd)
+func whatThereIs(flags *configFlags, cmd *cobra.Command) (*loaded, *loader, error) {
+	l := flags.loader(cmd.Flags())
 	cfg, err := l.load()
 	if usage, ok := errors.AsType[*failure](notLoaded(err)); ok && err != nil && usage.code == exitUsage {
 		return nil, nil, usage

@@ -37,7 +37,7 @@ import (
 //	back:  one service per living tool
 func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	log := newLogging(std.err, systemd.JournalSocket)
-	defer log.out.flush()
+	defer log.flush()
 	cfg, err := from.load()
 	if err != nil {
 		return notLoaded(err)
@@ -46,7 +46,7 @@ func serve(ctx context.Context, from *loader, std stdio) (err error) {
 	if err != nil {
 		return &failure{code: exitFailed, err: err}
 	}
-	log.configure(&cfg.Config, logTo)
+	log.configure(cfg.LogLevel, cfg.LogFormat, logTo)
 	if cfg.LogFile != "" || cfg.LogFormat == formatJournal { // the log is not where err is printed
 		defer func() {
 			if err != nil {
@@ -161,7 +161,7 @@ func (s *server) open(ctx context.Context, cfg *loaded) error {
 	if len(s.given) == 0 {
 		err := s.web.listen(ctx, cfg.address())
 		if errors.Is(err, errInUse) {
-			err = cmp.Or(s.from.inUseByOrla(ctx, cfg), err)
+			err = cmp.Or(inUseByOrla(ctx, s.from, cfg), err)
 		}
 		return err
 	}

@@ -27,9 +27,9 @@ func newStatus(flags *configFlags, std stdio) *cobra.Command {
 			"stderr. p50 and p99 are of the last 256 calls of each tool.",
 		Example:           "  orla status\n  orla status notes\n  orla status --watch\n  orla status --json | jq '.tools[] | select(.state == \"CRASHED\")'",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: flags.completeManifests(1, nil),
+		ValidArgsFunction: completeManifests(flags, 1, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := flags.anyOrla(cmd)
+			client, err := anyOrla(flags, cmd)
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 		Usage:    s.usage,
 		Sessions: s.sessions,
 		Queued:   s.slots.Waiting,
-		Dropped:  s.log.out.droppedInAll,
+		Dropped:  s.log.dropped,
 		Log:      s.log.Logger,
 	})
 }

@@ -69,7 +69,7 @@ expects the status ok.`,
 		Example: "  orla tool test greet.wasm\n  orla tool test greet.wasm --fixtures more --json\n  orla tool test build/greet.wasm --wasi --fuel 50000 --max-memory 16MiB",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := flags.load(cmd)
+			cfg, _, err := flags.load(cmd.Flags())
 			if err != nil {
 				return err
 			}

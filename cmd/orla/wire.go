@@ -178,7 +178,7 @@ func folders(cfg *loaded, home string) manifest.Options {
 // sets, so that a change of those is a change of the tools.
 func discover(cfg *loaded, home string) manifest.Result {
 	if cfg.only != "" {
-		return limited(govern(manifest.Validate(cfg.only), cfg, home), cfg)
+		return limited(govern(manifest.Validate(cfg.only), folders(cfg, home)), cfg)
 	}
 	return limited(manifest.Discover(folders(cfg, home)), cfg)
 }
