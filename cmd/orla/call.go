@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -244,21 +243,6 @@ func isOf(name, capsule string) bool {
 	return name == capsule || strings.HasPrefix(name, capsule+"__") || strings.HasPrefix(name, dashed+"--")
 }
 
-// keepAlive runs the services of the tools that live until the function that it
-// returns is called.
-func (p *parts) keepAlive(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = p.supervisor.Serve(ctx) // it ends by ctx alone
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
 // noSuchTool says why there is no tool of that name, if the search knows. listed
 // is what the capsules offer that might have had it.
 func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
@@ -405,13 +389,4 @@ func printAnswer(answer *mcp.CallToolResult, std stdio) error {
 		}
 	}
 	return nil
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

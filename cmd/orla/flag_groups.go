@@ -7,13 +7,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagGroup is the annotation of flags that help shows apart, so that they do
-// not drown the rest, and isolationGroup one such group.
-const (
-	flagGroup      = "orla_group"
-	isolationGroup = "How tools are isolated (docs/ISOLATION.md):"
-)
-
 // grouped returns those of a set's flags that are in a group; "" is no group.
 func grouped(set *pflag.FlagSet, group string) *pflag.FlagSet {
 	of := pflag.NewFlagSet(group, pflag.ContinueOnError)

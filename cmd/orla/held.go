@@ -76,15 +76,3 @@ func (m *memories) held(t manifest.Tool) string {
 	text, _ := (*p).Held().Text(cgroup.Limits(t.Isolation.Resources))
 	return text
 }
-
-// isolationText is where a tool's processes live, for people; "" where Orla does.
-func isolationText(t manifest.Tool) string {
-	i := t.Isolation
-	switch {
-	case !i.Isolated():
-		return ""
-	case i.Mode == manifest.IsolationSandboxed && i.Terms.Backend != "":
-		return string(i.Mode) + " (" + string(i.Terms.Backend) + ")"
-	}
-	return string(i.Mode)
-}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/term"
-
 	"github.com/orla-project/orla/internal/history"
 )
 
@@ -91,10 +89,4 @@ func lowerLevel(groups []string, a slog.Attr) slog.Attr {
 		return slog.String(slog.LevelKey, "fatal")
 	}
 	return slog.String(slog.LevelKey, strings.ToLower(level.String()))
-}
-
-// colourful reports whether w is a terminal whose user did not refuse colours.
-func colourful(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
 }

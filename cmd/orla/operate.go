@@ -7,7 +7,6 @@ import (
 	"errors"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
-	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -69,17 +67,6 @@ func (s *server) url() string {
 	return s.web.url()
 }
 
-// absolute is a path as it can be read from anywhere. "" stays.
-func absolute(path string) string {
-	if path == "" {
-		return ""
-	}
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
-}
-
 func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatus {
 	all, lives := o.supervisor.Lives(), map[string]peer.Life{}
 	for _, one := range served {
@@ -126,14 +113,6 @@ func namesOf(tools []*mcp.Tool) []string {
 	list := make([]string, len(tools))
 	for i, t := range tools {
 		list[i] = t.Name
-	}
-	return list
-}
-
-func shownProblems(problems []manifest.Problem) []control.Problem {
-	list := make([]control.Problem, 0, len(problems))
-	for _, p := range problems {
-		list = append(list, control.Problem{Severity: string(p.Severity), Path: p.Path, Tool: p.Tool, Messages: messages(p)})
 	}
 	return list
 }

@@ -3,15 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/lmittmann/tint"
 
@@ -111,32 +107,6 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	}
 	_, err := h.log.out.Write(line)
 	return err
-}
-
-// escaped escapes in a line of JSON what slog leaves as it is although a terminal
-// obeys it, or hides text by it: control characters from U+0080 on, and format
-// characters (Unicode's Cf) such as those that turn the direction of text.
-func escaped(line []byte) []byte {
-	clean := func(c rune) bool { return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf) }
-	at := bytes.IndexFunc(line, func(c rune) bool { return !clean(c) })
-	if at < 0 {
-		return line
-	}
-	out := append(make([]byte, 0, len(line)+len(line)/4), line[:at]...)
-	for at < len(line) {
-		c, size := utf8.DecodeRune(line[at:])
-		switch {
-		case clean(c):
-			out = append(out, line[at:at+size]...)
-		case c <= 0xFFFF:
-			out = fmt.Appendf(out, `\u%04x`, c)
-		default:
-			high, low := utf16.EncodeRune(c)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		}
-		at += size
-	}
-	return out
 }
 
 // toolOf is the tool that a record is about. One that there is not, but in a

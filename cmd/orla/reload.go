@@ -289,3 +289,12 @@ func hostOf(address string) string {
 	}
 	return host
 }
+
+// tellWeaker logs them at the start, and when they have changed.
+func (s *server) tellWeaker(cfg *loaded) {
+	ways := weaker(cfg)
+	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
+		s.log.Warn("the operator has tools held less than by default", "ways", ways)
+	}
+	s.weaker = ways
+}

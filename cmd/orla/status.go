@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/orla-project/orla/internal/control"
 )
@@ -46,19 +44,6 @@ func newStatus(flags *configFlags, std stdio) *cobra.Command {
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again every two seconds")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
 	return cmd
-}
-
-// tableWidth is how wide a table is where there is no terminal.
-const tableWidth = 100
-
-// widthOf is how many characters a line has room for.
-func widthOf(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return tableWidth
 }
 
 // view shows the status of one Orla, or of one of its tools.

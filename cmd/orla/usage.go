@@ -2,10 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -76,32 +73,4 @@ func helpOrRefuse(root, help *cobra.Command) {
 		cmd.InitDefaultHelpFlag()
 		return cmd.Help()
 	}
-}
-
-// printable is text for a terminal: what would move its cursor, change its
-// colours or break a line is written as an escape. Names of files and
-// descriptions may hold anything.
-func printable(text string) string { return escapedBut(text, "") }
-
-// printableLines is printable of text that has lines of its own: line ends and tabs stay.
-func printableLines(text string) string { return escapedBut(text, "\n\t") }
-
-// escapedBut escapes what printable says, but for the characters of kept.
-func escapedBut(text, kept string) string {
-	odd := func(c rune) bool {
-		return (c == unicode.ReplacementChar || !unicode.IsPrint(c)) && !strings.ContainsRune(kept, c)
-	}
-	if strings.IndexFunc(text, odd) < 0 {
-		return text
-	}
-	var out strings.Builder
-	for _, c := range text {
-		if !odd(c) {
-			out.WriteRune(c)
-			continue
-		}
-		quoted := fmt.Sprintf("%+q", string(c))
-		out.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return out.String()
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/cgroup"
@@ -133,14 +130,6 @@ func openCgroup(log *slog.Logger) *cgroup.Root {
 	return root
 }
 
-// stateDir is a folder of the state folder; "" if there is none.
-func stateDir(cfg *loaded, name string) string {
-	if cfg.StateDir == "" {
-		return ""
-	}
-	return filepath.Join(cfg.StateDir, name)
-}
-
 // holdsOf are the stops by hand that bind whoever serves: who develops one tool
 // wants it to run, whatever was done to it elsewhere.
 func holdsOf(cfg *loaded) *capsule.Holds {
@@ -165,51 +154,17 @@ func (p *parts) close() {
 	p.cgroup.Close()
 }
 
-// folders are where tools are found: the project's first.
-func folders(cfg *loaded, home string) manifest.Options {
-	opts := manifest.Options{ToolsDir: cfg.ToolsDir}
-	if home != "" {
-		opts.UserDir = filepath.Join(home, ".orla", "tools")
-	}
-	return opts
-}
-
-// discover finds the tools and gives them the limits that the configuration
-// sets, so that a change of those is a change of the tools.
-func discover(cfg *loaded, home string) manifest.Result {
-	if cfg.only != "" {
-		return limited(govern(manifest.Validate(cfg.only), folders(cfg, home)), cfg)
-	}
-	return limited(manifest.Discover(folders(cfg, home)), cfg)
-}
-
-// limited gives the tools their limits, and takes out those that ask for more
-// than they may have.
-func limited(found manifest.Result, cfg *loaded) manifest.Result {
-	var served []manifest.Tool
-	for _, t := range found.Tools {
-		withLimits(&t, cfg)
-		if err := withTerms(&t, cfg); err != nil {
-			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
-			continue
-		}
-		served = append(served, t)
-	}
-	found.Tools = served
-	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
-	return found
-}
-
-func withLimits(t *manifest.Tool, cfg *loaded) {
-	if t.Run.Timeout == 0 {
-		t.Run.Timeout = time.Duration(cfg.Timeout)
-	}
-	if t.Run.MaxOutput == 0 {
-		t.Run.MaxOutput = int64(cfg.MaxOutput)
-	}
-	t.Run.StructuredResults = cfg.StructuredResults
-	if t.Kind == manifest.Capsule {
-		t.Runtime.QueueTimeout = time.Duration(cfg.QueueTimeout)
-		t.Runtime.MaxMessage = int64(cfg.MaxMessage)
+// keepAlive runs the services of the tools that live until the function that it
+// returns is called.
+func (p *parts) keepAlive(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.supervisor.Serve(ctx) // it ends by ctx alone
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// folders are where tools are found: the project's first.
+func folders(cfg *loaded, home string) manifest.Options {
+	opts := manifest.Options{ToolsDir: cfg.ToolsDir}
+	if home != "" {
+		opts.UserDir = filepath.Join(home, ".orla", "tools")
+	}
+	return opts
+}
+
+// discover finds the tools and gives them the limits that the configuration
+// sets, so that a change of those is a change of the tools.
+func discover(cfg *loaded, home string) manifest.Result {
+	if cfg.only != "" {
+		return limited(govern(manifest.Validate(cfg.only), folders(cfg, home)), cfg)
+	}
+	return limited(manifest.Discover(folders(cfg, home)), cfg)
+}
+
+// limited gives the tools their limits, and takes out those that ask for more
+// than they may have.
+func limited(found manifest.Result, cfg *loaded) manifest.Result {
+	var served []manifest.Tool
+	for _, t := range found.Tools {
+		withLimits(&t, cfg)
+		if err := withTerms(&t, cfg); err != nil {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
+			continue
+		}
+		served = append(served, t)
+	}
+	found.Tools = served
+	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
+	return found
+}
+
+func withLimits(t *manifest.Tool, cfg *loaded) {
+	if t.Run.Timeout == 0 {
+		t.Run.Timeout = time.Duration(cfg.Timeout)
+	}
+	if t.Run.MaxOutput == 0 {
+		t.Run.MaxOutput = int64(cfg.MaxOutput)
+	}
+	t.Run.StructuredResults = cfg.StructuredResults
+	if t.Kind == manifest.Capsule {
+		t.Runtime.QueueTimeout = time.Duration(cfg.QueueTimeout)
+		t.Runtime.MaxMessage = int64(cfg.MaxMessage)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// printable is text for a terminal: what would move its cursor, change its
+// colours or break a line is written as an escape. Names of files and
+// descriptions may hold anything.
+func printable(text string) string { return escapedBut(text, "") }
+
+// printableLines is printable of text that has lines of its own: line ends and tabs stay.
+func printableLines(text string) string { return escapedBut(text, "\n\t") }
+
+// escapedBut escapes what printable says, but for the characters of kept.
+func escapedBut(text, kept string) string {
+	odd := func(c rune) bool {
+		return (c == unicode.ReplacementChar || !unicode.IsPrint(c)) && !strings.ContainsRune(kept, c)
+	}
+	if strings.IndexFunc(text, odd) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, c := range text {
+		if !odd(c) {
+			out.WriteRune(c)
+			continue
+		}
+		quoted := fmt.Sprintf("%+q", string(c))
+		out.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return out.String()
+}
+
+// escaped escapes in a line of JSON what slog leaves as it is although a terminal
+// obeys it, or hides text by it: control characters from U+0080 on, and format
+// characters (Unicode's Cf) such as those that turn the direction of text.
+func escaped(line []byte) []byte {
+	clean := func(c rune) bool { return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf) }
+	at := bytes.IndexFunc(line, func(c rune) bool { return !clean(c) })
+	if at < 0 {
+		return line
+	}
+	out := append(make([]byte, 0, len(line)+len(line)/4), line[:at]...)
+	for at < len(line) {
+		c, size := utf8.DecodeRune(line[at:])
+		switch {
+		case clean(c):
+			out = append(out, line[at:at+size]...)
+		case c <= 0xFFFF:
+			out = fmt.Appendf(out, `\u%04x`, c)
+		default:
+			high, low := utf16.EncodeRune(c)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		}
+		at += size
+	}
+	return out
+}
+
+// firstLine is as much of a description as a table has room for.
+func firstLine(text string) string {
+	const most = 72
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = printable(strings.ReplaceAll(line, "\t", " "))
+	if runes := []rune(line); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return line
+}
+
+func writeIndented(w io.Writer, v any) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	out := text.Bytes()
+	if isTerminal(w) {
+		out = escaped(out)
+	}
+	_, err := w.Write(out)
+	return err
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// wrap breaks a text into lines of at most width bytes, where it has spaces.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// TracingConfig says where traces go.
+type TracingConfig struct {
+	Endpoint    string  `json:"endpoint,omitempty" jsonschema:"Address of an OpenTelemetry collector that speaks OTLP over HTTP, such as http://127.0.0.1:4318. Default: none, and no traces."`
+	SampleRatio float64 `json:"sample_ratio,omitempty" jsonschema:"How many of the traces that begin here are recorded, from 0 to 1; those that a client began are as the client says. Default 1."`
+	HeadersFile string  `json:"headers_file,omitempty" jsonschema:"File of headers to send along, one NAME: VALUE a line; read again on SIGHUP."`
+}
+
+// collector parses an address that traces are sent to, or says why it is none.
+func collector(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, unicode.IsSpace):
+		return nil, errors.New("wants an http or https address, such as http://127.0.0.1:4318")
+	case u.User != nil:
+		return nil, errors.New("must hold no password; headers are for that")
+	case strings.Contains(address, "#"):
+		return nil, errors.New("must hold no fragment (#), which no collector would see")
+	}
+	return u, manifest.CheckHost(u)
+}
+
+// traces checks the section tracing, which only a file can give.
+func (v *verdict) traces() {
+	t := v.Tracing
+	if t.Endpoint != "" {
+		if _, err := collector(t.Endpoint); err != nil {
+			v.doc.Faultf("tracing.endpoint", "%s", err)
+		}
+	}
+	if t.SampleRatio < 0 || t.SampleRatio > 1 {
+		v.doc.Faultf("tracing.sample_ratio", "must be between 0 and 1")
+	}
+}
