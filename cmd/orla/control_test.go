@@ -89,7 +89,12 @@ func (o *running) again() *running {
 }
 
 func (o *running) home() string {
-	home, _ := lookup(o.cmd.Env, "HOME")
+	home := ""
+	for _, variable := range o.cmd.Env { // the last one counts
+		if value, ok := strings.CutPrefix(variable, "HOME="); ok {
+			home = value
+		}
+	}
 	return home
 }
 

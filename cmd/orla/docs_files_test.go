@@ -1,12 +1,9 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -57,9 +54,9 @@ func TestManPageIsComplete(t *testing.T) {
 		}
 	}
 	visit(newRoot(stdio{}))
-	for _, key := range keys() {
-		if !strings.Contains(page, "\n.B \""+key+"\"\n") {
-			t.Errorf("it has no key %s", key)
+	for _, k := range described() {
+		if !strings.Contains(page, "\n.B \""+k.key+"\"\n") {
+			t.Errorf("it has no key %s", k.key)
 		}
 	}
 }
@@ -73,55 +70,6 @@ func TestManPageIsWellFormed(t *testing.T) {
 	}
 }
 
-// The sample has every key, and says what holds without it (SPEC H1).
-func TestSampleConfigIsTheDefaults(t *testing.T) {
-	sample := readFile(t, filepath.Join(docsFiles(t), "orla.yaml"))
-	for line := range strings.Lines(sample) {
-		if line != "\n" && !strings.HasPrefix(line, "#") {
-			t.Errorf("it sets something: %s", line)
-		}
-	}
-	set := regexp.MustCompile(`(?m)^#([a-z]|  )`).ReplaceAllString(sample, "$1")
-	path := filepath.Join(t.TempDir(), "orla.yaml")
-	if err := os.WriteFile(path, []byte(set), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	got, err := (&loader{path: path}).load()
-	if err != nil {
-		t.Fatalf("without its comment signs it has faults: %v\n%s", err, set)
-	}
-	want := defaults()
-	want.ToolsDir = filepath.Join(filepath.Dir(path), want.ToolsDir)
-	for _, key := range keys() {
-		if got.originOf(key).rank != fromFile {
-			t.Errorf("%s is not there", key)
-		}
-		if isSample := slices.ContainsFunc(sampleKeys(), func(s string) bool { return s == key || strings.HasPrefix(s, key+".") }); isSample {
-			continue
-		}
-		if have, want := value(&got.Config, key).Interface(), value(&want, key).Interface(); !same(have, want) {
-			t.Errorf("%s is shown as %v; the default is %v", key, have, want)
-		}
-	}
-}
-
-func sampleKeys() []string {
-	var list []string
-	for key := range sampleValues {
-		list = append(list, key)
-	}
-	return list
-}
-
-// same takes an empty list for none.
-func same(a, b any) bool {
-	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
-	if v.Kind() == reflect.Slice && v.Len() == 0 && w.Len() == 0 {
-		return true
-	}
-	return reflect.DeepEqual(a, b)
-}
-
 func TestCompletionsAreScripts(t *testing.T) {
 	dir := docsFiles(t)
 	needs.Programs(t, "bash")
@@ -133,33 +81,5 @@ func TestCompletionsAreScripts(t *testing.T) {
 	}
 	if text := readFile(t, filepath.Join(dir, "orla.fish")); !strings.Contains(text, "complete -c orla") {
 		t.Error("fish is told nothing")
-	}
-}
-
-// SPEC I1: on a terminal the log is for people, unless it goes to a file or somebody says
-// otherwise.
-func TestI1OnATerminalTheLogIsForPeople(t *testing.T) {
-	for _, c := range []struct {
-		terminal, journal bool
-		flag              setting
-		want              string
-	}{
-		{false, false, setting{}, formatJSON},
-		{true, false, setting{}, formatPretty},
-		{true, true, setting{}, formatJournal},
-		{true, false, setting{"log_format", "json", "log-format"}, formatJSON},
-		{true, false, setting{"log_file", "orla.log", "log-file"}, formatJSON},
-	} {
-		l := &loader{path: os.DevNull, terminal: c.terminal, journal: c.journal}
-		if c.flag.key != "" {
-			l.flags = append(l.flags, c.flag)
-		}
-		cfg, err := l.load()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cfg.LogFormat != c.want {
-			t.Errorf("%+v: %s, want %s", c, cfg.LogFormat, c.want)
-		}
 	}
 }

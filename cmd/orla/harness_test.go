@@ -25,10 +25,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// patience bounds every wait of these tests. It is long because the machines
-// are small; nothing waits for it unless something is wrong.
-const patience = 30 * time.Second
-
 func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: mkfifo NAME")
@@ -117,34 +113,6 @@ func checkedBinary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// writeTool writes an executable.
-func writeTool(t *testing.T, dir, name, body string) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	// Written aside and renamed, as editors do: nobody sees half of it. Aside is
-	// elsewhere, since a watcher would tell of a second file on a busy machine.
-	aside := filepath.Join(t.TempDir(), "tool")
-	if err := os.WriteFile(aside, []byte(body), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(aside, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
 }
 
 // running is an Orla process.
@@ -453,21 +421,6 @@ func (o *running) waitListed(name string) {
 		}
 		return false
 	})
-}
-
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not so after %s", what, patience)
-		}
-	}
 }
 
 // alive reports whether a process runs; a zombie does not.

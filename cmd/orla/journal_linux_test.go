@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -10,15 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/orla-project/orla/internal/history"
-	"github.com/orla-project/orla/internal/systemd"
 )
 
 // journald is a socket that takes entries as journald's does.
@@ -63,10 +59,7 @@ func entry(t *testing.T, conn *net.UnixConn, wait time.Duration) map[string]stri
 
 func journalLog(stderr *bytes.Buffer, path string) *logging {
 	l := newLogging(stderr, path)
-	cfg := defaults()
-	cfg.LogFormat = formatJournal
-	cfg.LogLevel = "debug"
-	l.configure(cfg.LogLevel, cfg.LogFormat, nil)
+	l.configure("debug", formatJournal, nil)
 	return l
 }
 
@@ -162,56 +155,5 @@ func TestI1JournalThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	})
 	if stderr.Len() > 0 {
 		t.Errorf("on stderr: %.200q", &stderr)
-	}
-}
-
-// SPEC K1: a program whose stderr is the journal's stream, as systemd says,
-// speaks to journald unless told otherwise.
-func TestK1StderrThatIsTheJournal(t *testing.T) {
-	if _, err := os.Stat(systemd.JournalSocket); err == nil {
-		t.Skip("a journald runs here, and would get the lines; the test with a real systemd looks there")
-	}
-	for _, c := range []struct {
-		name, stream string // stream is added to the socket's own
-		args         []string
-		prefix       string
-	}{
-		{"the journal", "", nil, "<6>{"},
-		{"the journal, and a format of one's own", "", []string{"--log-format", "json"}, "{"},
-		{"another stream", "1", nil, "{"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-			defer func() { _ = ours.Close() }()
-			var stat syscall.Stat_t
-			if err := syscall.Fstat(fds[1], &stat); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command(orlaBinary(t), append(c.args, "--port", "0", "--tools-dir", t.TempDir())...)
-			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), fmt.Sprintf("JOURNAL_STREAM=%d:%d%s", stat.Dev, stat.Ino, c.stream))
-			cmd.Stderr = theirs
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			_ = theirs.Close()
-			lines := bufio.NewScanner(ours)
-			for lines.Scan() && !strings.Contains(lines.Text(), `"msg":"serving"`) {
-			}
-			if !strings.HasPrefix(lines.Text(), c.prefix) {
-				t.Errorf("stderr has %q; want it to begin with %s", lines.Text(), c.prefix)
-			}
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Error(err)
-			}
-			for lines.Scan() { // to its end
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }

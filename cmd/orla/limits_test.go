@@ -30,7 +30,7 @@ func TestT72LimitsFollowTheConfiguration(t *testing.T) {
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	log := o.follow()
 
-	if s := o.toolStatus("script"); s.Isolation != "sandboxed (native)" || s.Limits != notCalled {
+	if s := o.toolStatus("script"); s.Isolation != "sandboxed (native)" || s.Limits != "not yet called" {
 		t.Errorf("before its first call: %q, %q", s.Isolation, s.Limits)
 	}
 	a, err := o.call("script", `{}`)

@@ -2,15 +2,20 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/history"
 )
 
 // A connection that was accepted before Orla stops is answered, though its
@@ -277,5 +282,31 @@ func TestH4AMoveDuringTheStop(t *testing.T) {
 	case <-over:
 	case <-time.After(time.Minute):
 		t.Error("it does not stop")
+	}
+}
+
+// SPEC I2: a panic in an HTTP handler is logged with its stack, and what else
+// net/http says is one record for debugging.
+func TestI2PanicsOfHTTPHandlersAreLogged(t *testing.T) {
+	var out bytes.Buffer
+	l := newLogging(&out, "")
+	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh\nno") }), l.Logger)
+	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.Get(w.url()); err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("got HTTP %d", resp.StatusCode)
+	}
+	w.shutdown(t.Context())
+	l.configure("debug", formatJSON, nil)
+	w.server.ErrorLog.Print("http: \x1b[31mTLS\nhandshake")
+	lines := l.history().Last(history.Query{})
+	if len(lines) != 2 || lines[0].Event != "panic in an HTTP request" || lines[0].Level != slog.LevelError || lines[1].Level != slog.LevelDebug {
+		t.Fatalf("the log has %q", &out)
+	}
+	var line struct{ Panic, Stack string }
+	if err := json.Unmarshal(lines[0].JSON, &line); err != nil || !strings.Contains(line.Panic, "oh") || !strings.Contains(line.Stack, "listen_test.go") {
+		t.Errorf("%v: %s", err, lines[0].JSON)
 	}
 }

@@ -388,9 +388,7 @@ func TestSecretsInTheLogAreRedacted(t *testing.T) {
 	for _, format := range []string{formatJSON, formatPretty} {
 		var out bytes.Buffer
 		l := newLogging(&out, "")
-		cfg := defaults()
-		cfg.LogFormat, cfg.LogLevel = format, "debug"
-		l.configure(cfg.LogLevel, cfg.LogFormat, nil)
+		l.configure("debug", format, nil)
 		for _, what := range []any{value, &value, deep, &deep, map[string]secret.Value{"key": value}, fmt.Errorf("using %v", value)} {
 			l.With("with", what).Debug("x", "what", what, slog.Group("group", "what", what))
 		}

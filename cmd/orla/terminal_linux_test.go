@@ -10,12 +10,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
-	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/simple"
 )
 
-// terminal returns a terminal that can be written to, and what reads all that arrived.
-func terminal(t *testing.T) (tty *os.File, shown func() string) {
+// openTerminal returns a terminal that can be written to, and what reads all that arrived.
+func openTerminal(t *testing.T) (tty *os.File, shown func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -71,7 +70,7 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 	if strings.ContainsAny(errs.String(), odd) || !strings.Contains(errs.String(), "one\n\ttwo"+`\x1b[2J`) {
 		t.Errorf("stderr gets %q", &errs)
 	}
-	tty, shown := terminal(t)
+	tty, shown := openTerminal(t)
 	if err := printAnswer(answer(), stdio{out: tty, err: tty}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +80,4 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 	if got := shown(); strings.ContainsAny(got, odd) || !strings.Contains(got, `\u202e`) {
 		t.Errorf("the terminal gets %q", got)
 	}
-}
-
-// A line of the log that is full of what has to be escaped costs no more for each byte.
-func TestS1EscapesCostInProportion(t *testing.T) {
-	costtest.Check(t, 20_000, func(n int) func() {
-		line := []byte(strings.Repeat("\u009b", n))
-		return func() { escaped(bytes.Clone(line)) }
-	})
 }

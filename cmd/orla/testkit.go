@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of these tests. It is long because the machines
+// are small; nothing waits for it unless something is wrong.
+const patience = 30 * time.Second
+
+// writeTool writes an executable.
+func writeTool(t *testing.T, dir, name, body string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Written aside and renamed, as editors do: nobody sees half of it. Aside is
+	// elsewhere, since a watcher would tell of a second file on a busy machine.
+	aside := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(aside, []byte(body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// eventually polls until ok reports true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not so after %s", what, patience)
+		}
+	}
+}
+
+// linesOf parses a log file, of which each line must be whole.
+func linesOf(t *testing.T, path string) []map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []map[string]any
+	for raw := range bytes.Lines(data) {
+		var line map[string]any
+		if err := json.Unmarshal(raw, &line); err != nil {
+			t.Fatalf("%s: %q: %v", path, raw, err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
