@@ -36,6 +36,7 @@ var imports = map[string][]string{
 	"internal/turns":     {},
 	"internal/wholefile": {},
 	"internal/version":   {},
+	"internal/terminal":  {}, // text for people: escaped, coloured, shortened
 	"internal/watch":     {},
 	"internal/history":   {"internal/tail"}, // what the log said last, in a ring of lines
 	"internal/systemd":   {},                // notifications, sockets, the journal
@@ -87,11 +88,12 @@ var imports = map[string][]string{
 	"internal/kind/wasm": {"internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
-	"internal/needs":         {},
-	"internal/containertest": {"internal/needs"},
-	"internal/leaks":         {},
-	"internal/attack":        {},
-	"internal/costtest":      {}, // fails what grows faster than its input
+	"internal/needs":           {},
+	"internal/containertest":   {"internal/needs"},
+	"internal/leaks":           {},
+	"internal/attack":          {},
+	"internal/costtest":        {}, // fails what grows faster than its input
+	"internal/testing/testkit": {}, // waits, files
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
@@ -143,8 +145,8 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "cmd/orla", "internal/bench", "internal/chaos"},
-	"golang.org/x/term":                        {"cmd/orla"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "cmd/orla", "internal/terminal", "internal/bench", "internal/chaos"},
+	"golang.org/x/term":                        {"internal/terminal"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},
 }

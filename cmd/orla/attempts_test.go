@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // attemptsOf returns the attempts of a tool's calls that the log tells, each as
@@ -31,9 +33,9 @@ func (o *running) attemptsOf(tool string) (told []string) {
 // if they may be.
 func writeRetried(t *testing.T, tools, name, hints, runtime, script string) {
 	t.Helper()
-	writeTool(t, tools, name+"/tool.yaml", fmt.Sprintf(
+	testkit.WriteTool(t, tools, name+"/tool.yaml", fmt.Sprintf(
 		"name: %s\nversion: 1.0.0\ndescription: Fails at first.\nentrypoint: main.sh\nmcp: {annotations: {%s}}\nruntime: {%s}\n", name, hints, runtime))
-	writeTool(t, tools, name+"/main.sh", "#!/bin/sh\n"+script)
+	testkit.WriteTool(t, tools, name+"/main.sh", "#!/bin/sh\n"+script)
 }
 
 // counting is the start of a script that knows how often it was started, from 1.
@@ -117,8 +119,8 @@ func TestSimpleToolIsTriedAgain(t *testing.T) {
 func TestWhatWasNeverSentIsTriedAgain(t *testing.T) {
 	tools := t.TempDir()
 	const policy = "restart: {initial_ms: 3600000, max_ms: 3600000}, retry: {max_attempts: 3, backoff: 1ms}"
-	writeTool(t, tools, "lost/tool.yaml", "name: lost\nversion: 1.0.0\ndescription: Is lost.\nentrypoint: main\nmcp: {input_schema: {type: object}}\nruntime: {mode: capsule, "+policy+"}\n")
-	writeTool(t, tools, "lost/main", "#!/bin/sh\nexit 3\n")
+	testkit.WriteTool(t, tools, "lost/tool.yaml", "name: lost\nversion: 1.0.0\ndescription: Is lost.\nentrypoint: main\nmcp: {input_schema: {type: object}}\nruntime: {mode: capsule, "+policy+"}\n")
+	testkit.WriteTool(t, tools, "lost/main", "#!/bin/sh\nexit 3\n")
 	o := serveOrla(t, tools)
 	o.waitLog("state", is("lost", "CRASHED"))
 	a, err := o.call("lost", "{}")
@@ -280,7 +282,7 @@ func TestServiceIsAskedAgain(t *testing.T) {
 	defer service.Close()
 	tools := t.TempDir()
 	const policy = "\n  runtime: {retry: {max_attempts: 3, backoff: 20ms, max_backoff: 1s, jitter: none}}"
-	writeTool(t, tools, "services.yaml", resource("soon", "external", service.URL+"/soon", policy)+resource("always", "external", service.URL+"/always", policy))
+	testkit.WriteTool(t, tools, "services.yaml", resource("soon", "external", service.URL+"/soon", policy)+resource("always", "external", service.URL+"/always", policy))
 	o := serveOrla(t, tools)
 
 	if got := o.mustCall("soon"); got != "done" {

@@ -10,14 +10,16 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC C5, G7: 64 MiB in either direction are refused or cut, and Orla goes on.
 func TestFloodsAreBounded(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "flood.sh", "#!/bin/sh\n# /// tool\n# timeout: 5m\n# ///\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
-	writeTool(t, tools, "bytes.sh", "#!/bin/sh\nprintf '\\377\\376'\n")
-	writeTool(t, tools, "closes.sh", "#!/bin/sh\nexec >&- 2>&-\nsleep 0.1\nexit 4\n")
+	testkit.WriteTool(t, tools, "flood.sh", "#!/bin/sh\n# /// tool\n# timeout: 5m\n# ///\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
+	testkit.WriteTool(t, tools, "bytes.sh", "#!/bin/sh\nprintf '\\377\\376'\n")
+	testkit.WriteTool(t, tools, "closes.sh", "#!/bin/sh\nexec >&- 2>&-\nsleep 0.1\nexit 4\n")
 	o := serveOrla(t, tools)
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":"` + strings.Repeat("x", 64<<20) + `"}}}`
 	resp, err := http.Post(o.url, "application/json", strings.NewReader(body))
@@ -75,7 +77,7 @@ func TestF3NothingLeaksOver10000Calls(t *testing.T) {
 	}
 	t.Parallel()
 	tools := t.TempDir()
-	writeTool(t, tools, "quick.sh", "#!/bin/sh\necho done\n")
+	testkit.WriteTool(t, tools, "quick.sh", "#!/bin/sh\necho done\n")
 	o := serveOrla(t, tools)
 	run := func(n int) {
 		var left atomic.Int64
@@ -106,7 +108,7 @@ func (o *running) staysFlat(few int, load func()) {
 	look := func() (fds, goroutines int) {
 		before := o.count("summary", nil)
 		o.signal(syscall.SIGUSR1)
-		eventually(o.t, "the state is logged", func() bool { return o.count("summary", nil) > before })
+		testkit.Eventually(o.t, "the state is logged", func() bool { return o.count("summary", nil) > before })
 		log, line := o.follow(), map[string]any{}
 		for range before + 1 {
 			line = log.next("summary", nil)
@@ -122,12 +124,12 @@ func (o *running) staysFlat(few int, load func()) {
 	rss := statusField(o.t, pid, "VmRSS:")
 	load()
 	var fds2, goroutines2 int
-	eventually(o.t, "descriptors and goroutines are back", func() bool {
+	testkit.Eventually(o.t, "descriptors and goroutines are back", func() bool {
 		fds2, goroutines2 = look()
 		return fds2 <= fds+few && goroutines2 <= goroutines+8 // idle connections come and go
 	})
 	var rss2 int
-	eventually(o.t, "memory is given back", func() bool { // when it is quiet: nothing is asked for meanwhile
+	testkit.Eventually(o.t, "memory is given back", func() bool { // when it is quiet: nothing is asked for meanwhile
 		rss2 = statusField(o.t, pid, "VmRSS:")
 		return rss2 <= rss+rss/2+8<<10
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
@@ -36,7 +37,7 @@ type callFlags struct {
 }
 
 // newCall calls one tool from the shell.
-func newCall(flags *configFlags, std stdio) *cobra.Command {
+func newCall(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "call NAME",
@@ -80,7 +81,7 @@ func newCall(flags *configFlags, std stdio) *cobra.Command {
 }
 
 // callOnce runs one call without a server.
-func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags, std stdio) error {
+func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	found := discover(cfg, home)
@@ -110,7 +111,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 		}
 		return noSuchTool(name, found, listed)
 	}
-	args, err := f.arguments(listed[i].InputSchema, std.in)
+	args, err := f.arguments(listed[i].InputSchema, std.In)
 	if err != nil {
 		return &failure{code: exitUsage, err: err}
 	}
@@ -137,7 +138,7 @@ func down(name string, life peer.Life) error {
 
 // callRunning has a running Orla make the call. That has timeouts of its own;
 // one that is given with the command bounds how long this one waits.
-func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name string, f *callFlags, std stdio) error {
+func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	tools, err := client.Tools(ctx)
@@ -148,7 +149,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name 
 	if i < 0 {
 		return noSuchToolRunning(ctx, client, name, tools)
 	}
-	args, err := f.arguments(tools[i].InputSchema, std.in)
+	args, err := f.arguments(tools[i].InputSchema, std.In)
 	if err != nil {
 		return &failure{code: exitUsage, err: err}
 	}
@@ -191,14 +192,14 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 }
 
 // finish prints the answer of a tool, and ends as it says.
-func (f *callFlags) finish(tool string, raw json.RawMessage, std stdio) error {
+func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Streams) error {
 	answer := new(mcp.CallToolResult)
 	err := json.Unmarshal(raw, answer)
 	switch {
 	case err != nil:
 		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", tool, err)}
 	case f.result:
-		err = writeIndented(std.out, raw) // with every digit of its numbers
+		err = terminal.WriteJSON(std.Out, raw) // with every digit of its numbers
 	default:
 		err = printAnswer(answer, std)
 	}
@@ -355,7 +356,7 @@ func isText(kind any) bool {
 // printAnswer writes an answer for people: text as it is, all other content as JSON. A
 // terminal obeys some characters, so text of the tool is escaped there, and always on
 // stderr.
-func printAnswer(answer *mcp.CallToolResult, std stdio) error {
+func printAnswer(answer *mcp.CallToolResult, std terminal.Streams) error {
 	for i, block := range answer.Content {
 		text, ok := block.(*mcp.TextContent)
 		if !ok {
@@ -363,23 +364,23 @@ func printAnswer(answer *mcp.CallToolResult, std stdio) error {
 			if err != nil {
 				return err
 			}
-			if isTerminal(std.out) {
-				raw = escaped(raw)
+			if terminal.IsTerminal(std.Out) {
+				raw = terminal.EscapedJSON(raw)
 			}
-			if _, err := fmt.Fprintf(std.out, "%s\n", raw); err != nil {
+			if _, err := fmt.Fprintf(std.Out, "%s\n", raw); err != nil {
 				return err
 			}
 			continue
 		}
-		to, body := std.out, text.Text
+		to, body := std.Out, text.Text
 		switch stream, _ := text.Meta[simple.MetaStream].(string); {
 		case stream != "":
-			to, body = std.err, strings.TrimPrefix(body, stream+":\n")
+			to, body = std.Err, strings.TrimPrefix(body, stream+":\n")
 		case answer.IsError && i == len(answer.Content)-1:
-			to, body = std.err, "orla: "+body
+			to, body = std.Err, "orla: "+body
 		}
-		if to == std.err || isTerminal(to) {
-			body = printableLines(body)
+		if to == std.Err || terminal.IsTerminal(to) {
+			body = terminal.PrintableLines(body)
 			if body != "" && !strings.HasSuffix(body, "\n") {
 				body += "\n"
 			}

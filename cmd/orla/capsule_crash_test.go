@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // atOnce are restarts without a noticeable pause and without a limit.
@@ -67,7 +69,7 @@ func TestD9KillingACapsuleFailsOnlyCallsInFlight(t *testing.T) {
 	for range kills {
 		ready := log.next("state", is("victim", "READY"))
 		before := calls.Load()
-		eventually(t, "calls go on", func() bool { return calls.Load() > before })
+		testkit.Eventually(t, "calls go on", func() bool { return calls.Load() > before })
 		from := time.Now()
 		if err := syscall.Kill(pid(ready), syscall.SIGKILL); err != nil {
 			t.Fatal(err)

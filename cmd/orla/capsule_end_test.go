@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC D3: kill -9 of Orla leaves nothing of its capsules, not what they
@@ -29,11 +30,11 @@ func TestD3KilledOrlaLeavesNoCapsule(t *testing.T) {
 		if got := o.mustCall(packs[i].name); got != "ok" {
 			t.Errorf("%s = %q", packs[i].name, got)
 		}
-		eventually(t, packs[i].name+" has all of its processes", func() bool { return len(packs[i].pids()) == want })
+		testkit.Eventually(t, packs[i].name+" has all of its processes", func() bool { return len(packs[i].pids()) == want })
 	}
 	began := time.Now()
 	o.signal(syscall.SIGKILL)
-	eventually(t, "all is gone", func() bool {
+	testkit.Eventually(t, "all is gone", func() bool {
 		left := 0
 		for _, p := range packs {
 			left += len(p.pids())
@@ -145,7 +146,7 @@ def answer(params):
 		}
 		return running, zombies
 	}
-	eventually(t, "every orphan is reaped", func() bool {
+	testkit.Eventually(t, "every orphan is reaped", func() bool {
 		running, zombies := own()
 		return running <= 2 && zombies == 0 // the capsule and the guard
 	})

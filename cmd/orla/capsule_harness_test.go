@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // python is the interpreter itself: what stands in PATH may be a script that
@@ -121,7 +122,7 @@ func (p *pack) manifest(runtime, more string) {
 // save writes a file as editors do.
 func (p *pack) save(file, text string) {
 	p.t.Helper()
-	writeTool(p.t, p.dir, file, text)
+	testkit.WriteTool(p.t, p.dir, file, text)
 }
 
 // pids lists the processes of a capsule's tree that run, by what the manifest
@@ -301,7 +302,7 @@ func (o *running) foreign(tool string) []caller {
 			var a reply
 			select {
 			case a = <-answered: // the zero reply, when the driver ends
-			case <-time.After(patience):
+			case <-time.After(testkit.Patience):
 			}
 			var r result
 			if err := json.Unmarshal(a.Result, &r); err != nil || !a.OK || r.IsError || len(r.Content) == 0 {

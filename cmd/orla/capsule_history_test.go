@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC I3, D1: from the log alone each capsule's history can be told: every
@@ -48,7 +50,7 @@ func TestI3TheLogTellsEveryHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		crashes := len(steps)
-		eventually(t, "it is back", func() bool {
+		testkit.Eventually(t, "it is back", func() bool {
 			steps := o.histories()["killed"]
 			return len(steps) > crashes && steps[len(steps)-1].to == "READY"
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // patient lets calls wait for a start that a busy machine takes its time for.
@@ -162,9 +163,9 @@ func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
 
 	o.signal(syscall.SIGHUP)
 	log.next("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" && l["kept"] == 2.0 })
-	other := writeTool(t, tools, "other.sh", "#!/bin/sh\necho 1\n")
+	other := testkit.WriteTool(t, tools, "other.sh", "#!/bin/sh\necho 1\n")
 	log.next("reload", func(l map[string]any) bool { return l["added"] == 1.0 })
-	writeTool(t, tools, "other.sh", "#!/bin/sh\n# /// tool\n# description: x\n# ///\necho 2\n")
+	testkit.WriteTool(t, tools, "other.sh", "#!/bin/sh\n# /// tool\n# description: x\n# ///\necho 2\n")
 	log.next("reload", func(l map[string]any) bool { return l["changed"] == 1.0 })
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func TestH2CallsThatWaitOutliveAChangedManifest(t *testing.T) {
 			answers <- err
 		}()
 	}
-	eventually(t, "the calls wait", func() bool {
+	testkit.Eventually(t, "the calls wait", func() bool {
 		o.signal(syscall.SIGUSR1)
 		return o.count("capsule", func(l map[string]any) bool { return l["waiting"] == float64(cap(answers)) }) > 0
 	})

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // newGate makes a FIFO that holds up a capsule's start until it is opened.
@@ -27,7 +29,7 @@ func newGate(t *testing.T) string {
 // open lets one start through that waits, or will.
 func open(t *testing.T, gate string) {
 	t.Helper()
-	eventually(t, "a capsule waits at the gate", func() bool {
+	testkit.Eventually(t, "a capsule waits at the gate", func() bool {
 		f, err := os.OpenFile(gate, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err == nil {
 			_ = f.Close()
@@ -77,7 +79,7 @@ func TestD7aToolsAreListedFromTheFirstMoment(t *testing.T) {
 	if got := <-listed; got != "shelf__one shelf__two" {
 		t.Errorf("the first tools/list = %q", got)
 	}
-	eventually(t, "/readyz is 200", func() bool {
+	testkit.Eventually(t, "/readyz is 200", func() bool {
 		status, _ := o.readyz()
 		return status == http.StatusOK
 	})
@@ -125,7 +127,7 @@ func TestD7aAListDoesNotWaitForASilentCapsule(t *testing.T) {
 	tools := t.TempDir()
 	p := newPack(t, tools, "mute", "", map[string]string{"answer.py": "import time\ntime.sleep(1000)\n"})
 	p.manifest("startup_timeout_ms: 300\nrestart: {initial_ms: 600000, max_ms: 600000}", "")
-	writeTool(t, tools, "plain.sh", "#!/bin/sh\necho plain\n")
+	testkit.WriteTool(t, tools, "plain.sh", "#!/bin/sh\necho plain\n")
 	o := serveCapsules(t, tools, "")
 	if got := o.mustCall("plain"); got != "plain\n" {
 		t.Errorf("plain = %q", got)
@@ -134,7 +136,7 @@ func TestD7aAListDoesNotWaitForASilentCapsule(t *testing.T) {
 		t.Errorf("tools/list = %q", got)
 	}
 	o.waitLog("state", is("mute", "CRASHED", "no orla.hello within 300ms"))
-	eventually(t, "/readyz is 200: what did not start is not starting", func() bool {
+	testkit.Eventually(t, "/readyz is 200: what did not start is not starting", func() bool {
 		status, _ := o.readyz()
 		return status == http.StatusOK
 	})
@@ -176,13 +178,13 @@ func TestD7aLazyStartAndIdleStop(t *testing.T) {
 func TestJ1DevServesWhatIsSaved(t *testing.T) {
 	tools := t.TempDir()
 	p := newPack(t, tools, "draft", "", map[string]string{"answer.py": says("'one'")})
-	writeTool(t, tools, "beside.sh", "#!/bin/sh\n")
+	testkit.WriteTool(t, tools, "beside.sh", "#!/bin/sh\n")
 	o := startCommand(t, t.TempDir(), checkedBinary(t), "dev", filepath.Join(p.dir, "tool.yaml"), "--port", "0")
 	// The log is text. A line is told by a part of it.
 	tells := func(parts ...string) string {
 		t.Helper()
 		var found string
-		eventually(t, fmt.Sprintf("the log has a line with %q", parts), func() bool {
+		testkit.Eventually(t, fmt.Sprintf("the log has a line with %q", parts), func() bool {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			for _, l := range o.lines {
@@ -207,7 +209,7 @@ func TestJ1DevServesWhatIsSaved(t *testing.T) {
 	}
 	answers := func(want string) {
 		t.Helper()
-		eventually(t, "the capsule answers "+want, func() bool {
+		testkit.Eventually(t, "the capsule answers "+want, func() bool {
 			text, err := o.plain("draft")()
 			return err == nil && text == want
 		})
@@ -241,7 +243,7 @@ func TestJ1DevBeginsWithAMistake(t *testing.T) {
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	o.waitLog("a tool is not served", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), "tiemout") })
 	p.manifest("", "")
-	eventually(t, "the mended capsule answers", func() bool {
+	testkit.Eventually(t, "the mended capsule answers", func() bool {
 		text, err := o.plain("draft")()
 		return err == nil && text == "fine"
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // wishesMain is an MCP server that writes down what it is asked to go on with, and
@@ -92,7 +93,7 @@ func TestD8WishesOutliveAChangedManifest(t *testing.T) {
 	}
 	wished := func(version string) {
 		t.Helper()
-		eventually(t, "version "+version+" is told", func() bool {
+		testkit.Eventually(t, "version "+version+" is told", func() bool {
 			said, _ := os.ReadFile(notes) // it is not there at first
 			lines := strings.Split(string(said), "\n")
 			return slices.Contains(lines, version+" resources/subscribe") && slices.Contains(lines, version+" logging/setLevel")
@@ -101,7 +102,7 @@ func TestD8WishesOutliveAChangedManifest(t *testing.T) {
 		case <-heard: // of the one before, maybe
 		default:
 		}
-		eventually(t, "the client hears of version "+version, func() bool { return len(heard) > 0 })
+		testkit.Eventually(t, "the client hears of version "+version, func() bool { return len(heard) > 0 })
 	}
 	wished("[]")
 	for n := range 2 {

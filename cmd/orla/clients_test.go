@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // client is a driver of a foreign SDK (testdata/clients).
@@ -175,7 +177,7 @@ func (c *client) await(w chan reply) reply {
 			c.t.Fatal("the driver ended")
 		}
 		return a
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		c.t.Fatal("the driver does not answer")
 	}
 	return reply{}
@@ -235,8 +237,8 @@ func toolbox(t *testing.T) string {
 	if err := os.CopyFS(dir, os.DirFS(examples)); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, dir, "fail.sh", "#!/bin/sh\necho partly\necho trouble >&2\nexit 3\n")
-	writeTool(t, dir, "slow.sh", "#!/bin/sh\necho begun\nsleep 60\n")
+	testkit.WriteTool(t, dir, "fail.sh", "#!/bin/sh\necho partly\necho trouble >&2\nexit 3\n")
+	testkit.WriteTool(t, dir, "slow.sh", "#!/bin/sh\necho begun\nsleep 60\n")
 	source := filepath.Join(t.TempDir(), "main.go")
 	program := "package main\n\nimport (\n\t\"io\"\n\t\"os\"\n)\n\nfunc main() { _, _ = io.Copy(os.Stdout, os.Stdin) }\n"
 	if err := os.WriteFile(source, []byte(program), 0o644); err != nil {
@@ -291,14 +293,14 @@ func TestForeignClients(t *testing.T) {
 				t.Errorf("unknown tool: %+v", a)
 			}
 			slow, answered := c.send("call", map[string]any{"name": "slow"})
-			eventually(t, "the slow call runs", func() bool { return slowRunning(tools) > 0 })
+			testkit.Eventually(t, "the slow call runs", func() bool { return slowRunning(tools) > 0 })
 			if a := c.do("cancel", map[string]any{"target": slow}); !a.OK {
 				t.Errorf("cancel: %+v", a)
 			}
 			if a := c.await(answered); a.OK || a.Error.Code != "cancelled" {
 				t.Errorf("cancelled call: %+v", a)
 			}
-			eventually(t, "the cancelled process is gone", func() bool { return slowRunning(tools) == 0 })
+			testkit.Eventually(t, "the cancelled process is gone", func() bool { return slowRunning(tools) == 0 })
 			if a := c.do("close", nil); !a.OK {
 				t.Errorf("close: %+v", a)
 			}
@@ -329,8 +331,8 @@ func TestListChangedReachesForeignClients(t *testing.T) {
 			has := func(name string) bool {
 				return slices.Contains(c.names(), name)
 			}
-			path := writeTool(t, tools, "fresh.sh", "#!/bin/sh\necho fresh\n")
-			if a := c.do("waitListChanged", map[string]any{"timeoutMs": patience.Milliseconds()}); !a.OK {
+			path := testkit.WriteTool(t, tools, "fresh.sh", "#!/bin/sh\necho fresh\n")
+			if a := c.do("waitListChanged", map[string]any{"timeoutMs": testkit.Patience.Milliseconds()}); !a.OK {
 				t.Fatalf("no list_changed after a tool came: %+v", a)
 			}
 			if !has("fresh") || c.call("fresh", nil).Content[0].Text != "fresh\n" {
@@ -339,7 +341,7 @@ func TestListChangedReachesForeignClients(t *testing.T) {
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
-			if a := c.do("waitListChanged", map[string]any{"timeoutMs": patience.Milliseconds()}); !a.OK {
+			if a := c.do("waitListChanged", map[string]any{"timeoutMs": testkit.Patience.Milliseconds()}); !a.OK {
 				t.Fatalf("no list_changed after a tool went: %+v", a)
 			}
 			if has("fresh") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // cliResource declares a tool of type cli. cli and more are in flow style.
@@ -47,10 +48,10 @@ func (o *running) coded(tool, args string) (text, code string) {
 func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
 	tools, bin := t.TempDir(), t.TempDir()
 	count, file := counting(t)
-	flaky := writeTool(t, bin, "flaky", "#!/bin/sh\n"+count+`if [ "$runs" -lt 3 ]; then echo "busy $runs" >&2; exit ${1:-75}; fi; echo done`+"\n")
-	shown := writeTool(t, bin, "shown", "#!/bin/sh\necho \"$TOKEN ${#TOKEN}\"; env >&2\n")
+	flaky := testkit.WriteTool(t, bin, "flaky", "#!/bin/sh\n"+count+`if [ "$runs" -lt 3 ]; then echo "busy $runs" >&2; exit ${1:-75}; fi; echo done`+"\n")
+	shown := testkit.WriteTool(t, bin, "shown", "#!/bin/sh\necho \"$TOKEN ${#TOKEN}\"; env >&2\n")
 	retried := ", retry: {max_attempts: 3, backoff: 1ms}"
-	writeTool(t, tools, "tools.yaml",
+	testkit.WriteTool(t, tools, "tools.yaml",
 		cliResource("say", "none", `command: printf, args: ["%s|", "{{.q}}", "{{.n}}"]`, "")+
 			cliResource("flaky", "none", `command: `+flaky+`, retry_exit_codes: [75]`, retried)+
 			cliResource("broken", "none", `command: `+flaky+`, args: ["3"], retry_exit_codes: [75]`, retried)+
@@ -59,7 +60,7 @@ func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
 			cliResource("contained", "container", "command: id, image: alpine", ""))
 	secretFile := func(value string) {
 		text := "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: k}\nspec: {stringData: {token: " + value + "}}\n"
-		if err := os.Chmod(writeTool(t, tools, "secret.yaml", text), 0o600); err != nil {
+		if err := os.Chmod(testkit.WriteTool(t, tools, "secret.yaml", text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,13 +99,13 @@ func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
 		t.Errorf("broken: %q %q after %d runs", text, code, runs(t, file))
 	}
 	secretFile("planted-another")
-	eventually(t, "the new secret is in the next call", func() bool {
+	testkit.Eventually(t, "the new secret is in the next call", func() bool {
 		text, _ := o.coded("shown", `{}`)
 		return strings.Contains(text, "[redacted] 15")
 	})
 
 	// The operator allows it, and it is served.
-	allowing := strings.Replace(readFile(t, config), "[printf,", "[id, printf,", 1)
+	allowing := strings.Replace(testkit.ReadFile(t, config), "[printf,", "[id, printf,", 1)
 	if err := os.WriteFile(config, []byte(allowing), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
 // which key it would be.
 func TestT36ACommandThatIsNotAllowedIsAProblemOfItsFile(t *testing.T) {
 	dir := t.TempDir()
-	writeTool(t, dir, "tools/id.yaml", cliResource("id", "none", "command: id", ""))
+	testkit.WriteTool(t, dir, "tools/id.yaml", cliResource("id", "none", "command: id", ""))
 	out, err := orla(t, dir, "validate")
 	if err == nil || !strings.Contains(out, "tools/id.yaml") || !strings.Contains(out, "cli_allowed_commands") || !strings.Contains(out, `"id"`) {
 		t.Errorf("orla validate: %v\n%s", err, out)
@@ -142,16 +143,16 @@ func TestT76EveryKindOfProcessMayBeHeld(t *testing.T) {
 	t.Setenv("PLANTED_VARIABLE", "hunter2")
 	tools := t.TempDir()
 	report := `echo "uid $(id -u) in $(pwd), sees $(ls), has ${PLANTED_VARIABLE:-nothing}"`
-	writeTool(t, tools, "script.sh", "#!/bin/sh\n# /// tool\n# isolation_mode: sandboxed\n# resources: {memory: 32MiB, pids: 16}\n# ///\n"+report+"\n")
-	writeTool(t, tools, "bin/report", "#!/bin/sh\n"+report+"; echo \"$1\"; cat\n")
-	writeTool(t, tools, "command.yaml", cliResource("command", "sandboxed", `command: ./bin/report, args: ["{{.q}}"], stdin_from_input: true, working_dir: bin`, ""))
-	writeTool(t, tools, "server/server.sh", "#!/bin/sh\n"+heldServer)
-	writeTool(t, tools, "server/hidden.yaml", "secret: hunter2\n")
-	writeTool(t, tools, "server/server.yaml", "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: server}\n"+
+	testkit.WriteTool(t, tools, "script.sh", "#!/bin/sh\n# /// tool\n# isolation_mode: sandboxed\n# resources: {memory: 32MiB, pids: 16}\n# ///\n"+report+"\n")
+	testkit.WriteTool(t, tools, "bin/report", "#!/bin/sh\n"+report+"; echo \"$1\"; cat\n")
+	testkit.WriteTool(t, tools, "command.yaml", cliResource("command", "sandboxed", `command: ./bin/report, args: ["{{.q}}"], stdin_from_input: true, working_dir: bin`, ""))
+	testkit.WriteTool(t, tools, "server/server.sh", "#!/bin/sh\n"+heldServer)
+	testkit.WriteTool(t, tools, "server/hidden.yaml", "secret: hunter2\n")
+	testkit.WriteTool(t, tools, "server/server.yaml", "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: server}\n"+
 		"spec: {transport: stdio, command: sh, args: [server.sh, server], default_tool_runtime: {isolation_mode: sandboxed}}\n")
 	pack := "name: capsule\nversion: 1.0.0\ndescription: Is held.\nentrypoint: main.sh\nruntime: {mode: capsule, handshake: mcp, args: [capsule], isolation_mode: sandboxed}\n"
-	writeTool(t, tools, "capsule/tool.yaml", pack)
-	writeTool(t, tools, "capsule/main.sh", "#!/bin/sh\n"+heldServer)
+	testkit.WriteTool(t, tools, "capsule/tool.yaml", pack)
+	testkit.WriteTool(t, tools, "capsule/main.sh", "#!/bin/sh\n"+heldServer)
 	o := serveOrla(t, tools)
 	if text, code := o.coded("script", `{}`); code == "isolation_unavailable" {
 		needs.Missing(t, "no sandbox can be made here: %s", text)
@@ -170,7 +171,7 @@ func TestT76EveryKindOfProcessMayBeHeld(t *testing.T) {
 	}
 	log := o.follow()
 	log.next("state", is("capsule", "READY"))
-	writeTool(t, filepath.Join(tools, "capsule"), "more.txt", "x")
+	testkit.WriteTool(t, filepath.Join(tools, "capsule"), "more.txt", "x")
 	log.next("state", is("capsule", "RELOADING"))
 	log.next("state", is("capsule", "READY"))
 	if text, code := o.coded("where", `{}`); !strings.Contains(text, "sees main.sh more.txt tool.yaml") || code != "" {
@@ -199,10 +200,10 @@ func TestT36ACommandInAContainer(t *testing.T) {
 	tools := t.TempDir()
 	script := `echo "uid $(id -u) in $(pwd), home $HOME, lang $LANG, a $A, token ${#TOKEN}, path ${PATH:+set}, orla ${ORLA_CALL_ID:-none}; $0 $1"; cat; exit $2`
 	args := `command: sh, args: ["-c", ` + strconv.Quote(script) + `, zero, "{{.q}}", "{{.code}}"], image: "` + containertest.Image + `"`
-	writeTool(t, tools, "tools.yaml",
+	testkit.WriteTool(t, tools, "tools.yaml",
 		cliResource("command", "container", args+`, stdin_from_input: true, working_dir: /bin, env: {A: "1 $(id)"}, env_from: [{name: TOKEN, secretRef: k}], retry_exit_codes: [75]`, "")+
 			cliResource("sandboxed", "sandboxed", args, ""))
-	secret := writeTool(t, tools, "secret.yaml", "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: k}\nspec: {stringData: {value: planted-secret}}\n")
+	secret := testkit.WriteTool(t, tools, "secret.yaml", "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: k}\nspec: {stringData: {value: planted-secret}}\n")
 	if err := os.Chmod(secret, 0o600); err != nil {
 		t.Fatal(err)
 	}

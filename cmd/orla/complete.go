@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // completeTimeout is how long somebody waits who has pressed Tab.
@@ -61,7 +62,7 @@ func completeTools(flags *configFlags) completion {
 			if tools, err := client.Tools(ctx); err == nil {
 				var names []string
 				for _, t := range tools {
-					names = append(names, t.Name+"\t"+firstLine(t.Description))
+					names = append(names, t.Name+"\t"+terminal.FirstLine(t.Description))
 				}
 				return names, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -78,7 +79,7 @@ func completeFolder(flags *configFlags, cmd *cobra.Command) []string {
 	}
 	var names []string
 	for _, t := range discover(cfg, l.home).Tools {
-		names = append(names, t.Name+"\t"+firstLine(t.Description))
+		names = append(names, t.Name+"\t"+terminal.FirstLine(t.Description))
 	}
 	return names
 }

@@ -5,10 +5,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newConfig shows the configuration and where it came from.
-func newConfig(flags *configFlags, std stdio) *cobra.Command {
+func newConfig(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "config",
@@ -22,9 +24,9 @@ func newConfig(flags *configFlags, std stdio) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeIndented(std.out, configMap(cfg))
+				return terminal.WriteJSON(std.Out, configMap(cfg))
 			}
-			table := tabwriter.NewWriter(std.out, 0, 4, 2, ' ', 0)
+			table := tabwriter.NewWriter(std.Out, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(table, "KEY\tVALUE\tFROM")
 			for _, key := range keys() {
 				fmt.Fprintf(table, "%s\t%s\t%s\n", key, shown(value(&cfg.Config, key)), cfg.originOf(key).text)

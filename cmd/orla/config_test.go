@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // The sample has every key, and says what holds without it (SPEC H1).
@@ -93,7 +95,7 @@ func TestI1OnATerminalTheLogIsForPeople(t *testing.T) {
 
 // The page on the configuration has every key.
 func TestTheConfigurationPageHasEveryKey(t *testing.T) {
-	text := readFile(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"))
+	text := testkit.ReadFile(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"))
 	for _, key := range keys() {
 		if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+".") {
 			t.Errorf("it has no key %s", key)

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // stateless is the version without initialize.
@@ -221,7 +222,7 @@ func (e everything) serve(t *testing.T, w way) (o *running, url string) {
 	if w.protocol == "initialize" && e.initialize != nil {
 		argv = e.initialize
 	}
-	writeTool(t, dir, "server.yaml", fmt.Sprintf("apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: server}\n"+
+	testkit.WriteTool(t, dir, "server.yaml", fmt.Sprintf("apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: server}\n"+
 		"spec: {transport: http, protocol: %s, endpoint: %q}\n", w.protocol, serveAlone(t, argv)))
 	o = serveOrla(t, dir)
 	o.waitListed("server--test-simple-text")
@@ -231,9 +232,9 @@ func (e everything) serve(t *testing.T, w way) (o *running, url string) {
 // capsule writes the server as a capsule of a name and a prefix of its tools' names.
 func (e everything) capsule(t *testing.T, dir, name, protocol, prefix string) {
 	t.Helper()
-	writeTool(t, dir, name+"/tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: The conformance server.\nentrypoint: run.sh\n"+
+	testkit.WriteTool(t, dir, name+"/tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: The conformance server.\nentrypoint: run.sh\n"+
 		"runtime:\n  mode: capsule\n  handshake: mcp\n  protocol: "+protocol+"\n  tool_prefix: "+prefix+"\n  startup_timeout_ms: 60000\n  hot_load: {watch: []}\n")
-	writeTool(t, dir, name+"/run.sh", "#!/bin/sh\nexec "+strings.Join(e.stdio, " ")+"\n")
+	testkit.WriteTool(t, dir, name+"/run.sh", "#!/bin/sh\nexec "+strings.Join(e.stdio, " ")+"\n")
 }
 
 // serveAlone serves over HTTP until the test is over.
@@ -248,7 +249,7 @@ func serveAlone(t *testing.T, argv []string) (url string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	eventually(t, "the server listens", func() bool {
+	testkit.Eventually(t, "the server listens", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.Close()

@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/containertest"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // inContainer writes a package whose processes live in containers.
 func inContainer(t *testing.T, tools, name, mode, isolation, code string) {
 	t.Helper()
 	dir := filepath.Join(tools, name)
-	writeTool(t, dir, "run.sh", "#!/bin/sh\n"+code)
-	writeTool(t, dir, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: a test\nentrypoint: run.sh\nruntime:\n  mode: "+mode+"\n  isolation_mode: "+isolation+"\n  image: "+containertest.Image+"\n")
+	testkit.WriteTool(t, dir, "run.sh", "#!/bin/sh\n"+code)
+	testkit.WriteTool(t, dir, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: a test\nentrypoint: run.sh\nruntime:\n  mode: "+mode+"\n  isolation_mode: "+isolation+"\n  image: "+containertest.Image+"\n")
 }
 
 // echoing is a capsule in the image's shell.
@@ -69,7 +70,7 @@ func TestT73WholeProgram(t *testing.T) {
 	o.signal(syscall.SIGKILL)
 	o.wait()
 	// Who outlives Orla ends what runs in its containers, where it can reach that.
-	eventually(t, "nothing runs", func() bool {
+	testkit.Eventually(t, "nothing runs", func() bool {
 		return podman.Run(t, "ps", "--filter=status=running", "--filter=label=orla.tool=echoing", "--format={{.Names}}") == ""
 	})
 

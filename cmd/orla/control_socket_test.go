@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC J2: what a killed Orla leaves behind is in nobody's way, and an Orla that
 // stops leaves nothing.
 func TestJ2AKilledOrlaIsNotRunningAndIsReplaced(t *testing.T) {
 	dir := t.TempDir()
-	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	o := serveThere(t, dir)
 	socket := o.status().Socket
 	for path, want := range map[string]fs.FileMode{filepath.Dir(socket): fs.ModeDir | 0o700, socket: fs.ModeSocket | 0o600} {
@@ -54,7 +55,7 @@ func TestJ2AKilledOrlaIsNotRunningAndIsReplaced(t *testing.T) {
 // it once it is free.
 func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
 	dir := t.TempDir()
-	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	first := serveThere(t, dir)
 	second := startAs(t, first.home(), dir, orlaBinary(t), "--port", "0")
 	const taken = "another Orla serves this folder and has its control socket; this one goes on without, until that one ends"
@@ -71,7 +72,7 @@ func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
 	follow.next("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
 	first.signal(syscall.SIGTERM)
 	first.wait()
-	eventually(t, "the second one has the socket", func() bool { return second.orla("status").code == 0 })
+	testkit.Eventually(t, "the second one has the socket", func() bool { return second.orla("status").code == 0 })
 	if s := second.status(); s.Pid != second.cmd.Process.Pid {
 		t.Errorf("pid %d has the socket; want the second, %d", s.Pid, second.cmd.Process.Pid)
 	}
@@ -151,8 +152,8 @@ func TestJ2NoPlaceForTheSocket(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
-			writeTool(t, dir, "file.sock", "")
+			testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+			testkit.WriteTool(t, dir, "file.sock", "")
 			if err := os.Mkdir(filepath.Join(dir, "open"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -177,8 +178,8 @@ func TestJ2NoPlaceForTheSocket(t *testing.T) {
 // A state folder that cannot be written, with nowhere else to go.
 func TestJ2AStateFolderThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
-	writeTool(t, dir, "state", "a file")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, dir, "state", "a file")
 	if err := os.WriteFile(filepath.Join(dir, "orla.yaml"), []byte("state_dir: state\nport: 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestJ2AStateFolderThatCannotBeWritten(t *testing.T) {
 func TestJ2AnotherUserIsSentAway(t *testing.T) {
 	needs.Root(t, "be another user")
 	dir := t.TempDir()
-	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	socket := shortPath(t)
 	o := startOrla(t, dir, "--port", "0", "--socket", socket)
 	o.waitLog("serving", nil)

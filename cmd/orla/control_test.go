@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // said is what a command printed, and how it ended.
@@ -176,7 +177,7 @@ func TestJ1LogsFollow(t *testing.T) {
 	}()
 	await := func(parts ...string) { // in any order
 		t.Helper()
-		deadline := time.After(patience)
+		deadline := time.After(testkit.Patience)
 		for len(parts) > 0 {
 			select {
 			case line, ok := <-lines:
@@ -308,7 +309,7 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	for _, name := range []string{"stays.sh", "goes.sh", "turns.sh"} {
-		writeTool(t, tools, name, "#!/bin/sh\necho ok\n")
+		testkit.WriteTool(t, tools, name, "#!/bin/sh\necho ok\n")
 	}
 	config := filepath.Join(dir, "orla.yaml")
 	write := func(text string) {
@@ -323,8 +324,8 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 	if err := os.Remove(filepath.Join(tools, "goes.sh")); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, tools, "comes.sh", "#!/bin/sh\necho ok\n")
-	writeTool(t, tools, "turns.sh", "#!/bin/sh\n# /// tool\n# description: Another.\n# ///\necho ok\n")
+	testkit.WriteTool(t, tools, "comes.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, tools, "turns.sh", "#!/bin/sh\n# /// tool\n# description: Another.\n# ///\necho ok\n")
 	if got, want := o.mustOrla("reload"), "added    comes\nremoved  goes\nchanged  turns\nkept     1\n"; got != want {
 		t.Errorf("orla reload prints\n%s\nwant\n%s", got, want)
 	}
@@ -342,7 +343,7 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 	}
 	write("socket: elsewhere.sock\n")
 	o.mustOrla("reload")
-	eventually(t, "the socket has moved", func() bool {
+	testkit.Eventually(t, "the socket has moved", func() bool {
 		s := o.orla("status", "--json")
 		return s.code == 0 && strings.Contains(s.out, `"socket": "`+filepath.Join(dir, "elsewhere.sock"))
 	})
@@ -351,7 +352,7 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 	}
 	write("socket: none\n")
 	o.mustOrla("reload", "--socket", "elsewhere.sock")
-	eventually(t, "there is no socket", func() bool { return o.orla("status", "--socket", "elsewhere.sock").code == 3 })
+	testkit.Eventually(t, "there is no socket", func() bool { return o.orla("status", "--socket", "elsewhere.sock").code == 3 })
 }
 
 // SPEC J1, J2: orla dev has a socket, and a call of its tool goes there.
@@ -380,7 +381,7 @@ func TestJ1EventsAndWatch(t *testing.T) {
 	if err := json.Unmarshal([]byte(<-watch), &status); err != nil || status.Tools[0].Calls != 0 {
 		t.Errorf("the first status: %+v, %v", status, err)
 	}
-	eventually(t, "somebody follows", func() bool {
+	testkit.Eventually(t, "somebody follows", func() bool {
 		o.mustCall("talks")
 		return len(events) > 0
 	})

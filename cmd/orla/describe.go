@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -32,7 +33,7 @@ func tellProblems(w io.Writer, problems []control.Problem) {
 			if p.Path != "" && !strings.Contains(line, p.Path) {
 				line = p.Path + ": " + line
 			}
-			fmt.Fprintf(w, "orla: %s: %s\n", p.Severity, printable(line))
+			fmt.Fprintf(w, "orla: %s: %s\n", p.Severity, terminal.Printable(line))
 		}
 	}
 }

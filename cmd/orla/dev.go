@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newDev serves one tool to whoever writes it.
-func newDev(flags *configFlags, std stdio) *cobra.Command {
+func newDev(flags *configFlags, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "dev PATH",
 		Short: "Serve one tool while you write it: readable logs, reloads as you save",

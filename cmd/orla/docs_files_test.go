@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // docsFiles writes what a package brings beside the program, and returns the folder.
@@ -18,7 +20,7 @@ func docsFiles(t *testing.T) string {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	dir := t.TempDir()
-	if err := writeDocs(newRoot(stdio{}), dir); err != nil {
+	if err := writeDocs(newRoot(terminal.Streams{}), dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -26,7 +28,7 @@ func docsFiles(t *testing.T) string {
 
 // The man page has every command, flag and key (SPEC K2).
 func TestManPageIsComplete(t *testing.T) {
-	page := strings.ReplaceAll(readFile(t, filepath.Join(docsFiles(t), "orla.1")), `\-`, "-")
+	page := strings.ReplaceAll(testkit.ReadFile(t, filepath.Join(docsFiles(t), "orla.1")), `\-`, "-")
 	if !strings.HasPrefix(page, `.TH ORLA 1 "2023-11-14" "orla `) {
 		t.Errorf("its head is %.60q", page)
 	}
@@ -53,7 +55,7 @@ func TestManPageIsComplete(t *testing.T) {
 			visit(below)
 		}
 	}
-	visit(newRoot(stdio{}))
+	visit(newRoot(terminal.Streams{}))
 	for _, k := range described() {
 		if !strings.Contains(page, "\n.B \""+k.key+"\"\n") {
 			t.Errorf("it has no key %s", k.key)
@@ -76,10 +78,10 @@ func TestCompletionsAreScripts(t *testing.T) {
 	if out, err := exec.Command("bash", "-n", filepath.Join(dir, "orla.bash")).CombinedOutput(); err != nil {
 		t.Errorf("bash: %v\n%s", err, out)
 	}
-	if text := readFile(t, filepath.Join(dir, "orla.zsh")); !strings.HasPrefix(text, "#compdef orla\n") {
+	if text := testkit.ReadFile(t, filepath.Join(dir, "orla.zsh")); !strings.HasPrefix(text, "#compdef orla\n") {
 		t.Errorf("zsh does not find it: %.40q", text)
 	}
-	if text := readFile(t, filepath.Join(dir, "orla.fish")); !strings.Contains(text, "complete -c orla") {
+	if text := testkit.ReadFile(t, filepath.Join(dir, "orla.fish")); !strings.Contains(text, "complete -c orla") {
 		t.Error("fish is told nothing")
 	}
 }

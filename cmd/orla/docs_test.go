@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // fence is a fenced block of code in a Markdown text.
@@ -67,16 +68,16 @@ func TestTheTenLineCapsulesAnswer(t *testing.T) {
 			needs.Programs(t, map[string][]string{"python": {"python3"}, "js": {"node"}, "sh": {"jq"}, "go": {"go"}}[language]...)
 			dir := t.TempDir()
 			at := filepath.Join(dir, "tools", "shout")
-			writeTool(t, at, "tool.yaml", unhurried(t, blocks[0][2]))
+			testkit.WriteTool(t, at, "tool.yaml", unhurried(t, blocks[0][2]))
 			if language == "go" {
-				writeTool(t, at, "main.go", code)
+				testkit.WriteTool(t, at, "main.go", code)
 				build := exec.Command("go", "build", "-o", "main", "main.go")
 				build.Dir = at
 				if out, err := build.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
 			} else {
-				writeTool(t, at, "main", code)
+				testkit.WriteTool(t, at, "main", code)
 			}
 			if got := shell(t, dir, "orla validate"); !strings.Contains(got, "1 tool in order, 0 faults") {
 				t.Errorf("orla validate: %s", got)
@@ -103,8 +104,8 @@ func unhurried(t *testing.T, manifest string) string {
 // What the document shows of the wire is what Orla writes.
 func TestTheWireIsAsDescribed(t *testing.T) {
 	tools, heard := t.TempDir(), filepath.Join(t.TempDir(), "heard")
-	writeTool(t, tools, "notes/tool.yaml", "name: notes\nversion: 1.0.0\ndescription: Listens.\nentrypoint: main.sh\nruntime: {mode: capsule}\n")
-	writeTool(t, tools, "notes/main.sh", `#!/bin/sh
+	testkit.WriteTool(t, tools, "notes/tool.yaml", "name: notes\nversion: 1.0.0\ndescription: Listens.\nentrypoint: main.sh\nruntime: {mode: capsule}\n")
+	testkit.WriteTool(t, tools, "notes/main.sh", `#!/bin/sh
 printf '%s\n' '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"notes","version":"1.0.0","capabilities":["tools"]}}'
 while IFS= read -r line; do
 	printf '%s\n' "$line" >> `+heard+`
@@ -149,7 +150,7 @@ func TestTheExampleCapsulesAnswer(t *testing.T) {
 	}
 	for _, name := range []string{"notes", "tickets"} {
 		path := filepath.Join(dir, "examples", "capsules", name, "tool.yaml")
-		if err := os.WriteFile(path, []byte(unhurried(t, readFile(t, path))), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(unhurried(t, testkit.ReadFile(t, path))), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

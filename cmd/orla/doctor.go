@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/manifest"
 )
@@ -24,7 +25,7 @@ import (
 const doctorPatience = 45 * time.Second
 
 // newDoctor says what this machine lacks.
-func newDoctor(flags *configFlags, std stdio) *cobra.Command {
+func newDoctor(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -42,7 +43,7 @@ func newDoctor(flags *configFlags, std stdio) *cobra.Command {
 			defer cancel()
 			findings := examine(ctx, flags.loader(cmd.Flags()))
 			if asJSON {
-				if err := writeIndented(std.out, findings); err != nil {
+				if err := terminal.WriteJSON(std.Out, findings); err != nil {
 					return err
 				}
 			} else if err := printFindings(std, findings); err != nil {
@@ -55,7 +56,7 @@ func newDoctor(flags *configFlags, std stdio) *cobra.Command {
 				}
 			}
 			if failed > 0 {
-				return fmt.Errorf("%s", count(failed, "failure"))
+				return fmt.Errorf("%s", terminal.Count(failed, "failure"))
 			}
 			return nil
 		},
@@ -64,12 +65,12 @@ func newDoctor(flags *configFlags, std stdio) *cobra.Command {
 	return cmd
 }
 
-func printFindings(std stdio, findings []doctor.Finding) error {
-	table := tabwriter.NewWriter(std.out, 0, 4, 2, ' ', 0)
+func printFindings(std terminal.Streams, findings []doctor.Finding) error {
+	table := tabwriter.NewWriter(std.Out, 0, 4, 2, ' ', 0)
 	for _, f := range findings {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Level, f.Check, printable(f.Text))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Level, f.Check, terminal.Printable(f.Text))
 		if f.Fix != "" && f.Level != doctor.OK {
-			fmt.Fprintf(table, "\t\tfix: %s\n", printable(f.Fix))
+			fmt.Fprintf(table, "\t\tfix: %s\n", terminal.Printable(f.Fix))
 		}
 	}
 	return table.Flush()
@@ -129,10 +130,10 @@ func examineTools(found manifest.Result, l *loader) []doctor.Finding {
 			faults++
 		}
 	}
-	tools := doctor.Finding{Check: "tools", Level: doctor.OK, Text: count(len(found.Tools), "tool") + " in order"}
+	tools := doctor.Finding{Check: "tools", Level: doctor.OK, Text: terminal.Count(len(found.Tools), "tool") + " in order"}
 	if faults > 0 {
 		tools.Level, tools.Fix = doctor.Fail, validating(l)
-		tools.Text += fmt.Sprintf(", %s", count(faults, "fault"))
+		tools.Text += fmt.Sprintf(", %s", terminal.Count(faults, "fault"))
 	}
 	return append([]doctor.Finding{tools}, doctor.Programs(needed, missing)...)
 }

@@ -8,13 +8,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // The doctor sees an Orla that runs, knows its port, and finds what is left of
 // one that was killed (SPEC J1).
 func TestDoctorFindsOrla(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
 	o := serveOrla(t, tools)
 	port := regexp.MustCompile(`:(\d+)/`).FindStringSubmatch(o.url)[1]
 	examined := func(port string, more ...string) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // errorPage is the page of a code.
@@ -163,7 +164,7 @@ func TestTheErrorsAreAsDescribed(t *testing.T) {
 	defer service.Close()
 	tools := t.TempDir()
 	for name, text := range errorTools {
-		writeTool(t, tools, name, strings.ReplaceAll(text, "NAME", service.URL))
+		testkit.WriteTool(t, tools, name, strings.ReplaceAll(text, "NAME", service.URL))
 	}
 	o := startOrla(t, t.TempDir(), "--config", writeConfig(t, tools, "queue_timeout: 2s\ntool_container_engine: none\n"))
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
@@ -236,7 +237,7 @@ func (o *running) cancelledCall(tool string) string {
 		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: map[string]any{}})
 		done <- err
 	}()
-	eventually(o.t, "a call is in flight", func() bool {
+	testkit.Eventually(o.t, "a call is in flight", func() bool {
 		o.signal(syscall.SIGUSR1)
 		return fmt.Sprint(log.next("summary", nil)["in_flight"]) == "1"
 	})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -42,7 +43,7 @@ func serveExamples(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		text := examplePorts.ReplaceAllStringFunc(readFile(t, file), func(address string) string {
+		text := examplePorts.ReplaceAllStringFunc(testkit.ReadFile(t, file), func(address string) string {
 			n, _ := strconv.Atoi(address[len(address)-2:]) // two digits
 			return "127.0.0.1:" + ports[n-1]
 		})
@@ -81,7 +82,7 @@ func serveExamples(t *testing.T) (dir string) {
 	case <-ready:
 	case <-ended:
 		t.Fatal("the services ended")
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("the services do not listen")
 	}
 	return dir
@@ -125,7 +126,7 @@ func try(t *testing.T, dir, text string) int {
 // secret is rotated (SPEC-TOOLS 3, 5.3).
 func TestTheExampleResourcesAnswer(t *testing.T) {
 	dir := serveExamples(t)
-	if printed := try(t, dir, readFile(t, filepath.Join(dir, "examples", "resources", "README.md"))); printed < 14 {
+	if printed := try(t, dir, testkit.ReadFile(t, filepath.Join(dir, "examples", "resources", "README.md"))); printed < 14 {
 		t.Errorf("only %d commands of the README print something", printed)
 	}
 }
@@ -134,9 +135,9 @@ func TestTheExampleResourcesAnswer(t *testing.T) {
 // the project and with their secrets (SPEC-TOOLS 3.5).
 func TestImportedServersAnswer(t *testing.T) {
 	dir := serveExamples(t)
-	example := readFile(t, filepath.Join(dir, "examples", "resources", "tools", "tickets.yaml"))
+	example := testkit.ReadFile(t, filepath.Join(dir, "examples", "resources", "tools", "tickets.yaml"))
 	endpoint := regexp.MustCompile(`http://.*/mcp`).FindString(example)
-	writeTool(t, dir, ".mcp.json", `{"mcpServers": {
+	testkit.WriteTool(t, dir, ".mcp.json", `{"mcpServers": {
 		"diary": {"command": "python3", "args": ["-B", "examples/resources/services/notes.py"], "env": {"NOTES_AUTHOR": "sk-planted-author"}},
 		"desk": {"type": "http", "url": "`+endpoint+`", "headers": {"Authorization": "Bearer demo-tickets"}},
 	}}`)
@@ -166,8 +167,8 @@ func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 	}
 	port := strconv.Itoa(freePort(t))
 	dir := t.TempDir()
-	writeTool(t, dir, "greet.py", strings.ReplaceAll(blocks[0][2], "8111", port))
-	writeTool(t, filepath.Join(dir, "tools"), "greet.yaml", strings.ReplaceAll(blocks[1][2], "8111", port))
+	testkit.WriteTool(t, dir, "greet.py", strings.ReplaceAll(blocks[0][2], "8111", port))
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "greet.yaml", strings.ReplaceAll(blocks[1][2], "8111", port))
 	if err := os.Chmod(filepath.Join(dir, "tools", "greet.yaml"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 		_ = service.Process.Kill()
 		_ = service.Wait() // killed
 	})
-	eventually(t, "the service listens", func() bool {
+	testkit.Eventually(t, "the service listens", func() bool {
 		c, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			_ = c.Close()
@@ -195,7 +196,7 @@ func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 // What docs/TOOLS.md shows of `orla import` is what it prints.
 func TestTheDocumentShowsWhatImportPrints(t *testing.T) {
 	dir := t.TempDir()
-	writeTool(t, filepath.Join(dir, ".vscode"), "mcp.json", "{}")
+	testkit.WriteTool(t, filepath.Join(dir, ".vscode"), "mcp.json", "{}")
 	if printed := try(t, dir, section(t, "docs/TOOLS.md", "From another client")); printed != 1 {
 		t.Errorf("%d commands print something", printed)
 	}
@@ -205,7 +206,7 @@ func TestTheDocumentShowsWhatImportPrints(t *testing.T) {
 // parts of a spec in a tool that has nothing else. What has the name of a file
 // is that file.
 func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
-	text := readFile(t, filepath.Join("..", "..", "docs", "TOOLS.md"))
+	text := testkit.ReadFile(t, filepath.Join("..", "..", "docs", "TOOLS.md"))
 	resources, parts, files := 0, 0, 0
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
 		if block[1] != "yaml" {
@@ -214,7 +215,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 		yaml, dir := block[2], filepath.Join(t.TempDir(), "tools")
 		if first, rest, _ := strings.Cut(yaml, "\n"); strings.HasPrefix(first, "# examples/") {
 			files++
-			if file := filepath.Join("..", "..", strings.TrimPrefix(first, "# ")); readFile(t, file) != rest {
+			if file := filepath.Join("..", "..", strings.TrimPrefix(first, "# ")); testkit.ReadFile(t, file) != rest {
 				t.Errorf("%s is not what the document shows:\n%s", file, rest)
 			}
 		}
@@ -225,8 +226,8 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 			yaml = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata:\n  name: part\nspec:\n  endpoint: https://example.com\n  " +
 				strings.ReplaceAll(strings.TrimRight(yaml, "\n"), "\n", "\n  ") + "\n"
 		}
-		writeTool(t, dir, "path/to/echo.wasm", "\x00asm\x01\x00\x00\x00")
-		writeTool(t, dir, "resource.yaml", yaml)
+		testkit.WriteTool(t, dir, "path/to/echo.wasm", "\x00asm\x01\x00\x00\x00")
+		testkit.WriteTool(t, dir, "resource.yaml", yaml)
 		if err := os.Chmod(filepath.Join(dir, "resource.yaml"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +252,7 @@ func TestAFolderWithToolsOfEveryKind(t *testing.T) {
 	t.Setenv("ORLA_CLI_ALLOWED_COMMANDS", "seq")
 	examples := filepath.Join(dir, "examples", "resources")
 	tools := filepath.Join(examples, "tools")
-	writeTool(t, tools, "hello.sh", readFile(t, filepath.Join("..", "..", "examples", "tools", "hello.sh")))
+	testkit.WriteTool(t, tools, "hello.sh", testkit.ReadFile(t, filepath.Join("..", "..", "examples", "tools", "hello.sh")))
 	if out, err := orla(t, dir, "new", "loud", "--lang", "python", "--capsule", "--dir", tools); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -363,11 +364,11 @@ func (c *client) seesARotation(t *testing.T, examples string) {
 		t.Errorf("with the old token: %q %q", text, code)
 	}
 	secrets := filepath.Join(examples, "tools", "secrets.yaml")
-	text := strings.Replace(readFile(t, secrets), "demo-weather-1", "demo-weather-2", 1)
+	text := strings.Replace(testkit.ReadFile(t, secrets), "demo-weather-1", "demo-weather-2", 1)
 	if err := os.WriteFile(secrets, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new token is taken", func() bool {
+	testkit.Eventually(t, "the new token is taken", func() bool {
 		_, code := c.says(t, "weather", oslo)
 		return code == ""
 	})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // exitCode is how the program ends. The numbers are documented and stable (SPEC J3).
@@ -44,7 +46,7 @@ func report(err error, w io.Writer) exitCode {
 	}
 	if text := f.err.Error(); text != "" {
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(w, "orla: %s\n", printable(strings.TrimRight(line, "\n")))
+			fmt.Fprintf(w, "orla: %s\n", terminal.Printable(strings.TrimRight(line, "\n")))
 		}
 	}
 	if f.hint != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/orla-project/orla/internal/systemd"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // configFlags are the flags that stand for keys of the configuration.
@@ -63,7 +64,7 @@ func (t *textFlag) Type() string { return t.kind }
 
 // loader returns what loads the configuration for the flags that a command was given.
 func (f *configFlags) loader(set *pflag.FlagSet) *loader {
-	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: isTerminal(os.Stderr)}
+	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: terminal.IsTerminal(os.Stderr)}
 	if home, err := os.UserHomeDir(); err == nil {
 		l.home = home
 	}

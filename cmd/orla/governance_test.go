@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 const permission = "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: hello}\nspec: {operation_rules: [{verdict: deny}]}\n"
@@ -16,9 +18,9 @@ const permission = "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {n
 func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
-	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
 	newPack(t, tools, "pack", "", map[string]string{"answer.py": says("'hi'")})
-	policy := writeTool(t, tools, "policy.yaml", permission)
+	policy := testkit.WriteTool(t, tools, "policy.yaml", permission)
 	o := serveThere(t, dir)
 
 	o.isDenied("hello", "pack")
@@ -53,7 +55,7 @@ func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
 	}
 
 	// One that appears denies what is called from then on, wherever it is.
-	writeTool(t, filepath.Join(o.home(), ".orla", "tools"), "roles.json", `{"kind": "agentrole"}`)
+	testkit.WriteTool(t, filepath.Join(o.home(), ".orla", "tools"), "roles.json", `{"kind": "agentrole"}`)
 	o.waitReady(http.StatusServiceUnavailable)
 	o.isDenied("hello", "pack")
 }
@@ -65,9 +67,9 @@ func TestT83ADocumentOutOfReachIsInForce(t *testing.T) {
 		t.Skip("root reads every folder")
 	}
 	tools := t.TempDir()
-	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
 	rules := filepath.Join(tools, "rules")
-	writeTool(t, rules, "policy.yaml", permission)
+	testkit.WriteTool(t, rules, "policy.yaml", permission)
 	o := serveOrla(t, tools)
 	o.isDenied("hello")
 	if err := os.Chmod(rules, 0); err != nil {
@@ -81,8 +83,8 @@ func TestT83ADocumentOutOfReachIsInForce(t *testing.T) {
 // orla dev serves one tool of a folder whose documents hold for it too.
 func TestT83DevDeniesToo(t *testing.T) {
 	dir := t.TempDir()
-	tool := writeTool(t, filepath.Join(dir, "tools"), "hello.sh", "#!/bin/sh\necho hello\n")
-	writeTool(t, filepath.Join(dir, "tools"), "policy.yaml", permission)
+	tool := testkit.WriteTool(t, filepath.Join(dir, "tools"), "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "policy.yaml", permission)
 	o := startAs(t, t.TempDir(), dir, orlaBinary(t), "dev", tool, "--log-format", "json", "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	o.isDenied("hello")

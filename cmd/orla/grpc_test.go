@@ -22,6 +22,7 @@ import (
 
 	"github.com/orla-project/orla/internal/faultproxy"
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // certify writes a certificate for this machine and its key, and returns their
@@ -113,8 +114,8 @@ func TestGRPCToolOverTLS(t *testing.T) {
 		wg.Wait()
 	}
 	hundred()
-	writeTool(t, tools, "another", "#!/bin/sh\necho hello\n")
-	eventually(t, "the new tool answers", func() bool {
+	testkit.WriteTool(t, tools, "another", "#!/bin/sh\necho hello\n")
+	testkit.Eventually(t, "the new tool answers", func() bool {
 		a, err := o.call("another", `{}`)
 		return err == nil && a.Result != nil && !a.Result.IsError
 	})

@@ -12,10 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newByHand are the commands that do something to capsules.
-func newByHand(flags *configFlags, std stdio) []*cobra.Command {
+func newByHand(flags *configFlags, std terminal.Streams) []*cobra.Command {
 	return []*cobra.Command{
 		byHandCommand(flags, std, control.Restart, "Give capsules a new process",
 			"Give each capsule a new process, and wait until it is READY. Calls in flight may end\n"+
@@ -29,7 +30,7 @@ func newByHand(flags *configFlags, std stdio) []*cobra.Command {
 	}
 }
 
-func byHandCommand(flags *configFlags, std stdio, action control.Action, short, long string) *cobra.Command {
+func byHandCommand(flags *configFlags, std terminal.Streams, action control.Action, short, long string) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:     string(action) + " NAME...",
@@ -53,7 +54,7 @@ func byHandCommand(flags *configFlags, std stdio, action control.Action, short, 
 					return talk(err)
 				}
 			}
-			return byHandAll(cmd.Context(), client, action, names, std.out)
+			return byHandAll(cmd.Context(), client, action, names, std.Out)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every capsule")
@@ -94,7 +95,7 @@ func byHandAll(ctx context.Context, client *control.Client, action control.Actio
 		if errs[i] != nil {
 			continue
 		}
-		line := printable(names[i]) + ": " + t.State
+		line := terminal.Printable(names[i]) + ": " + t.State
 		if t.Pid != 0 {
 			line += fmt.Sprintf(", pid %d", t.Pid)
 		}
@@ -113,7 +114,7 @@ func byHandAll(ctx context.Context, client *control.Client, action control.Actio
 }
 
 // newReload has a running Orla reload.
-func newReload(flags *configFlags, std stdio) *cobra.Command {
+func newReload(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload",
@@ -133,10 +134,10 @@ func newReload(flags *configFlags, std stdio) *cobra.Command {
 				return talk(err)
 			}
 			if asJSON {
-				return writeIndented(std.out, diff)
+				return terminal.WriteJSON(std.Out, diff)
 			}
-			tellProblems(std.err, diff.Problems)
-			return printReload(std.out, diff)
+			tellProblems(std.Err, diff.Problems)
+			return printReload(std.Out, diff)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -150,7 +151,7 @@ func printReload(out io.Writer, diff *control.Reload) error {
 		names []string
 	}{{"added", diff.Added}, {"removed", diff.Removed}, {"changed", diff.Changed}} {
 		if len(list.names) > 0 {
-			fmt.Fprintf(&text, "%-8s %s\n", list.what, printable(strings.Join(list.names, ", ")))
+			fmt.Fprintf(&text, "%-8s %s\n", list.what, terminal.Printable(strings.Join(list.names, ", ")))
 		}
 	}
 	fmt.Fprintf(&text, "%-8s %d\n", "kept", diff.Kept)

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
@@ -48,7 +50,7 @@ func waitlog(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	deadline := time.After(patience)
+	deadline := time.After(testkit.Patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -261,7 +263,7 @@ func (o *running) follow() *follower { return &follower{o: o} }
 func (f *follower) next(msg string, fits func(map[string]any) bool) map[string]any {
 	o := f.o
 	o.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testkit.Patience)
 	for {
 		o.mu.Lock()
 		lines, news := o.lines, o.news
@@ -329,7 +331,7 @@ func (o *running) wait() int {
 			o.t.Fatal(err)
 		}
 		return 0
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		o.t.Fatal("Orla does not end")
 	}
 	return -1
@@ -409,7 +411,7 @@ func (o *running) mustCall(name string) string {
 // a moment before.
 func (o *running) waitListed(name string) {
 	o.t.Helper()
-	eventually(o.t, name+" is listed", func() bool {
+	testkit.Eventually(o.t, name+" is listed", func() bool {
 		a, err := o.post("tools/list", "{}")
 		if err != nil || a.Result == nil {
 			return false

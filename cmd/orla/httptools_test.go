@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // httpService is a service with an endpoint for each of the types that speak HTTP.
@@ -147,7 +149,7 @@ func (s *httpService) poll(w http.ResponseWriter, r *http.Request) {
 func (s *httpService) answers() []int {
 	s.t.Helper()
 	var all []int
-	eventually(s.t, "all answers are pushed", func() bool {
+	testkit.Eventually(s.t, "all answers are pushed", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		all = slices.Clone(s.pushed)

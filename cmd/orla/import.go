@@ -16,11 +16,12 @@ import (
 
 	"github.com/orla-project/orla/internal/clientconf"
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newImport makes McpServers of what other MCP clients are configured with.
-func newImport(flags *configFlags, std stdio) *cobra.Command {
+func newImport(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var opts struct {
 		out   string
 		names []string
@@ -81,14 +82,14 @@ func clientFiles(home string) []string {
 }
 
 // nameClientFiles prints the commands that read the files which are there.
-func nameClientFiles(files []string, home string, std stdio) error {
+func nameClientFiles(files []string, home string, std terminal.Streams) error {
 	found := 0
 	for _, file := range files {
 		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
 		found++
-		if _, err := fmt.Fprintf(std.out, "orla import %s\n", fromHome(file, home)); err != nil {
+		if _, err := fmt.Fprintf(std.Out, "orla import %s\n", fromHome(file, home)); err != nil {
 			return err
 		}
 	}
@@ -116,7 +117,7 @@ type importer struct {
 	home       string
 	names      []string // those asked for; nil for all
 	write      bool
-	std        stdio
+	std        terminal.Streams
 
 	taken        map[string]string // names of tools and servers, with where they are
 	takenSecrets map[string]string // names of Secret resources, the same
@@ -169,7 +170,7 @@ func (i *importer) wants(s clientconf.Server) bool {
 		i.met = append(i.met, i.names[asked])
 	}
 	if i.names == nil && s.Disabled {
-		fmt.Fprintf(i.std.err, "orla: %s is disabled, and left out; --name %s imports it\n", printable(s.Key), s.Name)
+		fmt.Fprintf(i.std.Err, "orla: %s is disabled, and left out; --name %s imports it\n", terminal.Printable(s.Key), s.Name)
 		return false
 	}
 	return i.names == nil || asked >= 0
@@ -211,7 +212,7 @@ func (i *importer) server(s clientconf.Server) {
 		i.show(f)
 	}
 	if i.write { // a program that is not here, above all
-		printProblems(i.std.err, manifest.Validate(files[len(files)-1].path).Problems)
+		printProblems(i.std.Err, manifest.Validate(files[len(files)-1].path).Problems)
 	}
 }
 
@@ -248,9 +249,9 @@ func (i *importer) show(f imported) {
 		if f.Private {
 			mode = ", which only you can read"
 		}
-		text = fmt.Sprintf("---\n# %s%s\n%s", printable(f.path), mode, f.Shown)
+		text = fmt.Sprintf("---\n# %s%s\n%s", terminal.Printable(f.path), mode, f.Shown)
 	}
-	if _, err := io.WriteString(i.std.out, text); err != nil {
+	if _, err := io.WriteString(i.std.Out, text); err != nil {
 		i.err = err
 	}
 }
@@ -307,7 +308,7 @@ func (i *importer) fail(err error) {
 
 func (i *importer) say(severity string, err error) {
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(i.std.err, "orla: %s: %s\n", severity, printable(strings.TrimRight(line, "\n")))
+		fmt.Fprintf(i.std.Err, "orla: %s: %s\n", severity, terminal.Printable(strings.TrimRight(line, "\n")))
 	}
 }
 
@@ -323,15 +324,15 @@ func (i *importer) end() error {
 	}
 	switch {
 	case i.files > 0 && !i.write:
-		fmt.Fprintf(i.std.err, "Nothing is made yet: --write makes %s.\n", count(i.files, "file"))
+		fmt.Fprintf(i.std.Err, "Nothing is made yet: --write makes %s.\n", terminal.Count(i.files, "file"))
 	case len(i.secrets) > 0:
-		fmt.Fprintf(i.std.err, "Keep out of version control: %s\n", printable(strings.Join(i.secrets, " ")))
+		fmt.Fprintf(i.std.Err, "Keep out of version control: %s\n", terminal.Printable(strings.Join(i.secrets, " ")))
 	}
 	switch {
 	case i.faulty > 0:
-		return &failure{code: exitInvalid, err: fmt.Errorf("%s not imported; see above", count(i.faulty+i.failed, "server or file"))}
+		return &failure{code: exitInvalid, err: fmt.Errorf("%s not imported; see above", terminal.Count(i.faulty+i.failed, "server or file"))}
 	case i.failed > 0:
-		return &failure{code: exitFailed, err: fmt.Errorf("%s not imported; see above", count(i.failed, "server or file"))}
+		return &failure{code: exitFailed, err: fmt.Errorf("%s not imported; see above", terminal.Count(i.failed, "server or file"))}
 	}
 	return nil
 }

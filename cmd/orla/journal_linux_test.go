@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // journald is a socket that takes entries as journald's does.
@@ -70,7 +71,7 @@ func TestK1TheJournalHasFields(t *testing.T) {
 	var stderr bytes.Buffer
 	l := journalLog(&stderr, path)
 	l.Info("state", "tool", "a", "from", "READY", "to", "CRASHED", "reason", "it exited with code 1", "pid", 12)
-	got := entry(t, conn, patience)
+	got := entry(t, conn, testkit.Patience)
 	for name, want := range map[string]string{
 		"MESSAGE": `state tool=a from=READY to=CRASHED reason="it exited with code 1" pid=12`, "PRIORITY": "6", "SYSLOG_IDENTIFIER": "orla",
 		"ORLA_MSG": "state", "ORLA_TOOL": "a", "ORLA_FROM": "READY", "ORLA_TO": "CRASHED", "ORLA_REASON": "it exited with code 1", "ORLA_PID": "12",
@@ -85,7 +86,7 @@ func TestK1TheJournalHasFields(t *testing.T) {
 
 	nasty := "one\ntwo\x1b[2J\u009b\xff"
 	l.With("tool", "b").WithGroup("g").Error("stderr", "text", nasty, "err", errors.New("no"), "list", []string{"<a>", "b"}, "for", time.Second)
-	got = entry(t, conn, patience)
+	got = entry(t, conn, testkit.Patience)
 	for name, want := range map[string]string{
 		"MESSAGE":  `stderr tool=b g.text="one\ntwo\x1b[2J\u009b\xff" g.err=no g.list="[\"<a>\",\"b\"]" g.for=1s`,
 		"PRIORITY": "3", "ORLA_TOOL": "b", "ORLA_G_TEXT": nasty, "ORLA_G_ERR": "no", "ORLA_G_LIST": `["<a>","b"]`, "ORLA_G_FOR": "1s",
@@ -96,7 +97,7 @@ func TestK1TheJournalHasFields(t *testing.T) {
 	}
 	for level, want := range map[slog.Level]string{slog.LevelDebug: "7", slog.LevelInfo: "6", slog.LevelWarn: "4", slog.LevelError: "3", levelFatal: "2"} {
 		l.Log(t.Context(), level, "x")
-		if got := entry(t, conn, patience)["PRIORITY"]; got != want {
+		if got := entry(t, conn, testkit.Patience)["PRIORITY"]; got != want {
 			t.Errorf("the priority of %s is %s; want %s", level, got, want)
 		}
 	}
@@ -137,7 +138,7 @@ func TestI1JournalThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 		l.Info("line", "i", i)
 	}
 	sent, got, lost := lines, 0, 0
-	eventually(t, "each line came, or was told of as lost", func() bool {
+	testkit.Eventually(t, "each line came, or was told of as lost", func() bool {
 		l.Info("line")
 		sent++
 		for e := entry(t, conn, 10*time.Millisecond); e != nil; e = entry(t, conn, 10*time.Millisecond) {

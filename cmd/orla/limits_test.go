@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // listening is a capsule that says hello and answers nothing.
@@ -18,13 +19,13 @@ const listening = "#!/bin/sh\nprintf '%s\\n' '" + `{"jsonrpc":"2.0","method":"or
 func TestT72LimitsFollowTheConfiguration(t *testing.T) {
 	tools := t.TempDir()
 	held := func(name, more string) {
-		writeTool(t, tools, name+"/tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: Held.\nentrypoint: main.sh\n"+more)
+		testkit.WriteTool(t, tools, name+"/tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: Held.\nentrypoint: main.sh\n"+more)
 	}
-	writeTool(t, tools, "plain", "#!/bin/sh\necho here\n")
+	testkit.WriteTool(t, tools, "plain", "#!/bin/sh\necho here\n")
 	held("script", "runtime: {isolation_mode: sandboxed}\n")
-	writeTool(t, tools, "script/main.sh", "#!/bin/sh\nid -u\n")
+	testkit.WriteTool(t, tools, "script/main.sh", "#!/bin/sh\nid -u\n")
 	held("boxed", "mcp: {input_schema: {type: object}}\nruntime: {mode: capsule, isolation_mode: sandboxed, resources: {memory: 100MiB}}\n")
-	writeTool(t, tools, "boxed/main.sh", listening)
+	testkit.WriteTool(t, tools, "boxed/main.sh", listening)
 	config := writeConfig(t, tools, "sandbox_backend: native\n")
 	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // levelFatal is for what ends the program.
@@ -51,7 +52,7 @@ type look struct {
 // newLogging returns a log on stderr, in JSON and at level info. journal is the
 // path of journald's socket.
 func newLogging(stderr io.Writer, journal string) *logging {
-	l := &logging{out: newOutput(stderr, journal), kept: history.New(), terminal: colourful(stderr)}
+	l := &logging{out: newOutput(stderr, journal), kept: history.New(), terminal: terminal.Colourful(stderr)}
 	l.look.Store(&look{format: formatJSON})
 	l.handler = newRecorder(l)
 	l.Logger = slog.New(l.handler)

@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC I2: the keys of the log are listed in docs/LOG.md, each one that the
 // sources have.
 func TestI2ThePageListsEveryKey(t *testing.T) {
-	page := readFile(t, filepath.Join("..", "..", "docs", "LOG.md"))
+	page := testkit.ReadFile(t, filepath.Join("..", "..", "docs", "LOG.md"))
 	keys := loggedKeys(t, filepath.Join("..", ".."))
 	if len(keys) < 50 {
 		t.Fatalf("only %d keys were found in the sources", len(keys))

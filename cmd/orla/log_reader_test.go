@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // chronicle is what a reader can tell of capsules from the log alone.
@@ -125,7 +127,7 @@ func (w *onlooker) saw(s seen) {
 // await waits until a capsule was seen in a state.
 func (w *onlooker) await(t *testing.T, tool, state string) {
 	t.Helper()
-	eventually(t, tool+" is seen as "+state, func() bool {
+	testkit.Eventually(t, tool+" is seen as "+state, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return slices.ContainsFunc(w.seen, func(s seen) bool { return s.tool == tool && s.state == state })
@@ -299,7 +301,7 @@ func TestI3TheLogTellsWhatWasSeen(t *testing.T) {
 	o.wait()
 	stop()
 	for name, p := range packs {
-		eventually(t, name+" is gone with Orla", func() bool { return len(p.pids()) == 0 })
+		testkit.Eventually(t, name+" is gone with Orla", func() bool { return len(p.pids()) == 0 })
 	}
 	second := serveCapsules(t, tools, config)
 	for name := range packs {
@@ -308,7 +310,7 @@ func TestI3TheLogTellsWhatWasSeen(t *testing.T) {
 		}
 	}
 	stop = w.watch(second, "crashes", "byhand")
-	eventually(t, "the second Orla was looked at", func() bool {
+	testkit.Eventually(t, "the second Orla was looked at", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.seen[len(w.seen)-1].from.After(died.Add(time.Second))

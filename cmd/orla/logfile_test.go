@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // diskful is a file on a disk that is full at times.
@@ -80,7 +82,7 @@ func TestI1LinesAfterATornOneAreWhole(t *testing.T) {
 		}
 	}
 	out.use(nil)
-	if got, want := readFile(t, path), torn+"\nfirst\nsecond\n"; got != want {
+	if got, want := testkit.ReadFile(t, path), torn+"\nfirst\nsecond\n"; got != want {
 		t.Errorf("the file holds %q, want %q", got, want)
 	}
 }

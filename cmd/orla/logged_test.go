@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC I2: the log has neither arguments nor results, whatever is wrong with
@@ -21,9 +22,9 @@ import (
 func TestI2ArgumentsAndResultsAreNotLogged(t *testing.T) {
 	const secret = "hunter2"
 	tools := t.TempDir()
-	writeTool(t, tools, "strict.sh", "#!/bin/sh\n# /// tool\n# description: Wants a number.\n# input_schema:\n#   count: integer\n#   name: string?\n# ///\necho hello\n")
-	writeTool(t, tools, "wrong.sh", "#!/bin/sh\n# /// tool\n# description: Answers what does not fit.\n# output_schema: {type: object, properties: {n: {type: integer}}}\n# ///\necho '{\"n\": \""+secret+"\"}'\n")
-	writeTool(t, tools, "mixed.sh", "#!/bin/sh\n# /// tool\n# description: Is no result.\n# output: mcp\n# ///\necho '{\"content\": \""+secret+"\"}'\n")
+	testkit.WriteTool(t, tools, "strict.sh", "#!/bin/sh\n# /// tool\n# description: Wants a number.\n# input_schema:\n#   count: integer\n#   name: string?\n# ///\necho hello\n")
+	testkit.WriteTool(t, tools, "wrong.sh", "#!/bin/sh\n# /// tool\n# description: Answers what does not fit.\n# output_schema: {type: object, properties: {n: {type: integer}}}\n# ///\necho '{\"n\": \""+secret+"\"}'\n")
+	testkit.WriteTool(t, tools, "mixed.sh", "#!/bin/sh\n# /// tool\n# description: Is no result.\n# output: mcp\n# ///\necho '{\"content\": \""+secret+"\"}'\n")
 	o := serveOrla(t, tools)
 	for _, c := range []struct{ tool, args string }{
 		{"strict", `{"count": "` + secret + `"}`}, {"strict", `"` + secret + `"`}, {"wrong", `{}`}, {"mixed", `{}`},
@@ -65,7 +66,7 @@ func TestI2StartThatFailsIsInTheLogFile(t *testing.T) {
 	if code := o.wait(); code != int(exitFailed) {
 		t.Errorf("exit code %d", code)
 	}
-	lines := linesOf(t, path)
+	lines := testkit.LinesOf(t, path)
 	last := lines[len(lines)-1]
 	if text, _ := last["err"].(string); last["msg"] != "failed" || last["level"] != "fatal" || !strings.Contains(text, "in use") {
 		t.Errorf("the log ends with %v", last)
@@ -80,10 +81,10 @@ func TestI1LogrotateRotatesTheLog(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil { // logrotate wants a folder that others cannot write to
 		t.Fatal(err)
 	}
-	writeTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
 	path := filepath.Join(dir, "orla.log")
 	o := startOrla(t, dir, "--listen", "127.0.0.1:0", "--log-file", path, "--tools-dir", tools)
-	eventually(t, "it serves", func() bool {
+	testkit.Eventually(t, "it serves", func() bool {
 		data, _ := os.ReadFile(path)
 		for raw := range bytes.Lines(data) {
 			var line struct{ Msg, URL string }
@@ -100,7 +101,7 @@ func TestI1LogrotateRotatesTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	writeTool(t, bin, "systemctl", fmt.Sprintf("#!/bin/sh\n[ \"$*\" = 'reload orla.service' ] && kill -HUP %d\n", o.cmd.Process.Pid))
+	testkit.WriteTool(t, bin, "systemctl", fmt.Sprintf("#!/bin/sh\n[ \"$*\" = 'reload orla.service' ] && kill -HUP %d\n", o.cmd.Process.Pid))
 	conf := filepath.Join(t.TempDir(), "orla.conf")
 	if err := os.WriteFile(conf, bytes.ReplaceAll(text, []byte("/var/log/orla"), []byte(dir)), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,13 +110,13 @@ func TestI1LogrotateRotatesTheLog(t *testing.T) {
 	const rotations = 3
 	for i := range rotations {
 		before := pressure.calls.Load()
-		eventually(t, "there are calls", func() bool { return pressure.calls.Load() > before+5 })
+		testkit.Eventually(t, "there are calls", func() bool { return pressure.calls.Load() > before+5 })
 		cmd := exec.Command("logrotate", "--force", "--state", filepath.Join(bin, "state"), conf)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		eventually(t, fmt.Sprintf("rotation %d made a new file", i), func() bool {
+		testkit.Eventually(t, fmt.Sprintf("rotation %d made a new file", i), func() bool {
 			data, _ := os.ReadFile(path)
 			return bytes.Contains(data, []byte(`"reason":"SIGHUP"`))
 		})
@@ -136,7 +137,7 @@ func TestI1LogrotateRotatesTheLog(t *testing.T) {
 		files = append(files, strings.TrimSuffix(packed, ".gz"))
 	}
 	for _, file := range files {
-		for _, line := range linesOf(t, file) {
+		for _, line := range testkit.LinesOf(t, file) {
 			if line["msg"] == "call" {
 				calls++
 			}
@@ -151,7 +152,7 @@ func TestI1LogrotateRotatesTheLog(t *testing.T) {
 // stderr, with the reason.
 func TestI1FullLogFileStopsNobody(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
 	o := startOrla(t, t.TempDir(), "--listen", "127.0.0.1:0", "--log-file", "/dev/full", "--tools-dir", tools)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	if got := o.mustCall("hello"); got != "hello\n" {
@@ -170,9 +171,9 @@ func TestI1LogFileThatIsGoneStopsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "orla.log")
-	writeTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
 	o := startOrla(t, t.TempDir(), "--listen", "127.0.0.1:0", "--log-file", path, "--tools-dir", tools)
-	eventually(t, "it serves", func() bool {
+	testkit.Eventually(t, "it serves", func() bool {
 		data, _ := os.ReadFile(path)
 		_, rest, _ := bytes.Cut(data, []byte(`"url":"`))
 		url, _, found := bytes.Cut(rest, []byte(`"`))
@@ -188,7 +189,7 @@ func TestI1LogFileThatIsGoneStopsNobody(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log is there again", func() bool {
+	testkit.Eventually(t, "the log is there again", func() bool {
 		o.signal(syscall.SIGHUP)
 		o.mustCall("hello")
 		data, err := os.ReadFile(path)

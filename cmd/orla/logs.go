@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // logFlags are the flags of `orla logs` and `orla events`.
@@ -26,7 +27,7 @@ type logFlags struct {
 }
 
 // newLogs shows what a running Orla logged last.
-func newLogs(flags *configFlags, std stdio) *cobra.Command {
+func newLogs(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "logs [NAME]",
@@ -51,7 +52,7 @@ func newLogs(flags *configFlags, std stdio) *cobra.Command {
 }
 
 // newEvents shows what happens in a running Orla.
-func newEvents(flags *configFlags, std stdio) *cobra.Command {
+func newEvents(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "events [NAME]",
@@ -80,7 +81,7 @@ func (f *logFlags) add(cmd *cobra.Command, usual int) {
 }
 
 // showLines prints lines of the log.
-func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlags, q control.Query, std stdio) error {
+func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlags, q control.Query, std terminal.Streams) error {
 	if f.since != "" && !cmd.Flags().Changed("lines") {
 		f.last = all
 	}
@@ -111,9 +112,9 @@ func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlag
 	}
 	write := writeRaw
 	if !f.json {
-		write = (&lineWriter{colours: colourful(std.out)}).write
+		write = (&lineWriter{colours: terminal.Colourful(std.Out)}).write
 	}
-	return pour(cmd.Context(), client, q, func(line []byte) error { return write(std.out, line) })
+	return pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
 }
 
 // pour hands lines on as they come. An Orla that ends is the end of them.
@@ -162,7 +163,7 @@ var levelWords = map[string]struct{ word, colour string }{
 func (l *lineWriter) write(w io.Writer, line []byte) error {
 	text, err := l.readable(line)
 	if err != nil { // it is no line of ours
-		text = printable(string(line))
+		text = terminal.Printable(string(line))
 	}
 	_, err = fmt.Fprintln(w, text)
 	return err
@@ -214,7 +215,7 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 			first[p.key] = valueText(p.value)
 			continue
 		}
-		rest = append(rest, l.paint(faint, printable(p.key)+"=")+quoted(valueText(p.value)))
+		rest = append(rest, l.paint(faint, terminal.Printable(p.key)+"=")+quoted(valueText(p.value)))
 	}
 	at := first["time"]
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
@@ -224,14 +225,14 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 	if !known {
 		level.word = first["level"]
 	}
-	parts := []string{l.paint(faint, printable(at)), l.paint(level.colour, printable(level.word))}
+	parts := []string{l.paint(faint, terminal.Printable(at)), l.paint(level.colour, terminal.Printable(level.word))}
 	if tool := first["tool"]; tool != "" {
-		parts = append(parts, printable(tool)+":")
+		parts = append(parts, terminal.Printable(tool)+":")
 	}
-	parts = append(parts, printable(first["msg"]))
+	parts = append(parts, terminal.Printable(first["msg"]))
 	parts = append(parts, rest...)
 	if text, ok := first["text"]; ok {
-		parts = append(parts, printable(text))
+		parts = append(parts, terminal.Printable(text))
 	}
 	return strings.Join(parts, " "), nil
 }
@@ -256,7 +257,7 @@ func valueText(value json.RawMessage) string {
 // quoted is a value that can be told from what is beside it.
 func quoted(text string) string {
 	if text == "" || strings.ContainsAny(text, " =\"") {
-		return `"` + strings.ReplaceAll(printable(text), `"`, `\"`) + `"`
+		return `"` + strings.ReplaceAll(terminal.Printable(text), `"`, `\"`) + `"`
 	}
-	return printable(text)
+	return terminal.Printable(text)
 }

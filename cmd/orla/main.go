@@ -4,8 +4,12 @@
 // settings become the parts of the program (wire.go) and their lives (serve.go).
 package main
 
-import "os"
+import (
+	"os"
+
+	"github.com/orla-project/orla/internal/terminal"
+)
 
 func main() {
-	os.Exit(int(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})))
+	os.Exit(int(run(os.Args[1:], terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})))
 }

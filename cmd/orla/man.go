@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 )
 
@@ -122,7 +123,7 @@ func (m *manPage) paragraphs(s string) {
 
 // filled writes a text whose lines may be broken anew.
 func (m *manPage) filled(s string) {
-	for _, line := range wrap(s, 72) { // escapes make it longer
+	for _, line := range terminal.Wrap(s, 72) { // escapes make it longer
 		m.text(line)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // farServer is the reference server over Streamable HTTP.
@@ -140,7 +141,7 @@ func TestMcpServersAnswerTheSame(t *testing.T) {
 	tools := mcpServers(t, &far)
 	far.start()
 	o := serveOrla(t, tools)
-	eventually(t, "all servers are ready", func() bool {
+	testkit.Eventually(t, "all servers are ready", func() bool {
 		names := o.names()
 		return having(names, "far--") > 10 && having(names, "near-by--") > 10 && having(names, "memory--") > 0
 	})
@@ -210,7 +211,7 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 	far.start()
 	dir := filepath.Dir(tools)
 	o := serveThere(t, dir)
-	eventually(t, "all servers are ready", func() bool {
+	testkit.Eventually(t, "all servers are ready", func() bool {
 		names := o.names()
 		return having(names, "far--") > 10 && having(names, "near-by--") > 10 && having(names, "memory--") > 0
 	})
@@ -240,7 +241,7 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the near server is another process", func() bool {
+	testkit.Eventually(t, "the near server is another process", func() bool {
 		s := o.toolStatus("near_by")
 		return s.State == "READY" && s.Pid != pid
 	})
@@ -250,7 +251,7 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 	}
 
 	far.kill(far.cmd)
-	eventually(t, "the far server is known to be away", func() bool { return o.toolStatus("far").State == "CRASHED" })
+	testkit.Eventually(t, "the far server is known to be away", func() bool { return o.toolStatus("far").State == "CRASHED" })
 	same("while the far server is away")
 	if a := echo("far"); a.Result == nil || !a.Result.IsError || a.Result.Meta["retryable"] != true {
 		t.Errorf("while the far server is away it answers %+v", a)
@@ -259,13 +260,13 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 		t.Errorf("orla status far prints\n%s", text)
 	}
 	far.start()
-	eventually(t, "the far server is back", func() bool { return works(echo("far")) })
+	testkit.Eventually(t, "the far server is back", func() bool { return works(echo("far")) })
 	same("after the far server came back")
 
 	// A server that was started again without being missed does not know the session.
 	far.kill(far.cmd)
 	far.start()
-	eventually(t, "the far server answers", func() bool { return works(echo("far")) })
+	testkit.Eventually(t, "the far server answers", func() bool { return works(echo("far")) })
 
 	o.mustOrla("stop", "far")
 	if a := echo("far"); a.Result == nil || !a.Result.IsError {
@@ -294,7 +295,7 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 	if err := os.Remove(filepath.Join(tools, "servers.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the tools are gone", func() bool { return o.names() == "" })
+	testkit.Eventually(t, "the tools are gone", func() bool { return o.names() == "" })
 }
 
 // SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason; and
@@ -305,7 +306,7 @@ func TestMcpServerThatIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: testkit.Patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // what cannot be read is none of the below
 		text := string(body)
 		result := ""
@@ -347,17 +348,17 @@ func TestMcpServerThatIsAway(t *testing.T) {
 	}
 	o := serveThere(t, dir)
 	// It is tried again at a low rate, so it may have failed more often by now.
-	eventually(t, "the server that is away waits, and it is said why", func() bool {
+	testkit.Eventually(t, "the server that is away waits, and it is said why", func() bool {
 		s := o.toolStatus("away")
 		return s.State == "STOPPED" && strings.Contains(s.Reason, " failures in a row") && strings.Contains(s.Reason, "connection refused")
 	})
 	for range 2 {
 		select {
 		case <-session:
-		case <-time.After(patience):
+		case <-time.After(testkit.Patience):
 			t.Fatal("the session does not end")
 		}
-		eventually(t, "the server waits to be called", func() bool { return o.toolStatus("idle").State == "STOPPED" })
+		testkit.Eventually(t, "the server waits to be called", func() bool { return o.toolStatus("idle").State == "STOPPED" })
 		if got := o.mustCall("idle--a-tool"); got != "here" {
 			t.Errorf("a call gives %s", got)
 		}
@@ -414,13 +415,13 @@ func TestHostileMcpServer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tools, "hostile.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, tools, "decent.sh", "#!/bin/sh\necho decent\n")
+	testkit.WriteTool(t, tools, "decent.sh", "#!/bin/sh\necho decent\n")
 	o := serveOrla(t, tools)
-	eventually(t, "a tool of the server is called", func() bool {
+	testkit.Eventually(t, "a tool of the server is called", func() bool {
 		a, err := o.call("hostile--t-7", "{}")
 		return err == nil && a.Result != nil && !a.Result.IsError && a.Result.Content[0].Text == "here"
 	})
-	eventually(t, "the lists were asked for again", func() bool { return lists.Load() > 1 })
+	testkit.Eventually(t, "the lists were asked for again", func() bool { return lists.Load() > 1 })
 	for range 5 {
 		if got := o.mustCall("decent"); got != "decent\n" {
 			t.Errorf("decent answers %q", got)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // moduleOfThePage writes the module's source and its resource, as docs/TOOLS.md
@@ -18,9 +19,9 @@ func moduleOfThePage(t *testing.T, dir string) string {
 	if len(blocks) != 2 || blocks[0][1] != "yaml" || blocks[1][1] != "go" {
 		t.Fatalf("%d blocks of code; want a resource and a module", len(blocks))
 	}
-	writeTool(t, dir, "tool.go", blocks[1][2])
+	testkit.WriteTool(t, dir, "tool.go", blocks[1][2])
 	// A compiler takes ten times as long with the race detector, which looks at Orla here.
-	writeTool(t, dir, "tools/echo.yaml", strings.Replace(blocks[0][2], "timeout: 5s", "timeout: 2m", 1))
+	testkit.WriteTool(t, dir, "tools/echo.yaml", strings.Replace(blocks[0][2], "timeout: 5s", "timeout: 2m", 1))
 	if err := os.Chmod(filepath.Join(dir, "tools", "echo.yaml"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // dashboard is what this test needs of a dashboard of Grafana's.
@@ -105,7 +106,7 @@ func TestWhatIsAskedForIsThere(t *testing.T) {
 	queries = append(queries, regexp.MustCompile(`(?m)#.*$`).ReplaceAllString(string(alerts), ""))
 
 	tools := t.TempDir()
-	writeTool(t, tools, "greet", "#!/bin/sh\n")
+	testkit.WriteTool(t, tools, "greet", "#!/bin/sh\n")
 	newPack(t, tools, "cap", "", map[string]string{"answer.py": says("'hi'")})
 	o := serveOrla(t, tools)
 	o.mustCall("cap")
@@ -157,7 +158,7 @@ func TestPromtoolLikesTheRules(t *testing.T) {
 		rules += fmt.Sprintf("      - record: query:%d\n        expr: %s\n", i, quoted)
 	}
 	dir := t.TempDir()
-	writeTool(t, dir, "dashboard.yaml", rules)
+	testkit.WriteTool(t, dir, "dashboard.yaml", rules)
 	for name, from := range map[string]string{
 		"alerts.yaml":      filepath.Join("..", "..", "deploy", "prometheus", "alerts.yaml"),
 		"alerts_test.yaml": filepath.Join("testdata", "alerts_test.yaml"),
@@ -166,7 +167,7 @@ func TestPromtoolLikesTheRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writeTool(t, dir, name, string(raw))
+		testkit.WriteTool(t, dir, name, string(raw))
 	}
 	for _, args := range [][]string{
 		{"check", "rules", "dashboard.yaml"},

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // templates holds a tool of each kind and language: templates/KIND/LANGUAGE. In
@@ -30,7 +31,7 @@ var templates embed.FS
 var languages = []string{"python", "node", "go", "sh"}
 
 // newNew makes a tool to begin with.
-func newNew(flags *configFlags, std stdio) *cobra.Command {
+func newNew(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var t newTool
 	cmd := &cobra.Command{
 		Use:   "new NAME",
@@ -63,11 +64,11 @@ func newNew(flags *configFlags, std stdio) *cobra.Command {
 				return err
 			}
 			for _, file := range made {
-				if _, err := fmt.Fprintln(std.out, file); err != nil {
+				if _, err := fmt.Fprintln(std.Out, file); err != nil {
 					return err
 				}
 			}
-			t.sayHowToCall(std.err, elsewhere)
+			t.sayHowToCall(std.Err, elsewhere)
 			return nil
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // orla runs the program in a folder and returns what it prints.
@@ -73,7 +74,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 	}
 	answers := func(m made, want string) {
 		t.Helper()
-		eventually(t, m.tool+" answers "+want, func() bool {
+		testkit.Eventually(t, m.tool+" answers "+want, func() bool {
 			a, err := o.call(m.tool, `{"name":"Ada"}`)
 			return err == nil && a.Result != nil && !a.Result.IsError && strings.TrimSpace(a.Result.Content[0].Text) == want
 		})
@@ -83,7 +84,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 	}
 	for _, m := range all {
 		file := filepath.Join(dir, m.file)
-		writeTool(t, filepath.Dir(file), filepath.Base(file), strings.Replace(readFile(t, file), "Hello", "Good day", 1))
+		testkit.WriteTool(t, filepath.Dir(file), filepath.Base(file), strings.Replace(testkit.ReadFile(t, file), "Hello", "Good day", 1))
 	}
 	for _, m := range all {
 		answers(m, "Good day, Ada!")
@@ -119,12 +120,12 @@ func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			over := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // a test that waits in a read
+			over := time.AfterFunc(testkit.Patience, func() { _ = cmd.Process.Kill() }) // a test that waits in a read
 			defer over.Stop()
 			lines := bufio.NewScanner(out)
 			next := func(part string) {
 				t.Helper()
-				over.Reset(patience)
+				over.Reset(testkit.Patience)
 				for lines.Scan() {
 					if !json.Valid(lines.Bytes()) {
 						t.Errorf("it printed %q", lines.Text())
@@ -166,12 +167,12 @@ func TestTemplatesShareTheirWire(t *testing.T) {
 	for example, template := range map[string]string{
 		"notes/wire.py": "python/wire.py", "tickets/wire.mjs": "node/wire.mjs",
 	} {
-		want := readFile(t, filepath.Join("..", "..", "examples", "capsules", example))
-		if readFile(t, filepath.Join("templates", "capsule", template)) != want {
+		want := testkit.ReadFile(t, filepath.Join("..", "..", "examples", "capsules", example))
+		if testkit.ReadFile(t, filepath.Join("templates", "capsule", template)) != want {
 			t.Errorf("templates/capsule/%s is not examples/capsules/%s", template, example)
 		}
 	}
-	if readFile(t, "templates/simple/go/run.sh") != readFile(t, "templates/capsule/go/run.sh") {
+	if testkit.ReadFile(t, "templates/simple/go/run.sh") != testkit.ReadFile(t, "templates/capsule/go/run.sh") {
 		t.Error("the two run.sh for Go differ")
 	}
 }
@@ -199,7 +200,7 @@ func TestNewGoToolsAreFormatted(t *testing.T) {
 // mended in one is mended in both.
 func TestTemplatesSpeakAsTheExamplesDo(t *testing.T) {
 	for template, example := range map[string]string{"python/wire.py": "notes/wire.py", "node/wire.mjs": "tickets/wire.mjs"} {
-		if readFile(t, filepath.Join("templates", "capsule", template)) != readFile(t, filepath.Join("..", "..", "examples", "capsules", example)) {
+		if testkit.ReadFile(t, filepath.Join("templates", "capsule", template)) != testkit.ReadFile(t, filepath.Join("..", "..", "examples", "capsules", example)) {
 			t.Errorf("templates/capsule/%s is not examples/capsules/%s", template, example)
 		}
 	}

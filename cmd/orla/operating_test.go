@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // varying is what differs from run to run in what commands print of a capsule.
@@ -41,7 +42,7 @@ func TestOperatingExplainsACrashLoop(t *testing.T) {
 	edit := func(file, old, with string) {
 		t.Helper()
 		path := filepath.Join(tools, "weather", file)
-		if err := os.WriteFile(path, []byte(strings.Replace(readFile(t, path), old, with, 1)), 0o755); err != nil {
+		if err := os.WriteFile(path, []byte(strings.Replace(testkit.ReadFile(t, path), old, with, 1)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

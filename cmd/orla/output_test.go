@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // TestI1LinesOfCallsAreWrittenTogether: a line that comes alone is written at
@@ -26,7 +28,7 @@ func TestI1LinesOfCallsAreWrittenTogether(t *testing.T) {
 		}
 		wrote := func(want string) {
 			t.Helper()
-			if got := readFile(t, file.Name()); got != want {
+			if got := testkit.ReadFile(t, file.Name()); got != want {
 				t.Errorf("written: %q; want %q", got, want)
 			}
 		}

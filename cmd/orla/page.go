@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // page is text for people.
@@ -21,12 +22,12 @@ func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format,
 
 // status writes what there is to say of an Orla.
 func (p *page) status(s *control.Status) {
-	p.printf("Orla %s serves %s at %s\n", s.Version, printable(s.ToolsDir), printable(s.URL))
-	facts := []string{fmt.Sprintf("pid %d, up %s, %s in flight", s.Pid, shortAge(p.now.Sub(s.Started)), count(s.InFlight, "call"))}
+	p.printf("Orla %s serves %s at %s\n", s.Version, terminal.Printable(s.ToolsDir), terminal.Printable(s.URL))
+	facts := []string{fmt.Sprintf("pid %d, up %s, %s in flight", s.Pid, terminal.ShortAge(p.now.Sub(s.Started)), terminal.Count(s.InFlight, "call"))}
 	if s.Sessions != nil {
-		facts = append(facts, count(*s.Sessions, "session"))
+		facts = append(facts, terminal.Count(*s.Sessions, "session"))
 	}
-	p.printf("%s, log to %s\n", strings.Join(facts, ", "), printable(s.Log))
+	p.printf("%s, log to %s\n", strings.Join(facts, ", "), terminal.Printable(s.Log))
 	if s.Denying {
 		p.printf("%s: this version does not enforce governance documents, and the problems below name one\n", p.paint(red, "every call is denied"))
 	}
@@ -37,14 +38,14 @@ func (p *page) status(s *control.Status) {
 		p.printf("no tools\n")
 	}
 	if len(s.Problems) > 0 {
-		p.printf("\n%s; orla validate shows those of files too:\n", count(len(s.Problems), "problem"))
+		p.printf("\n%s; orla validate shows those of files too:\n", terminal.Count(len(s.Problems), "problem"))
 	}
 	for _, problem := range s.Problems {
 		for _, message := range problem.Messages {
 			if !strings.Contains(message, problem.Path) {
 				message = problem.Path + ": " + message
 			}
-			p.printf("  %s: %s\n", p.paint(severityColours[problem.Severity], problem.Severity), printable(message))
+			p.printf("  %s: %s\n", p.paint(severityColours[problem.Severity], problem.Severity), terminal.Printable(message))
 		}
 	}
 }
@@ -61,7 +62,7 @@ func summary(tools []control.ToolStatus) string {
 			each = append(each, fmt.Sprintf("%d %s", states[state], state))
 		}
 	}
-	return count(len(tools), "tool") + ": " + strings.Join(each, ", ")
+	return terminal.Count(len(tools), "tool") + ": " + strings.Join(each, ", ")
 }
 
 // stateOrder is the order in which states are counted: what is well first.
@@ -75,13 +76,13 @@ type column struct {
 }
 
 var columns = [...]column{
-	{"NAME", false, func(t *control.ToolStatus, _ time.Time) string { return printable(t.Name) }},
+	{"NAME", false, func(t *control.ToolStatus, _ time.Time) string { return terminal.Printable(t.Name) }},
 	{"STATE", false, func(t *control.ToolStatus, _ time.Time) string { return stateOf(t) }},
 	{"FOR", true, func(t *control.ToolStatus, now time.Time) string {
 		if t.State == "" {
 			return "-"
 		}
-		return shortAge(now.Sub(t.Since))
+		return terminal.ShortAge(now.Sub(t.Since))
 	}},
 	{"PID", true, func(t *control.ToolStatus, _ time.Time) string {
 		if t.Pid == 0 {
@@ -93,18 +94,18 @@ var columns = [...]column{
 		if t.State == "" {
 			return "-"
 		}
-		return shortCount(int64(t.Restarts))
+		return terminal.ShortCount(int64(t.Restarts))
 	}},
-	{"CALLS", true, func(t *control.ToolStatus, _ time.Time) string { return shortCount(t.Calls) }},
-	{"ERRORS", true, func(t *control.ToolStatus, _ time.Time) string { return shortCount(t.Errors) }},
-	{"P50", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P50) }},
-	{"P99", true, func(t *control.ToolStatus, _ time.Time) string { return shortTook(t.P99) }},
-	{"MEM", true, func(t *control.ToolStatus, _ time.Time) string { return shortSize(t.Memory) }},
+	{"CALLS", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortCount(t.Calls) }},
+	{"ERRORS", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortCount(t.Errors) }},
+	{"P50", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortTook(t.P50) }},
+	{"P99", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortTook(t.P99) }},
+	{"MEM", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortSize(t.Memory) }},
 	{"CPU", true, func(t *control.ToolStatus, _ time.Time) string {
 		if t.Processes == 0 {
 			return "-"
 		}
-		return shortCPU(t.CPU)
+		return terminal.ShortCPU(t.CPU)
 	}},
 }
 
@@ -181,15 +182,15 @@ func (p *page) why(t *control.ToolStatus) string {
 	if t.State == "" || t.State == "READY" {
 		return ""
 	}
-	why := printable(t.Reason)
+	why := terminal.Printable(t.Reason)
 	if t.Held {
-		why = "stopped by hand; orla start " + printable(t.Name) + " starts it"
+		why = "stopped by hand; orla start " + terminal.Printable(t.Name) + " starts it"
 	}
 	if !t.Next.IsZero() {
 		if t.Failures > 1 {
 			why += fmt.Sprintf("; failure %d in a row", t.Failures)
 		}
-		why += "; starts again in " + shortAge(t.Next.Sub(p.now).Round(time.Second))
+		why += "; starts again in " + terminal.ShortAge(t.Next.Sub(p.now).Round(time.Second))
 	}
 	return why
 }
@@ -204,9 +205,9 @@ func shortened(text string, most int) string {
 
 // tool writes all there is to say of one tool.
 func (p *page) tool(t *control.ToolStatus) {
-	head := printable(t.Name)
+	head := terminal.Printable(t.Name)
 	if t.Version != "" {
-		head += " " + printable(t.Version)
+		head += " " + terminal.Printable(t.Version)
 	}
 	p.printf("%s: %s\n", head, p.paint(stateColours[t.State], stateOf(t)))
 	fact := func(name, value string) {
@@ -214,10 +215,10 @@ func (p *page) tool(t *control.ToolStatus) {
 			p.printf("  %-12s %s\n", name, value)
 		}
 	}
-	fact("source", printable(t.Source))
+	fact("source", terminal.Printable(t.Source))
 	if t.State != "" {
 		fact("since", p.moment(t.Since))
-		fact("reason", printable(t.Reason))
+		fact("reason", terminal.Printable(t.Reason))
 		if t.Held {
 			fact("", "stopped by hand, until orla start or orla restart")
 		}
@@ -226,7 +227,7 @@ func (p *page) tool(t *control.ToolStatus) {
 			fact("pid", fmt.Sprint(t.Pid))
 			fact("started", p.moment(t.Started))
 		}
-		fact("last exit", printable(t.LastExit))
+		fact("last exit", terminal.Printable(t.LastExit))
 		fact("restarts", fmt.Sprint(t.Restarts))
 		if t.Failures > 0 {
 			fact("failures", fmt.Sprintf("%d in a row", t.Failures))
@@ -238,19 +239,19 @@ func (p *page) tool(t *control.ToolStatus) {
 	}
 	fact("calls", calls)
 	if t.P50 > 0 {
-		fact("latency", fmt.Sprintf("p50 %s, p99 %s", shortTook(t.P50), shortTook(t.P99)))
+		fact("latency", fmt.Sprintf("p50 %s, p99 %s", terminal.ShortTook(t.P50), terminal.ShortTook(t.P99)))
 	}
 	if t.Processes > 0 {
-		fact("memory", fmt.Sprintf("%s, processes: %d", shortSize(t.Memory), t.Processes))
-		fact("cpu", shortCPU(t.CPU))
+		fact("memory", fmt.Sprintf("%s, processes: %d", terminal.ShortSize(t.Memory), t.Processes))
+		fact("cpu", terminal.ShortCPU(t.CPU))
 	}
 	fact("isolation", t.Isolation)
-	fact("limits", printable(t.Limits))
+	fact("limits", terminal.Printable(t.Limits))
 	if len(t.Stderr) > 0 {
 		p.printf("  its last lines on stderr:\n")
 	}
 	for _, line := range t.Stderr {
-		p.printf("    %s\n", printable(line))
+		p.printf("    %s\n", terminal.Printable(line))
 	}
 }
 
@@ -259,14 +260,14 @@ func (p *page) moment(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return at.Local().Format(time.DateTime) + ", " + shortAge(p.now.Sub(at)) + " ago"
+	return at.Local().Format(time.DateTime) + ", " + terminal.ShortAge(p.now.Sub(at)) + " ago"
 }
 
 func (p *page) ahead(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return at.Local().Format(time.DateTime) + ", in " + shortAge(at.Sub(p.now).Round(time.Second))
+	return at.Local().Format(time.DateTime) + ", in " + terminal.ShortAge(at.Sub(p.now).Round(time.Second))
 }
 
 // The colours of terminals, by what they are for.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // However long the names and large the numbers, the table fits.
@@ -21,10 +22,10 @@ func TestJ1TheTableFits(t *testing.T) {
 			Memory: 999 << 30, CPU: 99 * 24 * 3600, Reason: strings.Repeat("because ", 40), Failures: 7, Next: now.Add(time.Hour),
 		})
 	}
-	p := &page{width: tableWidth, now: now}
+	p := &page{width: terminal.TableWidth, now: now}
 	p.table(tools)
 	for line := range strings.Lines(p.text.String()) {
-		if n := utf8.RuneCountInString(line) - 1; n > tableWidth {
+		if n := utf8.RuneCountInString(line) - 1; n > terminal.TableWidth {
 			t.Errorf("%d characters: %s", n, line)
 		}
 	}

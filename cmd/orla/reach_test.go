@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // reachMode is a column of the table: a tool, and the Orla that has it.
@@ -43,7 +44,7 @@ func TestT7WhatIsReachedInEachModeIsAsDocumented(t *testing.T) {
 	given := setTargets(t)
 
 	home := t.TempDir()
-	given["home"] = writeTool(t, home, "private", "key\n")
+	given["home"] = testkit.WriteTool(t, home, "private", "key\n")
 	serve := func(backend string) *running {
 		o := startPrepared(t, t.TempDir(), func(cmd *exec.Cmd) {
 			cmd.Env = append(append(os.Environ(), podman.Environ...), "HOME="+home, "REACH_PLANTED=here")
@@ -132,14 +133,14 @@ func buildReach(t *testing.T, tools string) {
 	build(filepath.Join(tools, "reach.wasm"), "GOOS=wasip1", "GOARCH=wasm")
 	for _, mode := range []string{"none", "sandboxed", "container"} {
 		dir := filepath.Join(tools, mode)
-		program := readFile(t, filepath.Join(tools, "none", "reach"))
-		writeTool(t, dir, "reach", program)
-		if err := os.Chmod(writeTool(t, dir, "setuid", program), 0o755|os.ModeSetuid); err != nil {
+		program := testkit.ReadFile(t, filepath.Join(tools, "none", "reach"))
+		testkit.WriteTool(t, dir, "reach", program)
+		if err := os.Chmod(testkit.WriteTool(t, dir, "setuid", program), 0o755|os.ModeSetuid); err != nil {
 			t.Fatal(err)
 		}
-		writeTool(t, dir, "tool.yaml", fmt.Sprintf("name: %s\nversion: 1.0.0\ndescription: Tries what it can.\nentrypoint: reach\nruntime: {isolation_mode: %s, arguments: stdin}\n", mode, mode))
+		testkit.WriteTool(t, dir, "tool.yaml", fmt.Sprintf("name: %s\nversion: 1.0.0\ndescription: Tries what it can.\nentrypoint: reach\nruntime: {isolation_mode: %s, arguments: stdin}\n", mode, mode))
 	}
-	writeTool(t, tools, "wasm.yaml", `apiVersion: orloj.dev/v1
+	testkit.WriteTool(t, tools, "wasm.yaml", `apiVersion: orloj.dev/v1
 kind: Tool
 metadata: {name: wasm}
 spec:
@@ -193,7 +194,7 @@ func setTargets(t *testing.T) map[string]any {
 		}
 	}()
 	digest := func(path string) string {
-		sum := sha256.Sum256([]byte(readFile(t, path)))
+		sum := sha256.Sum256([]byte(testkit.ReadFile(t, path)))
 		return hex.EncodeToString(sum[:])
 	}
 	tmp, err := os.CreateTemp("/tmp", "orla-reach-*")
@@ -227,7 +228,7 @@ const (
 // compareTable wants a document to have a table between the markers.
 func compareTable(t *testing.T, path, table string) {
 	t.Helper()
-	text := []byte(readFile(t, path))
+	text := []byte(testkit.ReadFile(t, path))
 	head, rest, begins := bytes.Cut(text, []byte(reachBegin))
 	shown, tail, ends := bytes.Cut(rest, []byte(reachEnd))
 	switch {

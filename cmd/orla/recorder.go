@@ -13,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // recorder is the handler of the log. Each record becomes JSON once: that line
@@ -74,7 +75,7 @@ func (h *recorder) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h *recorder) write(ctx context.Context, r slog.Record) error {
-	r.Message = printable(r.Message) // tint writes it as it is
+	r.Message = terminal.Printable(r.Message) // tint writes it as it is
 	e, _ := h.encoders.Get().(*encoder)
 	defer func() {
 		if e.line.Cap()+cap(e.entry) <= maxSpareLine {
@@ -85,7 +86,7 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	if err := e.Handle(ctx, r); err != nil {
 		return err
 	}
-	line := escaped(e.line.Bytes())
+	line := terminal.EscapedJSON(e.line.Bytes())
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),

@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC I1: lines of calls wait for others to be written with, but no line comes
@@ -18,7 +20,7 @@ func TestI1LinesOfCallsAreWrittenInTheirTurn(t *testing.T) {
 	l.configure("info", formatJSON, nil)
 	written := func() []string {
 		var said []string
-		for _, line := range linesOf(t, file.Name()) {
+		for _, line := range testkit.LinesOf(t, file.Name()) {
 			said = append(said, fmt.Sprint(line["msg"], line["n"]))
 		}
 		return said
@@ -35,7 +37,7 @@ func TestI1LinesOfCallsAreWrittenInTheirTurn(t *testing.T) {
 	}
 	l.Info("call", "n", 101)
 	want = append(want, "call101")
-	eventually(t, "the last call is written", func() bool { return slices.Equal(written(), want) })
+	testkit.Eventually(t, "the last call is written", func() bool { return slices.Equal(written(), want) })
 	l.Info("call", "n", 102)
 	l.out.use(nil)
 	if got := written(); len(got) != len(want)+1 {

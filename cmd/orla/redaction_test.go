@@ -20,6 +20,7 @@ import (
 
 	"github.com/orla-project/orla/internal/history"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // planted are the secrets of TestNoSecretIsShown by where they are found. Each
@@ -94,11 +95,11 @@ func hatch(t *testing.T) *plot {
 	}
 	p.writeServices()
 	p.writeSecret(planted["resource"])
-	writeTool(t, p.secrets, "from-file/key", planted["file"]+"\n")
-	writeTool(t, p.credentials, "from-credential", planted["user"]+":"+planted["credential"])
-	writeTool(t, dir, "server.py", leakingServer)
+	testkit.WriteTool(t, p.secrets, "from-file/key", planted["file"]+"\n")
+	testkit.WriteTool(t, p.credentials, "from-credential", planted["user"]+":"+planted["credential"])
+	testkit.WriteTool(t, dir, "server.py", leakingServer)
 	for name, more := range map[string]string{"leaks": "", "dies": "\n    - {name: DIES, value: 'yes'}", "refuses": "\n    - {name: REFUSES, value: 'yes'}"} {
-		writeTool(t, p.tools, name+".yaml", `apiVersion: orloj.dev/v1
+		testkit.WriteTool(t, p.tools, name+".yaml", `apiVersion: orloj.dev/v1
 kind: McpServer
 metadata: {name: `+name+`}
 spec:
@@ -108,7 +109,7 @@ spec:
   env:
     - {name: LEAK, secretRef: 'from-resource:server'}`+more+"\n")
 	}
-	writeTool(t, p.tools, "environ.sh", "#!/bin/sh\nenv\n")
+	testkit.WriteTool(t, p.tools, "environ.sh", "#!/bin/sh\nenv\n")
 
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -117,7 +118,7 @@ spec:
 		p.traced.Write(body)
 	}))
 	t.Cleanup(collector.Close)
-	config := writeTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: tools\nsecrets_dir: secrets\nstate_dir: state\nlog_level: debug\ntracing: {endpoint: %q}\n", collector.URL))
+	config := testkit.WriteTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: tools\nsecrets_dir: secrets\nstate_dir: state\nlog_level: debug\ntracing: {endpoint: %q}\n", collector.URL))
 	p.running = startPrepared(t, dir, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "OTEL_BSP_SCHEDULE_DELAY=50", "CREDENTIALS_DIRECTORY="+p.credentials,
 			"ORLOJ_SECRET_FROM_ENVIRONMENT_CLIENT_ID="+planted["client id"], "ORLOJ_SECRET_FROM_ENVIRONMENT_CLIENT_SECRET="+planted["environment"])
@@ -175,7 +176,7 @@ spec: {transport: http, endpoint: '%[2]s/%[1]s/%[3]s?in=query', auth: %[4]s, def
 			p.names = append(p.names, "near-"+profile+"--"+what)
 		}
 	}
-	writeTool(p.t, p.tools, "tools.yaml", text.String())
+	testkit.WriteTool(p.t, p.tools, "tools.yaml", text.String())
 }
 
 func (p *plot) writeSecret(value string) {
@@ -187,7 +188,7 @@ func (p *plot) writeSecret(value string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	writeTool(p.t, p.tools, "secrets.yaml", string(text))
+	testkit.WriteTool(p.t, p.tools, "secrets.yaml", string(text))
 }
 
 // call calls a tool, and looks at what it answers.
@@ -240,7 +241,7 @@ func TestNoSecretIsShown(t *testing.T) {
 
 	// A rotated secret holds from the next call on, without a restart.
 	p.writeSecret(planted["rotated"])
-	eventually(t, "the rotated secret is shown", func() bool {
+	testkit.Eventually(t, "the rotated secret is shown", func() bool {
 		p.call("http-bearer-500")
 		heard := p.listened("http-bearer-500")
 		return strings.Contains(heard[len(heard)-1], planted["rotated"])
@@ -272,7 +273,7 @@ func (p *plot) check() {
 	for _, name := range p.names {
 		profile, _ := split(name)
 		service, _, _ := strings.Cut(name, "--")
-		eventually(p.t, name+": the service is asked", func() bool { // where many call, the time of some is over before
+		testkit.Eventually(p.t, name+": the service is asked", func() bool { // where many call, the time of some is over before
 			asked := len(p.listened(service)) > 0
 			if !asked {
 				p.call(name)

@@ -10,13 +10,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC H2: what holds but cannot be put in force changes nothing either, and
 // nothing that stands where the configuration should can keep Orla busy.
 func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 	tools, dir := t.TempDir(), t.TempDir()
-	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(dir, "orla.yaml")
 	first := fmt.Sprintf("tools_dir: %s\nport: 0\n", tools)
 	if err := os.WriteFile(config, []byte(first), 0o644); err != nil {
@@ -60,7 +62,7 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 // started again, does not end Orla.
 func TestOrlaOutlivesTheReaderOfItsLog(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	o, log := startUnread(t, "--tools-dir", tools)
 	_ = log.Close()
 	for range 2 { // the first writes the line that nobody reads
@@ -126,7 +128,7 @@ func TestOrlaDoesNotWaitForTheReaderOfItsLog(t *testing.T) {
 		}
 		close(told)
 	}()
-	eventually(t, "the log says that lines are missing", func() bool {
+	testkit.Eventually(t, "the log says that lines are missing", func() bool {
 		list()
 		select {
 		case yes := <-told:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // pidServer is an MCP server on stdio with one tool, which tells its process.
@@ -47,14 +48,14 @@ func TestT11AReloadOfResourcesIsByDifference(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	tools, elsewhere := t.TempDir(), t.TempDir()
-	server := writeTool(t, elsewhere, "pid.py", strings.ReplaceAll(pidServer, "PYTHON", interpreter))
+	server := testkit.WriteTool(t, elsewhere, "pid.py", strings.ReplaceAll(pidServer, "PYTHON", interpreter))
 
 	const head = "apiVersion: orloj.dev/v1\nkind: "
 	tool := func(name, path string) string {
 		return fmt.Sprintf("%sTool\nmetadata: {name: %s}\nspec: {endpoint: %q}\n", head, name, service.URL+path)
 	}
 	kept := fmt.Sprintf("%sMcpServer\nmetadata: {name: py}\nspec: {transport: stdio, command: %q}\n", head, server)
-	save := func(documents ...string) { writeTool(t, tools, "all.yaml", strings.Join(documents, "---\n")) }
+	save := func(documents ...string) { testkit.WriteTool(t, tools, "all.yaml", strings.Join(documents, "---\n")) }
 	save(tool("first", "/1"), kept)
 	o := serveOrla(t, tools)
 	o.waitLog("offers", nil)

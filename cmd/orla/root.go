@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 )
 
@@ -19,7 +20,7 @@ const rootExample = `  orla                                  serve ./tools on ht
   orla validate                         check every tool and say what is wrong`
 
 // newRoot builds the command line.
-func newRoot(std stdio) *cobra.Command {
+func newRoot(std terminal.Streams) *cobra.Command {
 	flags := &configFlags{}
 	serveHere := func(cmd *cobra.Command, _ []string) error {
 		return serve(cmd.Context(), flags.loader(cmd.Flags()), std)
@@ -35,9 +36,9 @@ func newRoot(std stdio) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetIn(std.in)
-	root.SetOut(std.out)
-	root.SetErr(std.err)
+	root.SetIn(std.In)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
 	root.SetVersionTemplate("orla {{.Version}}\n")
 	flags.add(root.PersistentFlags())
 	groupFlags(root)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // repeated joins n texts by commas.
@@ -247,20 +248,20 @@ func TestS1ManifestsCostInProportion(t *testing.T) {
 	}{
 		{"tools", 500, func(dir string, n int) {
 			for i := range n {
-				writeTool(t, dir, fmt.Sprintf("t%d.sh", i), "#!/bin/sh\n# /// tool\n# description: x\n# ///\n")
+				testkit.WriteTool(t, dir, fmt.Sprintf("t%d.sh", i), "#!/bin/sh\n# /// tool\n# description: x\n# ///\n")
 			}
 		}},
 		{"unknown keys", 5000, func(dir string, n int) {
-			writeTool(t, dir, "t.sh", "#!/bin/sh\n# /// tool\n"+strings.ReplaceAll(repeated(n, func(i int) string { return fmt.Sprintf("# key%d: 1\n", i) }), ",", "")+"# ///\n")
+			testkit.WriteTool(t, dir, "t.sh", "#!/bin/sh\n# /// tool\n"+strings.ReplaceAll(repeated(n, func(i int) string { return fmt.Sprintf("# key%d: 1\n", i) }), ",", "")+"# ///\n")
 		}},
 		{"documents of a file", 300, func(dir string, n int) {
 			text := strings.ReplaceAll(repeated(n, func(i int) string {
 				return fmt.Sprintf("apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: d%d}\nspec: {endpoint: 'https://x.example/%d'}\n---\n", i, i)
 			}), ",apiVersion", "apiVersion")
-			writeTool(t, dir, "all.yaml", text)
+			testkit.WriteTool(t, dir, "all.yaml", text)
 		}},
 		{"properties of a schema", 400, func(dir string, n int) {
-			writeTool(t, dir, "t.sh", "#!/bin/sh\n# /// tool\n# description: x\n# mcp: {input_schema: {type: object, properties: {"+repeated(n, func(i int) string { return fmt.Sprintf("p%d: {type: string}", i) })+"}}}\n# ///\n")
+			testkit.WriteTool(t, dir, "t.sh", "#!/bin/sh\n# /// tool\n# description: x\n# mcp: {input_schema: {type: object, properties: {"+repeated(n, func(i int) string { return fmt.Sprintf("p%d: {type: string}", i) })+"}}}\n# ///\n")
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -301,14 +302,14 @@ func serveHostile(t *testing.T) *s1Server {
 		t.Skipf("no python3: %v", err)
 	}
 	tools := t.TempDir()
-	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
-	writeTool(t, tools, "sleeps.sh", "#!/bin/sh\nexec sleep 60\n")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "sleeps.sh", "#!/bin/sh\nexec sleep 60\n")
 	main := strings.NewReplacer("PYTHON", interpreter, "FILTER", filterSchema).Replace(hostileMain)
-	writeTool(t, tools, "hostile/main.py", main)
-	writeTool(t, tools, "hostile/tool.yaml", "name: hostile\nversion: 1.0.0\ndescription: x\nentrypoint: main.py\nruntime: {mode: capsule, handshake: mcp}\n")
+	testkit.WriteTool(t, tools, "hostile/main.py", main)
+	testkit.WriteTool(t, tools, "hostile/tool.yaml", "name: hostile\nversion: 1.0.0\ndescription: x\nentrypoint: main.py\nruntime: {mode: capsule, handshake: mcp}\n")
 	o := startCommand(t, t.TempDir(), orlaBinary(t), "--tools-dir", tools, "--port", "0", "--timeout", "5m")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
-	s := &s1Server{running: o, client: &http.Client{Timeout: 4 * patience}}
+	s := &s1Server{running: o, client: &http.Client{Timeout: 4 * testkit.Patience}}
 	t.Cleanup(s.client.CloseIdleConnections)
 	o.waitListed("hostile__act")
 	return s
@@ -388,7 +389,7 @@ func (s *s1Server) delete(session string) {
 func (s *s1Server) until(n int, method string) {
 	s.t.Helper()
 	name := map[string]string{"tools/list": `"name":"hostile__`, "prompts/list": `"name":"`, "resources/templates/list": `"uriTemplate":`}[method]
-	eventually(s.t, fmt.Sprintf("%s has %d items", method, n), func() bool {
+	testkit.Eventually(s.t, fmt.Sprintf("%s has %d items", method, n), func() bool {
 		found, cursor := 0, ""
 		for {
 			raw := s.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, cursor))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/containertest"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // refusingCluster is an API server whose every Job has one pod, with a container
@@ -59,7 +60,7 @@ func refusingCluster(t *testing.T) string {
 // runtime starts nothing.
 func brokenRuntime(t *testing.T, podman *containertest.Engine) []string {
 	t.Helper()
-	runtime := writeTool(t, t.TempDir(), "runtime", "#!/bin/sh\necho 'cgroups in hybrid mode not supported' >&2\nexit 1\n")
+	runtime := testkit.WriteTool(t, t.TempDir(), "runtime", "#!/bin/sh\necho 'cgroups in hybrid mode not supported' >&2\nexit 1\n")
 	environ := append([]string{}, podman.Environ...)
 	for i, kv := range environ {
 		if path, ok := strings.CutPrefix(kv, "CONTAINERS_CONF="); ok {
@@ -68,7 +69,7 @@ func brokenRuntime(t *testing.T, podman *containertest.Engine) []string {
 				t.Fatal(err)
 			}
 			conf := strings.Replace(string(text), `runtime = "runc"`, `runtime = "broken"`, 1) + "[engine.runtimes]\nbroken = [\"" + runtime + "\"]\n"
-			environ[i] = "CONTAINERS_CONF=" + writeTool(t, t.TempDir(), "containers.conf", conf)
+			environ[i] = "CONTAINERS_CONF=" + testkit.WriteTool(t, t.TempDir(), "containers.conf", conf)
 		}
 	}
 	return environ
@@ -103,7 +104,7 @@ func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 			rows: []row{{"no runtime", "container", "command: sh, image: " + image, "isolation_unavailable"}},
 		},
 		"a client without a daemon": {
-			config: "tool_container_engine: " + writeTool(t, t.TempDir(), "docker", "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n") + "\n",
+			config: "tool_container_engine: " + testkit.WriteTool(t, t.TempDir(), "docker", "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n") + "\n",
 			rows:   []row{{"no daemon", "container", "command: sh, image: " + image, "isolation_unavailable"}},
 		},
 		"an engine that is not there": {
@@ -120,7 +121,7 @@ func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 			for i, r := range c.rows {
 				text += cliResource(fmt.Sprint("tool", i), r.mode, r.cli, "")
 			}
-			writeTool(t, tools, "tools.yaml", text)
+			testkit.WriteTool(t, tools, "tools.yaml", text)
 			config := c.config + "cli_allowed_commands: [" + missing + "]\ntool_k8s_enabled: true\ntool_k8s_namespace: orla\n"
 			if !strings.Contains(config, "kubeconfig") {
 				config += "tool_k8s_kubeconfig: " + refusingCluster(t) + "\n"
@@ -157,7 +158,7 @@ func TestT4TheDoctorRunsAContainer(t *testing.T) {
 		"an engine that works":           {podman.Environ, "podman", "ok", "ran a container, and held it as it has to"},
 		"a runtime that starts nothing":  {brokenRuntime(t, podman), "podman", "fail", "cgroups in hybrid mode not supported; it is for held"},
 		"an engine that is not there":    {nil, "/nonesuch/podman", "fail", "no container engine can be used"},
-		"an engine that answers nothing": {nil, writeTool(t, t.TempDir(), "docker", "#!/bin/sh\nexit 1\n"), "fail", "no container engine can be used"},
+		"an engine that answers nothing": {nil, testkit.WriteTool(t, t.TempDir(), "docker", "#!/bin/sh\nexit 1\n"), "fail", "no container engine can be used"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			cmd := exec.Command(orlaBinary(t), "doctor", "--json", "--tools-dir", tools, "--port", "0", "--sandbox-backend", "container", "--tool-container-engine", c.engine)

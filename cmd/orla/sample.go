@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // sampleValues are shown for keys whose default depends on where Orla runs, or
@@ -52,7 +54,7 @@ func writeSampleKeys(w io.Writer, section reflect.Value, path, indent string) er
 		if indent != "" {
 			mark = "#" + indent + "# "
 		}
-		for _, line := range wrap(field.Tag.Get("jsonschema"), 80-len(mark)) {
+		for _, line := range terminal.Wrap(field.Tag.Get("jsonschema"), 80-len(mark)) {
 			fmt.Fprintf(w, "%s%s\n", mark, line)
 		}
 		switch {

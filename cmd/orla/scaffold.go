@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // moduleLanguages are those of templates/wasm, with what builds them.
 var moduleLanguages = []struct{ name, builder string }{{"go", "go"}, {"rust", "cargo"}}
 
 // newScaffold makes a project of a tool in WebAssembly (SPEC-TOOLS 9.1).
-func newScaffold(std stdio) *cobra.Command {
+func newScaffold(std terminal.Streams) *cobra.Command {
 	var p moduleProject
 	var names []string
 	for _, l := range moduleLanguages {
@@ -45,11 +46,11 @@ func newScaffold(std stdio) *cobra.Command {
 				return err
 			}
 			for _, file := range made {
-				if _, err := fmt.Fprintln(std.out, file); err != nil {
+				if _, err := fmt.Fprintln(std.Out, file); err != nil {
 					return err
 				}
 			}
-			p.sayHowToBuild(std.err)
+			p.sayHowToBuild(std.Err)
 			return nil
 		},
 	}

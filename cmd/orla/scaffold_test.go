@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // rustPath returns a PATH whose Rust builds for WebAssembly. The first that is
@@ -76,7 +77,7 @@ func TestT91ScaffoldedProjects(t *testing.T) {
 			}
 
 			fixture := filepath.Join(p.dir, "tools", "greet", "fixtures", "greets.json")
-			other := strings.Replace(readFile(t, fixture), "Hello", "Good day", 1)
+			other := strings.Replace(testkit.ReadFile(t, fixture), "Hello", "Good day", 1)
 			if err := os.WriteFile(fixture, []byte(other), 0o644); err != nil {
 				t.Fatal(err)
 			}

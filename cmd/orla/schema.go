@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newSchema prints the JSON Schemas that editors check files with.
-func newSchema(std stdio) *cobra.Command {
+func newSchema(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [tool.yaml|resource|contract|orla.yaml|orla-tool.json]",
 		Short: "Print the JSON Schemas of files, and of what services are told",
@@ -34,9 +35,9 @@ func newSchema(std stdio) *cobra.Command {
 				"contract":       fmt.Appendf(nil, `{"request":%s,"response":%s}`, contract.RequestSchema(), contract.ResponseSchema()),
 			}
 			if len(args) == 1 {
-				return writeIndented(std.out, schemas[args[0]])
+				return terminal.WriteJSON(std.Out, schemas[args[0]])
 			}
-			return writeIndented(std.out, schemas)
+			return terminal.WriteJSON(std.Out, schemas)
 		},
 	}
 }

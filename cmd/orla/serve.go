@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
@@ -35,8 +36,8 @@ import (
 //
 //	front: bridge, http sessions, reloader, control socket, what systemd is told
 //	back:  one service per living tool
-func serve(ctx context.Context, from *loader, std stdio) (err error) {
-	log := newLogging(std.err, systemd.JournalSocket)
+func serve(ctx context.Context, from *loader, std terminal.Streams) (err error) {
+	log := newLogging(std.Err, systemd.JournalSocket)
 	defer log.flush()
 	cfg, err := from.load()
 	if err != nil {
@@ -184,17 +185,17 @@ func (s *server) readiness() *readiness {
 }
 
 // runStdio serves the one client on stdin and stdout.
-func (s *server) runStdio(ctx context.Context, cfg *loaded, std stdio, signals *signals) error {
+func (s *server) runStdio(ctx context.Context, cfg *loaded, std terminal.Streams, signals *signals) error {
 	stop := s.grow(ctx, s.bridge, s, s.control)
 	s.awaitControl(ctx, cfg)
 	s.serving("stdio")
 
 	client, leave := context.WithCancel(ctx)
 	defer leave()
-	in, letGo := std.polled()
+	in, letGo := std.Polled()
 	defer letGo()
 	done := make(chan error, 1)
-	go func() { done <- s.bridge.ServeStdio(client, in, std.out, int64(cfg.MaxRequest)) }()
+	go func() { done <- s.bridge.ServeStdio(client, in, std.Out, int64(cfg.MaxRequest)) }()
 	over := make(chan struct{})
 	var served error
 	go func() {

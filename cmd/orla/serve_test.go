@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // goClient connects the Go SDK's client in the era of a protocol version.
@@ -54,8 +56,8 @@ func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
 	o.waitLog("about the tools folder", func(l map[string]any) bool {
 		return strings.Contains(fmt.Sprint(l["err"]), "chmod +x") || l["err"] != nil
 	})
-	writeTool(t, filepath.Join(dir, "tools"), "late.sh", "#!/bin/sh\necho late\n")
-	eventually(t, "the late tool answers", func() bool {
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "late.sh", "#!/bin/sh\necho late\n")
+	testkit.Eventually(t, "the late tool answers", func() bool {
 		a, err := o.call("late", "{}")
 		return err == nil && a.Error == nil && a.Result.Content[0].Text == "late\n"
 	})
@@ -65,10 +67,10 @@ func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
 // reported once.
 func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "good.sh", "#!/bin/sh\necho good\n")
-	writeTool(t, tools, "zz/good.py", "#!/usr/bin/env python3\n")
-	writeTool(t, tools, "block.sh", "#!/bin/sh\n# /// tool\n# desciption: x\n# ///\n")
-	writeTool(t, tools, "interp.sh", "#!/usr/bin/env no-such-interpreter\n")
+	testkit.WriteTool(t, tools, "good.sh", "#!/bin/sh\necho good\n")
+	testkit.WriteTool(t, tools, "zz/good.py", "#!/usr/bin/env python3\n")
+	testkit.WriteTool(t, tools, "block.sh", "#!/bin/sh\n# /// tool\n# desciption: x\n# ///\n")
+	testkit.WriteTool(t, tools, "interp.sh", "#!/usr/bin/env no-such-interpreter\n")
 	if err := syscall.Mkfifo(filepath.Join(tools, "pipe"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
 // SPEC H2: SIGHUP under load loses no call, and what did not change is kept.
 func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	o := serveOrla(t, tools)
 	stop := make(chan struct{})
 	var calls, lost atomic.Int64
@@ -126,10 +128,10 @@ func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
 		})
 	}
 	for i := range 30 {
-		writeTool(t, tools, fmt.Sprintf("t%d.sh", i%3), fmt.Sprintf("#!/bin/sh\necho %d\n", i))
+		testkit.WriteTool(t, tools, fmt.Sprintf("t%d.sh", i%3), fmt.Sprintf("#!/bin/sh\necho %d\n", i))
 		o.signal(syscall.SIGHUP)
 		want := i + 1
-		eventually(t, "the reload is done", func() bool {
+		testkit.Eventually(t, "the reload is done", func() bool {
 			return o.count("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" }) >= want
 		})
 	}
@@ -144,7 +146,7 @@ func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
 // SPEC H2: a configuration that does not parse changes nothing.
 func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(t.TempDir(), "orla.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
@@ -169,7 +171,7 @@ func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 // for calls that wait already.
 func TestH2TheBoundOfCallsChanges(t *testing.T) {
 	tools, met := t.TempDir(), t.TempDir()
-	writeTool(t, tools, "meet.sh", "#!/bin/sh\n: > "+met+"/$ORLA_CALL_ID\nwhile [ $(ls "+met+" | wc -l) -lt 2 ]; do sleep 0.01; done\n")
+	testkit.WriteTool(t, tools, "meet.sh", "#!/bin/sh\n: > "+met+"/$ORLA_CALL_ID\nwhile [ $(ls "+met+" | wc -l) -lt 2 ]; do sleep 0.01; done\n")
 	config := filepath.Join(t.TempDir(), "orla.yaml")
 	write := func(bound int) {
 		text := fmt.Sprintf("tools_dir: %s\nport: 0\ntimeout: 1m\nmax_concurrent_calls: %d\n", tools, bound)
@@ -191,7 +193,7 @@ func TestH2TheBoundOfCallsChanges(t *testing.T) {
 			failed <- err
 		}()
 	}
-	eventually(t, "one of them runs", func() bool {
+	testkit.Eventually(t, "one of them runs", func() bool {
 		entries, err := os.ReadDir(met)
 		return err == nil && len(entries) == 1
 	})
@@ -208,7 +210,7 @@ func TestH2TheBoundOfCallsChanges(t *testing.T) {
 // connections stay.
 func TestH2ThePortMoves(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(t.TempDir(), "orla.yaml")
 	write := func(port int) {
 		if err := os.WriteFile(config, fmt.Appendf(nil, "tools_dir: %s\nport: %d\n", tools, port), 0o644); err != nil {
@@ -248,7 +250,7 @@ func TestH3AutoReloadCanBeOff(t *testing.T) {
 	}
 	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
-	writeTool(t, tools, "one.sh", "#!/bin/sh\necho one\n")
+	testkit.WriteTool(t, tools, "one.sh", "#!/bin/sh\necho one\n")
 	o.signal(syscall.SIGHUP)
 	o.waitLog("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" && l["added"] == 1.0 })
 	if n := o.count("reload", nil); n != 2 {
@@ -264,7 +266,7 @@ func TestH4SIGTERMLetsCallsEnd(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, tools, "wait.sh", "#!/bin/sh\nread line < "+fifo+"\necho \"$line\"\n")
+	testkit.WriteTool(t, tools, "wait.sh", "#!/bin/sh\nread line < "+fifo+"\necho \"$line\"\n")
 	o := serveOrla(t, tools)
 	done := make(chan *answer, 1)
 	go func() {
@@ -311,7 +313,7 @@ func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
 	if err := syscall.Mkfifo(pids, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, tools, "stay.sh", "#!/bin/sh\ntrap '' TERM\nsleep 100 &\necho $$ $! > "+pids+"\nwait\nwait\n")
+	testkit.WriteTool(t, tools, "stay.sh", "#!/bin/sh\ntrap '' TERM\nsleep 100 &\necho $$ $! > "+pids+"\nwait\nwait\n")
 	o := serveOrla(t, tools)
 	go func() { _, _ = o.call("stay", "{}") }() // it fails with the connection
 	line, err := os.ReadFile(pids)
@@ -329,7 +331,7 @@ func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "process "+field+" is gone", func() bool { return !alive(pid) })
+		testkit.Eventually(t, "process "+field+" is gone", func() bool { return !alive(pid) })
 	}
 }
 
@@ -337,7 +339,7 @@ func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
 func TestH4ASecondSignalEndsWhatFollowsTheCalls(t *testing.T) {
 	tools := t.TempDir()
 	// Ignored before the fork: what is left ignores it from its first moment.
-	writeTool(t, tools, "leave.sh", "#!/bin/sh\ntrap '' TERM\nsh -c 'while :; do sleep 1; done' &\necho left\n")
+	testkit.WriteTool(t, tools, "leave.sh", "#!/bin/sh\ntrap '' TERM\nsh -c 'while :; do sleep 1; done' &\necho left\n")
 	o := serveOrla(t, tools)
 	if got := o.mustCall("leave"); got != "left\n" {
 		t.Errorf("leave = %q", got)
@@ -357,7 +359,7 @@ func TestKilledOrlaLeavesNothing(t *testing.T) {
 	if err := syscall.Mkfifo(pids, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, tools, "family.sh", "#!/bin/sh\nsleep 1000 &\nsetsid sleep 1000 &\necho $$ $! > "+pids+"\nwait\n")
+	testkit.WriteTool(t, tools, "family.sh", "#!/bin/sh\nsleep 1000 &\nsetsid sleep 1000 &\necho $$ $! > "+pids+"\nwait\n")
 	o := serveOrla(t, tools)
 	go func() { _, _ = o.call("family", "{}") }() // it fails with the connection
 	if _, err := os.ReadFile(pids); err != nil {
@@ -372,10 +374,10 @@ func TestKilledOrlaLeavesNothing(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "the whole family runs", func() bool { return ours() >= 3 })
+	testkit.Eventually(t, "the whole family runs", func() bool { return ours() >= 3 })
 	began := time.Now()
 	o.signal(syscall.SIGKILL)
-	eventually(t, "the family is gone", func() bool { return ours() == 0 })
+	testkit.Eventually(t, "the family is gone", func() bool { return ours() == 0 })
 	t.Logf("all gone %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 
@@ -396,7 +398,7 @@ func TestOccupiedPortIsOneClearError(t *testing.T) {
 // SPEC G1: on stdio everything that was read is answered before the end.
 func TestG1StdioAnswersAllBeforeEOF(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "slow.sh", "#!/bin/sh\nsleep 0.3\necho slow\n")
+	testkit.WriteTool(t, tools, "slow.sh", "#!/bin/sh\nsleep 0.3\necho slow\n")
 	cmd := exec.Command(orlaBinary(t), "--stdio", "--tools-dir", tools)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var in strings.Builder
@@ -445,7 +447,7 @@ func TestG8BearerToken(t *testing.T) {
 	if err := os.WriteFile(config, []byte("port: 0\ntools_dir: tools\nauth:\n  tokens:\n    - name: ci\n      file: token\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	writeTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	o := startOrla(t, t.TempDir(), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	for header, want := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer " + token: 200} {
@@ -499,12 +501,12 @@ func TestI1LogFileIsReopened(t *testing.T) {
 			return bytes.Contains(data, []byte(text))
 		}
 	}
-	eventually(t, "the log file has the start", has(path, `"msg":"serving"`))
+	testkit.Eventually(t, "the log file has the start", has(path, `"msg":"serving"`))
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
 	o.signal(syscall.SIGHUP)
-	eventually(t, "the new log file has the reload", has(path, `"reason":"SIGHUP"`))
+	testkit.Eventually(t, "the new log file has the reload", has(path, `"reason":"SIGHUP"`))
 	o.signal(syscall.SIGTERM)
 	if code := o.wait(); code != 0 {
 		t.Errorf("exit code %d", code)

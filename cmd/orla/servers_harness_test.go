@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // offShelf is an MCP server as it comes (testdata/servers).
@@ -197,7 +198,7 @@ func (w *witness) ask(questions []question) map[string]any {
 		id, answered := w.send(q.op, q.fields)
 		given := w.await(answered)
 		var came []map[string]any
-		eventually(w.t, fmt.Sprintf("%s has %d events, answered by %s %v", q.name, q.events, given.Result, given.Error), func() bool {
+		testkit.Eventually(w.t, fmt.Sprintf("%s has %d events, answered by %s %v", q.name, q.events, given.Result, given.Error), func() bool {
 			w.seen.Lock()
 			defer w.seen.Unlock()
 			came = slices.DeleteFunc(slices.Clone(w.events[first:]), spontaneous)

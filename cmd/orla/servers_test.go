@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // listings are the questions for what a server has.
@@ -160,7 +161,7 @@ func (s offShelf) directly(t *testing.T, way sdk, questions []question) map[stri
 	t.Helper()
 	w := attend(t, way, s.dir, append([]string{"--stdio", "--"}, s.argv...)...)
 	if s.asks {
-		eventually(t, "the server has asked for the roots", func() bool { return w.happened("method", "roots/list") == 1 })
+		testkit.Eventually(t, "the server has asked for the roots", func() bool { return w.happened("method", "roots/list") == 1 })
 	}
 	got := w.ask(questions)
 	got["hello"] = lasting(w.hello)
@@ -293,7 +294,7 @@ func TestServerChangesUnderOpenSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		text[name] = string(raw)
-		writeTool(t, dir, name, text[name])
+		testkit.WriteTool(t, dir, name, text[name])
 	}
 	t.Setenv("MCP_PYTHON", filepath.Join(all["fastmcp"].dir, ".venv", "bin", "python"))
 	o := serveOrla(t, tools)
@@ -311,10 +312,10 @@ func TestServerChangesUnderOpenSessions(t *testing.T) {
 	}
 	// changed waits until a client has heard of it that the tools are others now.
 	changed := func(c *witness, there, gone string) {
-		if a := c.do("waitListChanged", fields{"timeoutMs": patience.Milliseconds()}); !a.OK {
+		if a := c.do("waitListChanged", fields{"timeoutMs": testkit.Patience.Milliseconds()}); !a.OK {
 			t.Errorf("nobody said that %s is there: %+v", there, a)
 		}
-		eventually(t, there+" is listed", func() bool { return slices.Contains(c.names(), there) })
+		testkit.Eventually(t, there+" is listed", func() bool { return slices.Contains(c.names(), there) })
 		if slices.Contains(c.names(), gone) {
 			t.Errorf("%s is still listed", gone)
 		}
@@ -353,11 +354,11 @@ func TestServerChangesUnderOpenSessions(t *testing.T) {
 			t.Errorf("the grown prompt: %+v", a)
 		}
 		for _, what := range []string{"resources", "prompts"} {
-			eventually(t, "it is said that there are other "+what, func() bool { return c.happened("what", what) > 0 })
+			testkit.Eventually(t, "it is said that there are other "+what, func() bool { return c.happened("what", what) > 0 })
 		}
 	})
 
-	writeTool(t, dir, "server.py", strings.NewReplacer("says ONE", "says TWO", "def picture", "def painting").Replace(text["server.py"]))
+	testkit.WriteTool(t, dir, "server.py", strings.NewReplacer("says ONE", "says TWO", "def picture", "def painting").Replace(text["server.py"]))
 	states.next("state", is("fastmcp", "RELOADING", "server.py"))
 	second := says("TWO")
 	if second == first || alive(first) {

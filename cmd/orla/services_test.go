@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC-TOOLS 5.1, 5.4: SIGHUP changes the folder of secrets and the addresses
@@ -23,13 +25,13 @@ func TestSIGHUPChangesSecretsAndAddresses(t *testing.T) {
 	t.Cleanup(service.Close)
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
-	writeTool(t, tools, "api.yaml", `apiVersion: orloj.dev/v1
+	testkit.WriteTool(t, tools, "api.yaml", `apiVersion: orloj.dev/v1
 kind: Tool
 metadata: {name: api}
 spec: {endpoint: '`+service.URL+`', auth: {secretRef: api}}
 `)
-	writeTool(t, dir, "one/api", "token-one\n")
-	writeTool(t, dir, "two/api/value", "token-two")
+	testkit.WriteTool(t, dir, "one/api", "token-one\n")
+	testkit.WriteTool(t, dir, "two/api/value", "token-two")
 	configure := func(more string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, "orla.yaml"), []byte("tools_dir: tools\nport: 0\n"+more), 0o600); err != nil {
@@ -95,19 +97,19 @@ func TestSecretsOfAFaultyFileStay(t *testing.T) {
 	t.Cleanup(service.Close)
 	t.Setenv("ORLOJ_SECRET_API", "of-the-environment")
 	tools := t.TempDir()
-	writeTool(t, tools, "api.yaml", "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: api}\nspec: {endpoint: '"+service.URL+"', auth: {secretRef: api}}\n")
+	testkit.WriteTool(t, tools, "api.yaml", "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: api}\nspec: {endpoint: '"+service.URL+"', auth: {secretRef: api}}\n")
 	const declared = "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: api}\nstringData: {value: %s}\n"
-	writeTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "one"))
+	testkit.WriteTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "one"))
 	o := serveOrla(t, tools)
 	shows := func(want string) {
 		t.Helper()
-		eventually(t, "the service is shown "+want, func() bool {
+		testkit.Eventually(t, "the service is shown "+want, func() bool {
 			return o.mustCall("api") == "done" && shown.Load() == "Bearer "+want
 		})
 	}
 	shows("one")
 	log := o.follow()
-	writeTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "{"))
+	testkit.WriteTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "{"))
 	log.next("a tool is not served", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["path"]), "secrets.yaml") })
 	shows("one")
 	o.signal(syscall.SIGHUP)
@@ -115,7 +117,7 @@ func TestSecretsOfAFaultyFileStay(t *testing.T) {
 	if o.mustCall("api"); shown.Load() != "Bearer one" {
 		t.Errorf("after one more reload the service is shown %q", shown.Load())
 	}
-	writeTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "two"))
+	testkit.WriteTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "two"))
 	shows("two")
 	if err := os.Remove(filepath.Join(tools, "secrets.yaml")); err != nil {
 		t.Fatal(err)

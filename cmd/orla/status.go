@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newStatus shows what a running Orla and its tools are doing.
-func newStatus(flags *configFlags, std stdio) *cobra.Command {
+func newStatus(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var watch, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
@@ -31,7 +32,7 @@ func newStatus(flags *configFlags, std stdio) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := view{client: client, asJSON: asJSON, out: std.out, colours: colourful(std.out), width: widthOf(std.out)}
+			v := view{client: client, asJSON: asJSON, out: std.Out, colours: terminal.Colourful(std.Out), width: terminal.Width(std.Out)}
 			if len(args) == 1 {
 				v.name = args[0]
 			}
@@ -93,7 +94,7 @@ func (v *view) text(ctx context.Context) ([]byte, error) {
 		return []byte(p.text.String()), nil
 	}
 	var out strings.Builder
-	err := writeIndented(&out, shown)
+	err := terminal.WriteJSON(&out, shown)
 	return []byte(out.String()), err
 }
 
@@ -114,7 +115,7 @@ func (v *view) watch(ctx context.Context) error {
 				return err
 			}
 			text = append(line.Bytes(), '\n')
-		} else if isTerminal(v.out) {
+		} else if terminal.IsTerminal(v.out) {
 			const home = "\x1b[H\x1b[2J\x1b[3J"
 			text = append([]byte(home), text...)
 		} else if !first {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // mixedCapsule is a capsule of the twenty that orla status is shown for: what
@@ -48,7 +50,7 @@ func (c mixedCapsule) write(t *testing.T, tools, name string) {
 	for line := range strings.Lines(c.runtime) {
 		runtime += "  " + strings.TrimSuffix(line, "\n") + "\n"
 	}
-	writeTool(t, at, "main.sh", `#!/bin/sh
+	testkit.WriteTool(t, at, "main.sh", `#!/bin/sh
 `+c.before+`
 echo '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"`+name+`","version":"1.0.0","capabilities":[]}}'
 `+c.after+`
@@ -64,7 +66,7 @@ while read -r line; do
 	esac
 done
 `)
-	writeTool(t, at, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: One of twenty.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\nruntime:\n"+runtime)
+	testkit.WriteTool(t, at, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: One of twenty.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\nruntime:\n"+runtime)
 }
 
 // SPEC J1: orla status of twenty capsules in mixed states, as docs/OPERATING.md shows it.
@@ -77,9 +79,9 @@ func TestJ1StatusOfTwentyCapsules(t *testing.T) {
 		}
 		c.write(t, tools, name)
 	}
-	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
-	writeTool(t, tools, "zz/tool.yaml", "name: wiki\nversion: 1.0.0\ndescription: The same name again.\nentrypoint: main.sh\nruntime: {mode: capsule}\n")
-	writeTool(t, tools, "zz/main.sh", "#!/bin/sh\n")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "zz/tool.yaml", "name: wiki\nversion: 1.0.0\ndescription: The same name again.\nentrypoint: main.sh\nruntime: {mode: capsule}\n")
+	testkit.WriteTool(t, tools, "zz/main.sh", "#!/bin/sh\n")
 	o := serveThere(t, dir)
 	state := func(name, want string) {
 		t.Helper()
@@ -112,8 +114,8 @@ func TestJ1StatusOfTwentyCapsules(t *testing.T) {
 	for _, name := range []string{"postgres", "translate"} {
 		inFlight.Go(func() { _, _ = o.call(name, "{}") }) // it is ended with Orla
 	}
-	eventually(t, "both calls are in flight", func() bool { return o.toolStatus("postgres").InFlight+o.toolStatus("translate").InFlight == 2 })
-	writeTool(t, filepath.Join(tools, "postgres"), "more.sh", "#!/bin/sh\n")
+	testkit.Eventually(t, "both calls are in flight", func() bool { return o.toolStatus("postgres").InFlight+o.toolStatus("translate").InFlight == 2 })
+	testkit.WriteTool(t, filepath.Join(tools, "postgres"), "more.sh", "#!/bin/sh\n")
 	state("postgres", "RELOADING")
 	stopping := o.command("stop", "translate")
 	if err := stopping.Start(); err != nil {

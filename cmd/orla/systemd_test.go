@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // serviceManager is the receiving end of NOTIFY_SOCKET.
@@ -50,7 +52,7 @@ func shortPath(t *testing.T) string {
 // next waits for the next notification that begins with a line, and returns it.
 func (m *serviceManager) next(line string) string {
 	m.t.Helper()
-	if err := m.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := m.conn.SetReadDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		m.t.Fatal(err)
 	}
 	var others []string
@@ -160,7 +162,7 @@ func TestK1NothingFollowsStopping(t *testing.T) {
 	t.Cleanup(collector.Close)
 	m := underSystemd(t)
 	dir := t.TempDir()
-	writeTool(t, dir, "tools/echo.sh", "#!/bin/sh\necho ok\n")
+	testkit.WriteTool(t, dir, "tools/echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(dir, "orla.yaml")
 	configure := func(more string) {
 		t.Helper()
@@ -239,7 +241,7 @@ func socket(t *testing.T, network, address string) net.Listener {
 // name or without one, and no tool inherits it (SPEC K1).
 func TestK1SocketsOfSystemd(t *testing.T) {
 	tools := t.TempDir()
-	writeTool(t, tools, "files", "#!/bin/sh\nreadlink /proc/$$/fd/*\necho $LISTEN_FDS$LISTEN_PID$LISTEN_FDNAMES\n")
+	testkit.WriteTool(t, tools, "files", "#!/bin/sh\nreadlink /proc/$$/fd/*\necho $LISTEN_FDS$LISTEN_PID$LISTEN_FDNAMES\n")
 	for _, names := range []string{"orla.socket:other", "orla-http:other", ""} {
 		t.Run(names, func(t *testing.T) {
 			first, second := socket(t, "tcp", "127.0.0.1:0"), socket(t, "tcp", "127.0.0.1:0")
@@ -293,7 +295,7 @@ func TestK1AnotherPortBesideASocket(t *testing.T) {
 	o.waitLog("serving", nil)
 	log := o.follow()
 	answers := func(address string) bool {
-		resp, err := (&http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + address + "/healthz")
+		resp, err := (&http.Client{Timeout: testkit.Patience, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + address + "/healthz")
 		if err != nil {
 			return false
 		}
@@ -342,7 +344,7 @@ func TestK1Credential(t *testing.T) {
 	save("a-token-of-ada-1")
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	tools := t.TempDir()
-	writeTool(t, tools, "where", "#!/bin/sh\necho \"[$CREDENTIALS_DIRECTORY]\"\n")
+	testkit.WriteTool(t, tools, "where", "#!/bin/sh\necho \"[$CREDENTIALS_DIRECTORY]\"\n")
 	o := startCommand(t, t.TempDir(), orlaBinary(t), "--config", writeConfig(t, tools, "auth: {tokens: [{name: ada, credential: ada}]}\n"))
 	url, _ := o.waitLog("serving", nil)["url"].(string)
 	call := func(token string) (int, string) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // metrics scrapes a running Orla.
@@ -39,7 +40,7 @@ func (o *running) metrics(header ...string) (status int, text string) {
 func (o *running) wantMetrics(lines ...string) string {
 	o.t.Helper()
 	var text string
-	eventually(o.t, "the metrics have "+strings.Join(lines, ", "), func() bool {
+	testkit.Eventually(o.t, "the metrics have "+strings.Join(lines, ", "), func() bool {
 		_, text = o.metrics()
 		return !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains("\n"+text, "\n"+line) })
 	})
@@ -51,8 +52,8 @@ func (o *running) wantMetrics(lines ...string) string {
 func TestG6MetricsOfARunningOrla(t *testing.T) {
 	needs.Programs(t, "promtool")
 	tools := t.TempDir()
-	writeTool(t, tools, "greet", "#!/bin/sh\n# /// tool\n# description: x\n# input_schema:\n#   name: string\n# ///\necho hello\n")
-	writeTool(t, tools, "fails", "#!/bin/sh\nexit 3\n")
+	testkit.WriteTool(t, tools, "greet", "#!/bin/sh\n# /// tool\n# description: x\n# input_schema:\n#   name: string\n# ///\necho hello\n")
+	testkit.WriteTool(t, tools, "fails", "#!/bin/sh\nexit 3\n")
 	cap := newPack(t, tools, "cap", "restart: {initial_ms: 10}", map[string]string{"answer.py": says("os._exit(1) if params['arguments'].get('die') else 'hi'")})
 	o := serveOrla(t, tools)
 	for tool, args := range map[string]string{"greet": `{"name":"Ada"}`, "fails": `{}`, "cap": `{}`, "nope": `{}`} {
@@ -81,13 +82,13 @@ func TestG6MetricsOfARunningOrla(t *testing.T) {
 	}
 	o.wantMetrics(`orla_calls_total{code="crashed",tool="cap"} 1`, `orla_capsule_restarts_total{tool="cap"} 1`, `orla_capsule_state{state="READY",tool="cap"} 1`)
 	cap.save("tool.yaml", "name: cap\nversion: ")
-	writeTool(t, tools, "late", "#!/bin/sh\n")
+	testkit.WriteTool(t, tools, "late", "#!/bin/sh\n")
 	o.wantMetrics(`orla_reloads_total{result="applied"} `, `orla_tools 4`)
 	if out, err := exec.Command("rm", "-r", filepath.Join(tools, "greet"), cap.dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	o.wantMetrics(`orla_tools 2`)
-	eventually(t, "tools that have gone have no series", func() bool { // a scrape may see them go
+	testkit.Eventually(t, "tools that have gone have no series", func() bool { // a scrape may see them go
 		_, text = o.metrics()
 		return !strings.Contains(text, `tool="cap"`) && !strings.Contains(text, `tool="greet"`)
 	})
@@ -96,9 +97,9 @@ func TestG6MetricsOfARunningOrla(t *testing.T) {
 // SPEC G8: where a token is asked for, it is asked for here too.
 func TestG6MetricsNeedTheToken(t *testing.T) {
 	dir := t.TempDir()
-	writeTool(t, dir, "tools/greet", "#!/bin/sh\n")
-	writeTool(t, dir, "token", "0123456789abcdef\n")
-	config := writeTool(t, dir, "orla.yaml", "port: 0\nauth: {tokens: [{name: prometheus, file: token}]}\n")
+	testkit.WriteTool(t, dir, "tools/greet", "#!/bin/sh\n")
+	testkit.WriteTool(t, dir, "token", "0123456789abcdef\n")
+	config := testkit.WriteTool(t, dir, "orla.yaml", "port: 0\nauth: {tokens: [{name: prometheus, file: token}]}\n")
 	o := startOrla(t, dir, "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	if status, text := o.metrics(); status != http.StatusUnauthorized || strings.Contains(text, "orla_") {
@@ -107,9 +108,9 @@ func TestG6MetricsNeedTheToken(t *testing.T) {
 	if status, text := o.metrics("Authorization", "Bearer 0123456789abcdef"); status != http.StatusOK || !strings.Contains(text, "\norla_tools 1\n") {
 		t.Errorf("with the token: %d %.100s", status, text)
 	}
-	writeTool(t, dir, "orla.yaml", "port: 0\nauth: {tokens: [{name: prometheus, file: token}]}\nunknown: 1\n")
+	testkit.WriteTool(t, dir, "orla.yaml", "port: 0\nauth: {tokens: [{name: prometheus, file: token}]}\nunknown: 1\n")
 	o.signal(syscall.SIGHUP)
-	eventually(t, "the refused reload is counted", func() bool {
+	testkit.Eventually(t, "the refused reload is counted", func() bool {
 		_, text := o.metrics("Authorization", "Bearer 0123456789abcdef")
 		return strings.Contains(text, "\norla_reloads_total{result=\"refused\"} 1\n")
 	})

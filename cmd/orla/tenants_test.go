@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC N2: with several tokens, what a capsule printed on stderr is in the log and in
@@ -35,7 +37,7 @@ func TestN2StderrIsNotSharedByCallers(t *testing.T) {
 	}
 	configure("first")
 	pkg := filepath.Join(dir, "tools", "broken")
-	writeTool(t, pkg, "main.sh", "#!/bin/sh\necho '"+said+"' >&2\nexit 3\n")
+	testkit.WriteTool(t, pkg, "main.sh", "#!/bin/sh\necho '"+said+"' >&2\nexit 3\n")
 	if err := os.WriteFile(filepath.Join(pkg, "tool.yaml"), []byte("name: broken\nversion: 1.0.0\ndescription: Ends at once.\nentrypoint: main.sh\n"+
 		"mcp:\n  input_schema: {}\nruntime:\n  mode: capsule\n  restart: {max_failures: 1}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/simple"
 )
 
@@ -61,7 +62,7 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 	}
 	const odd = "\x1b\u009b\u202e\x07\u2066\U000e0041"
 	var out, errs bytes.Buffer
-	if err := printAnswer(answer(), stdio{out: &out, err: &errs}); err != nil {
+	if err := printAnswer(answer(), terminal.Streams{Out: &out, Err: &errs}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(out.String(), text) {
@@ -71,10 +72,10 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 		t.Errorf("stderr gets %q", &errs)
 	}
 	tty, shown := openTerminal(t)
-	if err := printAnswer(answer(), stdio{out: tty, err: tty}); err != nil {
+	if err := printAnswer(answer(), terminal.Streams{Out: tty, Err: tty}); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeIndented(tty, map[string]string{"text": text}); err != nil {
+	if err := terminal.WriteJSON(tty, map[string]string{"text": text}); err != nil {
 		t.Fatal(err)
 	}
 	if got := shown(); strings.ContainsAny(got, odd) || !strings.Contains(got, `\u202e`) {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newToolGroup is what helps those who write tools in WebAssembly.
-func newToolGroup(flags *configFlags, std stdio) *cobra.Command {
+func newToolGroup(flags *configFlags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tool",
 		Short: "Write tools in WebAssembly: scaffold and test",

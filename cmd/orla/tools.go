@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newTools lists what would be served.
-func newTools(flags *configFlags, std stdio) *cobra.Command {
+func newTools(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tools",
@@ -38,11 +39,11 @@ func newTools(flags *configFlags, std stdio) *cobra.Command {
 				return toolsRunning(cmd.Context(), client, asJSON, std)
 			}
 			found := discover(cfg, l.home)
-			printProblems(std.err, found.Problems)
+			printProblems(std.Err, found.Problems)
 			if asJSON {
-				return writeIndented(std.out, listTools(found.Tools))
+				return terminal.WriteJSON(std.Out, listTools(found.Tools))
 			}
-			return printTools(std.out, listTools(found.Tools))
+			return printTools(std.Out, listTools(found.Tools))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -79,7 +80,7 @@ func listTools(tools []manifest.Tool) []listedTool {
 }
 
 // toolsRunning lists what the clients of a running Orla can call.
-func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std stdio) error {
+func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std terminal.Streams) error {
 	tools, err := client.Tools(ctx)
 	if err != nil {
 		return talk(err)
@@ -88,7 +89,7 @@ func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std 
 	if err != nil {
 		return talk(err)
 	}
-	tellProblems(std.err, status.Problems)
+	tellProblems(std.Err, status.Problems)
 	list := make([]listedTool, 0, len(tools))
 	for _, t := range tools {
 		list = append(list, listedTool{
@@ -98,9 +99,9 @@ func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std 
 		})
 	}
 	if asJSON {
-		return writeIndented(std.out, list)
+		return terminal.WriteJSON(std.Out, list)
 	}
-	return printTools(std.out, list)
+	return printTools(std.Out, list)
 }
 
 func printTools(w io.Writer, tools []listedTool) error {
@@ -111,7 +112,7 @@ func printTools(w io.Writer, tools []listedTool) error {
 		if t.Isolation != "" {
 			with += ", " + t.Isolation
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, printable(with), firstLine(t.Description))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", t.Name, t.Kind, terminal.Printable(with), terminal.FirstLine(t.Description))
 	}
 	return table.Flush()
 }

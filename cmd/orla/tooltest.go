@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/contract"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
@@ -39,7 +40,7 @@ type moduleFlags struct {
 }
 
 // newToolTest runs a module against fixtures (SPEC-TOOLS 9.2).
-func newToolTest(flags *configFlags, std stdio) *cobra.Command {
+func newToolTest(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var f moduleFlags
 	cmd := &cobra.Command{
 		Use:   "test MODULE",
@@ -91,7 +92,7 @@ expects the status ok.`,
 }
 
 // run tests a module. The error says that something failed, which was printed.
-func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, module string, std stdio) error {
+func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, module string, std terminal.Streams) error {
 	dir := f.fixtures
 	if dir == "" {
 		dir = filepath.Join(filepath.Dir(module), "fixtures")
@@ -124,7 +125,7 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, 
 		}
 		report.add(one)
 		if !f.asJSON {
-			if err := one.print(std.out); err != nil {
+			if err := one.print(std.Out); err != nil {
 				return err
 			}
 		}
@@ -134,7 +135,7 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, 
 
 // toolOf returns the tool whose module this is, as a resource in its folder
 // declares it, or else one that declares nothing.
-func (f *moduleFlags) toolOf(module string, std stdio) (manifest.Tool, error) {
+func (f *moduleFlags) toolOf(module string, std terminal.Streams) (manifest.Tool, error) {
 	real, err := filepath.EvalSymlinks(module)
 	if err == nil {
 		real, err = filepath.Abs(real)
@@ -159,11 +160,11 @@ func (f *moduleFlags) toolOf(module string, std stdio) (manifest.Tool, error) {
 		return manifest.Tool{}, &failure{code: exitUsage, err: fmt.Errorf("--tool: no tool %q in the module's folder has it", f.tool)}
 	}
 	if faults := slices.DeleteFunc(found.Problems, func(p manifest.Problem) bool { return p.Severity != manifest.Fault }); len(faults) > 0 {
-		printProblems(std.err, faults)
+		printProblems(std.Err, faults)
 		return manifest.Tool{}, &failure{code: exitInvalid, err: errors.New("the limits are not known; see above")}
 	}
 	name := strings.TrimSuffix(filepath.Base(module), filepath.Ext(module))
-	fmt.Fprintf(std.err, "orla: no resource in %s names %s: the default limits hold\n", filepath.Dir(module), filepath.Base(module))
+	fmt.Fprintf(std.Err, "orla: no resource in %s names %s: the default limits hold\n", filepath.Dir(module), filepath.Base(module))
 	return manifest.Tool{
 		Name: name, Kind: manifest.Wasm, Run: manifest.Run{Timeout: 30 * time.Second},
 		Resource: &manifest.Resource{
@@ -336,9 +337,9 @@ func (v tried) print(w io.Writer) error {
 	if !v.Passed {
 		word = "FAIL"
 	}
-	line := fmt.Sprintf("%s  %s", word, printable(v.Name))
+	line := fmt.Sprintf("%s  %s", word, terminal.Printable(v.Name))
 	if v.FuelBudget > 0 {
-		line += fmt.Sprintf("  (fuel %d of %d, memory %s of %s)", v.Fuel, v.FuelBudget, shortSize(v.Memory), shortSize(v.MemoryBudget))
+		line += fmt.Sprintf("  (fuel %d of %d, memory %s of %s)", v.Fuel, v.FuelBudget, terminal.ShortSize(v.Memory), terminal.ShortSize(v.MemoryBudget))
 	}
 	if _, err := fmt.Fprintln(w, line); err != nil {
 		return err
@@ -349,7 +350,7 @@ func (v tried) print(w io.Writer) error {
 	}
 	for _, text := range said {
 		for line := range strings.Lines(text) {
-			if _, err := fmt.Fprintf(w, "      %s\n", printable(strings.TrimRight(line, "\n"))); err != nil {
+			if _, err := fmt.Fprintf(w, "      %s\n", terminal.Printable(strings.TrimRight(line, "\n"))); err != nil {
 				return err
 			}
 		}
@@ -374,18 +375,18 @@ func (r *testReport) add(v tried) {
 }
 
 // finish prints the end of the report, and fails as it says.
-func (r *testReport) finish(asJSON bool, std stdio) error {
+func (r *testReport) finish(asJSON bool, std terminal.Streams) error {
 	var err error
 	if asJSON {
-		err = writeIndented(std.out, r)
+		err = terminal.WriteJSON(std.Out, r)
 	} else if r.Failed == 0 {
-		_, err = fmt.Fprintf(std.out, "%s passed\n", count(len(r.Fixtures), "fixture"))
+		_, err = fmt.Fprintf(std.Out, "%s passed\n", terminal.Count(len(r.Fixtures), "fixture"))
 	}
 	switch {
 	case err != nil:
 		return err
 	case r.Failed > 0:
-		return &failure{code: exitFailed, err: fmt.Errorf("%d of %s failed", r.Failed, count(len(r.Fixtures), "fixture"))}
+		return &failure{code: exitFailed, err: fmt.Errorf("%d of %s failed", r.Failed, terminal.Count(len(r.Fixtures), "fixture"))}
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 
 	collectorpb "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 const (
@@ -105,7 +107,7 @@ func (o *running) heardTrace(tool, meta string) string {
 // says what trace it has heard of.
 func tracedTools(t *testing.T) string {
 	tools := t.TempDir()
-	writeTool(t, tools, "sh", "#!/bin/sh\necho \"$TRACEPARENT|$TRACESTATE\"\n")
+	testkit.WriteTool(t, tools, "sh", "#!/bin/sh\necho \"$TRACEPARENT|$TRACESTATE\"\n")
 	newPack(t, tools, "py", "", map[string]string{"answer.py": says("params.get('_meta', {}).get('traceparent', '') + '|' + params.get('_meta', {}).get('tracestate', '')")})
 	return tools
 }
@@ -135,15 +137,15 @@ func TestACallIsTraced(t *testing.T) {
 	c := newSpanned(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	dir := t.TempDir()
-	writeTool(t, dir, "headers", "# for the collector\nApi-Key: s3cret\n")
-	config := writeTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: %s\nlog_level: debug\ntracing: {endpoint: %q, headers_file: headers}\n", tracedTools(t), c.URL))
+	testkit.WriteTool(t, dir, "headers", "# for the collector\nApi-Key: s3cret\n")
+	config := testkit.WriteTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: %s\nlog_level: debug\ntracing: {endpoint: %q, headers_file: headers}\n", tracedTools(t), c.URL))
 	o := startOrla(t, dir, "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 
 	for tool, heard := range map[string]string{"sh": o.heardTrace("sh", ""), "py": o.heardTrace("py", fromMeta)} {
 		sent := map[string]string{"sh": fromHeader, "py": fromMeta}[tool]
 		var call, work span
-		eventually(t, tool+" has its spans", func() bool {
+		testkit.Eventually(t, tool+" has its spans", func() bool {
 			call, work = c.find(sent[3:35], "SPAN_KIND_SERVER"), c.find(sent[3:35], "SPAN_KIND_CLIENT")
 			return call != span{} && work != span{}
 		})
@@ -156,7 +158,7 @@ func TestACallIsTraced(t *testing.T) {
 		o.waitLog("call", func(l map[string]any) bool { return l["tool"] == tool && l["trace_id"] == sent[3:35] })
 	}
 
-	writeTool(t, dir, "headers", "Api-Key: rotated\n")
+	testkit.WriteTool(t, dir, "headers", "Api-Key: rotated\n")
 	o.signal(syscall.SIGHUP)
 	o.waitLog("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
 	o.mustCall("sh")

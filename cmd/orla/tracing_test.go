@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 func TestWhereTracesGo(t *testing.T) {
@@ -85,7 +86,7 @@ func TestWhereTracesGo(t *testing.T) {
 func TestAFileOfHeadersThatIsNone(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{"Api-Key: a\ns3cret\n": ":2: wants NAME: VALUE", "Api Key: s3cret": ":1: wants", "X: a\x00s3cret": ":1: wants"} {
-		writeTool(t, dir, "headers", text)
+		testkit.WriteTool(t, dir, "headers", text)
 		cfg := &loaded{file: dir + "/orla.yaml", Config: Config{Tracing: TracingConfig{Endpoint: "http://x", HeadersFile: "headers"}}}
 		if _, _, err := tracing(cfg, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q gave %v, want %s", text, err, want)

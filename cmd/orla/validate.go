@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newValidate checks tools and says what is wrong with them.
-func newValidate(flags *configFlags, std stdio) *cobra.Command {
+func newValidate(flags *configFlags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate [PATH]",
@@ -64,7 +65,7 @@ type listedProblem struct {
 	Messages []string          `json:"messages"`
 }
 
-func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
+func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) error {
 	faults := 0
 	list := []listedProblem{}
 	for _, p := range found.Problems {
@@ -75,21 +76,21 @@ func reportValidation(found manifest.Result, asJSON bool, std stdio) error {
 		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, texts})
 	}
 	if asJSON {
-		if err := writeIndented(std.out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {
+		if err := terminal.WriteJSON(std.Out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {
 			return err
 		}
 	} else {
-		printProblems(std.err, found.Problems)
-		inOrder := count(len(found.Tools), "tool")
+		printProblems(std.Err, found.Problems)
+		inOrder := terminal.Count(len(found.Tools), "tool")
 		if n := len(found.Secrets); n > 0 {
-			inOrder += " and " + count(n, "secret")
+			inOrder += " and " + terminal.Count(n, "secret")
 		}
-		if _, err := fmt.Fprintf(std.out, "%s in order, %s\n", inOrder, count(faults, "fault")); err != nil {
+		if _, err := fmt.Fprintf(std.Out, "%s in order, %s\n", inOrder, terminal.Count(faults, "fault")); err != nil {
 			return err
 		}
 	}
 	if faults > 0 {
-		return &failure{code: exitInvalid, err: fmt.Errorf("%s; see above", count(faults, "fault"))}
+		return &failure{code: exitInvalid, err: fmt.Errorf("%s; see above", terminal.Count(faults, "fault"))}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC A5, B1: the Python of a .venv beside a tool runs it, in every way to say so.
@@ -30,7 +31,7 @@ func TestA5AVenvBesideATool(t *testing.T) {
 		"relative": "#!.venv/bin/python", "dotted": "#!./.venv/bin/python", "by_env": "#!/usr/bin/env .venv/bin/python",
 		"name": "#!/usr/bin/env python3", "options": "#!/usr/bin/env -S python3 -u",
 	} {
-		writeTool(t, tools, name+".py", shebang+body)
+		testkit.WriteTool(t, tools, name+".py", shebang+body)
 		want[name] = own
 	}
 	for name, manifest := range map[string]string{
@@ -39,12 +40,12 @@ func TestA5AVenvBesideATool(t *testing.T) {
 		"path":       "entrypoint: src/main.py\nruntime: {env: {PATH: .venv/bin:/usr/bin:/bin}}",
 	} {
 		at := filepath.Join(tools, name)
-		writeTool(t, at, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: Where it runs.\n"+manifest+"\n")
-		writeTool(t, at, "src/main.py", "#!/usr/bin/env python3"+body)
+		testkit.WriteTool(t, at, "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: Where it runs.\n"+manifest+"\n")
+		testkit.WriteTool(t, at, "src/main.py", "#!/usr/bin/env python3"+body)
 		want[name] = venv(at)
 	}
 	// Where there is none, the machine's Python does.
-	writeTool(t, filepath.Join(dir, "elsewhere"), "plain.py", "#!/usr/bin/env python3"+body)
+	testkit.WriteTool(t, filepath.Join(dir, "elsewhere"), "plain.py", "#!/usr/bin/env python3"+body)
 	orla := func(folder, name string) string {
 		cmd := exec.Command(orlaBinary(t), "call", name, "--tools-dir", folder)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
@@ -63,7 +64,7 @@ func TestA5AVenvBesideATool(t *testing.T) {
 		t.Errorf("a tool without one runs in %s", got)
 	}
 	// One that is named and is not there is not another's.
-	writeTool(t, filepath.Join(dir, "gone"), "gone.py", "#!.venv/bin/python"+body)
+	testkit.WriteTool(t, filepath.Join(dir, "gone"), "gone.py", "#!.venv/bin/python"+body)
 	cmd := exec.Command(orlaBinary(t), "validate", filepath.Join(dir, "gone"))
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 	if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), "there is no program "+filepath.Join(dir, "gone", ".venv", "bin", "python")+"; make it, for Python with python3 -m venv") {

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 )
 
 // newVersion says which Orla this is, and what it was built from.
-func newVersion(std stdio) *cobra.Command {
+func newVersion(std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -21,9 +22,9 @@ func newVersion(std stdio) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			this := thisBuild()
 			if asJSON {
-				return writeIndented(std.out, this)
+				return terminal.WriteJSON(std.Out, this)
 			}
-			table := tabwriter.NewWriter(std.out, 0, 4, 1, ' ', 0)
+			table := tabwriter.NewWriter(std.Out, 0, 4, 1, ' ', 0)
 			fmt.Fprintf(table, "orla\t%s\n", this.Version)
 			for _, known := range [...]struct{ name, value string }{
 				{"commit", this.Commit}, {"date", this.Date}, {"go", this.Go + " " + this.Platform},

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"io"
@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// polled returns std.in for the runtime's poller to wait on, if it is a pipe or a
+// Polled returns std.In for the runtime's poller to wait on, if it is a pipe or a
 // socket. A read that blocks keeps a thread and, for some milliseconds, one of the
 // runtime's processors, after which the runtime looks every 20 µs meanwhile: to a
 // simple call on two cores that came to a quarter of its CPU time.
 //
 // done, which is never nil, lets go of what was made, and ends a read that is
 // under way.
-func (std stdio) polled() (in io.Reader, done func()) {
-	given, ok := std.in.(*os.File)
+func (std Streams) Polled() (in io.Reader, done func()) {
+	given, ok := std.In.(*os.File)
 	if !ok {
-		return std.in, func() {}
+		return std.In, func() {}
 	}
 	info, err := given.Stat()
 	if err != nil || info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) == 0 || !blocks(given) {
-		return std.in, func() {} // others share a terminal, and a file cannot be polled
+		return std.In, func() {} // others share a terminal, and a file cannot be polled
 	}
 	fd, err := duplicate(given)
 	if err != nil {
-		return std.in, func() {}
+		return std.In, func() {}
 	}
 	_ = unix.SetNonblock(fd, true) // if it still blocks, it is read as any file
 	own := os.NewFile(uintptr(fd), given.Name())
@@ -34,9 +34,9 @@ func (std stdio) polled() (in io.Reader, done func()) {
 		_ = unix.SetNonblock(fd, false) // whoever has the same pipe may read on
 		_ = own.Close()                 // it was only read
 	}
-	if !blocks(std.out) || !blocks(std.err) { // it is one socket for all, and writes are to wait
+	if !blocks(std.Out) || !blocks(std.Err) { // it is one socket for all, and writes are to wait
 		done()
-		return std.in, func() {}
+		return std.In, func() {}
 	}
 	return own, done
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -13,11 +13,11 @@ func TestI1EscapedWhereverItIs(t *testing.T) {
 	for size := range 40 {
 		for at := range size {
 			line := []byte(strings.Repeat("a", at) + "\u202e" + strings.Repeat("a", size-at-1))
-			if got, want := string(escaped(line)), strings.Repeat("a", at)+`\u202e`+strings.Repeat("a", size-at-1); got != want {
+			if got, want := string(EscapedJSON(line)), strings.Repeat("a", at)+`\u202e`+strings.Repeat("a", size-at-1); got != want {
 				t.Fatalf("%q became %q", line, got)
 			}
 		}
-		if plain := strings.Repeat("a", size); string(escaped([]byte(plain))) != plain {
+		if plain := strings.Repeat("a", size); string(EscapedJSON([]byte(plain))) != plain {
 			t.Fatalf("%q became something else", plain)
 		}
 	}
@@ -27,6 +27,6 @@ func TestI1EscapedWhereverItIs(t *testing.T) {
 func TestS1EscapesCostInProportion(t *testing.T) {
 	costtest.Check(t, 20_000, func(n int) func() {
 		line := []byte(strings.Repeat("\u009b", n))
-		return func() { escaped(bytes.Clone(line)) }
+		return func() { EscapedJSON(bytes.Clone(line)) }
 	})
 }

@@ -1,4 +1,6 @@
-package main
+// Package testkit has what the tests of several packages need: to wait for what
+// happens, and to write and read files.
+package testkit
 
 import (
 	"bytes"
@@ -9,12 +11,12 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests. It is long because the machines
+// Patience bounds every wait of these tests. It is long because the machines
 // are small; nothing waits for it unless something is wrong.
-const patience = 30 * time.Second
+const Patience = 30 * time.Second
 
-// writeTool writes an executable.
-func writeTool(t *testing.T, dir, name, body string) string {
+// WriteTool writes an executable.
+func WriteTool(t *testing.T, dir, name, body string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -32,7 +34,8 @@ func writeTool(t *testing.T, dir, name, body string) string {
 	return path
 }
 
-func readFile(t *testing.T, path string) string {
+// ReadFile returns what a file holds.
+func ReadFile(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -41,23 +44,23 @@ func readFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
+// Eventually polls until ok reports true.
+func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(Patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%s: not so after %s", what, patience)
+			t.Fatalf("%s: not so after %s", what, Patience)
 		}
 	}
 }
 
-// linesOf parses a log file, of which each line must be whole.
-func linesOf(t *testing.T, path string) []map[string]any {
+// LinesOf parses a log file, of which each line must be whole.
+func LinesOf(t *testing.T, path string) []map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

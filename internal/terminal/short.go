@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 // How much, in five characters or little more: a table has no room for digits
 // that nobody reads.
 
-// shortAge is how long something has been so.
-func shortAge(d time.Duration) string {
+// ShortAge is how long something has been so.
+func ShortAge(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0); {
 	case d < time.Minute:
@@ -36,8 +36,8 @@ func twoUnits(d, unit time.Duration, name string, less time.Duration, lessName s
 	return fmt.Sprintf("%d%s%d%s", whole, name, rest, lessName)
 }
 
-// shortTook is how long a call took.
-func shortTook(ms float64) string {
+// ShortTook is how long a call took.
+func ShortTook(ms float64) string {
 	switch {
 	case ms <= 0:
 		return "-"
@@ -48,11 +48,11 @@ func shortTook(ms float64) string {
 	case ms < 10_000:
 		return fmt.Sprintf("%.1fs", ms/1000)
 	}
-	return shortAge(time.Duration(ms) * time.Millisecond)
+	return ShortAge(time.Duration(ms) * time.Millisecond)
 }
 
-// shortCount is how often something was.
-func shortCount(n int64) string {
+// ShortCount is how often something was.
+func ShortCount(n int64) string {
 	switch {
 	case n < 100_000:
 		return strconv.FormatInt(n, 10)
@@ -62,8 +62,8 @@ func shortCount(n int64) string {
 	return fmt.Sprintf("%dM", n/1_000_000)
 }
 
-// shortSize is how many bytes.
-func shortSize(n int64) string {
+// ShortSize is how many bytes.
+func ShortSize(n int64) string {
 	const units = "KMGTPE"
 	switch {
 	case n <= 0:
@@ -81,12 +81,12 @@ func shortSize(n int64) string {
 	return fmt.Sprintf("%.0f%c", size, units[unit])
 }
 
-// shortCPU is how much processor time.
-func shortCPU(seconds float64) string {
+// ShortCPU is how much processor time.
+func ShortCPU(seconds float64) string {
 	const minute = 60
 	switch {
 	case seconds < minute:
 		return fmt.Sprintf("%.1fs", seconds)
 	}
-	return shortAge(time.Duration(seconds * float64(time.Second)))
+	return ShortAge(time.Duration(seconds * float64(time.Second)))
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"io"
@@ -30,7 +30,7 @@ func ends(t *testing.T, fds [2]int) (a, b *os.File) {
 // does, and stdin is afterwards what it was.
 func TestG1StdinIsPolled(t *testing.T) {
 	r, w := blockingPipe(t)
-	in, done := stdio{in: r, out: io.Discard, err: os.Stderr}.polled()
+	in, done := Streams{In: r, Out: io.Discard, Err: os.Stderr}.Polled()
 	polled, ok := in.(interface{ SetReadDeadline(time.Time) error })
 	if !ok || polled.SetReadDeadline(time.Time{}) != nil {
 		t.Error("it is not polled")
@@ -69,7 +69,7 @@ func TestG1OneSocketForAllStreams(t *testing.T) {
 	}
 	out := os.NewFile(uintptr(fd), "out")
 	defer func() { _ = out.Close() }()
-	got, done := stdio{in: in, out: out, err: os.Stderr}.polled()
+	got, done := Streams{In: in, Out: out, Err: os.Stderr}.Polled()
 	defer done()
 	if got != in || !blocks(out) {
 		t.Errorf("it is %v; blocks: %v", got, blocks(out))
@@ -90,7 +90,7 @@ func TestG1StdinThatIsLeftAlone(t *testing.T) {
 	}
 	defer func() { _ = r.Close() }()
 	for _, in := range []*os.File{file, r} {
-		got, done := stdio{in: in, out: io.Discard, err: io.Discard}.polled()
+		got, done := Streams{In: in, Out: io.Discard, Err: io.Discard}.Polled()
 		done()
 		if got != in {
 			t.Errorf("it is not what was given: %v", got)

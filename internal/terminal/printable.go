@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// printable is text for a terminal: what would move its cursor, change its
+// Printable is text for a terminal: what would move its cursor, change its
 // colours or break a line is written as an escape. Names of files and
 // descriptions may hold anything.
-func printable(text string) string { return escapedBut(text, "") }
+func Printable(text string) string { return escapedBut(text, "") }
 
-// printableLines is printable of text that has lines of its own: line ends and tabs stay.
-func printableLines(text string) string { return escapedBut(text, "\n\t") }
+// PrintableLines is Printable for text that has lines of its own: line ends and tabs stay.
+func PrintableLines(text string) string { return escapedBut(text, "\n\t") }
 
-// escapedBut escapes what printable says, but for the characters of kept.
+// escapedBut escapes what Printable does, but for the characters of kept.
 func escapedBut(text, kept string) string {
 	odd := func(c rune) bool {
 		return (c == unicode.ReplacementChar || !unicode.IsPrint(c)) && !strings.ContainsRune(kept, c)
@@ -39,10 +39,10 @@ func escapedBut(text, kept string) string {
 	return out.String()
 }
 
-// escaped escapes in a line of JSON what slog leaves as it is although a terminal
+// EscapedJSON escapes in a line of JSON what slog leaves as it is although a terminal
 // obeys it, or hides text by it: control characters from U+0080 on, and format
 // characters (Unicode's Cf) such as those that turn the direction of text.
-func escaped(line []byte) []byte {
+func EscapedJSON(line []byte) []byte {
 	clean := func(c rune) bool { return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf) }
 	at := bytes.IndexFunc(line, func(c rune) bool { return !clean(c) })
 	if at < 0 {
@@ -65,18 +65,19 @@ func escaped(line []byte) []byte {
 	return out
 }
 
-// firstLine is as much of a description as a table has room for.
-func firstLine(text string) string {
+// FirstLine is as much of a description as a table has room for.
+func FirstLine(text string) string {
 	const most = 72
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	line = printable(strings.ReplaceAll(line, "\t", " "))
+	line = Printable(strings.ReplaceAll(line, "\t", " "))
 	if runes := []rune(line); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}
 	return line
 }
 
-func writeIndented(w io.Writer, v any) error {
+// WriteJSON writes v as indented JSON, escaped where w is a terminal.
+func WriteJSON(w io.Writer, v any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
@@ -85,22 +86,23 @@ func writeIndented(w io.Writer, v any) error {
 		return err
 	}
 	out := text.Bytes()
-	if isTerminal(w) {
-		out = escaped(out)
+	if IsTerminal(w) {
+		out = EscapedJSON(out)
 	}
 	_, err := w.Write(out)
 	return err
 }
 
-func count(n int, noun string) string {
+// Count is a number with its noun: "1 tool", "2 tools".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// wrap breaks a text into lines of at most width bytes, where it has spaces.
-func wrap(text string, width int) []string {
+// Wrap breaks a text into lines of at most width bytes, where it has spaces.
+func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
