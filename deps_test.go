@@ -103,6 +103,11 @@ var imports = map[string][]string{
 	"internal/control":   {"internal/fault"},
 	"internal/telemetry": {"mcpbridge", "internal/fault", "internal/peer", "internal/trace", "internal/version"}, // the codes bound a label's values
 
+	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
+	"internal/exit":    {"internal/terminal"},
+	"internal/logging": {"internal/terminal", "internal/fault", "internal/history", "internal/systemd"},
+	"internal/config":  {"internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge"}, // the defaults are the packages' own
+
 	"deploy/container": {}, // tests alone
 	"deploy/package":   {}, // tests alone
 
@@ -126,12 +131,12 @@ var owners = map[string][]string{
 	"github.com/coreos/go-systemd/v22":         {"internal/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},
 	"github.com/google/jsonschema-go":          {"internal/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's
-	"github.com/lmittmann/tint":                {"cmd/orla"},
+	"github.com/lmittmann/tint":                {"internal/logging"},
 	"github.com/prometheus/client_golang":      {"internal/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/schema"},
 	"github.com/segmentio/encoding":            {"internal/rawjson"},
 	"github.com/spf13/cobra":                   {"cmd/orla"},
-	"github.com/spf13/pflag":                   {"cmd/orla"},
+	"github.com/spf13/pflag":                   {"internal/config", "cmd/orla"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "cmd/orla"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
@@ -145,7 +150,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "cmd/orla", "internal/terminal", "internal/bench", "internal/chaos"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "cmd/orla", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
 	"golang.org/x/term":                        {"internal/terminal"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

@@ -19,7 +19,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/yamldoc"
@@ -37,7 +39,7 @@ type callFlags struct {
 }
 
 // newCall calls one tool from the shell.
-func newCall(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "call NAME",
@@ -55,7 +57,7 @@ func newCall(flags *configFlags, std terminal.Streams) *cobra.Command {
 			"  orla call hello --result | jq .",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, l, err := flags.load(cmd.Flags())
+			cfg, l, err := flags.Load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -69,7 +71,7 @@ func newCall(flags *configFlags, std terminal.Streams) *cobra.Command {
 			case client != nil:
 				return callRunning(cmd.Context(), client, cfg, args[0], &f, std)
 			}
-			return callOnce(cmd.Context(), cfg, l.home, args[0], &f, std)
+			return callOnce(cmd.Context(), cfg, l.Home, args[0], &f, std)
 		},
 		ValidArgsFunction: completeTools(flags),
 	}
@@ -81,13 +83,13 @@ func newCall(flags *configFlags, std terminal.Streams) *cobra.Command {
 }
 
 // callOnce runs one call without a server.
-func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags, std terminal.Streams) error {
+func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	found := discover(cfg, home)
 	p, err := join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
-		return &failure{code: exitFailed, err: err}
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
 	defer p.close()
 	p.governance.set(&found)
@@ -98,7 +100,7 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	}
 	diff := p.supervisor.Apply(tried)
 	if err := diff.Failed[name]; err != nil {
-		return &failure{code: exitFailed, err: err}
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
 	end := p.keepAlive(ctx)
 	defer end()
@@ -113,16 +115,16 @@ func callOnce(ctx context.Context, cfg *loaded, home, name string, f *callFlags,
 	}
 	args, err := f.arguments(listed[i].InputSchema, std.In)
 	if err != nil {
-		return &failure{code: exitUsage, err: err}
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	res, err := p.supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
 	answer, rpcErr := mcpbridge.Answer(res, err)
 	if rpcErr != nil {
-		return &failure{code: exitFailed, err: rpcErr}
+		return &exit.Error{Code: exit.Failed, Err: rpcErr}
 	}
 	raw, err := json.Marshal(answer)
 	if err != nil {
-		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", name, err)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", name, err)}
 	}
 	return f.finish(name, raw, std)
 }
@@ -133,12 +135,12 @@ func down(name string, life peer.Life) error {
 	if life.Stderr != "" {
 		text += "; its last lines on stderr:\n" + life.Stderr
 	}
-	return &failure{code: exitFailed, err: errors.New(text)}
+	return &exit.Error{Code: exit.Failed, Err: errors.New(text)}
 }
 
 // callRunning has a running Orla make the call. That has timeouts of its own;
 // one that is given with the command bounds how long this one waits.
-func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name string, f *callFlags, std terminal.Streams) error {
+func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	tools, err := client.Tools(ctx)
@@ -151,9 +153,9 @@ func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name 
 	}
 	args, err := f.arguments(tools[i].InputSchema, std.In)
 	if err != nil {
-		return &failure{code: exitUsage, err: err}
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if cfg.originOf("timeout").rank == fromFlag {
+	if cfg.OriginOf("timeout").Rank == config.FromFlag {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(cfg.Timeout), fmt.Errorf("%s gave no answer within %s", name, cfg.Timeout))
 		defer cancel()
@@ -161,7 +163,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *loaded, name 
 	raw, err := client.Call(ctx, name, args)
 	switch {
 	case err != nil && ctx.Err() != nil: // Orla cancels the call, as nobody waits for it
-		return &failure{code: exitFailed, err: context.Cause(ctx)}
+		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}
 	case err != nil:
 		return talk(err)
 	}
@@ -197,17 +199,17 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Stream
 	err := json.Unmarshal(raw, answer)
 	switch {
 	case err != nil:
-		return &failure{code: exitFailed, err: fmt.Errorf("the answer of %s: %w", tool, err)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", tool, err)}
 	case f.result:
 		err = terminal.WriteJSON(std.Out, raw) // with every digit of its numbers
 	default:
 		err = printAnswer(answer, std)
 	}
 	if err != nil {
-		return &failure{code: exitFailed, err: err}
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
 	if answer.IsError {
-		return &failure{code: exitFailed, err: errors.New("")} // the answer has said why
+		return &exit.Error{Code: exit.Failed, Err: errors.New("")} // the answer has said why
 	}
 	return nil
 }
@@ -251,12 +253,12 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 		base := filepath.Base(p.Path)
 		switch name {
 		case p.Tool:
-			return &failure{code: exitInvalid, err: fmt.Errorf("%s is not served: %w", name, p.Err)}
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %w", name, p.Err)}
 		case base, strings.TrimSuffix(base, filepath.Ext(base)): // it is not known to be a tool
-			return &failure{code: exitInvalid, err: fmt.Errorf("%s is not served: %s %w", name, p.Path, p.Err)}
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s %w", name, p.Path, p.Err)}
 		}
 	}
-	f := &failure{code: exitFailed, err: fmt.Errorf("there is no tool %q", name), hint: "orla tools lists what there is"}
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
 	var known []string
 	for _, t := range found.Tools {
 		known = append(known, t.Name)
@@ -265,7 +267,7 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 		known = append(known, t.Name)
 	}
 	if near := yamldoc.Nearest(name, known); near != "" {
-		f.hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
+		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
 	}
 	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && isOf(name, t.Name) })
 	if i < 0 {
@@ -282,9 +284,9 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 	switch {
 	case len(names) == 0:
 	case len(names) == 1 && names[0] == capsule: // it stands for those that nobody knows yet, unless it is one
-		f.hint = fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
+		f.Hint = fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
 	default:
-		f.hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names[:min(len(names), most)], ", "))
+		f.Hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names[:min(len(names), most)], ", "))
 	}
 	return f
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/terminal"
 )
@@ -20,7 +21,7 @@ type completion = func(cmd *cobra.Command, args []string, _ string) ([]string, c
 
 // completeManifests completes the names of manifests: as many as most, 0 for any
 // number, of those that fit, nil for all.
-func completeManifests(flags *configFlags, most int, fits func(control.ToolStatus) bool) completion {
+func completeManifests(flags *config.Flags, most int, fits func(control.ToolStatus) bool) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -47,7 +48,7 @@ func completeManifests(flags *configFlags, most int, fits func(control.ToolStatu
 }
 
 // completeTools completes the name of the tool to call.
-func completeTools(flags *configFlags) completion {
+func completeTools(flags *config.Flags) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -72,13 +73,13 @@ func completeTools(flags *configFlags) completion {
 }
 
 // completeFolder are the names in the folder of tools.
-func completeFolder(flags *configFlags, cmd *cobra.Command) []string {
+func completeFolder(flags *config.Flags, cmd *cobra.Command) []string {
 	cfg, l, err := whatThereIs(flags, cmd)
 	if err != nil {
 		return nil
 	}
 	var names []string
-	for _, t := range discover(cfg, l.home).Tools {
+	for _, t := range discover(cfg, l.Home).Tools {
 		names = append(names, t.Name+"\t"+terminal.FirstLine(t.Description))
 	}
 	return names

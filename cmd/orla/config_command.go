@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newConfig shows the configuration and where it came from.
-func newConfig(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newConfig(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "config",
@@ -19,7 +20,7 @@ func newConfig(flags *configFlags, std terminal.Streams) *cobra.Command {
 		Example: "  orla config\n  ORLA_PORT=9000 orla config --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := flags.load(cmd.Flags())
+			cfg, _, err := flags.Load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -28,8 +29,8 @@ func newConfig(flags *configFlags, std terminal.Streams) *cobra.Command {
 			}
 			table := tabwriter.NewWriter(std.Out, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(table, "KEY\tVALUE\tFROM")
-			for _, key := range keys() {
-				fmt.Fprintf(table, "%s\t%s\t%s\n", key, shown(value(&cfg.Config, key)), cfg.originOf(key).text)
+			for _, key := range config.Keys() {
+				fmt.Fprintf(table, "%s\t%s\t%s\n", key, config.Text(config.Value(&cfg.Config, key)), cfg.OriginOf(key).Text)
 			}
 			return table.Flush()
 		},
@@ -38,14 +39,14 @@ func newConfig(flags *configFlags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func configMap(cfg *loaded) map[string]any {
+func configMap(cfg *config.Loaded) map[string]any {
 	type entry struct {
 		Value any    `json:"value"`
 		From  string `json:"from"`
 	}
 	m := map[string]any{}
-	for _, key := range keys() {
-		m[key] = entry{value(&cfg.Config, key).Interface(), cfg.originOf(key).text}
+	for _, key := range config.Keys() {
+		m[key] = entry{config.Value(&cfg.Config, key).Interface(), cfg.OriginOf(key).Text}
 	}
 	return m
 }

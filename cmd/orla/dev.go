@@ -7,11 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newDev serves one tool to whoever writes it.
-func newDev(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "dev PATH",
 		Short: "Serve one tool while you write it: readable logs, reloads as you save",
@@ -21,12 +23,12 @@ func newDev(flags *configFlags, std terminal.Streams) *cobra.Command {
 		Example: "  orla dev tools/notes\n  orla dev tools/hello.sh --port 9000\n  orla dev tools/notes --stdio",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l := flags.loader(cmd.Flags())
+			l := flags.Loader(cmd.Flags())
 			path, err := packageOf(args[0])
 			if err != nil {
-				return &failure{code: exitUsage, err: err}
+				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			l.only = path
+			l.Only = path
 			return serve(cmd.Context(), l, std)
 		},
 	}

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/manifest"
 )
 
 // folders are where tools are found: the project's first.
-func folders(cfg *loaded, home string) manifest.Options {
+func folders(cfg *config.Loaded, home string) manifest.Options {
 	opts := manifest.Options{ToolsDir: cfg.ToolsDir}
 	if home != "" {
 		opts.UserDir = filepath.Join(home, ".orla", "tools")
@@ -20,16 +21,16 @@ func folders(cfg *loaded, home string) manifest.Options {
 
 // discover finds the tools and gives them the limits that the configuration
 // sets, so that a change of those is a change of the tools.
-func discover(cfg *loaded, home string) manifest.Result {
-	if cfg.only != "" {
-		return limited(govern(manifest.Validate(cfg.only), folders(cfg, home)), cfg)
+func discover(cfg *config.Loaded, home string) manifest.Result {
+	if cfg.Only != "" {
+		return limited(govern(manifest.Validate(cfg.Only), folders(cfg, home)), cfg)
 	}
 	return limited(manifest.Discover(folders(cfg, home)), cfg)
 }
 
 // limited gives the tools their limits, and takes out those that ask for more
 // than they may have.
-func limited(found manifest.Result, cfg *loaded) manifest.Result {
+func limited(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	var served []manifest.Tool
 	for _, t := range found.Tools {
 		withLimits(&t, cfg)
@@ -44,7 +45,7 @@ func limited(found manifest.Result, cfg *loaded) manifest.Result {
 	return found
 }
 
-func withLimits(t *manifest.Tool, cfg *loaded) {
+func withLimits(t *manifest.Tool, cfg *config.Loaded) {
 	if t.Run.Timeout == 0 {
 		t.Run.Timeout = time.Duration(cfg.Timeout)
 	}

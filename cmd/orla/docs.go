@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/version"
 )
 
@@ -45,7 +46,7 @@ func writeDocs(root *cobra.Command, dir string) error {
 		{"orla.bash", func(w io.Writer) error { return root.GenBashCompletionV2(w, true) }},
 		{"orla.zsh", root.GenZshCompletion},
 		{"orla.fish", func(w io.Writer) error { return root.GenFishCompletion(w, true) }},
-		{"orla.yaml", writeSampleConfig},
+		{"orla.yaml", config.WriteSample},
 	} {
 		var text strings.Builder
 		if err := file.write(&text); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/testing/testkit"
@@ -56,9 +57,9 @@ func TestManPageIsComplete(t *testing.T) {
 		}
 	}
 	visit(newRoot(terminal.Streams{}))
-	for _, k := range described() {
-		if !strings.Contains(page, "\n.B \""+k.key+"\"\n") {
-			t.Errorf("it has no key %s", k.key)
+	for _, k := range config.Described() {
+		if !strings.Contains(page, "\n.B \""+k.Key+"\"\n") {
+			t.Errorf("it has no key %s", k.Key)
 		}
 	}
 }

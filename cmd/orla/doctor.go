@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/terminal"
@@ -25,7 +26,7 @@ import (
 const doctorPatience = 45 * time.Second
 
 // newDoctor says what this machine lacks.
-func newDoctor(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -41,7 +42,7 @@ func newDoctor(flags *configFlags, std terminal.Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
 			defer cancel()
-			findings := examine(ctx, flags.loader(cmd.Flags()))
+			findings := examine(ctx, flags.Loader(cmd.Flags()))
 			if asJSON {
 				if err := terminal.WriteJSON(std.Out, findings); err != nil {
 					return err
@@ -77,46 +78,46 @@ func printFindings(std terminal.Streams, findings []doctor.Finding) error {
 }
 
 // examine looks at everything.
-func examine(ctx context.Context, l *loader) []doctor.Finding {
-	cfg, err := l.load()
+func examine(ctx context.Context, l *config.Loader) []doctor.Finding {
+	cfg, err := l.Load()
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), "\n")
 		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: validating(l)}
-		return append([]doctor.Finding{found}, examineMachine(ctx, &loaded{Config: defaults()})...)
+		return append([]doctor.Finding{found}, examineMachine(ctx, &config.Loaded{Config: config.Defaults()})...)
 	}
-	file := cfg.file
+	file := cfg.File
 	if file == "" {
 		file = "no file, and none is needed"
 	}
 	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
-	found := discover(cfg, l.home)
+	found := discover(cfg, l.Home)
 	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
 	findings = append(findings, examineIsolation(ctx, cfg, found.Tools, len(pids) > 0)...)
 	findings = append(findings, running)
 	if !cfg.Stdio {
-		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.address(), pids...))
+		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.Address(), pids...))
 	}
 	return append(findings, examineMachine(ctx, cfg)...)
 }
 
 // validating is the command that says what is wrong with what l loads.
-func validating(l *loader) string {
+func validating(l *config.Loader) string {
 	command := []string{"orla validate"}
-	if l.path != "" {
-		command = append(command, "--config", doctor.Quote(l.path))
+	if l.Path != "" {
+		command = append(command, "--config", doctor.Quote(l.Path))
 	}
-	for _, f := range l.flags {
-		if f.key == "tools_dir" {
-			command = append(command, "--tools-dir", doctor.Quote(f.value))
+	for _, f := range l.Flags {
+		if f.Key == "tools_dir" {
+			command = append(command, "--tools-dir", doctor.Quote(f.Value))
 		}
 	}
 	return strings.Join(command, " ")
 }
 
 // examineTools looks at the tools and what runs them.
-func examineTools(found manifest.Result, l *loader) []doctor.Finding {
+func examineTools(found manifest.Result, l *config.Loader) []doctor.Finding {
 	needed, missing, faults := map[string][]string{}, map[string][]string{}, 0
 	for _, t := range found.Tools {
 		if name := t.Interpreter.Name; name != "" {
@@ -138,9 +139,9 @@ func examineTools(found manifest.Result, l *loader) []doctor.Finding {
 	return append([]doctor.Finding{tools}, doctor.Programs(needed, missing)...)
 }
 
-func examineFolders(cfg *loaded, l *loader) []doctor.Finding {
-	findings := []doctor.Finding{doctor.Readable("tools_dir", absolute(cfg.ToolsDir))}
-	if own := folders(cfg, l.home).UserDir; own != "" {
+func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
+	findings := []doctor.Finding{doctor.Readable("tools_dir", config.Absolute(cfg.ToolsDir))}
+	if own := folders(cfg, l.Home).UserDir; own != "" {
 		if _, err := os.Lstat(own); err == nil {
 			findings = append(findings, doctor.Readable("tools_dir", own))
 		}
@@ -151,34 +152,34 @@ func examineFolders(cfg *loaded, l *loader) []doctor.Finding {
 			Text: "there is none, as this user has no home; what capsules offered is forgotten when Orla stops",
 		})
 	} else {
-		findings = append(findings, doctor.Writable("state_dir", absolute(cfg.StateDir)))
+		findings = append(findings, doctor.Writable("state_dir", config.Absolute(cfg.StateDir)))
 	}
 	if cfg.SecretsDir != "" {
-		findings = append(findings, doctor.Secrets("secrets_dir", absolute(cfg.SecretsDir)))
+		findings = append(findings, doctor.Secrets("secrets_dir", config.Absolute(cfg.SecretsDir)))
 	}
-	if socket := cfg.place(l).Socket; socket != "" {
+	if socket := cfg.Place(l).Socket; socket != "" {
 		findings = append(findings, doctor.Writable("socket", filepath.Dir(socket)))
 	}
 	if cfg.LogFile != "" {
-		findings = append(findings, doctor.File("log_file", absolute(cfg.LogFile)))
+		findings = append(findings, doctor.File("log_file", config.Absolute(cfg.LogFile)))
 	}
 	return findings
 }
 
 // examineSockets says whether an Orla runs, and returns the processes of all that do.
-func examineSockets(ctx context.Context, cfg *loaded, l *loader) (found doctor.Finding, pids []int) {
-	all, _ := control.All(ctx, cfg.socketDirs(l)) // those of other users cannot be asked, nor have to be
-	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + absolute(cfg.folder())}
+func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (found doctor.Finding, pids []int) {
+	all, _ := control.All(ctx, cfg.SocketDirs(l)) // those of other users cannot be asked, nor have to be
+	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + config.Absolute(cfg.Folder())}
 	serves := func(one *control.Running) string {
 		return fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid)
 	}
 	for _, one := range all {
 		pids = append(pids, one.Pid)
-		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.folder()) { // a service has its socket elsewhere
+		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.Folder()) { // a service has its socket elsewhere
 			found.Text = serves(one)
 		}
 	}
-	socket := cfg.place(l).Socket
+	socket := cfg.Place(l).Socket
 	if socket == "" {
 		return found, pids
 	}
@@ -201,10 +202,10 @@ func examineSockets(ctx context.Context, cfg *loaded, l *loader) (found doctor.F
 }
 
 // examineMachine looks at what does not hang on the configuration, folders to watch aside.
-func examineMachine(ctx context.Context, cfg *loaded) []doctor.Finding {
+func examineMachine(ctx context.Context, cfg *config.Loaded) []doctor.Finding {
 	built, _ := time.Parse(time.RFC3339, version.Date()) // the zero time if nobody knows
 	var m doctor.Machine
-	findings := []doctor.Finding{m.Inotify(watchedFolders(ctx, cfg.folder())), m.OpenFiles(), m.Cgroup()}
+	findings := []doctor.Finding{m.Inotify(watchedFolders(ctx, cfg.Folder())), m.OpenFiles(), m.Cgroup()}
 	findings = append(findings, m.Systemd(ctx, "orla.service")...)
 	return append(findings, doctor.Clock(time.Now(), built))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
@@ -23,7 +24,7 @@ import (
 // cannot why not. That is a failure only where a tool needs it. Where an Orla
 // runs already, as a service with a cgroup of its own, it may have what this
 // process lacks.
-func examineIsolation(ctx context.Context, cfg *loaded, tools []manifest.Tool, running bool) []doctor.Finding {
+func examineIsolation(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, running bool) []doctor.Finding {
 	log := slog.New(slog.DiscardHandler)
 	local, err := launch.NewLocal(launch.Options{Log: log})
 	if err != nil {
@@ -73,11 +74,11 @@ const enginePatience = 25 * time.Second
 
 // examineEngine has the container engine run a container, and looks whether it is
 // held as tools' are. An engine may answer and be able to run nothing.
-func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, tools []manifest.Tool, needed []string) doctor.Finding {
+func examineEngine(ctx context.Context, cfg *config.Loaded, local *launch.Local, tools []manifest.Tool, needed []string) doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, enginePatience)
 	defer cancel()
 	const check = "containers"
-	if cfg.ContainerEngine == noEngine {
+	if cfg.ContainerEngine == config.NoEngine {
 		return doctor.Finding{Check: check, Level: doctor.OK, Text: "tool_container_engine is none"}
 	}
 	all := &engines{local: local, environ: environ.Clean(os.Environ()), folder: cfg.ToolsDir, log: slog.New(slog.DiscardHandler)}
@@ -102,7 +103,7 @@ func examineEngine(ctx context.Context, cfg *loaded, local *launch.Local, tools 
 }
 
 // examineCluster asks the cluster whether Orla may make Jobs in it.
-func examineCluster(ctx context.Context, cfg *loaded, needed []string) doctor.Finding {
+func examineCluster(ctx context.Context, cfg *config.Loaded, needed []string) doctor.Finding {
 	const check = "kubernetes"
 	cluster := kube.New(kube.Options{
 		Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, Log: slog.New(slog.DiscardHandler),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
@@ -59,7 +60,7 @@ func (g *governance) decide() error {
 // of tools, where the search was for one tool alone.
 func govern(found manifest.Result, folders manifest.Options) manifest.Result {
 	for _, p := range manifest.Discover(folders).Problems {
-		same := func(other manifest.Problem) bool { return absolute(other.Path) == absolute(p.Path) }
+		same := func(other manifest.Problem) bool { return config.Absolute(other.Path) == config.Absolute(p.Path) }
 		if p.Denies && !slices.ContainsFunc(found.Problems, same) {
 			found.Problems = append(found.Problems, p)
 		}

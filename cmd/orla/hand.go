@@ -11,12 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newByHand are the commands that do something to capsules.
-func newByHand(flags *configFlags, std terminal.Streams) []*cobra.Command {
+func newByHand(flags *config.Flags, std terminal.Streams) []*cobra.Command {
 	return []*cobra.Command{
 		byHandCommand(flags, std, control.Restart, "Give capsules a new process",
 			"Give each capsule a new process, and wait until it is READY. Calls in flight may end\n"+
@@ -30,7 +32,7 @@ func newByHand(flags *configFlags, std terminal.Streams) []*cobra.Command {
 	}
 }
 
-func byHandCommand(flags *configFlags, std terminal.Streams, action control.Action, short, long string) *cobra.Command {
+func byHandCommand(flags *config.Flags, std terminal.Streams, action control.Action, short, long string) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:     string(action) + " NAME...",
@@ -110,11 +112,11 @@ func byHandAll(ctx context.Context, client *control.Client, action control.Actio
 	case 1:
 		return talk(failed[0])
 	}
-	return &failure{code: exitFailed, err: errors.Join(failed...)}
+	return &exit.Error{Code: exit.Failed, Err: errors.Join(failed...)}
 }
 
 // newReload has a running Orla reload.
-func newReload(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload",

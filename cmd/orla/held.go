@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
 )
@@ -54,7 +55,7 @@ func (m *memories) held(t manifest.Tool) string {
 	switch {
 	case t.Isolation.Mode == manifest.IsolationWASM && t.Resource != nil && t.Resource.WASM != nil:
 		module := t.Resource.WASM
-		return "memory " + launch.BytesText(module.MaxMemory) + ", fuel " + plainNumber(float64(module.Fuel))
+		return "memory " + launch.BytesText(module.MaxMemory) + ", fuel " + config.NumberText(float64(module.Fuel))
 	case !t.Isolation.Isolated():
 		return ""
 	case t.Isolation.Terms.Refused != "":

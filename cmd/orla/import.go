@@ -15,13 +15,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/clientconf"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newImport makes McpServers of what other MCP clients are configured with.
-func newImport(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newImport(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var opts struct {
 		out   string
 		names []string
@@ -36,18 +38,18 @@ func newImport(flags *configFlags, std terminal.Streams) *cobra.Command {
 			"read, in secrets_dir where there is one, and is not shown. Without FILE nothing is read: the files that are there are named.",
 		Example: "  orla import\n  orla import .vscode/mcp.json\n  orla import ~/.cursor/mcp.json --name github --write",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, l, err := flags.load(cmd.Flags())
+			cfg, l, err := flags.Load(cmd.Flags())
 			if err != nil {
 				return err
 			}
 			if len(args) == 0 {
-				return nameClientFiles(clientFiles(l.home), l.home, std)
+				return nameClientFiles(clientFiles(l.Home), l.Home, std)
 			}
-			i := importer{out: cfg.ToolsDir, secretsDir: cfg.SecretsDir, home: l.home, names: opts.names, write: opts.write, std: std, taken: map[string]string{}, takenSecrets: map[string]string{}}
+			i := importer{out: cfg.ToolsDir, secretsDir: cfg.SecretsDir, home: l.Home, names: opts.names, write: opts.write, std: std, taken: map[string]string{}, takenSecrets: map[string]string{}}
 			if opts.out != "" {
 				i.out = opts.out
 			}
-			found := discover(&loaded{Config: Config{ToolsDir: i.out}}, "")
+			found := discover(&config.Loaded{Config: config.Config{ToolsDir: i.out}}, "")
 			for _, t := range found.Tools {
 				i.taken[t.Name] = cmp.Or(t.Path, t.Source)
 			}
@@ -97,7 +99,7 @@ func nameClientFiles(files []string, home string, std terminal.Streams) error {
 		for k, file := range files {
 			files[k] = fromHome(file, home)
 		}
-		return &failure{code: exitFailed, err: errors.New("no file of an MCP client is here: looked for " + strings.Join(files, ", ")), hint: "orla import FILE reads any other"}
+		return &exit.Error{Code: exit.Failed, Err: errors.New("no file of an MCP client is here: looked for " + strings.Join(files, ", ")), Hint: "orla import FILE reads any other"}
 	}
 	return nil
 }
@@ -330,9 +332,9 @@ func (i *importer) end() error {
 	}
 	switch {
 	case i.faulty > 0:
-		return &failure{code: exitInvalid, err: fmt.Errorf("%s not imported; see above", terminal.Count(i.faulty+i.failed, "server or file"))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s not imported; see above", terminal.Count(i.faulty+i.failed, "server or file"))}
 	case i.failed > 0:
-		return &failure{code: exitFailed, err: fmt.Errorf("%s not imported; see above", terminal.Count(i.failed, "server or file"))}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s not imported; see above", terminal.Count(i.failed, "server or file"))}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
 )
@@ -32,7 +33,7 @@ func toolIn(mode manifest.IsolationMode) manifest.Tool {
 // SPEC-TOOLS 7, issue 6: what is shown of a tool's limits is what its last
 // process was held by, and not what was asked for.
 func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
-	cfg := &loaded{Config: defaults()}
+	cfg := &config.Loaded{Config: config.Defaults()}
 	tool := toolIn(manifest.IsolationSandboxed)
 	if err := withTerms(&tool, cfg); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/exit"
 )
 
 const (
@@ -200,16 +202,16 @@ var errInUse = errors.New("is in use by another program")
 
 // listenError says why an address cannot be listened on, and what helps.
 func listenError(address string, err error) error {
-	f := &failure{code: exitFailed, err: fmt.Errorf("listen on %s: %w", address, err)}
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("listen on %s: %w", address, err)}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		f.err = fmt.Errorf("%s %w", address, errInUse)
-		f.hint = "end that program, or take another port with --port"
+		f.Err = fmt.Errorf("%s %w", address, errInUse)
+		f.Hint = "end that program, or take another port with --port"
 	case errors.Is(err, syscall.EACCES):
-		f.err = fmt.Errorf("%s may not be listened on by this user", address)
-		f.hint = "take a port above 1023 with --port"
+		f.Err = fmt.Errorf("%s may not be listened on by this user", address)
+		f.Hint = "take a port above 1023 with --port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		f.err = fmt.Errorf("%s is no address of this machine", address)
+		f.Err = fmt.Errorf("%s is no address of this machine", address)
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/logging"
 )
 
 // A connection that was accepted before Orla stops is answered, though its
@@ -289,7 +290,7 @@ func TestH4AMoveDuringTheStop(t *testing.T) {
 // net/http says is one record for debugging.
 func TestI2PanicsOfHTTPHandlersAreLogged(t *testing.T) {
 	var out bytes.Buffer
-	l := newLogging(&out, "")
+	l := logging.New(&out, "")
 	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh\nno") }), l.Logger)
 	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -299,9 +300,9 @@ func TestI2PanicsOfHTTPHandlersAreLogged(t *testing.T) {
 		t.Errorf("got HTTP %d", resp.StatusCode)
 	}
 	w.shutdown(t.Context())
-	l.configure("debug", formatJSON, nil)
+	l.Configure("debug", logging.JSON, nil)
 	w.server.ErrorLog.Print("http: \x1b[31mTLS\nhandshake")
-	lines := l.history().Last(history.Query{})
+	lines := l.History().Last(history.Query{})
 	if len(lines) != 2 || lines[0].Event != "panic in an HTTP request" || lines[0].Level != slog.LevelError || lines[1].Level != slog.LevelDebug {
 		t.Fatalf("the log has %q", &out)
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
@@ -63,7 +64,7 @@ func TestI2StartThatFailsIsInTheLogFile(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	path := filepath.Join(t.TempDir(), "orla.log")
 	o := startOrla(t, t.TempDir(), "--listen", taken.Addr().String(), "--log-file", path, "--tools-dir", t.TempDir())
-	if code := o.wait(); code != int(exitFailed) {
+	if code := o.wait(); code != int(exit.Failed) {
 		t.Errorf("exit code %d", code)
 	}
 	lines := testkit.LinesOf(t, path)

@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
@@ -27,7 +29,7 @@ type logFlags struct {
 }
 
 // newLogs shows what a running Orla logged last.
-func newLogs(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "logs [NAME]",
@@ -52,7 +54,7 @@ func newLogs(flags *configFlags, std terminal.Streams) *cobra.Command {
 }
 
 // newEvents shows what happens in a running Orla.
-func newEvents(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "events [NAME]",
@@ -81,13 +83,13 @@ func (f *logFlags) add(cmd *cobra.Command, usual int) {
 }
 
 // showLines prints lines of the log.
-func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlags, q control.Query, std terminal.Streams) error {
+func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFlags, q control.Query, std terminal.Streams) error {
 	if f.since != "" && !cmd.Flags().Changed("lines") {
 		f.last = all
 	}
 	switch {
 	case f.last < all:
-		return &failure{code: exitUsage, err: fmt.Errorf("--lines: wants a number of lines, or -1 for all, got %d", f.last)}
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--lines: wants a number of lines, or -1 for all, got %d", f.last)}
 	case f.last == 0:
 		q.Last = -1
 	case f.last > 0:
@@ -95,13 +97,13 @@ func showLines(cmd *cobra.Command, flags *configFlags, names []string, f logFlag
 	}
 	var err error
 	if q.Since, err = parseSince(f.since, time.Now()); err != nil {
-		return &failure{code: exitUsage, err: err}
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if q.Level, q.Stream = f.level, f.stream; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
-		return &failure{code: exitUsage, err: fmt.Errorf("--level %s: wants one of %s", q.Level, strings.Join(control.Levels(), ", "))}
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--level %s: wants one of %s", q.Level, strings.Join(control.Levels(), ", "))}
 	}
 	if q.Stream != "" && q.Stream != "stdout" && q.Stream != "stderr" {
-		return &failure{code: exitUsage, err: fmt.Errorf("--stream %s: wants stdout or stderr", q.Stream)}
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--stream %s: wants stdout or stderr", q.Stream)}
 	}
 	if len(names) == 1 {
 		q.Tool = names[0]

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 )
@@ -30,15 +31,15 @@ func writeMan(w io.Writer, root *cobra.Command, date string) error {
 	m.macro("SH", "OPTIONS")
 	m.text("These flags go with every command.")
 	m.flags(grouped(root.PersistentFlags(), ""))
-	m.macro("SS", strings.TrimSuffix(isolationGroup, ":"))
-	m.flags(grouped(root.PersistentFlags(), isolationGroup))
+	m.macro("SS", strings.TrimSuffix(config.IsolationGroup, ":"))
+	m.flags(grouped(root.PersistentFlags(), config.IsolationGroup))
 	m.macro("SH", "COMMANDS")
 	m.commands(root)
 	m.macro("SH", "CONFIGURATION")
 	m.paragraphs("None is needed. Each key below may stand in the configuration file; a simple one also in the environment, " +
 		"as ORLA_ and the key in capitals, or as a flag, if there is one. Flags win over environment over file over defaults.")
-	for _, k := range described() {
-		m.term(k.key, k.help)
+	for _, k := range config.Described() {
+		m.term(k.Key, k.Help)
 	}
 	for _, s := range manSections {
 		m.macro("SH", s.heading)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/orla-project/orla/internal/artifact"
+	"github.com/orla-project/orla/internal/config"
 	kindwasm "github.com/orla-project/orla/internal/kind/wasm"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/version"
@@ -19,19 +20,21 @@ type modules struct {
 	store   *artifact.Store
 }
 
-func newModules(cfg *loaded, services *services, log *slog.Logger) *modules {
+func newModules(cfg *config.Loaded, services *services, log *slog.Logger) *modules {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints), Far: true})
 	return &modules{
-		runtime: wasm.NewRuntime(wasm.Options{CacheDir: stateDir(cfg, "compiled"), Log: log}),
+		runtime: wasm.NewRuntime(wasm.Options{CacheDir: config.StateDir(cfg, "compiled"), Log: log}),
 		client:  client,
 		store: artifact.New(artifact.Options{
-			Dir: stateDir(cfg, "modules"), Client: client, Secrets: services.secrets.Resolve, UserAgent: "orla/" + version.Version(), Log: log,
+			Dir: config.StateDir(cfg, "modules"), Client: client, Secrets: services.secrets.Resolve, UserAgent: "orla/" + version.Version(), Log: log,
 		}),
 	}
 }
 
 // point makes the modules what cfg says.
-func (m *modules) point(cfg *loaded) { m.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints)) }
+func (m *modules) point(cfg *config.Loaded) {
+	m.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
+}
 
 func (m *modules) close() {
 	m.runtime.Close()

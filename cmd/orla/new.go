@@ -16,7 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
@@ -31,7 +33,7 @@ var templates embed.FS
 var languages = []string{"python", "node", "go", "sh"}
 
 // newNew makes a tool to begin with.
-func newNew(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newNew(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var t newTool
 	cmd := &cobra.Command{
 		Use:   "new NAME",
@@ -42,7 +44,7 @@ func newNew(flags *configFlags, std terminal.Streams) *cobra.Command {
 		Example: "  orla new report --lang python\n  orla new notes --lang node --capsule\n  orla new search --lang go --dir ~/.orla/tools",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := flags.load(cmd.Flags())
+			cfg, _, err := flags.Load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -52,9 +54,9 @@ func newNew(flags *configFlags, std terminal.Streams) *cobra.Command {
 				t.dir = cfg.ToolsDir
 			}
 			if err := t.check(); err != nil {
-				return &failure{code: exitUsage, err: err, hint: cmd.CommandPath() + " --help shows how it is used"}
+				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
 			}
-			for _, other := range discover(&loaded{Config: Config{ToolsDir: t.dir}}, "").Tools {
+			for _, other := range discover(&config.Loaded{Config: config.Config{ToolsDir: t.dir}}, "").Tools {
 				if other.Name == t.name {
 					return fmt.Errorf("there is a tool %q already: %s", t.name, other.Path)
 				}

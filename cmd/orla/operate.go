@@ -12,9 +12,12 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/version"
@@ -34,8 +37,8 @@ func (o operations) Status() control.Status {
 		Pid:        os.Getpid(),
 		Started:    o.began,
 		URL:        o.url(),
-		ToolsDir:   absolute(cfg.folder()),
-		ConfigFile: absolute(cfg.file),
+		ToolsDir:   config.Absolute(cfg.Folder()),
+		ConfigFile: config.Absolute(cfg.File),
 		StateDir:   cfg.StateDir,
 		Log:        logPlace(cfg),
 		Socket:     o.control.Socket(),
@@ -52,11 +55,11 @@ func (o operations) Status() control.Status {
 }
 
 // logPlace is where the log goes, for people.
-func logPlace(cfg *loaded) string {
-	if cfg.LogFile == "" && cfg.LogFormat == formatJournal {
-		return formatJournal
+func logPlace(cfg *config.Loaded) string {
+	if cfg.LogFile == "" && cfg.LogFormat == logging.Journal {
+		return logging.Journal
 	}
-	return cmp.Or(absolute(cfg.LogFile), "stderr")
+	return cmp.Or(config.Absolute(cfg.LogFile), "stderr")
 }
 
 // url is where clients reach this Orla.
@@ -78,7 +81,7 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 	list := make([]control.ToolStatus, 0, len(served))
 	for _, one := range served {
 		t := control.ToolStatus{
-			Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: absolute(one.Tool.Source),
+			Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: config.Absolute(one.Tool.Source),
 			Isolation: isolationText(one.Tool), Limits: o.memories.held(one.Tool),
 		}
 		if life, ok := lives[one.Tool.Name]; ok {
@@ -128,7 +131,7 @@ func (o operations) Tool(name string) (control.ToolStatus, error) {
 		return control.ToolStatus{}, o.unknown(name)
 	}
 	t := o.toolStatuses(served[i : i+1])[0]
-	for _, line := range o.log.history().Last(history.Query{Tools: []string{name}, Events: []string{"stderr"}, Last: shownStderr}) {
+	for _, line := range o.log.History().Last(history.Query{Tools: []string{name}, Events: []string{"stderr"}, Last: shownStderr}) {
 		var said struct{ Text string }
 		if err := json.Unmarshal(line.JSON, &said); err == nil {
 			t.Stderr = append(t.Stderr, said.Text)
@@ -244,8 +247,8 @@ func refusedReload(err error) error {
 		return &control.Error{Code: control.CodeConfiguration, Message: err.Error(), Hint: "nothing was changed"}
 	}
 	e := &control.Error{Code: control.CodeReload, Message: err.Error(), Hint: "nothing was changed"}
-	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
-		e.Hint += "; " + f.hint
+	if f, ok := errors.AsType[*exit.Error](err); ok && f.Hint != "" {
+		e.Hint += "; " + f.Hint
 	}
 	return e
 }
@@ -262,7 +265,7 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 	}
 	if !q.Follow {
 		return func(yield func(json.RawMessage, int) bool) {
-			for _, line := range o.log.history().Last(asked) {
+			for _, line := range o.log.History().Last(asked) {
 				if !yield(line.JSON, 0) {
 					return
 				}
@@ -271,7 +274,7 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 	}
 	asked.Also = func(tool string) bool { return o.supervisor.Catalog().Of(tool) == q.Tool } // it may offer more meanwhile
 	return func(yield func(json.RawMessage, int) bool) {
-		for line, dropped := range o.log.history().Follow(ctx, asked) {
+		for line, dropped := range o.log.History().Follow(ctx, asked) {
 			if !yield(line.JSON, dropped) {
 				return
 			}
@@ -294,20 +297,20 @@ func (o operations) speakers(name string) []string {
 			return []string{name}
 		}
 	}
-	if len(o.log.history().Last(history.Query{Tools: []string{name}, Last: 1})) > 0 {
+	if len(o.log.History().Last(history.Query{Tools: []string{name}, Last: 1})) > 0 {
 		return []string{name}
 	}
 	return nil
 }
 
 // point has the control socket be where cfg says, as soon as may be.
-func (s *server) point(cfg *loaded) (tried <-chan struct{}) {
-	return s.control.Point(cfg.place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: absolute(cfg.folder()), URL: s.url(), Started: s.began})
+func (s *server) point(cfg *config.Loaded) (tried <-chan struct{}) {
+	return s.control.Point(cfg.Place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began})
 }
 
 // awaitControl makes the control socket, or tells the log why there is none:
 // who reads that Orla serves may ask it something.
-func (s *server) awaitControl(ctx context.Context, cfg *loaded) {
+func (s *server) awaitControl(ctx context.Context, cfg *config.Loaded) {
 	select {
 	case <-s.point(cfg):
 	case <-ctx.Done():

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
@@ -386,10 +387,10 @@ func TestSecretsInTheLogAreRedacted(t *testing.T) {
 		inner []struct{ value secret.Value }
 	}{[]struct{ value secret.Value }{{value}}}
 	b := newBetrayal()
-	for _, format := range []string{formatJSON, formatPretty} {
+	for _, format := range []string{logging.JSON, logging.Pretty} {
 		var out bytes.Buffer
-		l := newLogging(&out, "")
-		l.configure("debug", format, nil)
+		l := logging.New(&out, "")
+		l.Configure("debug", format, nil)
 		for _, what := range []any{value, &value, deep, &deep, map[string]secret.Value{"key": value}, fmt.Errorf("using %v", value)} {
 			l.With("with", what).Debug("x", "what", what, slog.Group("group", "what", what))
 		}
@@ -397,7 +398,7 @@ func TestSecretsInTheLogAreRedacted(t *testing.T) {
 			t.Errorf("%s: the log is %s", format, &out)
 		}
 		b.search(t, "the log as "+format, out.Bytes())
-		for _, line := range l.history().Last(history.Query{}) {
+		for _, line := range l.History().Last(history.Query{}) {
 			b.search(t, "the history", line.JSON)
 		}
 	}

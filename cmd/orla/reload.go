@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -47,7 +49,7 @@ func (s *server) Serve(ctx context.Context) error {
 }
 
 // current is the configuration in force.
-func (s *server) current() *loaded {
+func (s *server) current() *config.Loaded {
 	s.cfgMu.Lock()
 	defer s.cfgMu.Unlock()
 	return s.cfg
@@ -62,7 +64,7 @@ func (s *server) problems() []manifest.Problem {
 	return slices.Concat(s.wrong, offered)
 }
 
-func (s *server) adopt(cfg *loaded, wrong []manifest.Problem) {
+func (s *server) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
 	s.cfgMu.Lock()
 	defer s.cfgMu.Unlock()
 	s.cfg, s.wrong = cfg, wrong
@@ -90,7 +92,7 @@ type applied struct {
 func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.notifier.Reloading()
 	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
-	cfg, err := s.from.load()
+	cfg, err := s.from.Load()
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
@@ -99,7 +101,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	traces, err := s.tracing(cfg)
 	var logTo *os.File
 	if err == nil {
-		logTo, err = openLog(cfg.LogFile)
+		logTo, err = logging.OpenFile(cfg.LogFile)
 	}
 	if err == nil {
 		if manyCallers(cfg) {
@@ -114,7 +116,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		s.telemetry.Reloaded(telemetry.Refused)
 		return applied{}, err
 	}
-	s.log.configure(cfg.LogLevel, cfg.LogFormat, logTo)
+	s.log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
 	s.trace(ctx, traces)
 	old := s.current()
 	if cfg.Stdio != old.Stdio {
@@ -127,7 +129,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.bound(cfg)
 	s.services.point(cfg)
 	s.modules.point(cfg)
-	s.watchers.point(cfg, s.from.home)
+	s.watchers.point(cfg, s.from.Home)
 	done := s.apply(cfg, reason)
 	s.point(cfg)
 	return done, nil
@@ -138,7 +140,7 @@ type faultyConfig struct{ error }
 
 // move makes the HTTP front what cfg says. If that does not work, it stays as
 // it is.
-func (s *server) move(ctx context.Context, cfg *loaded) error {
+func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	if s.http == nil || cfg.Stdio {
 		return nil
 	}
@@ -149,11 +151,11 @@ func (s *server) move(ctx context.Context, cfg *loaded) error {
 	if err := refuseExposed(cfg, s.given); err != nil {
 		return err
 	}
-	if err := s.web.listen(ctx, cfg.address()); err != nil {
+	if err := s.web.listen(ctx, cfg.Address()); err != nil {
 		return err
 	}
 	s.http.Configure(settings)
-	if cfg.address() != s.current().address() {
+	if cfg.Address() != s.current().Address() {
 		s.log.Info("listening elsewhere", "url", s.web.url())
 	}
 	return nil
@@ -161,10 +163,10 @@ func (s *server) move(ctx context.Context, cfg *loaded) error {
 
 // apply finds the tools and serves them. What is wrong with one of them is
 // logged when it is new, so that a save elsewhere does not say it again.
-func (s *server) apply(cfg *loaded, reason string) applied {
+func (s *server) apply(cfg *config.Loaded, reason string) applied {
 	began := time.Now()
 	s.tellWeaker(cfg)
-	found := discover(cfg, s.from.home)
+	found := discover(cfg, s.from.Home)
 	denied := s.governance.denies.Load()
 	s.governance.set(&found) // before a tool is served that a document may forbid
 	kept := s.keepLiving(&found, cfg)
@@ -196,7 +198,7 @@ func (s *server) apply(cfg *loaded, reason string) applied {
 // keepLiving keeps a capsule whose manifest has become faulty as it was: it
 // serves on until the manifest is mended, or gone. A file that is half saved
 // must not take a running capsule away. It returns where the faulty ones are.
-func (s *server) keepLiving(found *manifest.Result, cfg *loaded) (kept map[spot]bool) {
+func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept map[spot]bool) {
 	faulty := map[spot]bool{}
 	var unread []string // folders that could not be read: what is in them may be there still
 	for _, p := range found.Problems {
@@ -291,7 +293,7 @@ func hostOf(address string) string {
 }
 
 // tellWeaker logs them at the start, and when they have changed.
-func (s *server) tellWeaker(cfg *loaded) {
+func (s *server) tellWeaker(cfg *config.Loaded) {
 	ways := weaker(cfg)
 	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
 		s.log.Warn("the operator has tools held less than by default", "ways", ways)

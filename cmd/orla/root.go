@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
 )
@@ -21,9 +23,9 @@ const rootExample = `  orla                                  serve ./tools on ht
 
 // newRoot builds the command line.
 func newRoot(std terminal.Streams) *cobra.Command {
-	flags := &configFlags{}
+	flags := &config.Flags{}
 	serveHere := func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd.Context(), flags.loader(cmd.Flags()), std)
+		return serve(cmd.Context(), flags.Loader(cmd.Flags()), std)
 	}
 	root := &cobra.Command{
 		Use:           "orla",
@@ -40,7 +42,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	root.SetVersionTemplate("orla {{.Version}}\n")
-	flags.add(root.PersistentFlags())
+	flags.Add(root.PersistentFlags())
 	groupFlags(root)
 	root.AddCommand(
 		&cobra.Command{
@@ -78,9 +80,9 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	f := &failure{code: exitUsage, err: fmt.Errorf("there is no command %q", args[0]), hint: usageHint}
+	f := &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command %q", args[0]), Hint: exit.UsageHint}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		f.hint = "did you mean orla " + near[0] + "?"
+		f.Hint = "did you mean orla " + near[0] + "?"
 	}
 	return f
 }

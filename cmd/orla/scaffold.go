@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/doctor"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
@@ -39,7 +40,7 @@ func newScaffold(std terminal.Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.name = args[0]
 			if err := p.check(names); err != nil {
-				return &failure{code: exitUsage, err: err, hint: cmd.CommandPath() + " --help shows how it is used"}
+				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
 			}
 			made, err := p.make()
 			if err != nil {

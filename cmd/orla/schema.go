@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/contract"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
@@ -23,7 +24,7 @@ func newSchema(std terminal.Streams) *cobra.Command {
 		ValidArgs: []string{"tool.yaml", "resource", "contract", "orla.yaml", "orla-tool.json"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(_ *cobra.Command, args []string) error {
-			configSchema, err := configSchema()
+			configSchema, err := config.Schema()
 			if err != nil {
 				return err
 			}

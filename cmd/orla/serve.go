@@ -17,9 +17,12 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/terminal"
@@ -36,22 +39,22 @@ import (
 //
 //	front: bridge, http sessions, reloader, control socket, what systemd is told
 //	back:  one service per living tool
-func serve(ctx context.Context, from *loader, std terminal.Streams) (err error) {
-	log := newLogging(std.Err, systemd.JournalSocket)
-	defer log.flush()
-	cfg, err := from.load()
+func serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
+	log := logging.New(std.Err, systemd.JournalSocket)
+	defer log.Flush()
+	cfg, err := from.Load()
 	if err != nil {
-		return notLoaded(err)
+		return config.NotLoaded(err)
 	}
-	logTo, err := openLog(cfg.LogFile)
+	logTo, err := logging.OpenFile(cfg.LogFile)
 	if err != nil {
-		return &failure{code: exitFailed, err: err}
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	log.configure(cfg.LogLevel, cfg.LogFormat, logTo)
-	if cfg.LogFile != "" || cfg.LogFormat == formatJournal { // the log is not where err is printed
+	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
+	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
 		defer func() {
 			if err != nil {
-				log.Log(ctx, levelFatal, "failed", "err", err)
+				log.Log(ctx, logging.LevelFatal, "failed", "err", err)
 			}
 		}()
 	}
@@ -63,11 +66,11 @@ func serve(ctx context.Context, from *loader, std terminal.Streams) (err error) 
 
 	self, err := launch.Program()
 	if err != nil {
-		return &failure{code: exitFailed, err: err}
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
 	p, err := join(cfg, []string{self, guardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
-		return &failure{code: exitFailed, err: err}
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
 	p.holds = holdsOf(cfg)
 	s := &server{
@@ -84,11 +87,11 @@ func serve(ctx context.Context, from *loader, std terminal.Streams) (err error) 
 	defer s.telemetry.Close(ctx)
 	traces, err := s.tracing(cfg)
 	if err != nil {
-		return &failure{code: exitInvalid, err: err}
+		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.trace(ctx, traces)
 	s.watchers = newWatchers(p.hub, log.Logger)
-	s.watchers.point(cfg, from.home) // before the folders are read, so that no change slips between
+	s.watchers.point(cfg, from.Home) // before the folders are read, so that no change slips between
 	s.apply(cfg, "start")
 	s.bridge = mcpbridge.New(p.supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
@@ -105,8 +108,8 @@ func serve(ctx context.Context, from *loader, std terminal.Streams) (err error) 
 // server is a running Orla.
 type server struct {
 	*parts
-	from      *loader
-	log       *logging
+	from      *config.Loader
+	log       *logging.Log
 	telemetry *telemetry.Telemetry
 	traced    telemetry.Tracing // where spans go; owned by trace
 	notifier  *systemd.Notifier // nil without systemd
@@ -126,16 +129,16 @@ type server struct {
 	impatience sync.WaitGroup // holds endAtOnce
 
 	cfgMu sync.Mutex         // guards the fields that follow
-	cfg   *loaded            // what is in force
+	cfg   *config.Loaded     // what is in force
 	wrong []manifest.Problem // with the folders of tools
 }
 
 // runHTTP serves HTTP until a signal.
-func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) error {
+func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals) error {
 	s.given = givenSockets(s.log.Logger)
 	settings, err := s.httpSettings(cfg)
 	if err != nil {
-		return &failure{code: exitInvalid, err: err}
+		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.http = s.bridge.HTTP(settings)
 	s.http.Handle(webhook.CallbackPattern, s.services.callbacks)
@@ -158,9 +161,9 @@ func (s *server) runHTTP(ctx context.Context, cfg *loaded, signals *signals) err
 }
 
 // open listens where systemd does, or else where cfg says.
-func (s *server) open(ctx context.Context, cfg *loaded) error {
+func (s *server) open(ctx context.Context, cfg *config.Loaded) error {
 	if len(s.given) == 0 {
-		err := s.web.listen(ctx, cfg.address())
+		err := s.web.listen(ctx, cfg.Address())
 		if errors.Is(err, errInUse) {
 			err = cmp.Or(inUseByOrla(ctx, s.from, cfg), err)
 		}
@@ -169,7 +172,7 @@ func (s *server) open(ctx context.Context, cfg *loaded) error {
 	if err := refuseExposed(cfg, s.given); err != nil {
 		return err
 	}
-	s.web.accept(cfg.address(), s.given)
+	s.web.accept(cfg.Address(), s.given)
 	return nil
 }
 
@@ -181,11 +184,11 @@ func (s *server) serving(url string) {
 }
 
 func (s *server) readiness() *readiness {
-	return &readiness{s.notifier, s.supervisor, s.log.history()}
+	return &readiness{s.notifier, s.supervisor, s.log.History()}
 }
 
 // runStdio serves the one client on stdin and stdout.
-func (s *server) runStdio(ctx context.Context, cfg *loaded, std terminal.Streams, signals *signals) error {
+func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.Streams, signals *signals) error {
 	stop := s.grow(ctx, s.bridge, s, s.control)
 	s.awaitControl(ctx, cfg)
 	s.serving("stdio")
@@ -209,7 +212,7 @@ func (s *server) runStdio(ctx context.Context, cfg *loaded, std terminal.Streams
 	stop()
 	s.log.Info("stopped", "reason", ended.Error())
 	if served != nil && !errors.Is(served, context.Canceled) {
-		return &failure{code: exitFailed, err: fmt.Errorf("stdio: %w", served)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("stdio: %w", served)}
 	}
 	return nil
 }
@@ -293,8 +296,8 @@ func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 	select {
 	case <-s.over:
 	case sig := <-signals.end:
-		s.log.Log(ctx, levelFatal, "a second signal; ending at once", "signal", sig.String())
-		os.Exit(int(exitFailed))
+		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
+		os.Exit(int(exit.Failed))
 	}
 }
 
@@ -317,7 +320,7 @@ func (s *server) logState() {
 }
 
 // httpSettings are what the HTTP front needs of the configuration.
-func (s *server) httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
+func (s *server) httpSettings(cfg *config.Loaded) (mcpbridge.HTTPSettings, error) {
 	verify, callers, err := tokenVerifier(cfg)
 	if err != nil {
 		return mcpbridge.HTTPSettings{}, err
@@ -325,7 +328,7 @@ func (s *server) httpSettings(cfg *loaded) (mcpbridge.HTTPSettings, error) {
 	return mcpbridge.HTTPSettings{
 		AllowedOrigins: cfg.AllowedOrigins,
 		AllowedHosts:   cfg.AllowedHosts,
-		Loopback:       loopback(hostOf(cfg.address())) && exposed(s.given) == "",
+		Loopback:       config.IsLoopback(hostOf(cfg.Address())) && exposed(s.given) == "",
 		Verify:         verify,
 		Callers:        callers,
 		MaxRequest:     int64(cfg.MaxRequest),

@@ -22,6 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -390,7 +391,7 @@ func TestOccupiedPortIsOneClearError(t *testing.T) {
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	cmd := exec.Command(orlaBinary(t), "--port", port, "--tools-dir", t.TempDir())
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != int(exitFailed) || !strings.Contains(string(out), "127.0.0.1:"+port+" is in use") || !strings.Contains(string(out), "hint:") {
+	if cmd.ProcessState.ExitCode() != int(exit.Failed) || !strings.Contains(string(out), "127.0.0.1:"+port+" is in use") || !strings.Contains(string(out), "hint:") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -485,7 +486,7 @@ func TestG8BearerToken(t *testing.T) {
 func TestG8OpenListeningIsRefused(t *testing.T) {
 	cmd := exec.Command(orlaBinary(t), "--listen", "0.0.0.0:0", "--tools-dir", t.TempDir())
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != int(exitInvalid) || !strings.Contains(string(out), "--insecure") {
+	if cmd.ProcessState.ExitCode() != int(exit.Invalid) || !strings.Contains(string(out), "--insecure") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/auth"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
@@ -31,7 +32,7 @@ type services struct {
 	callbacks *webhook.Callbacks
 }
 
-func newServices(cfg *loaded) *services {
+func newServices(cfg *config.Loaded) *services {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints)})
 	return &services{
 		secrets: secret.New(secret.Options{
@@ -66,7 +67,7 @@ func (s *services) declare(found manifest.Result) {
 }
 
 // point makes the services what cfg says.
-func (s *services) point(cfg *loaded) {
+func (s *services) point(cfg *config.Loaded) {
 	s.secrets.SetDir(cfg.SecretsDir)
 	s.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newStatus shows what a running Orla and its tools are doing.
-func newStatus(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var watch, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",

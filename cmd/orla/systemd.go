@@ -11,6 +11,8 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/history"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/supervisor"
@@ -143,7 +145,7 @@ func givenSockets(log *slog.Logger) []net.Listener {
 // exposed returns the address of the first socket that other machines reach, or "".
 func exposed(sockets []net.Listener) string {
 	for _, s := range sockets {
-		if address := s.Addr(); address.Network() != "unix" && !loopback(hostOf(address.String())) {
+		if address := s.Addr(); address.Network() != "unix" && !config.IsLoopback(hostOf(address.String())) {
 			return address.String()
 		}
 	}
@@ -152,14 +154,14 @@ func exposed(sockets []net.Listener) string {
 
 // refuseExposed refuses to serve everybody on a socket of systemd's, as the
 // configuration is refused that would do so.
-func refuseExposed(cfg *loaded, given []net.Listener) error {
+func refuseExposed(cfg *config.Loaded, given []net.Listener) error {
 	address := exposed(given)
 	if address == "" || len(cfg.Auth.Tokens) > 0 || cfg.Insecure {
 		return nil
 	}
-	return &failure{
-		code: exitInvalid,
-		err:  fmt.Errorf("systemd listens on %s, which is reachable from other machines, and no auth.tokens are set", address),
-		hint: "set auth.tokens, or say --insecure if something else guards it",
+	return &exit.Error{
+		Code: exit.Invalid,
+		Err:  fmt.Errorf("systemd listens on %s, which is reachable from other machines, and no auth.tokens are set", address),
+		Hint: "set auth.tokens, or say --insecure if something else guards it",
 	}
 }

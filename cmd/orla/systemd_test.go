@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -325,8 +326,8 @@ func TestK1AnotherPortBesideASocket(t *testing.T) {
 func TestG8SocketBeyondLoopback(t *testing.T) {
 	config := writeConfig(t, t.TempDir(), "")
 	o := activated(t, "orla.socket", config, socket(t, "tcp", "0.0.0.0:0"))
-	if code := o.wait(); code != int(exitInvalid) {
-		t.Errorf("exit code %d; want %d", code, exitInvalid)
+	if code := o.wait(); code != int(exit.Invalid) {
+		t.Errorf("exit code %d; want %d", code, exit.Invalid)
 	}
 	insecure := activated(t, "orla.socket", writeConfig(t, t.TempDir(), "insecure: true\n"), socket(t, "tcp", "0.0.0.0:0"))
 	insecure.waitLog("serving", nil)

@@ -16,7 +16,7 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 		Usage:    s.usage,
 		Sessions: s.sessions,
 		Queued:   s.slots.Waiting,
-		Dropped:  s.log.dropped,
+		Dropped:  s.log.Dropped,
 		Log:      s.log.Logger,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -23,7 +24,7 @@ func beyond(t *manifest.Tool, format string, args ...any) error {
 
 // withTerms has t held as cfg says: what it asks for where it may, what the
 // operator says where it does not ask. The error says what it may not ask for.
-func withTerms(t *manifest.Tool, cfg *loaded) error {
+func withTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	if t.Kind == manifest.Cli && !t.Isolation.Isolated() {
 		return allowed(t, cfg.CLIAllowedCommands)
 	}
@@ -59,7 +60,7 @@ func allowed(t *manifest.Tool, commands []string) error {
 }
 
 // withNetwork sees to the network that t asks for.
-func withNetwork(t *manifest.Tool, cfg *loaded) error {
+func withNetwork(t *manifest.Tool, cfg *config.Loaded) error {
 	network := cmp.Or(t.Isolation.Network, noNetwork)
 	t.Isolation.Network = network
 	switch {
@@ -83,7 +84,7 @@ func ofOthers(network string) bool {
 }
 
 // withResources gives t the operator's bounds where it asks for none.
-func withResources(t *manifest.Tool, cfg *loaded) error {
+func withResources(t *manifest.Tool, cfg *config.Loaded) error {
 	var faults []error
 	over := func(asked, most, key string) {
 		faults = append(faults, beyond(t, "asks for %s; tools may have %s at most, unless the operator raises %s", asked, most, key))
@@ -97,7 +98,7 @@ func withResources(t *manifest.Tool, cfg *loaded) error {
 	if r.CPUs == 0 {
 		r.CPUs = cfg.ContainerCPUs
 	} else if most := cfg.ContainerMaxCPUs; r.CPUs > most {
-		over(plainNumber(r.CPUs)+" processors", plainNumber(most), "tool_container_max_cpus")
+		over(config.NumberText(r.CPUs)+" processors", config.NumberText(most), "tool_container_max_cpus")
 	}
 	if r.Pids == 0 {
 		r.Pids = cfg.ContainerPids
@@ -109,10 +110,10 @@ func withResources(t *manifest.Tool, cfg *loaded) error {
 
 // sandboxed chooses what a sandbox is made of. An image holds the programs that
 // the tool means, so that one with an image of its own never runs without it.
-func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
-	configured := cfg.ContainerEngine != chosenByOrla && cfg.ContainerEngine != noEngine && cfg.ContainerImage != ""
+func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) {
+	configured := cfg.ContainerEngine != config.Auto && cfg.ContainerEngine != config.NoEngine && cfg.ContainerImage != ""
 	switch {
-	case cfg.SandboxBackend == string(manifest.BackendContainer), cfg.SandboxBackend == chosenByOrla && (configured || i.Image != ""):
+	case cfg.SandboxBackend == string(manifest.BackendContainer), cfg.SandboxBackend == config.Auto && (configured || i.Image != ""):
 		terms.Backend = manifest.BackendContainer
 	case i.Image != "":
 		terms.Refused, terms.Remedy = "its image needs a container engine, and sandbox_backend is native", "set sandbox_backend: auto"
@@ -127,10 +128,10 @@ func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
 }
 
 // contained says by which engine.
-func contained(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
+func contained(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) {
 	terms.Engine, terms.Runtime, terms.User = cfg.ContainerEngine, cfg.ContainerRuntime, cfg.ContainerUser
 	switch {
-	case cfg.ContainerEngine == noEngine:
+	case cfg.ContainerEngine == config.NoEngine:
 		terms.Refused, terms.Remedy = "it needs a container engine, and tool_container_engine is none", "set tool_container_engine: auto"
 	case i.Image == "":
 		terms.Refused, terms.Remedy = "it needs an image, and names none", "name one in the tool's file, or set tool_container_image"
@@ -138,7 +139,7 @@ func contained(i manifest.Isolation, terms *manifest.Terms, cfg *loaded) {
 }
 
 // clustered says in which cluster.
-func clustered(terms *manifest.Terms, cfg *loaded) {
+func clustered(terms *manifest.Terms, cfg *config.Loaded) {
 	terms.Backend, terms.User = manifest.BackendKubernetes, cfg.ContainerUser
 	terms.Cluster = clusterOf(cfg)
 	if !cfg.K8sEnabled {
@@ -147,13 +148,13 @@ func clustered(terms *manifest.Terms, cfg *loaded) {
 }
 
 // clusterOf is the cluster that cfg names.
-func clusterOf(cfg *loaded) manifest.Cluster {
+func clusterOf(cfg *config.Loaded) manifest.Cluster {
 	return manifest.Cluster{Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, TTL: time.Duration(cfg.K8sTTL)}
 }
 
 // weaker lists in which ways tools may be held less than by default, which only
 // operators can say.
-func weaker(cfg *loaded) []string {
+func weaker(cfg *config.Loaded) []string {
 	var ways []string
 	add := func(is bool, format string, args ...any) {
 		if is {
@@ -166,9 +167,9 @@ func weaker(cfg *loaded) []string {
 		add(ofOthers(network), "tool_container_networks has %s, which is no network of the container's own", network)
 	}
 	add(len(cfg.SandboxPaths) > 0, "sandbox_paths shows %s", strings.Join(cfg.SandboxPaths, ", "))
-	add(cfg.ContainerMaxMemory > sandboxMemory, "tool_container_max_memory is %s", cfg.ContainerMaxMemory)
-	add(cfg.ContainerMaxCPUs > sandboxCPUs, "tool_container_max_cpus is %s", plainNumber(cfg.ContainerMaxCPUs))
-	add(cfg.ContainerMaxPids > sandboxPids, "tool_container_max_pids_limit is %d", cfg.ContainerMaxPids)
+	add(cfg.ContainerMaxMemory > config.SandboxMemory, "tool_container_max_memory is %s", cfg.ContainerMaxMemory)
+	add(cfg.ContainerMaxCPUs > config.SandboxCPUs, "tool_container_max_cpus is %s", config.NumberText(cfg.ContainerMaxCPUs))
+	add(cfg.ContainerMaxPids > config.SandboxPids, "tool_container_max_pids_limit is %d", cfg.ContainerMaxPids)
 	add(len(cfg.CLIAllowedCommands) > 0, "cli_allowed_commands lets %s run unisolated", strings.Join(cfg.CLIAllowedCommands, ", "))
 	return ways
 }

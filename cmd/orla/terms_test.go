@@ -6,18 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/manifest"
 )
 
 // configured is a configuration as those settings have it.
-func configured(t *testing.T, settings ...string) *loaded {
+func configured(t *testing.T, settings ...string) *config.Loaded {
 	t.Helper()
-	l := &loader{path: "/dev/null"}
+	l := &config.Loader{Path: "/dev/null"}
 	for _, s := range settings {
 		key, value, _ := strings.Cut(s, "=")
-		l.flags = append(l.flags, setting{key, value, strings.ReplaceAll(key, "_", "-")})
+		l.Flags = append(l.Flags, config.Setting{Key: key, Value: value, Flag: strings.ReplaceAll(key, "_", "-")})
 	}
-	cfg, err := l.load()
+	cfg, err := l.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

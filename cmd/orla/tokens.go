@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/orla-project/orla/internal/config"
 )
 
 // minToken is the shortest token that is taken: shorter ones can be guessed.
@@ -25,7 +27,7 @@ type bearer struct {
 // tokenVerifier reads the configured tokens and returns what checks them, or
 // nil when none are configured. callers are their names, each with the hash of its
 // token.
-func tokenVerifier(cfg *loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
+func tokenVerifier(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
 	if len(cfg.Auth.Tokens) == 0 {
 		return nil, nil, nil
 	}
@@ -40,9 +42,9 @@ func tokenVerifier(cfg *loaded) (_ auth.TokenVerifier, callers map[string]string
 			}
 			path = filepath.Join(dir, t.Credential)
 		} else if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(cfg.file), path)
+			path = filepath.Join(filepath.Dir(cfg.File), path)
 		}
-		data, err := readSmall(path)
+		data, err := config.ReadSmall(path)
 		if err != nil {
 			return nil, nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
 		}

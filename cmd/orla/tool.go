@@ -5,11 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
 // newToolGroup is what helps those who write tools in WebAssembly.
-func newToolGroup(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newToolGroup(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tool",
 		Short: "Write tools in WebAssembly: scaffold and test",
@@ -20,9 +22,9 @@ func newToolGroup(flags *configFlags, std terminal.Streams) *cobra.Command {
 			if len(words) == 0 {
 				return nil
 			}
-			f := &failure{code: exitUsage, err: fmt.Errorf("there is no command \"tool %s\"", words[0]), hint: cmd.CommandPath() + " --help lists what there is"}
+			f := &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command \"tool %s\"", words[0]), Hint: cmd.CommandPath() + " --help lists what there is"}
 			if near := cmd.SuggestionsFor(words[0]); len(near) > 0 {
-				f.hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+				f.Hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
 			}
 			return f
 		},

@@ -10,13 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newTools lists what would be served.
-func newTools(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tools",
@@ -27,7 +28,7 @@ func newTools(flags *configFlags, std terminal.Streams) *cobra.Command {
 		Example: "  orla tools\n  orla tools --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, l, err := flags.load(cmd.Flags())
+			cfg, l, err := flags.Load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -38,7 +39,7 @@ func newTools(flags *configFlags, std terminal.Streams) *cobra.Command {
 			case client != nil:
 				return toolsRunning(cmd.Context(), client, asJSON, std)
 			}
-			found := discover(cfg, l.home)
+			found := discover(cfg, l.Home)
 			printProblems(std.Err, found.Problems)
 			if asJSON {
 				return terminal.WriteJSON(std.Out, listTools(found.Tools))

@@ -17,7 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/callid"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/terminal"
@@ -40,7 +42,7 @@ type moduleFlags struct {
 }
 
 // newToolTest runs a module against fixtures (SPEC-TOOLS 9.2).
-func newToolTest(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newToolTest(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var f moduleFlags
 	cmd := &cobra.Command{
 		Use:   "test MODULE",
@@ -70,7 +72,7 @@ expects the status ok.`,
 		Example: "  orla tool test greet.wasm\n  orla tool test greet.wasm --fixtures more --json\n  orla tool test build/greet.wasm --wasi --fuel 50000 --max-memory 16MiB",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := flags.load(cmd.Flags())
+			cfg, _, err := flags.Load(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -92,14 +94,14 @@ expects the status ok.`,
 }
 
 // run tests a module. The error says that something failed, which was printed.
-func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, module string, std terminal.Streams) error {
+func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *config.Loaded, module string, std terminal.Streams) error {
 	dir := f.fixtures
 	if dir == "" {
 		dir = filepath.Join(filepath.Dir(module), "fixtures")
 	}
 	files, err := findFixtures(dir)
 	if err != nil {
-		return &failure{code: exitUsage, err: fmt.Errorf("--fixtures: %w", err), hint: cmd.CommandPath() + " --help shows what a fixture is"}
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--fixtures: %w", err), Hint: cmd.CommandPath() + " --help shows what a fixture is"}
 	}
 	data, err := readRegular(module, wasm.MaxModule+1)
 	if err != nil {
@@ -110,18 +112,18 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *loaded, 
 		return err
 	}
 	if err := f.limit(cmd, &tool, cfg); err != nil {
-		return &failure{code: exitUsage, err: err}
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	tested, err := newTested(ctx, cfg, tool, data)
 	if err != nil {
-		return &failure{code: exitFailed, err: fmt.Errorf("%s: %s", module, fault.From(err).Reason)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %s", module, fault.From(err).Reason)}
 	}
 	defer tested.runtime.Close()
 	report := testReport{Module: module, Tool: tool.Name, Limits: tested.limits()}
 	for _, file := range files {
 		one := tested.fixture(ctx, file)
 		if ctx.Err() != nil {
-			return &failure{code: exitFailed, err: errors.New("interrupted")}
+			return &exit.Error{Code: exit.Failed, Err: errors.New("interrupted")}
 		}
 		report.add(one)
 		if !f.asJSON {
@@ -155,13 +157,13 @@ func (f *moduleFlags) toolOf(module string, std terminal.Streams) (manifest.Tool
 	case len(tools) == 1:
 		return tools[0], nil
 	case len(tools) > 1:
-		return manifest.Tool{}, &failure{code: exitUsage, err: fmt.Errorf("%s is the module of %s", module, strings.Join(names, " and ")), hint: "--tool NAME says which one's limits hold"}
+		return manifest.Tool{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s is the module of %s", module, strings.Join(names, " and ")), Hint: "--tool NAME says which one's limits hold"}
 	case f.tool != "":
-		return manifest.Tool{}, &failure{code: exitUsage, err: fmt.Errorf("--tool: no tool %q in the module's folder has it", f.tool)}
+		return manifest.Tool{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--tool: no tool %q in the module's folder has it", f.tool)}
 	}
 	if faults := slices.DeleteFunc(found.Problems, func(p manifest.Problem) bool { return p.Severity != manifest.Fault }); len(faults) > 0 {
 		printProblems(std.Err, faults)
-		return manifest.Tool{}, &failure{code: exitInvalid, err: errors.New("the limits are not known; see above")}
+		return manifest.Tool{}, &exit.Error{Code: exit.Invalid, Err: errors.New("the limits are not known; see above")}
 	}
 	name := strings.TrimSuffix(filepath.Base(module), filepath.Ext(module))
 	fmt.Fprintf(std.Err, "orla: no resource in %s names %s: the default limits hold\n", filepath.Dir(module), filepath.Base(module))
@@ -175,7 +177,7 @@ func (f *moduleFlags) toolOf(module string, std terminal.Streams) (manifest.Tool
 }
 
 // limit puts the limits that flags give in the place of the resource's.
-func (f *moduleFlags) limit(cmd *cobra.Command, t *manifest.Tool, cfg *loaded) error {
+func (f *moduleFlags) limit(cmd *cobra.Command, t *manifest.Tool, cfg *config.Loaded) error {
 	const page = 64 << 10
 	resource, module := *t.Resource, *t.Resource.WASM
 	resource.WASM, t.Resource = &module, &resource
@@ -215,12 +217,12 @@ type testedModule struct {
 	contract *contract.Tool
 }
 
-func newTested(ctx context.Context, cfg *loaded, t manifest.Tool, data []byte) (*testedModule, error) {
+func newTested(ctx context.Context, cfg *config.Loaded, t manifest.Tool, data []byte) (*testedModule, error) {
 	spoken, err := contract.For(t)
 	if err != nil {
 		return nil, err
 	}
-	runtime := wasm.NewRuntime(wasm.Options{CacheDir: stateDir(cfg, "compiled"), Log: slog.New(slog.DiscardHandler)})
+	runtime := wasm.NewRuntime(wasm.Options{CacheDir: config.StateDir(cfg, "compiled"), Log: slog.New(slog.DiscardHandler)})
 	w := t.Resource.WASM
 	module, err := runtime.Compile(ctx, data, wasm.Limits{MaxMemory: w.MaxMemory, Fuel: w.Fuel, WASI: w.WASI, Entrypoint: w.Entrypoint})
 	if err != nil {
@@ -386,7 +388,7 @@ func (r *testReport) finish(asJSON bool, std terminal.Streams) error {
 	case err != nil:
 		return err
 	case r.Failed > 0:
-		return &failure{code: exitFailed, err: fmt.Errorf("%d of %s failed", r.Failed, terminal.Count(len(r.Fixtures), "fixture"))}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%d of %s failed", r.Failed, terminal.Count(len(r.Fixtures), "fixture"))}
 	}
 	return nil
 }

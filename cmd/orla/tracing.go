@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/telemetry"
 )
 
@@ -40,16 +41,16 @@ func eitherVariable(environ []string, name string) (value, from string) {
 
 // otelValue is the value of a variable of OpenTelemetry.
 func otelValue(environ []string, name string) string {
-	value, _ := lookup(environ, name)
+	value, _ := config.LookupEnv(environ, name)
 	return strings.TrimSpace(value)
 }
 
 // destination is where traces are to go; "" for nowhere. from is what says so.
-func destination(cfg *loaded, environ []string) (endpoint, from string, err error) {
+func destination(cfg *config.Loaded, environ []string) (endpoint, from string, err error) {
 	var base string
 	switch whole := otelValue(environ, otelTracesEndpoint); {
 	case whole != "":
-		_, err := collector(whole)
+		_, err := config.CollectorURL(whole)
 		return whole, otelTracesEndpoint, err // as it is
 	case otelValue(environ, otelEndpoint) != "":
 		base, from = otelValue(environ, otelEndpoint), otelEndpoint
@@ -60,7 +61,7 @@ func destination(cfg *loaded, environ []string) (endpoint, from string, err erro
 	default:
 		return "", "", nil
 	}
-	u, err := collector(base)
+	u, err := config.CollectorURL(base)
 	if err != nil {
 		return base, from, err
 	}
@@ -73,7 +74,7 @@ func destination(cfg *loaded, environ []string) (endpoint, from string, err erro
 // tracing is what the configuration and the variables of OpenTelemetry say, of
 // which the variables win. A variable that is at fault is of the machine rather
 // than of Orla: it leaves traces off and is returned as a warning.
-func tracing(cfg *loaded, environ []string) (to telemetry.Tracing, warning, err error) {
+func tracing(cfg *config.Loaded, environ []string) (to telemetry.Tracing, warning, err error) {
 	exporter := otelValue(environ, otelExporter)
 	if strings.EqualFold(otelValue(environ, otelDisabled), "true") || exporter == "none" {
 		return to, nil, nil
@@ -118,7 +119,7 @@ func tracing(cfg *loaded, environ []string) (to telemetry.Tracing, warning, err 
 func batching(environ []string) error {
 	const most = 1 << 20
 	for _, name := range [...]string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_SCHEDULE_DELAY"} {
-		value, _ := lookup(environ, name)
+		value, _ := config.LookupEnv(environ, name)
 		if n, err := strconv.Atoi(value); err == nil && (n < 1 || n > most) { // the SDK leaves aside what is no number
 			return fmt.Errorf("%s: must be between 1 and %d, got %d", name, most, n)
 		}
@@ -127,8 +128,8 @@ func batching(environ []string) error {
 }
 
 // tracing is where spans are to go.
-func (s *server) tracing(cfg *loaded) (telemetry.Tracing, error) {
-	to, warning, err := tracing(cfg, s.from.environ)
+func (s *server) tracing(cfg *config.Loaded) (telemetry.Tracing, error) {
+	to, warning, err := tracing(cfg, s.from.Environ)
 	if warning != nil {
 		s.log.Warn("no traces are sent", "err", warning)
 	}
@@ -168,12 +169,12 @@ func variableHeaders(text, from string) (map[string]string, error) {
 }
 
 // fileHeaders are those of tracing.headers_file. Nor does this error.
-func fileHeaders(cfg *loaded) (map[string]string, error) {
+func fileHeaders(cfg *config.Loaded) (map[string]string, error) {
 	path := cfg.Tracing.HeadersFile
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(cfg.file), path)
+		path = filepath.Join(filepath.Dir(cfg.File), path)
 	}
-	data, err := readSmall(path)
+	data, err := config.ReadSmall(path)
 	if err != nil {
 		return nil, fmt.Errorf("tracing.headers_file: %w", err)
 	}

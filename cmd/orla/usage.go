@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/exit"
 )
 
 // endWell makes every command below root end as the exit codes promise: what is
@@ -44,22 +46,22 @@ func endWell(root *cobra.Command) {
 
 // misused is err as a matter of usage of cmd. What is a failure already stays.
 func misused(cmd *cobra.Command, err error) error {
-	if _, ok := errors.AsType[*failure](err); ok || err == nil {
+	if _, ok := errors.AsType[*exit.Error](err); ok || err == nil {
 		return err
 	}
 	hint := cmd.CommandPath() + " --help shows how it is used"
 	if !cmd.HasParent() {
-		hint = usageHint
+		hint = exit.UsageHint
 	}
-	return &failure{code: exitUsage, err: err, hint: hint}
+	return &exit.Error{Code: exit.Usage, Err: err, Hint: hint}
 }
 
 // failed is err as what went wrong while a command ran.
 func failed(err error) error {
-	if _, ok := errors.AsType[*failure](err); ok || err == nil {
+	if _, ok := errors.AsType[*exit.Error](err); ok || err == nil {
 		return err
 	}
-	return &failure{code: exitFailed, err: err}
+	return &exit.Error{Code: exit.Failed, Err: err}
 }
 
 // helpOrRefuse makes `orla help NAME` refuse what is no command, as orla NAME does.

@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
 
 // newValidate checks tools and says what is wrong with them.
-func newValidate(flags *configFlags, std terminal.Streams) *cobra.Command {
+func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate [PATH]",
@@ -22,12 +24,12 @@ func newValidate(flags *configFlags, std terminal.Streams) *cobra.Command {
 		Example: "  orla validate\n  orla validate tools/report.py\n  orla validate --json my-package/",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l := flags.loader(cmd.Flags())
-			cfg, err := l.load()
-			if f, ok := errors.AsType[*failure](notLoaded(err)); ok && err != nil && f.code == exitUsage {
+			l := flags.Loader(cmd.Flags())
+			cfg, err := l.Load()
+			if f, ok := errors.AsType[*exit.Error](config.NotLoaded(err)); ok && err != nil && f.Code == exit.Usage {
 				return f
 			}
-			found := check(cfg, l.home, args, err)
+			found := check(cfg, l.Home, args, err)
 			return reportValidation(found, asJSON, std)
 		},
 	}
@@ -37,14 +39,14 @@ func newValidate(flags *configFlags, std terminal.Streams) *cobra.Command {
 
 // check finds what `orla validate` speaks of. notLoaded is what is wrong with
 // the configuration, which matters only without a path.
-func check(cfg *loaded, home string, path []string, notLoaded error) manifest.Result {
+func check(cfg *config.Loaded, home string, path []string, notLoaded error) manifest.Result {
 	fault := func(err error) manifest.Result {
-		return manifest.Result{Problems: []manifest.Problem{{Path: cfg.file, Severity: manifest.Fault, Err: err}}}
+		return manifest.Result{Problems: []manifest.Problem{{Path: cfg.File, Severity: manifest.Fault, Err: err}}}
 	}
 	switch {
 	case len(path) == 1:
 		if notLoaded != nil {
-			cfg = &loaded{Config: defaults()}
+			cfg = &config.Loaded{Config: config.Defaults()}
 		}
 		return limited(manifest.Validate(path[0]), cfg)
 	case notLoaded != nil:
@@ -90,7 +92,7 @@ func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) 
 		}
 	}
 	if faults > 0 {
-		return &failure{code: exitInvalid, err: fmt.Errorf("%s; see above", terminal.Count(faults, "fault"))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s; see above", terminal.Count(faults, "fault"))}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/watch"
 )
@@ -25,12 +26,12 @@ func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
 
 // point makes the watched folders those of cfg. It must not be called from two
 // goroutines at once.
-func (w *watchers) point(cfg *loaded, home string) {
+func (w *watchers) point(cfg *config.Loaded, home string) {
 	dirs := folders(cfg, home)
 	roots := []string{dirs.ToolsDir}
 	switch {
-	case cfg.only != "":
-		roots = []string{cfg.only}
+	case cfg.Only != "":
+		roots = []string{cfg.Only}
 	case dirs.UserDir != "":
 		roots = append(roots, dirs.UserDir)
 	}

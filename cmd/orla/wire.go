@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/mcptool"
@@ -58,12 +59,12 @@ type parts struct {
 
 // manyCallers reports whether a configuration has callers who are not to learn of
 // each other (SPEC N2).
-func manyCallers(cfg *loaded) bool { return len(cfg.Auth.Tokens) > 1 }
+func manyCallers(cfg *config.Loaded) bool { return len(cfg.Auth.Tokens) > 1 }
 
 // join makes the parts that cfg describes, without any tool yet. guard is the
 // command that outlives this process to clean up after it; nil for a process
 // that does not serve, which takes no cgroup either.
-func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
+func join(cfg *config.Loaded, guard []string, log *slog.Logger) (*parts, error) {
 	var root *cgroup.Root
 	if guard != nil {
 		root = openCgroup(log) // before anything is started, which is to begin there
@@ -79,7 +80,7 @@ func join(cfg *loaded, guard []string, log *slog.Logger) (*parts, error) {
 		sandboxes: sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log}),
 		slots:     simple.NewShared(cfg.MaxConcurrentCalls),
 		hub:       watch.NewHub(),
-		lists:     capsule.NewLists(stateDir(cfg, "lists")),
+		lists:     capsule.NewLists(config.StateDir(cfg, "lists")),
 		services:  newServices(cfg),
 		log:       log,
 	}
@@ -132,16 +133,16 @@ func openCgroup(log *slog.Logger) *cgroup.Root {
 
 // holdsOf are the stops by hand that bind whoever serves: who develops one tool
 // wants it to run, whatever was done to it elsewhere.
-func holdsOf(cfg *loaded) *capsule.Holds {
-	if cfg.only != "" {
+func holdsOf(cfg *config.Loaded) *capsule.Holds {
+	if cfg.Only != "" {
 		return capsule.NewHolds("")
 	}
-	return capsule.NewHolds(stateDir(cfg, "held"))
+	return capsule.NewHolds(config.StateDir(cfg, "held"))
 }
 
 // bound makes max_concurrent_calls what cfg says. Calls under way keep the
 // place they have.
-func (p *parts) bound(cfg *loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
+func (p *parts) bound(cfg *config.Loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
 
 // close waits for the processes that are left.
 func (p *parts) close() {

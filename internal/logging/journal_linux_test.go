@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -58,9 +58,9 @@ func entry(t *testing.T, conn *net.UnixConn, wait time.Duration) map[string]stri
 	return all
 }
 
-func journalLog(stderr *bytes.Buffer, path string) *logging {
-	l := newLogging(stderr, path)
-	l.configure("debug", formatJournal, nil)
+func journalLog(stderr *bytes.Buffer, path string) *Log {
+	l := New(stderr, path)
+	l.Configure("debug", Journal, nil)
 	return l
 }
 
@@ -95,7 +95,7 @@ func TestK1TheJournalHasFields(t *testing.T) {
 			t.Errorf("%s is %q; want %q", name, got[name], want)
 		}
 	}
-	for level, want := range map[slog.Level]string{slog.LevelDebug: "7", slog.LevelInfo: "6", slog.LevelWarn: "4", slog.LevelError: "3", levelFatal: "2"} {
+	for level, want := range map[slog.Level]string{slog.LevelDebug: "7", slog.LevelInfo: "6", slog.LevelWarn: "4", slog.LevelError: "3", LevelFatal: "2"} {
 		l.Log(t.Context(), level, "x")
 		if got := entry(t, conn, testkit.Patience)["PRIORITY"]; got != want {
 			t.Errorf("the priority of %s is %s; want %s", level, got, want)
@@ -104,7 +104,7 @@ func TestK1TheJournalHasFields(t *testing.T) {
 	if stderr.Len() > 0 {
 		t.Errorf("on stderr: %q", &stderr)
 	}
-	if got := l.history().Last(history.Query{Tools: []string{"b"}}); len(got) != 1 {
+	if got := l.History().Last(history.Query{Tools: []string{"b"}}); len(got) != 1 {
 		t.Errorf("the history has %d lines of b; want 1", len(got))
 	}
 }
@@ -116,7 +116,7 @@ func TestK1WithoutASocketTheSeverityIsAPrefix(t *testing.T) {
 	for _, want := range []struct {
 		level  slog.Level
 		prefix string
-	}{{slog.LevelDebug, "<7>"}, {slog.LevelInfo, "<6>"}, {slog.LevelWarn, "<4>"}, {slog.LevelError, "<3>"}, {levelFatal, "<2>"}} {
+	}{{slog.LevelDebug, "<7>"}, {slog.LevelInfo, "<6>"}, {slog.LevelWarn, "<4>"}, {slog.LevelError, "<3>"}, {LevelFatal, "<2>"}} {
 		stderr.Reset()
 		l.Log(t.Context(), want.level, "state", "tool", "a")
 		line, prefixed := strings.CutPrefix(stderr.String(), want.prefix)

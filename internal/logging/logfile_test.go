@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func (d *diskful) Write(p []byte) (int, error) {
 // the file, which says how many are missing.
 func TestFullLogFileIsWrittenAgain(t *testing.T) {
 	var stderr bytes.Buffer
-	l := newLogging(&stderr, "")
+	l := New(&stderr, "")
 	disk := &diskful{room: 200}
 	l.out.file = newSteady(disk, nil)
 	for i := range 4 {
@@ -72,7 +72,7 @@ func TestI1LinesAfterATornOneAreWhole(t *testing.T) {
 	}
 	out := newOutput(io.Discard, "")
 	for _, line := range []string{"first\n", "second\n"} {
-		file, err := openLog(path) // anew for each line, as SIGHUP has it
+		file, err := OpenFile(path) // anew for each line, as SIGHUP has it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +99,14 @@ func TestI1LogFileThatIsNotReadStopsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reader.Close() }()
-	file, err := openLog(path)
+	file, err := OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLogging(&bytes.Buffer{}, "")
-	l.configure("info", formatJSON, file)
+	l := New(&bytes.Buffer{}, "")
+	l.Configure("info", JSON, file)
 	for range 5000 { // more than a pipe has room for
 		l.Info("line", "text", strings.Repeat("x", 100))
 	}
-	l.configure("info", formatJSON, nil)
+	l.Configure("info", JSON, nil)
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"os"
@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // The sample has every key, and says what holds without it (SPEC H1).
 func TestSampleConfigIsTheDefaults(t *testing.T) {
 	var written strings.Builder
-	if err := writeSampleConfig(&written); err != nil {
+	if err := WriteSample(&written); err != nil {
 		t.Fatal(err)
 	}
 	sample := written.String()
@@ -29,20 +30,20 @@ func TestSampleConfigIsTheDefaults(t *testing.T) {
 	if err := os.WriteFile(path, []byte(set), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := (&loader{path: path}).load()
+	got, err := (&Loader{Path: path}).Load()
 	if err != nil {
 		t.Fatalf("without its comment signs it has faults: %v\n%s", err, set)
 	}
-	want := defaults()
+	want := Defaults()
 	want.ToolsDir = filepath.Join(filepath.Dir(path), want.ToolsDir)
-	for _, key := range keys() {
-		if got.originOf(key).rank != fromFile {
+	for _, key := range Keys() {
+		if got.OriginOf(key).Rank != FromFile {
 			t.Errorf("%s is not there", key)
 		}
 		if isSample := slices.ContainsFunc(sampleKeys(), func(s string) bool { return s == key || strings.HasPrefix(s, key+".") }); isSample {
 			continue
 		}
-		if have, want := value(&got.Config, key).Interface(), value(&want, key).Interface(); !same(have, want) {
+		if have, want := Value(&got.Config, key).Interface(), Value(&want, key).Interface(); !same(have, want) {
 			t.Errorf("%s is shown as %v; the default is %v", key, have, want)
 		}
 	}
@@ -70,20 +71,20 @@ func same(a, b any) bool {
 func TestI1OnATerminalTheLogIsForPeople(t *testing.T) {
 	for _, c := range []struct {
 		terminal, journal bool
-		flag              setting
+		flag              Setting
 		want              string
 	}{
-		{false, false, setting{}, formatJSON},
-		{true, false, setting{}, formatPretty},
-		{true, true, setting{}, formatJournal},
-		{true, false, setting{"log_format", "json", "log-format"}, formatJSON},
-		{true, false, setting{"log_file", "orla.log", "log-file"}, formatJSON},
+		{false, false, Setting{}, logging.JSON},
+		{true, false, Setting{}, logging.Pretty},
+		{true, true, Setting{}, logging.Journal},
+		{true, false, Setting{"log_format", "json", "log-format"}, logging.JSON},
+		{true, false, Setting{"log_file", "orla.log", "log-file"}, logging.JSON},
 	} {
-		l := &loader{path: os.DevNull, terminal: c.terminal, journal: c.journal}
-		if c.flag.key != "" {
-			l.flags = append(l.flags, c.flag)
+		l := &Loader{Path: os.DevNull, terminal: c.terminal, journal: c.journal}
+		if c.flag.Key != "" {
+			l.Flags = append(l.Flags, c.flag)
 		}
-		cfg, err := l.load()
+		cfg, err := l.Load()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestI1OnATerminalTheLogIsForPeople(t *testing.T) {
 // The page on the configuration has every key.
 func TestTheConfigurationPageHasEveryKey(t *testing.T) {
 	text := testkit.ReadFile(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"))
-	for _, key := range keys() {
+	for _, key := range Keys() {
 		if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+".") {
 			t.Errorf("it has no key %s", key)
 		}

@@ -1,4 +1,7 @@
-package main
+// Package config is Orla's configuration: one table of settings, the struct Config, and
+// the sources that they come from: flags, environment, a file and defaults. The same
+// table makes the JSON Schema, the sample file and the list of keys in the manual.
+package config
 
 import (
 	"errors"
@@ -16,6 +19,8 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/mcpbridge"
@@ -69,14 +74,14 @@ type TokenConfig struct {
 	Credential string `json:"credential,omitempty" jsonschema:"Name of a systemd credential (LoadCredential=) that holds the token."`
 }
 
-// defaults returns what stands where nobody says otherwise.
-func defaults() Config {
+// Defaults returns what stands where nobody says otherwise.
+func Defaults() Config {
 	return Config{
 		ToolsDir:              "./tools",
 		Port:                  8080,
 		Listen:                "127.0.0.1",
 		Timeout:               yamldoc.Duration(30 * time.Second),
-		LogFormat:             formatJSON,
+		LogFormat:             logging.JSON,
 		LogLevel:              "info",
 		AutoReload:            true,
 		MaxOutput:             simple.DefaultMaxOutput,
@@ -94,70 +99,70 @@ func defaults() Config {
 	}
 }
 
-// rank orders the sources of a setting: a higher one wins (SPEC H1).
-type rank int
+// Rank orders the sources of a setting: a higher one wins (SPEC H1).
+type Rank int
 
 const (
-	fromDefault rank = iota
-	fromFile
-	fromEnviron
-	fromFlag
+	FromDefault Rank = iota
+	FromFile
+	FromEnviron
+	FromFlag
 )
 
-// origin is where a setting's value came from.
-type origin struct {
-	rank rank
-	text string // as `orla config` shows it
+// Origin is where a setting's value came from.
+type Origin struct {
+	Rank Rank
+	Text string // as `orla config` shows it
 }
 
-// setting is a value that the command line gave, by its key.
-type setting struct{ key, value, flag string }
+// Setting is a value that the command line gave, by its key.
+type Setting struct{ Key, Value, Flag string }
 
-// loader knows the sources of the configuration. Loading may be repeated.
-type loader struct {
-	path    string    // of --config; "" looks in the usual places
-	flags   []setting // in the order of the command line
-	environ []string
-	home    string // the user's home; "" when there is none
+// Loader knows the sources of the configuration. Loading may be repeated.
+type Loader struct {
+	Path    string    // of --config; "" looks in the usual places
+	Flags   []Setting // in the order of the command line
+	Environ []string
+	Home    string // the user's home; "" when there is none
 	journal bool   // stderr is systemd's journal
-	only    string // the one path to serve, of `orla dev`; "" for the folders
+	Only    string // the one path to serve, of `orla dev`; "" for the folders
 
 	terminal bool // stderr is one
 }
 
-// loaded is a configuration that holds, and where it came from.
-type loaded struct {
+// Loaded is a configuration that holds, and where it came from.
+type Loaded struct {
 	Config
-	file    string            // the file it was read from; "" for none
+	File    string            // the file it was read from; "" for none
 	doc     *yamldoc.Doc      // that file; nil for none
-	origins map[string]origin // by key; what is missing is a default
-	only    string            // the one path to serve in place of tools_dir; "" for none
+	origins map[string]Origin // by key; what is missing is a default
+	Only    string            // the one path to serve in place of tools_dir; "" for none
 }
 
 // flagFault is what is wrong with a flag, unlike a file or the environment.
 type flagFault struct{ error }
 
-// notLoaded is how the program ends when the configuration has faults: those of
+// NotLoaded is how the program ends when the configuration has faults: those of
 // flags alone are a matter of usage.
-func notLoaded(err error) error {
+func NotLoaded(err error) error {
 	faults := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		faults = joined.Unwrap()
 	}
 	for _, fault := range faults {
 		if _, ok := errors.AsType[flagFault](fault); !ok {
-			return &failure{code: exitInvalid, err: err}
+			return &exit.Error{Code: exit.Invalid, Err: err}
 		}
 	}
-	return &failure{code: exitUsage, err: err, hint: usageHint}
+	return &exit.Error{Code: exit.Usage, Err: err, Hint: exit.UsageHint}
 }
 
-// load reads every source and merges them. Every fault of every source is in
+// Load reads every source and merges them. Every fault of every source is in
 // the error.
-func (l *loader) load() (*loaded, error) {
-	c := &loaded{Config: defaults(), origins: map[string]origin{}, only: l.only}
-	if l.only != "" {
-		c.LogFormat = formatPretty
+func (l *Loader) Load() (*Loaded, error) {
+	c := &Loaded{Config: Defaults(), origins: map[string]Origin{}, Only: l.Only}
+	if l.Only != "" {
+		c.LogFormat = logging.Pretty
 	}
 	c.StateDir = l.stateDir()
 	var faults []error
@@ -165,35 +170,35 @@ func (l *loader) load() (*loaded, error) {
 		faults = append(faults, err)
 	}
 	bad := map[string]bool{}
-	for _, key := range keys() {
+	for _, key := range Keys() {
 		name := variable(key)
-		value, ok := lookup(l.environ, name)
+		value, ok := LookupEnv(l.Environ, name)
 		if !ok || value == "" {
 			continue
 		}
-		c.origins[key] = origin{fromEnviron, "environment " + name}
+		c.origins[key] = Origin{FromEnviron, "environment " + name}
 		if err := set(&c.Config, key, value); err != nil {
 			bad[key] = true
 			faults = append(faults, fmt.Errorf("%s: %s: %w", name, key, err))
 		}
 	}
-	for _, f := range l.flags {
-		c.origins[f.key] = origin{fromFlag, "flag --" + f.flag}
-		if err := set(&c.Config, f.key, f.value); err != nil {
-			bad[f.key] = true
-			faults = append(faults, flagFault{fmt.Errorf("--%s: %w", f.flag, err)})
+	for _, f := range l.Flags {
+		c.origins[f.Key] = Origin{FromFlag, "flag --" + f.Flag}
+		if err := set(&c.Config, f.Key, f.Value); err != nil {
+			bad[f.Key] = true
+			faults = append(faults, flagFault{fmt.Errorf("--%s: %w", f.Flag, err)})
 		} else {
-			delete(bad, f.key)
+			delete(bad, f.Key)
 		}
 	}
-	if l.only == "" && c.originOf("log_format").rank == fromDefault && c.originOf("log_file").rank == fromDefault {
+	if l.Only == "" && c.OriginOf("log_format").Rank == FromDefault && c.OriginOf("log_file").Rank == FromDefault {
 		switch {
 		case l.journal:
-			c.LogFormat = formatJournal
-			c.origins["log_format"] = origin{fromDefault, "stderr is the journal"}
+			c.LogFormat = logging.Journal
+			c.origins["log_format"] = Origin{FromDefault, "stderr is the journal"}
 		case l.terminal:
-			c.LogFormat = formatPretty
-			c.origins["log_format"] = origin{fromDefault, "stderr is a terminal"}
+			c.LogFormat = logging.Pretty
+			c.origins["log_format"] = Origin{FromDefault, "stderr is a terminal"}
 		}
 	}
 	c.ceilings()
@@ -206,18 +211,18 @@ func (l *loader) load() (*loaded, error) {
 
 // stateDir is where Orla keeps what it remembers when nobody says otherwise: what
 // systemd gives it (StateDirectory=), else the user's own; "" when there is neither.
-func (l *loader) stateDir() string {
-	if given, ok := lookup(l.environ, "STATE_DIRECTORY"); ok && given != "" {
+func (l *Loader) stateDir() string {
+	if given, ok := LookupEnv(l.Environ, "STATE_DIRECTORY"); ok && given != "" {
 		first, _, _ := strings.Cut(given, ":")
 		return first
 	}
-	if xdg, ok := lookup(l.environ, "XDG_STATE_HOME"); ok && filepath.IsAbs(xdg) {
+	if xdg, ok := LookupEnv(l.Environ, "XDG_STATE_HOME"); ok && filepath.IsAbs(xdg) {
 		return filepath.Join(xdg, "orla")
 	}
-	if l.home == "" {
+	if l.Home == "" {
 		return ""
 	}
-	return filepath.Join(l.home, ".local", "state", "orla")
+	return filepath.Join(l.Home, ".local", "state", "orla")
 }
 
 // variable is the environment variable of a key.
@@ -225,27 +230,27 @@ func variable(key string) string { return "ORLA_" + strings.ToUpper(key) }
 
 // readFile reads the first configuration file there is. The faults of what it
 // says are in c.doc; the error says that it cannot be read.
-func (l *loader) readFile(c *loaded) error {
-	path := l.path
+func (l *Loader) readFile(c *Loaded) error {
+	path := l.Path
 	if path == "" {
 		path = l.find()
 	}
 	if path == "" {
 		return nil
 	}
-	data, err := readSmall(path)
+	data, err := ReadSmall(path)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
-	c.file = path
+	c.File = path
 	c.doc, _ = yamldoc.Decode(path, data, &c.Config, yamldoc.Options{}) // the error is c.doc's
-	for _, key := range keys() {
+	for _, key := range Keys() {
 		if c.doc.Has(key) {
-			c.origins[key] = origin{fromFile, path}
+			c.origins[key] = Origin{FromFile, path}
 		}
 	}
 	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir, "socket": &c.Socket, "tool_k8s_kubeconfig": &c.K8sKubeconfig} {
-		if *dir != "" && c.doc.Has(key) && *dir != noSocket && !filepath.IsAbs(*dir) {
+		if *dir != "" && c.doc.Has(key) && *dir != NoSocket && !filepath.IsAbs(*dir) {
 			*dir = filepath.Join(filepath.Dir(path), *dir)
 		}
 	}
@@ -255,10 +260,10 @@ func (l *loader) readFile(c *loaded) error {
 // maxSmall is more than any file of the configuration needs.
 const maxSmall = 1 << 20
 
-// readSmall reads a file of the configuration, and refuses what is no file:
+// ReadSmall reads a file of the configuration, and refuses what is no file:
 // reading a FIFO waits for its writer, and the next reload would find nothing
 // in it.
-func readSmall(path string) ([]byte, error) {
+func ReadSmall(path string) ([]byte, error) {
 	if path == os.DevNull {
 		return nil, nil
 	}
@@ -278,10 +283,10 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // find returns the configuration file in the usual places, or "".
-func (l *loader) find() string {
+func (l *Loader) find() string {
 	places := []string{"orla.yaml"}
-	if l.home != "" {
-		places = append(places, filepath.Join(l.home, ".orla", "config.yaml"))
+	if l.Home != "" {
+		places = append(places, filepath.Join(l.Home, ".orla", "config.yaml"))
 	}
 	for _, place := range places {
 		// A file that is there but cannot be read is one that the user means;
@@ -294,21 +299,21 @@ func (l *loader) find() string {
 	return ""
 }
 
-// address is the host:port to listen on. A port in listen gives way only to a
+// Address is the host:port to listen on. A port in listen gives way only to a
 // port from a source that outranks it.
-func (c *loaded) address() string {
+func (c *Loaded) Address() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return net.JoinHostPort(strings.Trim(c.Listen, "[]"), strconv.Itoa(c.Port))
 	}
-	if c.originOf("port").rank > c.originOf("listen").rank {
+	if c.OriginOf("port").Rank > c.OriginOf("listen").Rank {
 		port = strconv.Itoa(c.Port)
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// loopback reports whether a host is this machine as only itself sees it.
-func loopback(host string) bool {
+// IsLoopback reports whether a host is this machine as only itself sees it.
+func IsLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
 	}
@@ -316,15 +321,16 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-func (c *loaded) originOf(key string) origin {
+// OriginOf is where the value of a key came from.
+func (c *Loaded) OriginOf(key string) Origin {
 	if o, ok := c.origins[key]; ok {
 		return o
 	}
-	return origin{fromDefault, "default"}
+	return Origin{FromDefault, "default"}
 }
 
-// lookup finds a variable in an environment.
-func lookup(environ []string, name string) (string, bool) {
+// LookupEnv finds a variable in an environment.
+func LookupEnv(environ []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(environ) {
 		if n, v, ok := strings.Cut(kv, "="); ok && n == name {
 			return v, true

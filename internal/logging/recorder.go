@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 // recorder is the handler of the log. Each record becomes JSON once: that line
 // goes to the history, and to the output where it is to show JSON.
 type recorder struct {
-	log      *logging
+	log      *Log
 	given    []slog.Attr                  // that the logger was given, in their groups
 	group    string                       // of the attributes of records, with a dot at its end; "" for none
 	toJSON   func(io.Writer) slog.Handler // with these attributes
@@ -38,7 +38,7 @@ type encoder struct {
 // maxSpareLine bounds the memory that an encoder keeps for the next line.
 const maxSpareLine = 64 << 10
 
-func newRecorder(log *logging) *recorder {
+func newRecorder(log *Log) *recorder {
 	pretty := func(noColor bool) slog.Handler {
 		return tint.NewTextHandler(log.out, &tint.Options{Level: slog.LevelDebug, TimeFormat: time.TimeOnly, NoColor: noColor})
 	}
@@ -95,12 +95,12 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	switch {
 	case r.Level < h.log.level.Level(), history.IsOnly(ctx):
 		return nil
-	case look.format == formatJournal:
+	case look.format == Journal:
 		e.entry = appendEntry(e.entry[:0], r, h.given, h.group)
 		return h.log.out.record(e.entry, line, priorityOf(r.Level))
-	case look.format == formatPretty && look.colour:
+	case look.format == Pretty && look.colour:
 		return h.coloured.Handle(ctx, r)
-	case look.format == formatPretty:
+	case look.format == Pretty:
 		return h.plain.Handle(ctx, r)
 	}
 	if r.Message == history.CallEvent {

@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 )
 
 // events are what the history has of some tools.
-func events(l *logging, tools ...string) []string {
+func events(l *Log, tools ...string) []string {
 	all := []string{}
-	for _, line := range l.history().Last(history.Query{Tools: tools}) {
+	for _, line := range l.History().Last(history.Query{Tools: tools}) {
 		all = append(all, line.Event)
 	}
 	return all
@@ -27,8 +27,8 @@ func events(l *logging, tools ...string) []string {
 // by its tool, and as the JSON log has it.
 func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 	var out bytes.Buffer
-	l := newLogging(&out, "")
-	l.configure("error", formatJSON, nil)
+	l := New(&out, "")
+	l.Configure("error", JSON, nil)
 	l.Info("state", "tool", "a", "to", "READY")
 	l.Debug("request", "tool", "a")
 	l.With("tool", "a").WithGroup("g").Warn("within", "tool", "b")
@@ -47,11 +47,11 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 	if got, want := events(l), []string{"state", "within", "stderr", "call", "call"}; !slices.Equal(got, want) {
 		t.Errorf("in all there is %q; want %q", got, want)
 	}
-	kept := l.history().Last(history.Query{Tools: []string{"b"}})[0]
+	kept := l.History().Last(history.Query{Tools: []string{"b"}})[0]
 	if out.String() != string(kept.JSON)+"\n" || kept.Level != slog.LevelError || kept.Time.IsZero() {
 		t.Errorf("shown is %q; kept is %q", &out, kept.JSON)
 	}
-	l.configure("debug", formatJSON, nil)
+	l.Configure("debug", JSON, nil)
 	l.Debug("request", "tool", "a")
 	if got := events(l, "a"); got[len(got)-1] != "request" {
 		t.Errorf("a line at debug that is shown is not kept: %q", got)
@@ -63,8 +63,8 @@ func TestI1TheHistoryHasWhatIsNotShown(t *testing.T) {
 func TestI1NoLineOfTheLogBreaks(t *testing.T) {
 	for _, format := range []string{"json", "pretty"} {
 		var out bytes.Buffer
-		l := newLogging(&out, "")
-		l.configure("info", format, nil)
+		l := New(&out, "")
+		l.Configure("info", format, nil)
 		nasty := "one\ntwo\x1b[2J\x00\u009b31m\u202e\xff"
 		r := slog.NewRecord(time.Now(), slog.LevelInfo, nasty, 0)
 		r.Add("text", nasty, "stderr", []byte(nasty), "list", []string{nasty})
@@ -76,7 +76,7 @@ func TestI1NoLineOfTheLogBreaks(t *testing.T) {
 			t.Errorf("%s: %q", format, shown)
 		}
 		var line map[string]any
-		if err := json.Unmarshal(l.history().Last(history.Query{})[0].JSON, &line); err != nil {
+		if err := json.Unmarshal(l.History().Last(history.Query{})[0].JSON, &line); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
@@ -97,7 +97,7 @@ func BenchmarkLogLine(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = null.Close() }()
-	log := newLogging(null, "")
+	log := New(null, "")
 	b.ReportAllocs()
 	for b.Loop() {
 		callLine(log.Logger)

@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -46,9 +46,9 @@ func newOutput(stderr io.Writer, socket string) *output {
 	return &output{stderr: newSteady(stderr, roomIn(stderr)), socket: socket}
 }
 
-// openLog opens log_file for appending. It returns nil for an empty path, which
+// OpenFile opens log_file for appending. It returns nil for an empty path, which
 // is stderr.
-func openLog(path string) (*os.File, error) {
+func OpenFile(path string) (*os.File, error) {
 	if path == "" {
 		return nil, nil
 	}

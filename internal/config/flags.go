@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"os"
@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/terminal"
 )
 
-// configFlags are the flags that stand for keys of the configuration.
-type configFlags struct {
+// Flags are the flags that stand for keys of the configuration.
+type Flags struct {
 	config string
 }
 
@@ -40,7 +40,8 @@ var switchKeys = [...]flagKey{
 	{"insecure", "", "allow listening beyond loopback without authentication"},
 }
 
-func (f *configFlags) add(set *pflag.FlagSet) {
+// Add adds the flags to a set.
+func (f *Flags) Add(set *pflag.FlagSet) {
 	set.StringVarP(&f.config, "config", "c", "", "configuration `FILE` (default ./orla.yaml, then ~/.orla/config.yaml)")
 	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:]) {
 		set.Var(&textFlag{kind: k.kind}, k.flag(), k.help)
@@ -49,7 +50,7 @@ func (f *configFlags) add(set *pflag.FlagSet) {
 		set.Bool(k.flag(), false, k.help)
 	}
 	for _, k := range slices.Concat(isolationFlags[:], isolationSwitches[:]) {
-		set.Lookup(k.flag()).Annotations = map[string][]string{flagGroup: {isolationGroup}}
+		set.Lookup(k.flag()).Annotations = map[string][]string{GroupAnnotation: {IsolationGroup}}
 	}
 }
 
@@ -62,26 +63,26 @@ func (t *textFlag) Set(text string) error { t.text = text; return nil }
 
 func (t *textFlag) Type() string { return t.kind }
 
-// loader returns what loads the configuration for the flags that a command was given.
-func (f *configFlags) loader(set *pflag.FlagSet) *loader {
-	l := &loader{path: f.config, environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: terminal.IsTerminal(os.Stderr)}
+// Loader returns what loads the configuration for the flags that a command was given.
+func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
+	l := &Loader{Path: f.config, Environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: terminal.IsTerminal(os.Stderr)}
 	if home, err := os.UserHomeDir(); err == nil {
-		l.home = home
+		l.Home = home
 	}
 	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:], switchKeys[:], isolationSwitches[:]) {
 		if flag := set.Lookup(k.flag()); flag.Changed {
-			l.flags = append(l.flags, setting{k.key, flag.Value.String(), flag.Name})
+			l.Flags = append(l.Flags, Setting{k.key, flag.Value.String(), flag.Name})
 		}
 	}
 	return l
 }
 
-// load loads the configuration for a command that does not serve.
-func (f *configFlags) load(set *pflag.FlagSet) (*loaded, *loader, error) {
-	l := f.loader(set)
-	cfg, err := l.load()
+// Load loads the configuration for a command that does not serve.
+func (f *Flags) Load(set *pflag.FlagSet) (*Loaded, *Loader, error) {
+	l := f.Loader(set)
+	cfg, err := l.Load()
 	if err != nil {
-		return nil, nil, notLoaded(err)
+		return nil, nil, NotLoaded(err)
 	}
 	return cfg, l, nil
 }
@@ -89,6 +90,6 @@ func (f *configFlags) load(set *pflag.FlagSet) (*loaded, *loader, error) {
 // flagGroup is the annotation of flags that help shows apart, so that they do
 // not drown the rest, and isolationGroup one such group.
 const (
-	flagGroup      = "orla_group"
-	isolationGroup = "How tools are isolated (docs/ISOLATION.md):"
+	GroupAnnotation = "orla_group"
+	IsolationGroup  = "How tools are isolated (docs/ISOLATION.md):"
 )

@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ func TestI1LinesOfCallsAreWrittenInTheirTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLogging(file, "")
-	l.configure("info", formatJSON, nil)
+	l := New(file, "")
+	l.Configure("info", JSON, nil)
 	written := func() []string {
 		var said []string
 		for _, line := range testkit.LinesOf(t, file.Name()) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -28,10 +28,10 @@ var sampleValues = map[string]string{
 	"tool_k8s_context":        "tools",
 }
 
-// writeSampleConfig writes an orla.yaml in which every key is explained and
+// WriteSample writes an orla.yaml in which every key is explained and
 // none is set: a key has no space after its sign, so that an editor can take the
 // signs away again and leave the explanations.
-func writeSampleConfig(w io.Writer) error {
+func WriteSample(w io.Writer) error {
 	const head = `# Configuration of Orla. Every key is here, commented out, with its default or an
 # example. "orla config" prints what is in force and where it came from, "orla
 # validate" checks this file, and "systemctl reload orla" or SIGHUP applies it.
@@ -39,7 +39,7 @@ func writeSampleConfig(w io.Writer) error {
 	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}
-	initial := defaults()
+	initial := Defaults()
 	return writeSampleKeys(w, reflect.ValueOf(initial), "", "")
 }
 
@@ -68,7 +68,7 @@ func writeSampleKeys(w io.Writer, section reflect.Value, path, indent string) er
 		case v.Kind() == reflect.Slice:
 			text = "[]"
 		default:
-			if text = shown(v); text == "" {
+			if text = Text(v); text == "" {
 				text = `""`
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"math"
@@ -41,28 +41,28 @@ type IsolationConfig struct {
 // The defaults of an isolated tool's bounds (SPEC-TOOLS 7.2).
 const (
 	sandboxUser   = "65532:65532"
-	sandboxMemory = 128 << 20
-	sandboxCPUs   = 0.5
-	sandboxPids   = 64
+	SandboxMemory = 128 << 20
+	SandboxCPUs   = 0.5
+	SandboxPids   = 64
 )
 
 // The values of tool_container_engine and sandbox_backend that are no program.
 const (
-	chosenByOrla = "auto"
-	noEngine     = "none"
+	Auto     = "auto"
+	NoEngine = "none"
 )
 
 func isolationDefaults() IsolationConfig {
 	return IsolationConfig{
-		SandboxBackend:     chosenByOrla,
-		ContainerEngine:    chosenByOrla,
+		SandboxBackend:     Auto,
+		ContainerEngine:    Auto,
 		ContainerUser:      sandboxUser,
-		ContainerMemory:    sandboxMemory,
-		ContainerCPUs:      sandboxCPUs,
-		ContainerPids:      sandboxPids,
-		ContainerMaxMemory: sandboxMemory,
-		ContainerMaxCPUs:   sandboxCPUs,
-		ContainerMaxPids:   sandboxPids,
+		ContainerMemory:    SandboxMemory,
+		ContainerCPUs:      SandboxCPUs,
+		ContainerPids:      SandboxPids,
+		ContainerMaxMemory: SandboxMemory,
+		ContainerMaxCPUs:   SandboxCPUs,
+		ContainerMaxPids:   SandboxPids,
 		K8sNamespace:       "default",
 		K8sTTL:             yamldoc.Duration(300 * time.Second),
 	}
@@ -97,11 +97,11 @@ var isolationSwitches = [...]flagKey{
 
 // ceilings makes what tools may ask for at most what they have without asking,
 // where nobody says otherwise.
-func (c *loaded) ceilings() {
+func (c *Loaded) ceilings() {
 	follow := func(most, plain string, set func()) {
-		if c.originOf(most).rank == fromDefault && c.originOf(plain).rank != fromDefault {
+		if c.OriginOf(most).Rank == FromDefault && c.OriginOf(plain).Rank != FromDefault {
 			set()
-			c.origins[most] = origin{fromDefault, "as " + plain}
+			c.origins[most] = Origin{FromDefault, "as " + plain}
 		}
 	}
 	follow("tool_container_max_memory", "tool_container_memory", func() { c.ContainerMaxMemory = c.ContainerMemory })
@@ -118,14 +118,14 @@ var (
 // isolation checks the keys of IsolationConfig.
 func (v *verdict) isolation() {
 	v.commands()
-	if !slices.Contains([]string{chosenByOrla, string(manifest.BackendNative), string(manifest.BackendContainer)}, v.SandboxBackend) {
+	if !slices.Contains([]string{Auto, string(manifest.BackendNative), string(manifest.BackendContainer)}, v.SandboxBackend) {
 		v.wrong("sandbox_backend", "must be auto, native or container, got %q", v.SandboxBackend)
 	}
 	v.sandboxPaths()
-	if !slices.Contains([]string{chosenByOrla, "podman", "docker", noEngine}, v.ContainerEngine) && !filepath.IsAbs(v.ContainerEngine) {
+	if !slices.Contains([]string{Auto, "podman", "docker", NoEngine}, v.ContainerEngine) && !filepath.IsAbs(v.ContainerEngine) {
 		v.wrong("tool_container_engine", "must be auto, podman, docker, none or an absolute path, got %q", v.ContainerEngine)
 	}
-	if v.SandboxBackend == string(manifest.BackendContainer) && v.ContainerEngine == noEngine {
+	if v.SandboxBackend == string(manifest.BackendContainer) && v.ContainerEngine == NoEngine {
 		v.wrong("sandbox_backend", "is container, and tool_container_engine is none")
 	}
 	for key, word := range map[string]string{"tool_container_image": v.ContainerImage, "tool_container_runtime": v.ContainerRuntime} {
@@ -186,14 +186,14 @@ const (
 func (v *verdict) bounds() {
 	for _, bound := range [...]struct {
 		key        string
-		value, max float64
+		Value, max float64
 		least      float64
 		most       float64
 		text       func(float64) string
 	}{
 		{"memory", float64(v.ContainerMemory), float64(v.ContainerMaxMemory), leastMemory, math.Inf(1), func(x float64) string { return yamldoc.Size(x).String() }},
-		{"cpus", v.ContainerCPUs, v.ContainerMaxCPUs, leastCPUs, mostCPUs, plainNumber},
-		{"pids_limit", float64(v.ContainerPids), float64(v.ContainerMaxPids), 1, mostPids, plainNumber},
+		{"cpus", v.ContainerCPUs, v.ContainerMaxCPUs, leastCPUs, mostCPUs, NumberText},
+		{"pids_limit", float64(v.ContainerPids), float64(v.ContainerMaxPids), 1, mostPids, NumberText},
 	} {
 		plain, most := "tool_container_"+bound.key, "tool_container_max_"+bound.key
 		within := func(key string, x float64) {
@@ -205,15 +205,16 @@ func (v *verdict) bounds() {
 				v.wrong(key, "must be between %s and %s, got %s", bound.text(bound.least), bound.text(bound.most), bound.text(x))
 			}
 		}
-		within(plain, bound.value)
-		if v.originOf(most).rank == fromDefault {
+		within(plain, bound.Value)
+		if v.OriginOf(most).Rank == FromDefault {
 			continue
 		}
 		within(most, bound.max)
-		if bound.max < bound.value {
-			v.wrong(most, "must be at least %s, which is %s, got %s", plain, bound.text(bound.value), bound.text(bound.max))
+		if bound.max < bound.Value {
+			v.wrong(most, "must be at least %s, which is %s, got %s", plain, bound.text(bound.Value), bound.text(bound.max))
 		}
 	}
 }
 
-func plainNumber(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+// NumberText is a number without an exponent.
+func NumberText(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

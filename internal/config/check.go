@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/manifest"
 )
@@ -17,20 +18,20 @@ import (
 // check returns what is wrong with the values of flags and the environment, each
 // with the place to mend it. What is wrong with those of the file goes to c.doc.
 // The values of bad keys could not be read at all.
-func (c *loaded) check(bad map[string]bool) []error {
-	v := verdict{loaded: c, bad: bad}
+func (c *Loaded) check(bad map[string]bool) []error {
+	v := verdict{Loaded: c, bad: bad}
 	if c.ToolsDir == "" {
 		v.wrong("tools_dir", "must not be empty")
 	}
 	if c.Port < 0 || c.Port > maxPort {
 		v.wrong("port", "must be between 0 and %d, got %d", maxPort, c.Port)
 	}
-	if _, ok := levels[c.LogLevel]; !ok {
+	if _, ok := logging.Levels[c.LogLevel]; !ok {
 		v.wrong("log_level", "must be debug, info, warn, error or fatal, got %q", c.LogLevel)
 	}
 	switch c.LogFormat {
-	case formatJSON, formatPretty:
-	case formatJournal:
+	case logging.JSON, logging.Pretty:
+	case logging.Journal:
 		if c.LogFile != "" {
 			v.refuse("log_file", "does not go with log_format journald, whose lines go to the journal")
 		}
@@ -77,7 +78,7 @@ const maxPort = 65535
 
 // verdict collects what is wrong with values.
 type verdict struct {
-	*loaded
+	*Loaded
 	bad    map[string]bool
 	faults []error
 }
@@ -88,21 +89,21 @@ func (v *verdict) wrong(key, format string, args ...any) {
 		return // it has been said that the value is none
 	}
 	msg := fmt.Sprintf(format, args...)
-	switch from := v.originOf(key); from.rank {
-	case fromFile:
+	switch from := v.OriginOf(key); from.Rank {
+	case FromFile:
 		v.doc.Faultf(key, "%s", msg)
-	case fromEnviron:
+	case FromEnviron:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s: %s", variable(key), key, msg))
-	case fromFlag:
+	case FromFlag:
 		v.faults = append(v.faults, flagFault{flagError(key, msg)})
-	case fromDefault:
+	case FromDefault:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
 	}
 }
 
 // wrongItem is wrong for an item of a list.
 func (v *verdict) wrongItem(key string, i int, format string, args ...any) {
-	if v.originOf(key).rank == fromFile {
+	if v.OriginOf(key).Rank == FromFile {
 		v.doc.Faultf(fmt.Sprintf("%s[%d]", key, i), format, args...)
 		return
 	}
@@ -111,7 +112,7 @@ func (v *verdict) wrongItem(key string, i int, format string, args ...any) {
 
 // refuse is wrong for a value that only others forbid.
 func (v *verdict) refuse(key, format string, args ...any) {
-	if v.originOf(key).rank == fromFlag {
+	if v.OriginOf(key).Rank == FromFlag {
 		v.faults = append(v.faults, flagError(key, fmt.Sprintf(format, args...)))
 		return
 	}
@@ -144,7 +145,7 @@ func (v *verdict) address() {
 	if v.bad["listen"] || v.bad["port"] {
 		return
 	}
-	host, port, err := net.SplitHostPort(v.loaded.address())
+	host, port, err := net.SplitHostPort(v.Loaded.Address())
 	if err == nil {
 		err = wellFormed(host, port)
 	}
@@ -155,7 +156,7 @@ func (v *verdict) address() {
 	switch {
 	case err != nil:
 		v.wrong("listen", "%q is no address or address:port, such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
-	case !v.Stdio && !loopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
+	case !v.Stdio && !IsLoopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
 		// The value may be one; it is the configuration as a whole that is refused.
 		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
 	}

@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ const fieldPrefix = "ORLA_"
 // priorityOf is a level as syslog and the journal count it.
 func priorityOf(level slog.Level) int {
 	switch {
-	case level >= levelFatal:
+	case level >= LevelFatal:
 		return 2
 	case level >= slog.LevelError:
 		return 3

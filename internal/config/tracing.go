@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -16,8 +16,8 @@ type TracingConfig struct {
 	HeadersFile string  `json:"headers_file,omitempty" jsonschema:"File of headers to send along, one NAME: VALUE a line; read again on SIGHUP."`
 }
 
-// collector parses an address that traces are sent to, or says why it is none.
-func collector(address string) (*url.URL, error) {
+// CollectorURL parses an address that traces are sent to, or says why it is none.
+func CollectorURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, unicode.IsSpace):
@@ -34,7 +34,7 @@ func collector(address string) (*url.URL, error) {
 func (v *verdict) traces() {
 	t := v.Tracing
 	if t.Endpoint != "" {
-		if _, err := collector(t.Endpoint); err != nil {
+		if _, err := CollectorURL(t.Endpoint); err != nil {
 			v.doc.Faultf("tracing.endpoint", "%s", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding"
@@ -25,8 +25,8 @@ func settings(section reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(section), func(f reflect.StructField) bool { return f.Anonymous })
 }
 
-// keys lists the configuration's keys, in the order of Config.
-func keys() []string {
+// Keys lists the configuration's keys, in the order of Config.
+func Keys() []string {
 	var names []string
 	for _, field := range settings(reflect.TypeFor[Config]()) {
 		names = append(names, jsonKey(field))
@@ -34,8 +34,8 @@ func keys() []string {
 	return names
 }
 
-// value returns the field of a key.
-func value(c *Config, key string) reflect.Value {
+// Value returns the field of a key.
+func Value(c *Config, key string) reflect.Value {
 	fields := settings(reflect.TypeFor[Config]())
 	i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return jsonKey(f) == key })
 	return reflect.ValueOf(c).Elem().FieldByIndex(fields[i].Index)
@@ -43,7 +43,7 @@ func value(c *Config, key string) reflect.Value {
 
 // set gives a key a value that came as text, from the environment or a flag.
 func set(c *Config, key, text string) error {
-	field := value(c, key)
+	field := Value(c, key)
 	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
 		return u.UnmarshalText([]byte(text))
 	}
@@ -82,21 +82,21 @@ func set(c *Config, key, text string) error {
 	return nil
 }
 
-// configSchema is the JSON Schema of orla.yaml.
-func configSchema() (json.RawMessage, error) {
+// Schema is the JSON Schema of orla.yaml.
+func Schema() (json.RawMessage, error) {
 	return yamldoc.Schema[Config](yamldoc.SchemaOptions{Title: "orla.yaml", Description: "Configuration of Orla."})
 }
 
-// keyHelp is a key of the configuration, with those of its section before it, and
+// KeyHelp is a key of the configuration, with those of its section before it, and
 // what it means.
-type keyHelp struct{ key, help string }
+type KeyHelp struct{ Key, Help string }
 
 // describe lists the keys of a section, each followed by those below it.
-func describe(section reflect.Type, path string) []keyHelp {
-	var list []keyHelp
+func describe(section reflect.Type, path string) []KeyHelp {
+	var list []KeyHelp
 	for _, field := range settings(section) {
 		key := path + jsonKey(field)
-		list = append(list, keyHelp{key, field.Tag.Get("jsonschema")})
+		list = append(list, KeyHelp{key, field.Tag.Get("jsonschema")})
 		switch t := field.Type; {
 		case t.Kind() == reflect.Struct:
 			list = append(list, describe(t, key+".")...)
@@ -107,11 +107,11 @@ func describe(section reflect.Type, path string) []keyHelp {
 	return list
 }
 
-// described lists every key of the configuration, in the order of Config.
-func described() []keyHelp { return describe(reflect.TypeFor[Config](), "") }
+// Described lists every key of the configuration, in the order of Config.
+func Described() []KeyHelp { return describe(reflect.TypeFor[Config](), "") }
 
-// shown is a value as people read it.
-func shown(v reflect.Value) string {
+// Text is a value as people read it.
+func Text(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case fmt.Stringer:
 		return x.String()
