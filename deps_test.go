@@ -108,6 +108,17 @@ var imports = map[string][]string{
 	"internal/logging": {"internal/terminal", "internal/fault", "internal/history", "internal/systemd"},
 	"internal/config":  {"internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge"}, // the defaults are the packages' own
 
+	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
+	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "supervisor"},
+	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest"},
+	"internal/listen":     {"internal/exit"},
+	"internal/wiring": {
+		"internal/config", "internal/discovery", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
+		"internal/launch", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/secret", "internal/outbound", "internal/auth", "internal/artifact",
+		"internal/retry", "internal/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
+		"manifest", "simple", "capsule", "supervisor",
+	},
+
 	"deploy/container": {}, // tests alone
 	"deploy/package":   {}, // tests alone
 

@@ -21,9 +21,11 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
@@ -86,30 +88,30 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	found := discover(cfg, home)
-	p, err := join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	found := discovery.Find(cfg, home)
+	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	defer p.close()
-	p.governance.set(&found)
-	p.services.declare(found)
+	defer p.Close()
+	p.Governance.Set(&found)
+	p.Services.Declare(found)
 	tried := slices.Clone(candidates(found.Tools, name))
 	for i := range tried {
 		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
 	}
-	diff := p.supervisor.Apply(tried)
+	diff := p.Supervisor.Apply(tried)
 	if err := diff.Failed[name]; err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	end := p.keepAlive(ctx)
+	end := p.KeepAlive(ctx)
 	defer end()
-	p.supervisor.Settle(ctx)
-	listed := p.supervisor.Catalog().Tools
+	p.Supervisor.Settle(ctx)
+	listed := p.Supervisor.Catalog().Tools
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
 	if i < 0 {
 		if len(tried) == 1 && len(listed) == 0 { // what is down has not said what it offers
-			return down(tried[0].Name, p.supervisor.Lives()[tried[0].Name])
+			return down(tried[0].Name, p.Supervisor.Lives()[tried[0].Name])
 		}
 		return noSuchTool(name, found, listed)
 	}
@@ -117,7 +119,7 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	res, err := p.supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
+	res, err := p.Supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
 	answer, rpcErr := mcpbridge.Answer(res, err)
 	if rpcErr != nil {
 		return &exit.Error{Code: exit.Failed, Err: rpcErr}

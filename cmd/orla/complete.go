@@ -9,6 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
@@ -79,7 +80,7 @@ func completeFolder(flags *config.Flags, cmd *cobra.Command) []string {
 		return nil
 	}
 	var names []string
-	for _, t := range discover(cfg, l.Home).Tools {
+	for _, t := range discovery.Find(cfg, l.Home).Tools {
 		names = append(names, t.Name+"\t"+terminal.FirstLine(t.Description))
 	}
 	return names

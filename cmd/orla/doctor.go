@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
@@ -90,7 +91,7 @@ func examine(ctx context.Context, l *config.Loader) []doctor.Finding {
 		file = "no file, and none is needed"
 	}
 	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
-	found := discover(cfg, l.Home)
+	found := discovery.Find(cfg, l.Home)
 	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
@@ -141,7 +142,7 @@ func examineTools(found manifest.Result, l *config.Loader) []doctor.Finding {
 
 func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 	findings := []doctor.Finding{doctor.Readable("tools_dir", config.Absolute(cfg.ToolsDir))}
-	if own := folders(cfg, l.Home).UserDir; own != "" {
+	if own := discovery.Folders(cfg, l.Home).UserDir; own != "" {
 		if _, err := os.Lstat(own); err == nil {
 			findings = append(findings, doctor.Readable("tools_dir", own))
 		}

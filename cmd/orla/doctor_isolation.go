@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/launch/sandbox"
+	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -81,9 +82,9 @@ func examineEngine(ctx context.Context, cfg *config.Loaded, local *launch.Local,
 	if cfg.ContainerEngine == config.NoEngine {
 		return doctor.Finding{Check: check, Level: doctor.OK, Text: "tool_container_engine is none"}
 	}
-	all := &engines{local: local, environ: environ.Clean(os.Environ()), folder: cfg.ToolsDir, log: slog.New(slog.DiscardHandler)}
-	defer all.close()
-	engine := all.named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
+	all := &wiring.Engines{Local: local, Environ: environ.Clean(os.Environ()), Folder: cfg.ToolsDir, Log: slog.New(slog.DiscardHandler)}
+	defer all.Close()
+	engine := all.Named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
 	opts := container.Options{
 		Tool: "doctor", User: cfg.ContainerUser, Runtime: cfg.ContainerRuntime,
 		Limits: cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids},

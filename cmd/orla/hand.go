@@ -13,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
@@ -138,7 +139,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if asJSON {
 				return terminal.WriteJSON(std.Out, diff)
 			}
-			tellProblems(std.Err, diff.Problems)
+			discovery.PrintReported(std.Err, diff.Problems)
 			return printReload(std.Out, diff)
 		},
 	}

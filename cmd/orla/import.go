@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/clientconf"
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
@@ -49,7 +50,7 @@ func newImport(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if opts.out != "" {
 				i.out = opts.out
 			}
-			found := discover(&config.Loaded{Config: config.Config{ToolsDir: i.out}}, "")
+			found := discovery.Find(&config.Loaded{Config: config.Config{ToolsDir: i.out}}, "")
 			for _, t := range found.Tools {
 				i.taken[t.Name] = cmp.Or(t.Path, t.Source)
 			}
@@ -214,7 +215,7 @@ func (i *importer) server(s clientconf.Server) {
 		i.show(f)
 	}
 	if i.write { // a program that is not here, above all
-		printProblems(i.std.Err, manifest.Validate(files[len(files)-1].path).Problems)
+		discovery.PrintProblems(i.std.Err, manifest.Validate(files[len(files)-1].path).Problems)
 	}
 }
 

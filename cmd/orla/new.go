@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
@@ -56,7 +57,7 @@ func newNew(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err := t.check(); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
 			}
-			for _, other := range discover(&config.Loaded{Config: config.Config{ToolsDir: t.dir}}, "").Tools {
+			for _, other := range discovery.Find(&config.Loaded{Config: config.Config{ToolsDir: t.dir}}, "").Tools {
 				if other.Name == t.name {
 					return fmt.Errorf("there is a tool %q already: %s", t.name, other.Path)
 				}

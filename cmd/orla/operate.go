@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/history"
@@ -42,10 +43,10 @@ func (o operations) Status() control.Status {
 		StateDir:   cfg.StateDir,
 		Log:        logPlace(cfg),
 		Socket:     o.control.Socket(),
-		InFlight:   o.supervisor.InFlight(),
-		Tools:      o.toolStatuses(o.supervisor.Manifests()),
-		Problems:   shownProblems(o.problems()),
-		Denying:    o.governance.denies.Load(),
+		InFlight:   o.Supervisor.InFlight(),
+		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
+		Problems:   discovery.Problems(o.problems()),
+		Denying:    o.Governance.Denies.Load(),
 	}
 	if o.http != nil {
 		n := o.http.Sessions()
@@ -67,11 +68,11 @@ func (s *server) url() string {
 	if s.web == nil {
 		return "stdio"
 	}
-	return s.web.url()
+	return s.web.URL()
 }
 
 func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatus {
-	all, lives := o.supervisor.Lives(), map[string]peer.Life{}
+	all, lives := o.Supervisor.Lives(), map[string]peer.Life{}
 	for _, one := range served {
 		if life, ok := all[one.Tool.Name]; ok {
 			lives[one.Tool.Name] = life
@@ -82,7 +83,7 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 	for _, one := range served {
 		t := control.ToolStatus{
 			Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: config.Absolute(one.Tool.Source),
-			Isolation: isolationText(one.Tool), Limits: o.memories.held(one.Tool),
+			Isolation: discovery.Isolation(one.Tool), Limits: o.Memories.Held(one.Tool),
 		}
 		if life, ok := lives[one.Tool.Name]; ok {
 			live(&t, life, usage[one.Tool.Name])
@@ -125,7 +126,7 @@ const shownStderr = 10
 
 // Tool is of control.Backend.
 func (o operations) Tool(name string) (control.ToolStatus, error) {
-	served := o.supervisor.Manifests()
+	served := o.Supervisor.Manifests()
 	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
 	if i < 0 {
 		return control.ToolStatus{}, o.unknown(name)
@@ -142,7 +143,7 @@ func (o operations) Tool(name string) (control.ToolStatus, error) {
 
 // unknown is the error for a name that no manifest has.
 func (o operations) unknown(name string) error {
-	if _, err := o.supervisor.Operate(name); errors.Is(err, supervisor.ErrUnknownTool) {
+	if _, err := o.Supervisor.Operate(name); errors.Is(err, supervisor.ErrUnknownTool) {
 		return err
 	}
 	return fault.New(fault.UnsupportedTool, "there is no tool %q", name) // it has just gone
@@ -150,16 +151,16 @@ func (o operations) unknown(name string) error {
 
 // Tools is of control.Backend.
 func (o operations) Tools(ctx context.Context) []control.ListedTool {
-	o.supervisor.Settle(ctx)
+	o.Supervisor.Settle(ctx)
 	list := []control.ListedTool{}
-	for _, one := range o.supervisor.Manifests() {
+	for _, one := range o.Supervisor.Manifests() {
 		t := one.Tool
 		for _, offered := range one.Listed {
 			list = append(list, control.ListedTool{
 				Name: offered.Name, Of: t.Name, Kind: string(t.Kind), Version: t.Version, Title: offered.Title, Description: offered.Description,
-				Path: t.Path, Source: t.Source, Interpreter: runsWith(t), Service: t.Service(),
+				Path: t.Path, Source: t.Source, Interpreter: discovery.Interpreter(t), Service: t.Service(),
 				InputSchema: asJSON(offered.InputSchema), OutputSchema: asJSON(offered.OutputSchema), Timeout: t.Run.Timeout.String(),
-				Isolation: isolationText(t),
+				Isolation: discovery.Isolation(t),
 			})
 		}
 	}
@@ -182,10 +183,10 @@ func asJSON(schema any) json.RawMessage {
 // Call is of control.Backend.
 func (o operations) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	listed := func() bool {
-		return slices.ContainsFunc(o.supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
+		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
 	}
 	if !listed() {
-		o.supervisor.Settle(ctx) // a capsule that is starting may have it
+		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
 	}
 	result, rpcErr := o.bridge.Call(ctx, supervisor.Call{Tool: tool, Args: arguments, Caller: "cli"})
 	switch {
@@ -199,7 +200,7 @@ func (o operations) Call(ctx context.Context, tool string, arguments json.RawMes
 
 // Operate is of control.Backend.
 func (o operations) Operate(ctx context.Context, name string, action control.Action) error {
-	operator, err := o.supervisor.Operate(name)
+	operator, err := o.Supervisor.Operate(name)
 	if err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func (o operations) Reload(ctx context.Context) (control.Reload, error) {
 	}
 	diff := control.Reload{
 		Added: append([]string{}, done.Added...), Removed: append([]string{}, done.Removed...), Changed: append([]string{}, done.Changed...),
-		Kept: done.Kept, Failed: map[string]string{}, Problems: shownProblems(done.problems), Duration: milliseconds(done.took),
+		Kept: done.Kept, Failed: map[string]string{}, Problems: discovery.Problems(done.problems), Duration: milliseconds(done.took),
 	}
 	for name, err := range done.Failed {
 		diff.Failed[name] = err.Error()
@@ -272,7 +273,7 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 			}
 		}, nil
 	}
-	asked.Also = func(tool string) bool { return o.supervisor.Catalog().Of(tool) == q.Tool } // it may offer more meanwhile
+	asked.Also = func(tool string) bool { return o.Supervisor.Catalog().Of(tool) == q.Tool } // it may offer more meanwhile
 	return func(yield func(json.RawMessage, int) bool) {
 		for line, dropped := range o.log.History().Follow(ctx, asked) {
 			if !yield(line.JSON, dropped) {
@@ -285,7 +286,7 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 // speakers are the names under which the log speaks of a tool: those of a
 // manifest and of its tools, or that of something that was there once.
 func (o operations) speakers(name string) []string {
-	for _, one := range o.supervisor.Manifests() {
+	for _, one := range o.Supervisor.Manifests() {
 		listed := namesOf(one.Listed)
 		switch {
 		case one.Tool.Name == name:

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -58,7 +60,7 @@ func (s *server) current() *config.Loaded {
 // problems are what is wrong with the folders of tools now, and what tools offer that is
 // not served.
 func (s *server) problems() []manifest.Problem {
-	offered := s.supervisor.Problems()
+	offered := s.Supervisor.Problems()
 	s.cfgMu.Lock()
 	defer s.cfgMu.Unlock()
 	return slices.Concat(s.wrong, offered)
@@ -104,8 +106,8 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		logTo, err = logging.OpenFile(cfg.LogFile)
 	}
 	if err == nil {
-		if manyCallers(cfg) {
-			s.tenants.Store(true) // before the second of them can call
+		if wiring.ManyCallers(cfg) {
+			s.Tenants.Store(true) // before the second of them can call
 		}
 		if err = s.move(ctx, cfg); err != nil && logTo != nil {
 			_ = logTo.Close() // nothing was written to it
@@ -125,10 +127,10 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if cfg.MaxInline != old.MaxInline {
 		s.bridge.SetMaxInline(int64(cfg.MaxInline))
 	}
-	s.tenants.Store(manyCallers(cfg))
-	s.bound(cfg)
-	s.services.point(cfg)
-	s.modules.point(cfg)
+	s.Tenants.Store(wiring.ManyCallers(cfg))
+	s.Resize(cfg)
+	s.Services.Configure(cfg)
+	s.Modules.Configure(cfg)
 	s.watchers.point(cfg, s.from.Home)
 	done := s.apply(cfg, reason)
 	s.point(cfg)
@@ -151,12 +153,12 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	if err := refuseExposed(cfg, s.given); err != nil {
 		return err
 	}
-	if err := s.web.listen(ctx, cfg.Address()); err != nil {
+	if err := s.web.Listen(ctx, cfg.Address()); err != nil {
 		return err
 	}
 	s.http.Configure(settings)
 	if cfg.Address() != s.current().Address() {
-		s.log.Info("listening elsewhere", "url", s.web.url())
+		s.log.Info("listening elsewhere", "url", s.web.URL())
 	}
 	return nil
 }
@@ -166,25 +168,25 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 func (s *server) apply(cfg *config.Loaded, reason string) applied {
 	began := time.Now()
 	s.tellWeaker(cfg)
-	found := discover(cfg, s.from.Home)
-	denied := s.governance.denies.Load()
-	s.governance.set(&found) // before a tool is served that a document may forbid
+	found := discovery.Find(cfg, s.from.Home)
+	denied := s.Governance.Denies.Load()
+	s.Governance.Set(&found) // before a tool is served that a document may forbid
 	kept := s.keepLiving(&found, cfg)
-	s.services.declare(found) // before the tools that may use them
-	diff := s.supervisor.Apply(found.Tools)
+	s.Services.Declare(found) // before the tools that may use them
+	diff := s.Supervisor.Apply(found.Tools)
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
 	}
 	s.tell(found.Problems, kept)
 	s.adopt(cfg, found.Problems)
-	if denied && !s.governance.denies.Load() {
+	if denied && !s.Governance.Denies.Load() {
 		s.log.Info("calls are not denied any more")
 	}
 	done := applied{diff, found.Problems, time.Since(began)}
 	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", byHand}, reason) {
 		return done
 	}
-	s.lists.Prune(found.Tools)
+	s.Lists.Prune(found.Tools)
 	s.log.Info("reload", "reason", reason,
 		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
 		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),
@@ -202,7 +204,7 @@ func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept ma
 	faulty := map[spot]bool{}
 	var unread []string // folders that could not be read: what is in them may be there still
 	for _, p := range found.Problems {
-		if _, asksTooMuch := errors.AsType[beyondTerms](p.Err); asksTooMuch {
+		if _, asksTooMuch := errors.AsType[discovery.BeyondTerms](p.Err); asksTooMuch {
 			continue // what the operator takes away is taken from who lives as well
 		}
 		if p.Severity == manifest.Fault {
@@ -229,9 +231,9 @@ func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept ma
 	for _, t := range found.Tools {
 		taken[t.Name] = true
 	}
-	for _, served := range s.supervisor.Manifests() {
+	for _, served := range s.Supervisor.Manifests() {
 		t := served.Tool
-		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) && withTerms(&t, cfg) == nil {
+		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) && discovery.ApplyTerms(&t, cfg) == nil {
 			found.Tools = append(found.Tools, t)
 			if t.Runtime.Generated {
 				kept[spot{t.Source, t.Name}], kept[spot{t.Source, ""}] = true, true
@@ -294,7 +296,7 @@ func hostOf(address string) string {
 
 // tellWeaker logs them at the start, and when they have changed.
 func (s *server) tellWeaker(cfg *config.Loaded) {
-	ways := weaker(cfg)
+	ways := discovery.Weaker(cfg)
 	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
 		s.log.Warn("the operator has tools held less than by default", "ways", ways)
 	}

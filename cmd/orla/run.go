@@ -6,6 +6,7 @@ import (
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/wiring"
 )
 
 // run is the program without its process. It returns how it ended.
@@ -13,7 +14,7 @@ func run(args []string, std terminal.Streams) exit.Code {
 	if len(args) == 2 && args[0] == guardCommand {
 		return exit.Code(guard(args[1]))
 	}
-	if len(args) > 0 && args[0] == probeCommand {
+	if len(args) > 0 && args[0] == wiring.ProbeCommand {
 		return exit.Code(container.Probe(args[1:], std.Out))
 	}
 	keepDescriptors()

@@ -22,11 +22,13 @@ import (
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/listen"
 	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/systemd"
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
@@ -68,20 +70,20 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p, err := join(cfg, []string{self, guardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	p, err := wiring.Join(cfg, []string{self, guardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p.holds = holdsOf(cfg)
+	p.Holds = wiring.HoldsOf(cfg)
 	s := &server{
-		parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(),
+		Parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(),
 		hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), over: make(chan struct{}),
 	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.over)
 		s.impatience.Wait()
 	}()
-	defer p.close()
+	defer p.Close()
 
 	s.telemetry = s.newTelemetry()
 	defer s.telemetry.Close(ctx)
@@ -90,13 +92,13 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.trace(ctx, traces)
-	s.watchers = newWatchers(p.hub, log.Logger)
+	s.watchers = newWatchers(p.Hub, log.Logger)
 	s.watchers.point(cfg, from.Home) // before the folders are read, so that no change slips between
 	s.apply(cfg, "start")
-	s.bridge = mcpbridge.New(p.supervisor, mcpbridge.Options{
+	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.supervisor.Starting, Denying: p.governance.denies.Load,
-		Admitted: admitted, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
+		Starting: p.Supervisor.Starting, Denying: p.Governance.Denies.Load,
+		Admitted: listen.Admitted, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
 	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})
 	if cfg.Stdio {
@@ -107,7 +109,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 
 // server is a running Orla.
 type server struct {
-	*parts
+	*wiring.Parts
 	from      *config.Loader
 	log       *logging.Log
 	telemetry *telemetry.Telemetry
@@ -115,7 +117,7 @@ type server struct {
 	notifier  *systemd.Notifier // nil without systemd
 	bridge    *mcpbridge.Bridge
 	http      *mcpbridge.HTTP // nil on stdio
-	web       *web            // nil on stdio
+	web       *listen.Server  // nil on stdio
 	given     []net.Listener  // what systemd listens on for HTTP
 	watchers  *watchers
 	control   *control.Server
@@ -141,20 +143,20 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.http = s.bridge.HTTP(settings)
-	s.http.Handle(webhook.CallbackPattern, s.services.callbacks)
-	s.web = newWeb(s.http, s.log.Logger)
+	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
+	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg); err != nil {
 		return err
 	}
 	stop := s.grow(ctx, s.bridge, s.http, s, s.control)
 	s.awaitControl(ctx, cfg)
-	s.serving(s.web.url())
+	s.serving(s.web.URL())
 
 	ended := s.attend(ctx, signals, nil)
 	s.http.Drain()
 	s.drain(ctx, signals)
 	s.http.CloseSessions()
-	s.web.shutdown(context.WithoutCancel(ctx))
+	s.web.Shutdown(context.WithoutCancel(ctx))
 	stop()
 	s.log.Info("stopped", "reason", ended.Error())
 	return nil
@@ -163,8 +165,8 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 // open listens where systemd does, or else where cfg says.
 func (s *server) open(ctx context.Context, cfg *config.Loaded) error {
 	if len(s.given) == 0 {
-		err := s.web.listen(ctx, cfg.Address())
-		if errors.Is(err, errInUse) {
+		err := s.web.Listen(ctx, cfg.Address())
+		if errors.Is(err, listen.ErrInUse) {
 			err = cmp.Or(inUseByOrla(ctx, s.from, cfg), err)
 		}
 		return err
@@ -172,19 +174,19 @@ func (s *server) open(ctx context.Context, cfg *config.Loaded) error {
 	if err := refuseExposed(cfg, s.given); err != nil {
 		return err
 	}
-	s.web.accept(cfg.Address(), s.given)
+	s.web.Accept(cfg.Address(), s.given)
 	return nil
 }
 
 // serving says that Orla answers. It does not wait for capsules: one that does
 // not start must not fail all others.
 func (s *server) serving(url string) {
-	s.log.Info("serving", "url", url, "tools", len(s.supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+	s.log.Info("serving", "url", url, "tools", len(s.Supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
 	s.notifier.Ready(s.readiness().text)
 }
 
 func (s *server) readiness() *readiness {
-	return &readiness{s.notifier, s.supervisor, s.log.History()}
+	return &readiness{s.notifier, s.Supervisor, s.log.History()}
 }
 
 // runStdio serves the one client on stdin and stdout.
@@ -229,13 +231,13 @@ func (s *server) grow(ctx context.Context, services ...suture.Service) (stop fun
 	if s.notifier != nil {
 		front.Add(s.readiness())
 	}
-	if dog := newWatchdog(s.notifier, s.supervisor, front, s.log.Logger); dog != nil {
+	if dog := newWatchdog(s.notifier, s.Supervisor, front, s.log.Logger); dog != nil {
 		front.Add(dog)
 	}
 	backEnded := make(chan struct{})
 	go func() {
 		defer close(backEnded)
-		_ = s.supervisor.Serve(backCtx) // it ends by backCtx alone
+		_ = s.Supervisor.Serve(backCtx) // it ends by backCtx alone
 	}()
 	frontEnded := front.ServeBackground(frontCtx)
 	return func() {
@@ -279,7 +281,7 @@ func (s *server) attend(ctx context.Context, signals *signals, client <-chan str
 func (s *server) drain(ctx context.Context, signals *signals) {
 	grace := time.Duration(s.current().ShutdownGrace)
 	// In this order: who has read the line may count on a refusal.
-	inFlight := s.supervisor.Refuse()
+	inFlight := s.Supervisor.Refuse()
 	s.log.Info("stopping", "in_flight", inFlight, "grace_ms", grace.Milliseconds())
 	s.notifier.Stopping(fmt.Sprintf("stopping; %d calls in flight", inFlight))
 	s.notifier.Extend(grace + 2*supervisor.StopBudget) // that the configuration gives, and what front and back may take
@@ -287,7 +289,7 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	s.impatience.Go(func() { s.endAtOnce(lasting, signals) })
 	limited, cancel := context.WithTimeout(lasting, grace)
 	defer cancel()
-	s.supervisor.Drain(limited)
+	s.Supervisor.Drain(limited)
 }
 
 // endAtOnce ends Orla on a second signal, until all has stopped. The guard
@@ -306,11 +308,11 @@ func (s *server) logState() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	s.log.Info("summary",
-		"tools", len(s.supervisor.Catalog().Tools),
-		"in_flight", s.supervisor.InFlight(),
+		"tools", len(s.Supervisor.Catalog().Tools),
+		"in_flight", s.Supervisor.InFlight(),
 		"goroutines", runtime.NumGoroutine(),
 		"heap_bytes", mem.HeapAlloc)
-	lives := s.supervisor.Lives()
+	lives := s.Supervisor.Lives()
 	for _, name := range slices.Sorted(maps.Keys(lives)) {
 		life := lives[name]
 		s.log.Info("capsule", "tool", name, "state", life.State, "reason", life.Reason, "pid", life.Pid,

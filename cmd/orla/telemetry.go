@@ -11,18 +11,18 @@ import (
 // newTelemetry joins what is told to machines with where it is known.
 func (s *server) newTelemetry() *telemetry.Telemetry {
 	return telemetry.New(telemetry.Options{
-		Tools:    func() []string { return namesOf(s.supervisor.Catalog().Tools) },
-		Lives:    s.supervisor.Lives,
+		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
+		Lives:    s.Supervisor.Lives,
 		Usage:    s.usage,
 		Sessions: s.sessions,
-		Queued:   s.slots.Waiting,
+		Queued:   s.Slots.Waiting,
 		Dropped:  s.log.Dropped,
 		Log:      s.log.Logger,
 	})
 }
 
 // usage is what the processes of each capsule take.
-func (s *server) usage() map[string]telemetry.Usage { return s.usageOf(s.supervisor.Lives()) }
+func (s *server) usage() map[string]telemetry.Usage { return s.usageOf(s.Supervisor.Lives()) }
 
 // usageOf is the same of some capsules alone.
 func (s *server) usageOf(lives map[string]peer.Life) map[string]telemetry.Usage {
@@ -32,7 +32,7 @@ func (s *server) usageOf(lives map[string]peer.Life) map[string]telemetry.Usage 
 			pids[name] = life.Pid
 		}
 	}
-	trees := s.launcher.Usage(slices.Collect(maps.Values(pids)))
+	trees := s.Launcher.Usage(slices.Collect(maps.Values(pids)))
 	used := make(map[string]telemetry.Usage, len(pids))
 	for name, pid := range pids {
 		if tree, ok := trees[pid]; ok {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
 )
@@ -39,8 +40,8 @@ func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			case client != nil:
 				return toolsRunning(cmd.Context(), client, asJSON, std)
 			}
-			found := discover(cfg, l.Home)
-			printProblems(std.Err, found.Problems)
+			found := discovery.Find(cfg, l.Home)
+			discovery.PrintProblems(std.Err, found.Problems)
 			if asJSON {
 				return terminal.WriteJSON(std.Out, listTools(found.Tools))
 			}
@@ -73,8 +74,8 @@ func listTools(tools []manifest.Tool) []listedTool {
 	for _, t := range tools {
 		list = append(list, listedTool{
 			Name: t.Name, Kind: t.Kind, Version: t.Version, Title: t.Title, Description: t.Description,
-			Path: t.Path, Source: t.Source, Interpreter: runsWith(t), Service: t.Service(),
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(), Isolation: isolationText(t),
+			Path: t.Path, Source: t.Source, Interpreter: discovery.Interpreter(t), Service: t.Service(),
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(), Isolation: discovery.Isolation(t),
 		})
 	}
 	return list
@@ -90,7 +91,7 @@ func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std 
 	if err != nil {
 		return talk(err)
 	}
-	tellProblems(std.Err, status.Problems)
+	discovery.PrintReported(std.Err, status.Problems)
 	list := make([]listedTool, 0, len(tools))
 	for _, t := range tools {
 		list = append(list, listedTool{

@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/contract"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
@@ -162,7 +163,7 @@ func (f *moduleFlags) toolOf(module string, std terminal.Streams) (manifest.Tool
 		return manifest.Tool{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--tool: no tool %q in the module's folder has it", f.tool)}
 	}
 	if faults := slices.DeleteFunc(found.Problems, func(p manifest.Problem) bool { return p.Severity != manifest.Fault }); len(faults) > 0 {
-		printProblems(std.Err, faults)
+		discovery.PrintProblems(std.Err, faults)
 		return manifest.Tool{}, &exit.Error{Code: exit.Invalid, Err: errors.New("the limits are not known; see above")}
 	}
 	name := strings.TrimSuffix(filepath.Base(module), filepath.Ext(module))

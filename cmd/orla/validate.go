@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
@@ -48,11 +49,11 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 		if notLoaded != nil {
 			cfg = &config.Loaded{Config: config.Defaults()}
 		}
-		return limited(manifest.Validate(path[0]), cfg)
+		return discovery.WithLimits(manifest.Validate(path[0]), cfg)
 	case notLoaded != nil:
 		return fault(notLoaded)
 	}
-	found := discover(cfg, home)
+	found := discovery.Find(cfg, home)
 	if _, _, err := tokenVerifier(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
@@ -71,7 +72,7 @@ func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) 
 	faults := 0
 	list := []listedProblem{}
 	for _, p := range found.Problems {
-		texts := messages(p)
+		texts := discovery.Messages(p)
 		if p.Severity == manifest.Fault {
 			faults += len(texts)
 		}
@@ -82,7 +83,7 @@ func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) 
 			return err
 		}
 	} else {
-		printProblems(std.Err, found.Problems)
+		discovery.PrintProblems(std.Err, found.Problems)
 		inOrder := terminal.Count(len(found.Tools), "tool")
 		if n := len(found.Secrets); n > 0 {
 			inOrder += " and " + terminal.Count(n, "secret")

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/watch"
 )
@@ -27,7 +28,7 @@ func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
 // point makes the watched folders those of cfg. It must not be called from two
 // goroutines at once.
 func (w *watchers) point(cfg *config.Loaded, home string) {
-	dirs := folders(cfg, home)
+	dirs := discovery.Folders(cfg, home)
 	roots := []string{dirs.ToolsDir}
 	switch {
 	case cfg.Only != "":

@@ -1,4 +1,6 @@
-package main
+// Package governance keeps the promise that governance documents are not ignored: while
+// there are any, every call is denied, since this version does not enforce them.
+package governance
 
 import (
 	"context"
@@ -14,11 +16,11 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// governance decides whether a call may be made. This version enforces no
+// Gate decides whether a call may be made. This version enforces no
 // governance documents, so it denies every call while there is one (SPEC-TOOLS
 // 8.3). Its methods but set may be called from any goroutine.
-type governance struct {
-	denies    atomic.Bool
+type Gate struct {
+	Denies    atomic.Bool
 	documents []manifest.Problem // in force; owned by set
 }
 
@@ -26,9 +28,9 @@ type governance struct {
 var errGoverned = fault.New(fault.PermissionDenied,
 	"tool_permission_denied: governance is not available in this version of Orla, and there are governance documents; every call is denied until the operator removes them (orla status names them)")
 
-// set puts the documents into force that a search has found. One whose folder
+// Set puts the documents into force that a search has found. One whose folder
 // cannot be read stays in force: it is added to the problems.
-func (g *governance) set(found *manifest.Result) {
+func (g *Gate) Set(found *manifest.Result) {
 	documents := slices.DeleteFunc(slices.Clone(found.Problems), func(p manifest.Problem) bool { return !p.Denies })
 	for _, old := range g.documents {
 		unread := func(p manifest.Problem) bool {
@@ -40,25 +42,25 @@ func (g *governance) set(found *manifest.Result) {
 		}
 	}
 	g.documents = documents
-	g.denies.Store(len(documents) > 0)
+	g.Denies.Store(len(documents) > 0)
 }
 
-// admit is of supervisor.Options.
-func (g *governance) admit(context.Context, supervisor.Call) error { return g.decide() }
+// Admit is of supervisor.Options.
+func (g *Gate) Admit(context.Context, supervisor.Call) error { return g.decide() }
 
-// admitRequest is of supervisor.Options.
-func (g *governance) admitRequest(context.Context, peer.Request) error { return g.decide() }
+// AdmitRequest is of supervisor.Options.
+func (g *Gate) AdmitRequest(context.Context, peer.Request) error { return g.decide() }
 
-func (g *governance) decide() error {
-	if g.denies.Load() {
+func (g *Gate) decide() error {
+	if g.Denies.Load() {
 		return errGoverned
 	}
 	return nil
 }
 
-// govern adds to what a search has found the governance documents of the folders
+// AddDocuments adds to what a search has found the governance documents of the folders
 // of tools, where the search was for one tool alone.
-func govern(found manifest.Result, folders manifest.Options) manifest.Result {
+func AddDocuments(found manifest.Result, folders manifest.Options) manifest.Result {
 	for _, p := range manifest.Discover(folders).Problems {
 		same := func(other manifest.Problem) bool { return config.Absolute(other.Path) == config.Absolute(p.Path) }
 		if p.Denies && !slices.ContainsFunc(found.Problems, same) {

@@ -1,4 +1,4 @@
-package main
+package discovery
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// runsWith is the program that runs a tool, where the tool is none itself.
-func runsWith(t manifest.Tool) string {
+// Interpreter is the program that runs a tool, where the tool is none itself.
+func Interpreter(t manifest.Tool) string {
 	switch {
 	case t.Kind == manifest.Cli:
 		return filepath.Base(t.Resource.CLI.Command)
@@ -22,12 +22,13 @@ func runsWith(t manifest.Tool) string {
 	return t.Interpreter.Name
 }
 
-func printProblems(w io.Writer, problems []manifest.Problem) {
-	tellProblems(w, shownProblems(problems))
+// PrintProblems prints what is wrong with tools, a line for each message.
+func PrintProblems(w io.Writer, problems []manifest.Problem) {
+	PrintReported(w, Problems(problems))
 }
 
-// tellProblems writes what is wrong, one fault a line.
-func tellProblems(w io.Writer, problems []control.Problem) {
+// PrintReported writes what is wrong, one fault a line.
+func PrintReported(w io.Writer, problems []control.Problem) {
 	for _, p := range problems {
 		for _, line := range p.Messages {
 			if p.Path != "" && !strings.Contains(line, p.Path) {
@@ -38,8 +39,8 @@ func tellProblems(w io.Writer, problems []control.Problem) {
 	}
 }
 
-// messages are what a problem says, one fault each.
-func messages(p manifest.Problem) []string {
+// Messages are what a problem says, one fault each.
+func Messages(p manifest.Problem) []string {
 	var list []string
 	var flatten func(error)
 	flatten = func(err error) {
@@ -55,16 +56,17 @@ func messages(p manifest.Problem) []string {
 	return list
 }
 
-func shownProblems(problems []manifest.Problem) []control.Problem {
+// Problems are problems as the control API has them.
+func Problems(problems []manifest.Problem) []control.Problem {
 	list := make([]control.Problem, 0, len(problems))
 	for _, p := range problems {
-		list = append(list, control.Problem{Severity: string(p.Severity), Path: p.Path, Tool: p.Tool, Messages: messages(p)})
+		list = append(list, control.Problem{Severity: string(p.Severity), Path: p.Path, Tool: p.Tool, Messages: Messages(p)})
 	}
 	return list
 }
 
-// isolationText is where a tool's processes live, for people; "" where Orla does.
-func isolationText(t manifest.Tool) string {
+// Isolation is where a tool's processes live, for people; "" where Orla does.
+func Isolation(t manifest.Tool) string {
 	i := t.Isolation
 	switch {
 	case !i.Isolated():

@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"container/heap"
@@ -213,8 +213,8 @@ func (c *conn) Close() error {
 // connKey is the key of the *conn that a request came by.
 type connKey struct{}
 
-// admitted makes the connection of a request that was let through one of its caller.
-func admitted(ctx context.Context, caller string) {
+// Admitted makes the connection of a request that was let through one of its caller.
+func Admitted(ctx context.Context, caller string) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		c.known.Do(func() { c.all.know(c, caller) })
 	}

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"log/slog"
@@ -13,16 +13,16 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// modules is what tools of type wasm share. It takes nothing before one is called.
-type modules struct {
+// Modules is what tools of type wasm share. It takes nothing before one is called.
+type Modules struct {
 	runtime *wasm.Runtime
 	client  *outbound.Client // a module comes from elsewhere, and never from this machine
 	store   *artifact.Store
 }
 
-func newModules(cfg *config.Loaded, services *services, log *slog.Logger) *modules {
+func newModules(cfg *config.Loaded, services *Services, log *slog.Logger) *Modules {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints), Far: true})
-	return &modules{
+	return &Modules{
 		runtime: wasm.NewRuntime(wasm.Options{CacheDir: config.StateDir(cfg, "compiled"), Log: log}),
 		client:  client,
 		store: artifact.New(artifact.Options{
@@ -31,20 +31,20 @@ func newModules(cfg *config.Loaded, services *services, log *slog.Logger) *modul
 	}
 }
 
-// point makes the modules what cfg says.
-func (m *modules) point(cfg *config.Loaded) {
+// Configure makes the modules what cfg says.
+func (m *Modules) Configure(cfg *config.Loaded) {
 	m.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
 }
 
-func (m *modules) close() {
+func (m *Modules) close() {
 	m.runtime.Close()
 	m.client.Close()
 }
 
 // wasm makes the provider of a tool of type wasm. Its calls take the places that
 // processes do: they take memory and processors as these do.
-func (p *parts) wasm(t manifest.Tool) (supervisor.Provider, error) {
+func (p *Parts) wasm(t manifest.Tool) (supervisor.Provider, error) {
 	return kindwasm.New(t, kindwasm.Options{
-		Runtime: p.modules.runtime, Fetch: p.modules.store.Fetch, Slots: p.slots, Auth: p.services.auth(), Log: p.log,
+		Runtime: p.Modules.runtime, Fetch: p.Modules.store.Fetch, Slots: p.Slots, Auth: p.Services.auth(), Log: p.log,
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"github.com/orla-project/orla/capsule"
@@ -12,22 +12,22 @@ import (
 
 // capsule makes the provider of a capsule: of a package, or of an McpServer on
 // this machine or far away.
-func (p *parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
 	at := p.placeOf(t)
 	opts := capsule.Options{
-		Launcher: at.launcher, Elsewhere: at.elsewhere, Environ: environ, Secrets: p.services.secrets.Resolve, Version: version.Version(),
-		Hub: p.hub, Lists: p.lists, Holds: p.holds, Shared: p.tenants.Load, Log: p.log,
+		Launcher: at.launcher, Elsewhere: at.elsewhere, Environ: environ, Secrets: p.Services.secrets.Resolve, Version: version.Version(),
+		Hub: p.Hub, Lists: p.Lists, Holds: p.Holds, Shared: p.Tenants.Load, Log: p.log,
 	}
 	if far := t.Runtime.Remote; far != nil {
 		opts.Start = remote.Start(t, remote.Options{
-			Client: p.services.client, Auth: auth.New(far.Auth, p.services.auth()), UserAgent: "orla/" + version.Version(), Log: p.log,
+			Client: p.Services.client, Auth: auth.New(far.Auth, p.Services.auth()), UserAgent: "orla/" + version.Version(), Log: p.log,
 		})
 	}
 	return capsule.New(t, opts)
 }
 
 // mcpTool makes the provider of a tool of type mcp.
-func (p *parts) mcpTool(t manifest.Tool) (supervisor.Provider, error) {
-	find := func(name string) (supervisor.Peer, bool) { return p.supervisor.Catalog().Peer(name) }
+func (p *Parts) mcpTool(t manifest.Tool) (supervisor.Provider, error) {
+	find := func(name string) (supervisor.Peer, bool) { return p.Supervisor.Catalog().Peer(name) }
 	return mcptool.New(t, mcptool.Options{Find: find, Log: p.log})
 }

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"log/slog"
@@ -9,42 +9,43 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/manifest"
 )
 
-// probeCommand is the hidden command that tells what a container is, inside it.
-const probeCommand = "__probe"
+// ProbeCommand is the hidden command that tells what a container is, inside it.
+const ProbeCommand = "__probe"
 
-// engines are the container engines that tools name, by their programs. Nothing is
+// Engines are the container engines that tools name, by their programs. Nothing is
 // asked of one before a tool wants it.
-type engines struct {
-	local   *launch.Local
-	environ []string
-	folder  string // that is served
+type Engines struct {
+	Local   *launch.Local
+	Environ []string
+	Folder  string // that is served
 	serves  bool   // this process does, and looks for what an earlier one left
-	log     *slog.Logger
+	Log     *slog.Logger
 
 	mu        sync.Mutex // guards byProgram
 	byProgram map[string]*container.Engine
 }
 
-// named returns the engine of a program.
-func (e *engines) named(program string) *container.Engine {
+// Named returns the engine of a program.
+func (e *Engines) Named(program string) *container.Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known := e.byProgram[program]; known != nil {
 		return known
 	}
-	folder, err := filepath.Abs(e.folder)
+	folder, err := filepath.Abs(e.Folder)
 	if err != nil {
-		folder = e.folder
+		folder = e.Folder
 	}
-	opts := container.EngineOptions{Program: program, Local: e.local, Environ: e.environ, Folder: folder, Log: e.log}
+	opts := container.EngineOptions{Program: program, Local: e.Local, Environ: e.Environ, Folder: folder, Log: e.Log}
 	if self, err := os.Executable(); err == nil {
-		opts.Prober = []string{self, probeCommand}
+		opts.Prober = []string{self, ProbeCommand}
 	}
 	made := container.NewEngine(opts)
 	if e.byProgram == nil {
@@ -57,8 +58,8 @@ func (e *engines) named(program string) *container.Engine {
 	return made
 }
 
-// close waits for the containers that are left.
-func (e *engines) close() {
+// Close waits for the containers that are left.
+func (e *Engines) Close() {
 	e.mu.Lock()
 	all := slices.Collect(maps.Values(e.byProgram))
 	e.mu.Unlock()
@@ -68,21 +69,21 @@ func (e *engines) close() {
 }
 
 // contained is the place of a tool whose processes have a container each.
-func (p *parts) contained(t manifest.Tool) place {
+func (p *Parts) contained(t manifest.Tool) place {
 	i := t.Isolation
 	opts := container.Options{
-		Engine:    p.engines.named(i.Terms.Engine),
+		Engine:    p.engines.Named(i.Terms.Engine),
 		Tool:      t.Name,
 		Image:     i.Image,
 		Network:   i.Network,
-		Shared:    ofOthers(i.Network), // withNetwork let it pass: the operator lists it
+		Shared:    discovery.SharedNetwork(i.Network), // withNetwork let it pass: the operator lists it
 		User:      i.Terms.User,
 		Runtime:   i.Terms.Runtime,
 		Limits:    cgroup.Limits(i.Resources),
 		Sandboxed: i.Mode == manifest.IsolationSandboxed,
 	}
 	if !i.PullSecret.IsZero() {
-		opts.PullSecret = func() (secret.Value, error) { return p.services.secrets.Resolve(i.PullSecret) }
+		opts.PullSecret = func() (secret.Value, error) { return p.Services.secrets.Resolve(i.PullSecret) }
 	}
 	return place{launcher: container.New(opts), elsewhere: true}
 }

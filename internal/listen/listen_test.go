@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"bufio"
@@ -22,9 +22,9 @@ import (
 // A connection that was accepted before Orla stops is answered, though its
 // request comes when no more are accepted (SPEC H4, K1).
 func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
-	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "an answer") }), slog.New(slog.DiscardHandler))
+	w := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "an answer") }), slog.New(slog.DiscardHandler))
 	w.first = time.Minute
-	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	address := w.current.Addr().String()
@@ -55,7 +55,7 @@ func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		w.shutdown(context.Background())
+		w.Shutdown(context.Background())
 	}()
 	w.serving.Wait() // nothing is accepted any more
 	ask(fresh)
@@ -65,9 +65,9 @@ func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
 // Orla stops though its connections are as many as it may have, and more wait
 // (SPEC H4).
 func TestH4AFullServerStops(t *testing.T) {
-	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	w := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
 	w.conns = newConnections(1)
-	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", w.current.Addr().String())
@@ -86,7 +86,7 @@ func TestH4AFullServerStops(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		w.shutdown(context.Background())
+		w.Shutdown(context.Background())
 	}()
 	select {
 	case <-over:
@@ -99,17 +99,17 @@ func TestH4AFullServerStops(t *testing.T) {
 // oldest ones. A connection with a request that was let through stays (SPEC G7, S2).
 func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
 	const most = 20
-	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	w := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
-			admitted(r.Context(), r.Header.Get("Authorization"))
+			Admitted(r.Context(), r.Header.Get("Authorization"))
 		}
 		_, _ = io.WriteString(w, "an answer")
 	}), slog.New(slog.DiscardHandler))
 	w.conns = newConnections(most)
-	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	defer w.shutdown(context.Background())
+	defer w.Shutdown(context.Background())
 	_, port, _ := net.SplitHostPort(w.current.Addr().String())
 	connect := func(from string) net.Conn {
 		t.Helper()
@@ -165,9 +165,9 @@ func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
 func TestN2ACallerLeavesConnectionsToOthers(t *testing.T) {
 	const most = 20
 	stays := make(chan struct{})
-	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	w := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller := r.Header.Get("Authorization"); caller != "" {
-			admitted(r.Context(), caller)
+			Admitted(r.Context(), caller)
 		}
 		_ = http.NewResponseController(w).Flush()
 		if r.URL.Path == "/stays" {
@@ -175,10 +175,10 @@ func TestN2ACallerLeavesConnectionsToOthers(t *testing.T) {
 		}
 	}), slog.New(slog.DiscardHandler))
 	w.conns = newConnections(most)
-	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	defer w.shutdown(context.Background())
+	defer w.Shutdown(context.Background())
 	connect := func() net.Conn {
 		t.Helper()
 		c, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", w.current.Addr().String())
@@ -261,21 +261,21 @@ func (l slowToClose) Close() error {
 // A reload that moves Orla elsewhere in the moment that it stops does not keep it
 // from that.
 func TestH4AMoveDuringTheStop(t *testing.T) {
-	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	w := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed := make(chan struct{})
 	slow := slowToClose{l, closed, sync.OnceFunc(func() { close(closed) }), make(chan struct{})}
-	w.accept("127.0.0.1:1", []net.Listener{slow})
+	w.Accept("127.0.0.1:1", []net.Listener{slow})
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		w.shutdown(context.Background())
+		w.Shutdown(context.Background())
 	}()
 	<-closed
-	if err := w.listen(t.Context(), "127.0.0.1:0"); err == nil {
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err == nil {
 		t.Error("it listens elsewhere")
 	}
 	close(slow.goOn)
@@ -291,15 +291,15 @@ func TestH4AMoveDuringTheStop(t *testing.T) {
 func TestI2PanicsOfHTTPHandlersAreLogged(t *testing.T) {
 	var out bytes.Buffer
 	l := logging.New(&out, "")
-	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh\nno") }), l.Logger)
-	if err := w.listen(t.Context(), "127.0.0.1:0"); err != nil {
+	w := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh\nno") }), l.Logger)
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	if resp, err := http.Get(w.url()); err == nil {
+	if resp, err := http.Get(w.URL()); err == nil {
 		_ = resp.Body.Close()
 		t.Errorf("got HTTP %d", resp.StatusCode)
 	}
-	w.shutdown(t.Context())
+	w.Shutdown(t.Context())
 	l.Configure("debug", logging.JSON, nil)
 	w.server.ErrorLog.Print("http: \x1b[31mTLS\nhandshake")
 	lines := l.History().Last(history.Query{})

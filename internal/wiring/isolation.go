@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"context"
@@ -19,17 +19,17 @@ type place struct {
 
 // placeOf chooses where the processes of a tool live. It never chooses less than
 // the tool asks for: what cannot be had refuses each start, with what to do.
-func (p *parts) placeOf(t manifest.Tool) place {
+func (p *Parts) placeOf(t manifest.Tool) place {
 	if !t.Isolation.Isolated() {
-		return place{launcher: p.launcher.Launcher()}
+		return place{launcher: p.Launcher.Launcher()}
 	}
 	at := p.isolatedPlace(t)
-	at.launcher = p.memories.remember(t.Name, at.launcher)
+	at.launcher = p.Memories.remember(t.Name, at.launcher)
 	return at
 }
 
 // isolatedPlace is the place that the terms of a tool name.
-func (p *parts) isolatedPlace(t manifest.Tool) place {
+func (p *Parts) isolatedPlace(t manifest.Tool) place {
 	i := t.Isolation
 	if i.Terms.Refused != "" {
 		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s; %s", i.Terms.Refused, i.Terms.Remedy)}, elsewhere: true} // nothing is looked for here

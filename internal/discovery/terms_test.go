@@ -1,4 +1,4 @@
-package main
+package discovery
 
 import (
 	"reflect"
@@ -70,7 +70,7 @@ func TestT72LimitsAreTheOperatorsAndAToolMayAskForLess(t *testing.T) {
 		"is not isolated": {tool: isolated(manifest.IsolationNone, asking(1<<30, 0, 0)), want: manifest.Resources{Memory: 1 << 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := withTerms(&tt.tool, configured(t, tt.settings...))
+			err := ApplyTerms(&tt.tool, configured(t, tt.settings...))
 			if (err != nil) != (tt.faults != nil) {
 				t.Fatalf("error = %v", err)
 			}
@@ -123,7 +123,7 @@ func TestT7ModesChooseTheirBackend(t *testing.T) {
 		"kubernetes enabled": {[]string{"tool_k8s_enabled=true"}, isolated(manifest.IsolationKubernetes, withImage), manifest.BackendKubernetes, "its/own", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := withTerms(&tt.tool, configured(t, tt.settings...)); err != nil {
+			if err := ApplyTerms(&tt.tool, configured(t, tt.settings...)); err != nil {
 				t.Fatal(err)
 			}
 			terms := tt.tool.Isolation.Terms
@@ -155,7 +155,7 @@ func TestT73NetworksAreThoseThatToolsMayHave(t *testing.T) {
 		"of a sandbox":           {tool: asking(manifest.IsolationSandboxed, "tools"), fault: "isolation_mode sandboxed, which has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := withTerms(&tt.tool, configured(t, tt.settings...))
+			err := ApplyTerms(&tt.tool, configured(t, tt.settings...))
 			if (err != nil) != (tt.fault != "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
 				t.Errorf("error = %v", err)
 			}
@@ -183,7 +183,7 @@ func TestT36CommandsThatRunUnisolatedAreListed(t *testing.T) {
 			tool := isolated(tt.mode, func(t *manifest.Tool) {
 				t.Kind, t.Resource = manifest.Cli, &manifest.Resource{CLI: &manifest.CLI{Command: tt.command}}
 			})
-			if err := withTerms(&tool, configured(t, "cli_allowed_commands="+tt.allowed)); (err == nil) != tt.served {
+			if err := ApplyTerms(&tool, configured(t, "cli_allowed_commands="+tt.allowed)); (err == nil) != tt.served {
 				t.Errorf("error = %v", err)
 			}
 		})
@@ -205,7 +205,7 @@ func TestT72AChangeOfTermsChangesTheToolsThatItConcerns(t *testing.T) {
 	under := func(settings ...string) map[string]manifest.Tool {
 		all := tools()
 		for name, tool := range all {
-			if err := withTerms(&tool, configured(t, settings...)); err != nil {
+			if err := ApplyTerms(&tool, configured(t, settings...)); err != nil {
 				t.Fatal(err)
 			}
 			all[name] = tool

@@ -1,4 +1,6 @@
-package main
+// Package discovery finds the tools of a configuration, gives them the operator's limits
+// and terms of isolation, and says what is wrong with the rest.
+package discovery
 
 import (
 	"path/filepath"
@@ -7,11 +9,12 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/governance"
 	"github.com/orla-project/orla/manifest"
 )
 
-// folders are where tools are found: the project's first.
-func folders(cfg *config.Loaded, home string) manifest.Options {
+// Folders are where tools are found: the project's first.
+func Folders(cfg *config.Loaded, home string) manifest.Options {
 	opts := manifest.Options{ToolsDir: cfg.ToolsDir}
 	if home != "" {
 		opts.UserDir = filepath.Join(home, ".orla", "tools")
@@ -19,22 +22,22 @@ func folders(cfg *config.Loaded, home string) manifest.Options {
 	return opts
 }
 
-// discover finds the tools and gives them the limits that the configuration
+// Find finds the tools and gives them the limits that the configuration
 // sets, so that a change of those is a change of the tools.
-func discover(cfg *config.Loaded, home string) manifest.Result {
+func Find(cfg *config.Loaded, home string) manifest.Result {
 	if cfg.Only != "" {
-		return limited(govern(manifest.Validate(cfg.Only), folders(cfg, home)), cfg)
+		return WithLimits(governance.AddDocuments(manifest.Validate(cfg.Only), Folders(cfg, home)), cfg)
 	}
-	return limited(manifest.Discover(folders(cfg, home)), cfg)
+	return WithLimits(manifest.Discover(Folders(cfg, home)), cfg)
 }
 
-// limited gives the tools their limits, and takes out those that ask for more
+// WithLimits gives the tools their limits, and takes out those that ask for more
 // than they may have.
-func limited(found manifest.Result, cfg *config.Loaded) manifest.Result {
+func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	var served []manifest.Tool
 	for _, t := range found.Tools {
 		withLimits(&t, cfg)
-		if err := withTerms(&t, cfg); err != nil {
+		if err := ApplyTerms(&t, cfg); err != nil {
 			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
 			continue
 		}

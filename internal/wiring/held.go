@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"context"
@@ -27,14 +27,14 @@ func (r *remembering) Start(ctx context.Context, spec launch.Spec) (launch.Proce
 	return p, err
 }
 
-// memories are the isolated tools' launchers, by the tools' names.
-type memories struct {
+// Memories are the isolated tools' launchers, by the tools' names.
+type Memories struct {
 	mu     sync.Mutex // guards byTool
 	byTool map[string]*remembering
 }
 
 // remember makes the launcher of a tool one that remembers.
-func (m *memories) remember(tool string, l launch.Launcher) launch.Launcher {
+func (m *Memories) remember(tool string, l launch.Launcher) launch.Launcher {
 	r := &remembering{Launcher: l}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,10 +48,10 @@ func (m *memories) remember(tool string, l launch.Launcher) launch.Launcher {
 // notCalled stands for the limits of a tool that has not had a process yet.
 const notCalled = "not yet called"
 
-// held says which limits the last process of an isolated tool was held by; ""
+// Held says which limits the last process of an isolated tool was held by; ""
 // of a tool that is not isolated, or a capsule that has not been started. A
 // module has its limits by itself.
-func (m *memories) held(t manifest.Tool) string {
+func (m *Memories) Held(t manifest.Tool) string {
 	switch {
 	case t.Isolation.Mode == manifest.IsolationWASM && t.Resource != nil && t.Resource.WASM != nil:
 		module := t.Resource.WASM

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"log/slog"
@@ -58,7 +58,7 @@ func (c *clusters) close() {
 }
 
 // clusterPlace is the place of a tool whose calls are a Job each.
-func (p *parts) clusterPlace(t manifest.Tool) place {
+func (p *Parts) clusterPlace(t manifest.Tool) place {
 	i := t.Isolation
 	network := kube.NoNetwork
 	if i.Network == string(kube.ClusterNetwork) {

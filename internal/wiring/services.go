@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"errors"
@@ -20,34 +20,34 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// services is what tools that are services share: their secrets, the client
+// Services is what tools that are services share: their secrets, the client
 // that reaches them, and the access tokens that they are shown.
-type services struct {
+type Services struct {
 	secrets *secret.Store
 	client  *outbound.Client
 	tokens  *auth.Tokens
 
 	declared []secret.Secret // owned by declare
 	// callbacks are what services push their answers to. On stdio nobody can.
-	callbacks *webhook.Callbacks
+	Callbacks *webhook.Callbacks
 }
 
-func newServices(cfg *config.Loaded) *services {
+func newServices(cfg *config.Loaded) *Services {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints)})
-	return &services{
+	return &Services{
 		secrets: secret.New(secret.Options{
 			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv,
 		}),
 		client:    client,
 		tokens:    auth.NewTokens(client),
-		callbacks: webhook.NewCallbacks(),
+		Callbacks: webhook.NewCallbacks(),
 	}
 }
 
-// declare makes the Secret resources those that were found. One whose file is at
+// Declare makes the Secret resources those that were found. One whose file is at
 // fault, or cannot be read, stays as it was until that is mended: half a file
 // must not take it away, nor put one of the environment in its place.
-func (s *services) declare(found manifest.Result) {
+func (s *Services) Declare(found manifest.Result) {
 	var broken []string
 	for _, p := range found.Problems {
 		if _, unread := errors.AsType[*fs.PathError](p.Err); unread || p.Severity == manifest.Fault {
@@ -66,31 +66,31 @@ func (s *services) declare(found manifest.Result) {
 	s.secrets.Set(declared)
 }
 
-// point makes the services what cfg says.
-func (s *services) point(cfg *config.Loaded) {
+// Configure makes the services what cfg says.
+func (s *Services) Configure(cfg *config.Loaded) {
 	s.secrets.SetDir(cfg.SecretsDir)
 	s.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
 }
 
 // auth is what makes credentials of secrets.
-func (s *services) auth() auth.Options { return auth.Options{Secrets: s.secrets, Tokens: s.tokens} }
+func (s *Services) auth() auth.Options { return auth.Options{Secrets: s.secrets, Tokens: s.tokens} }
 
 // posting is what tools that are spoken to over HTTP need.
-func (s *services) posting() post.Options {
+func (s *Services) posting() post.Options {
 	return post.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()}
 }
 
 // post makes the provider of a tool of type http or external.
-func (s *services) post(t manifest.Tool) (supervisor.Provider, error) {
+func (s *Services) post(t manifest.Tool) (supervisor.Provider, error) {
 	return post.New(t, s.posting())
 }
 
 // webhook makes the provider of a tool of type webhook-callback.
-func (s *services) webhook(t manifest.Tool) (supervisor.Provider, error) {
-	return webhook.New(t, webhook.Options{Options: s.posting(), Callbacks: s.callbacks})
+func (s *Services) webhook(t manifest.Tool) (supervisor.Provider, error) {
+	return webhook.New(t, webhook.Options{Options: s.posting(), Callbacks: s.Callbacks})
 }
 
 // grpc makes the provider of a tool of type grpc.
-func (s *services) grpc(t manifest.Tool) (supervisor.Provider, error) {
+func (s *Services) grpc(t manifest.Tool) (supervisor.Provider, error) {
 	return grpc.New(t, grpc.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()})
 }

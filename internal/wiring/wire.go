@@ -1,4 +1,6 @@
-package main
+// Package wiring joins the parts that answer calls: launchers, sandboxes, container engines
+// and clusters, secrets and services, modules, and the supervisor with its providers.
+package wiring
 
 import (
 	"context"
@@ -10,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/environ"
+	"github.com/orla-project/orla/internal/governance"
 	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/mcptool"
 	"github.com/orla-project/orla/internal/kind/post"
@@ -36,35 +39,35 @@ var (
 	_ supervisor.Provider = (*kindwasm.Tool)(nil)
 )
 
-// parts are the pieces that answer calls, joined. The caller closes them.
-type parts struct {
+// Parts are the pieces that answer calls, joined. The caller closes them.
+type Parts struct {
 	cgroup     *cgroup.Root // nil where none was delegated
-	launcher   *launch.Local
+	Launcher   *launch.Local
 	sandboxes  *sandbox.Host
-	engines    *engines // of containers
+	engines    *Engines // of containers
 	clusters   *clusters
-	supervisor *supervisor.Supervisor
-	slots      *simple.Slots
-	hub        *watch.Hub
-	lists      *capsule.Lists
-	services   *services
-	modules    *modules
-	governance governance
-	memories   memories
-	holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
+	Supervisor *supervisor.Supervisor
+	Slots      *simple.Slots
+	Hub        *watch.Hub
+	Lists      *capsule.Lists
+	Services   *Services
+	Modules    *Modules
+	Governance governance.Gate
+	Memories   Memories
+	Holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
 
-	tenants atomic.Bool // there are several callers; see manyCallers
+	Tenants atomic.Bool // there are several callers; see manyCallers
 }
 
-// manyCallers reports whether a configuration has callers who are not to learn of
+// ManyCallers reports whether a configuration has callers who are not to learn of
 // each other (SPEC N2).
-func manyCallers(cfg *config.Loaded) bool { return len(cfg.Auth.Tokens) > 1 }
+func ManyCallers(cfg *config.Loaded) bool { return len(cfg.Auth.Tokens) > 1 }
 
-// join makes the parts that cfg describes, without any tool yet. guard is the
+// Join makes the parts that cfg describes, without any tool yet. guard is the
 // command that outlives this process to clean up after it; nil for a process
 // that does not serve, which takes no cgroup either.
-func join(cfg *config.Loaded, guard []string, log *slog.Logger) (*parts, error) {
+func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) {
 	var root *cgroup.Root
 	if guard != nil {
 		root = openCgroup(log) // before anything is started, which is to begin there
@@ -74,37 +77,37 @@ func join(cfg *config.Loaded, guard []string, log *slog.Logger) (*parts, error) 
 		root.Close()
 		return nil, err
 	}
-	p := &parts{
+	p := &Parts{
 		cgroup:    root,
-		launcher:  launcher,
+		Launcher:  launcher,
 		sandboxes: sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log}),
-		slots:     simple.NewShared(cfg.MaxConcurrentCalls),
-		hub:       watch.NewHub(),
-		lists:     capsule.NewLists(config.StateDir(cfg, "lists")),
-		services:  newServices(cfg),
+		Slots:     simple.NewShared(cfg.MaxConcurrentCalls),
+		Hub:       watch.NewHub(),
+		Lists:     capsule.NewLists(config.StateDir(cfg, "lists")),
+		Services:  newServices(cfg),
 		log:       log,
 	}
-	p.tenants.Store(manyCallers(cfg))
-	p.modules = newModules(cfg, p.services, log)
+	p.Tenants.Store(ManyCallers(cfg))
+	p.Modules = newModules(cfg, p.Services, log)
 	clean := environ.Clean(os.Environ())
-	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.services.secrets.Resolve, log: log}
-	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
-	p.supervisor = supervisor.New(supervisor.Options{
+	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
+	p.engines = &Engines{Local: launcher, Environ: clean, Folder: cfg.ToolsDir, serves: guard != nil, Log: log}
+	p.Supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
 			manifest.Cli:      func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
 			manifest.Capsule:  func(t manifest.Tool) (supervisor.Provider, error) { return p.capsule(t, clean) },
 			manifest.MCP:      p.mcpTool,
-			manifest.HTTP:     p.services.post,
-			manifest.External: p.services.post,
-			manifest.Webhook:  p.services.webhook,
-			manifest.GRPC:     p.services.grpc,
+			manifest.HTTP:     p.Services.post,
+			manifest.External: p.Services.post,
+			manifest.Webhook:  p.Services.webhook,
+			manifest.GRPC:     p.Services.grpc,
 			manifest.Wasm:     p.wasm,
 		},
-		Admit:        p.governance.admit,
-		AdmitRequest: p.governance.admitRequest,
+		Admit:        p.Governance.Admit,
+		AdmitRequest: p.Governance.AdmitRequest,
 		Wrap: retry.Wrap(retry.Options{
-			Stopping: func() <-chan struct{} { return p.supervisor.Stopping() },
+			Stopping: func() <-chan struct{} { return p.Supervisor.Stopping() },
 			Log:      log,
 		}),
 		Log: log,
@@ -113,10 +116,10 @@ func join(cfg *config.Loaded, guard []string, log *slog.Logger) (*parts, error) 
 }
 
 // simple makes the provider of a tool whose calls are a process each.
-func (p *parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+func (p *Parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, error) {
 	at := p.placeOf(t)
 	return simple.New(t, simple.Options{
-		Launcher: at.launcher, Elsewhere: at.elsewhere, Slots: p.slots, Environ: environ, Secrets: p.services.secrets.Resolve,
+		Launcher: at.launcher, Elsewhere: at.elsewhere, Slots: p.Slots, Environ: environ, Secrets: p.Services.secrets.Resolve,
 	})
 }
 
@@ -131,38 +134,38 @@ func openCgroup(log *slog.Logger) *cgroup.Root {
 	return root
 }
 
-// holdsOf are the stops by hand that bind whoever serves: who develops one tool
+// HoldsOf are the stops by hand that bind whoever serves: who develops one tool
 // wants it to run, whatever was done to it elsewhere.
-func holdsOf(cfg *config.Loaded) *capsule.Holds {
+func HoldsOf(cfg *config.Loaded) *capsule.Holds {
 	if cfg.Only != "" {
 		return capsule.NewHolds("")
 	}
 	return capsule.NewHolds(config.StateDir(cfg, "held"))
 }
 
-// bound makes max_concurrent_calls what cfg says. Calls under way keep the
+// Resize makes max_concurrent_calls what cfg says. Calls under way keep the
 // place they have.
-func (p *parts) bound(cfg *config.Loaded) { p.slots.Resize(cfg.MaxConcurrentCalls) }
+func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCalls) }
 
-// close waits for the processes that are left.
-func (p *parts) close() {
+// Close waits for the processes that are left.
+func (p *Parts) Close() {
 	p.clusters.close()
-	p.engines.close() // before what their command lines are started by
-	p.launcher.Close()
+	p.engines.Close() // before what their command lines are started by
+	p.Launcher.Close()
 	p.sandboxes.Close()
-	p.services.client.Close()
-	p.modules.close()
+	p.Services.client.Close()
+	p.Modules.close()
 	p.cgroup.Close()
 }
 
-// keepAlive runs the services of the tools that live until the function that it
+// KeepAlive runs the services of the tools that live until the function that it
 // returns is called.
-func (p *parts) keepAlive(ctx context.Context) (end func()) {
+func (p *Parts) KeepAlive(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.supervisor.Serve(ctx) // it ends by ctx alone
+		_ = p.Supervisor.Serve(ctx) // it ends by ctx alone
 	}()
 	return func() {
 		cancel()

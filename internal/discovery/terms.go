@@ -1,4 +1,4 @@
-package main
+package discovery
 
 import (
 	"cmp"
@@ -14,17 +14,17 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// beyondTerms is why a tool is not served that asks for more than the operator
+// BeyondTerms is why a tool is not served that asks for more than the operator
 // grants. A tool that lives already does not live on with it.
-type beyondTerms struct{ error }
+type BeyondTerms struct{ error }
 
 func beyond(t *manifest.Tool, format string, args ...any) error {
-	return beyondTerms{fmt.Errorf("%s: %s", t.Source, fmt.Sprintf(format, args...))}
+	return BeyondTerms{fmt.Errorf("%s: %s", t.Source, fmt.Sprintf(format, args...))}
 }
 
-// withTerms has t held as cfg says: what it asks for where it may, what the
+// ApplyTerms has t held as cfg says: what it asks for where it may, what the
 // operator says where it does not ask. The error says what it may not ask for.
-func withTerms(t *manifest.Tool, cfg *config.Loaded) error {
+func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	if t.Kind == manifest.Cli && !t.Isolation.Isolated() {
 		return allowed(t, cfg.CLIAllowedCommands)
 	}
@@ -68,7 +68,7 @@ func withNetwork(t *manifest.Tool, cfg *config.Loaded) error {
 		return nil
 	case t.Isolation.Mode == manifest.IsolationSandboxed:
 		return beyond(t, "network %s does not go with isolation_mode sandboxed, which has none; take it out, or set isolation_mode: container", network)
-	case len(cfg.ContainerNetworks) == 0 && !ofOthers(network), slices.Contains(cfg.ContainerNetworks, network):
+	case len(cfg.ContainerNetworks) == 0 && !SharedNetwork(network), slices.Contains(cfg.ContainerNetworks, network):
 		return nil
 	}
 	return beyond(t, "network %s is not one that tools may ask for; the operator allows networks with tool_container_networks", network)
@@ -77,9 +77,9 @@ func withNetwork(t *manifest.Tool, cfg *config.Loaded) error {
 // noNetwork is the network of a tool that asks for none.
 const noNetwork = "none"
 
-// ofOthers reports whether a network is none of the container's own, but that of
+// SharedNetwork reports whether a network is none of the container's own, but that of
 // this machine or of another container.
-func ofOthers(network string) bool {
+func SharedNetwork(network string) bool {
 	return network == "host" || strings.HasPrefix(network, "container:") || strings.HasPrefix(network, "ns:")
 }
 
@@ -152,9 +152,9 @@ func clusterOf(cfg *config.Loaded) manifest.Cluster {
 	return manifest.Cluster{Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, TTL: time.Duration(cfg.K8sTTL)}
 }
 
-// weaker lists in which ways tools may be held less than by default, which only
+// Weaker lists in which ways tools may be held less than by default, which only
 // operators can say.
-func weaker(cfg *config.Loaded) []string {
+func Weaker(cfg *config.Loaded) []string {
 	var ways []string
 	add := func(is bool, format string, args ...any) {
 		if is {
@@ -164,7 +164,7 @@ func weaker(cfg *config.Loaded) []string {
 	uid, gid, _ := strings.Cut(cfg.ContainerUser, ":")
 	add(uid == "0" || gid == "0", "tool_container_user is %s, which is root", cfg.ContainerUser)
 	for _, network := range cfg.ContainerNetworks {
-		add(ofOthers(network), "tool_container_networks has %s, which is no network of the container's own", network)
+		add(SharedNetwork(network), "tool_container_networks has %s, which is no network of the container's own", network)
 	}
 	add(len(cfg.SandboxPaths) > 0, "sandbox_paths shows %s", strings.Join(cfg.SandboxPaths, ", "))
 	add(cfg.ContainerMaxMemory > config.SandboxMemory, "tool_container_max_memory is %s", cfg.ContainerMaxMemory)

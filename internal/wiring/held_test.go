@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/manifest"
 )
@@ -35,26 +36,26 @@ func toolIn(mode manifest.IsolationMode) manifest.Tool {
 func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
 	cfg := &config.Loaded{Config: config.Defaults()}
 	tool := toolIn(manifest.IsolationSandboxed)
-	if err := withTerms(&tool, cfg); err != nil {
+	if err := discovery.ApplyTerms(&tool, cfg); err != nil {
 		t.Fatal(err)
 	}
-	var m memories
-	if got := m.held(tool); got != notCalled {
+	var m Memories
+	if got := m.Held(tool); got != notCalled {
 		t.Errorf("before the first call: %q", got)
 	}
 	l := m.remember(tool.Name, startsLimited{launch.Held{Tree: cgroup.Limits{Memory: 64 << 20, Pids: 9}}})
-	if got := m.held(tool); got != notCalled {
+	if got := m.Held(tool); got != notCalled {
 		t.Errorf("before the first call: %q", got)
 	}
 	if _, err := l.Start(t.Context(), launch.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := m.held(tool), "memory 64 MiB, pids 9; not bounded: cpus"; got != want {
+	if got, want := m.Held(tool), "memory 64 MiB, pids 9; not bounded: cpus"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	unbounded := toolIn(manifest.IsolationNone)
 	refused := toolIn(manifest.IsolationKubernetes)
-	if err := withTerms(&refused, cfg); err != nil {
+	if err := discovery.ApplyTerms(&refused, cfg); err != nil {
 		t.Fatal(err)
 	}
 	module := toolIn(manifest.IsolationWASM)
@@ -64,7 +65,7 @@ func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
 		"memory 64 MiB, fuel 1000000":   module,
 		"refused: isolation_mode kuber": refused,
 	} {
-		if got := m.held(tool); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got := m.Held(tool); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", tool.Isolation.Mode, got, want)
 		}
 	}

@@ -1,4 +1,6 @@
-package main
+// Package listen serves HTTP on an address that may change, or on sockets that were
+// given, and bounds the connections by who has them.
+package listen
 
 import (
 	"context"
@@ -31,10 +33,10 @@ const (
 	spareDescriptors = 512
 )
 
-// web serves HTTP on one address at a time, which may change, or on sockets that
+// Server serves HTTP on one address at a time, which may change, or on sockets that
 // it was given. Those are served for as long as Orla runs, since whoever holds
 // them would keep their clients waiting: another address comes beside them.
-type web struct {
+type Server struct {
 	log    *slog.Logger
 	server *http.Server
 	first  time.Duration // firstTimeout, but for tests
@@ -50,8 +52,9 @@ type web struct {
 	fresh   sync.WaitGroup // connections on which nothing was asked yet
 }
 
-func newWeb(handler http.Handler, log *slog.Logger) *web {
-	return &web{
+// New makes a server that listens nowhere yet.
+func New(handler http.Handler, log *slog.Logger) *Server {
+	return &Server{
 		log:   log,
 		first: firstTimeout,
 		conns: newConnections(maxConnections()),
@@ -94,9 +97,9 @@ func (h httpErrors) Handle(ctx context.Context, said slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// listen serves on address from now on. The new address is listened on before
+// Listen serves on address from now on. The new address is listened on before
 // the old one is given up, and connections that are open stay (SPEC H2).
-func (w *web) listen(ctx context.Context, address string) error {
+func (w *Server) Listen(ctx context.Context, address string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var next net.Listener
@@ -122,8 +125,8 @@ func (w *web) listen(ctx context.Context, address string) error {
 	return nil
 }
 
-// accept serves sockets that were given, in place of the configured address.
-func (w *web) accept(address string, given []net.Listener) {
+// Accept serves sockets that were given, in place of the configured address.
+func (w *Server) Accept(address string, given []net.Listener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.address, w.instead = address, address
@@ -134,7 +137,7 @@ func (w *web) accept(address string, given []net.Listener) {
 
 // serve answers the connections of l until what it returns is closed: l itself
 // does not end a wait for room.
-func (w *web) serve(l net.Listener) net.Listener {
+func (w *Server) serve(l net.Listener) net.Listener {
 	served := &listener{Listener: l, all: w.conns, fresh: &w.fresh}
 	w.serving.Go(func() {
 		err := w.server.Serve(served)
@@ -145,8 +148,8 @@ func (w *web) serve(l net.Listener) net.Listener {
 	return served
 }
 
-// url is where clients reach the server.
-func (w *web) url() string {
+// URL is where clients reach the server.
+func (w *Server) URL() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.current
@@ -159,9 +162,9 @@ func (w *web) url() string {
 	return "http://" + l.Addr().String() + "/mcp"
 }
 
-// shutdown stops accepting and waits for open requests until ctx ends, then
+// Shutdown stops accepting and waits for open requests until ctx ends, then
 // cuts them off.
-func (w *web) shutdown(ctx context.Context) {
+func (w *Server) Shutdown(ctx context.Context) {
 	w.answerFresh(ctx)
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -174,7 +177,7 @@ func (w *web) shutdown(ctx context.Context) {
 // connection that was accepted: a server that is shutting down drops the first
 // request of one without a word, and its client takes that for a fault. Those that
 // were not accepted wait for the next Orla, where systemd listens (SPEC K1).
-func (w *web) answerFresh(ctx context.Context) {
+func (w *Server) answerFresh(ctx context.Context) {
 	w.mu.Lock()
 	w.over = true
 	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
@@ -197,15 +200,15 @@ func (w *web) answerFresh(ctx context.Context) {
 	}
 }
 
-// errInUse says why an address cannot be listened on.
-var errInUse = errors.New("is in use by another program")
+// ErrInUse says why an address cannot be listened on.
+var ErrInUse = errors.New("is in use by another program")
 
 // listenError says why an address cannot be listened on, and what helps.
 func listenError(address string, err error) error {
 	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("listen on %s: %w", address, err)}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		f.Err = fmt.Errorf("%s %w", address, errInUse)
+		f.Err = fmt.Errorf("%s %w", address, ErrInUse)
 		f.Hint = "end that program, or take another port with --port"
 	case errors.Is(err, syscall.EACCES):
 		f.Err = fmt.Errorf("%s may not be listened on by this user", address)
