@@ -119,6 +119,12 @@ var imports = map[string][]string{
 		"manifest", "simple", "capsule", "supervisor",
 	},
 
+	"internal/daemon": {
+		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/governance", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
+		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
+		"manifest", "mcpbridge", "supervisor",
+	},
+
 	"deploy/container": {}, // tests alone
 	"deploy/package":   {}, // tests alone
 
@@ -132,7 +138,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/bench", "cmd/orla"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/bench", "cmd/orla"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
@@ -148,7 +154,7 @@ var owners = map[string][]string{
 	"github.com/segmentio/encoding":            {"internal/rawjson"},
 	"github.com/spf13/cobra":                   {"cmd/orla"},
 	"github.com/spf13/pflag":                   {"internal/config", "cmd/orla"},
-	"github.com/thejerf/suture/v4":             {"supervisor", "cmd/orla"},
+	"github.com/thejerf/suture/v4":             {"supervisor", "internal/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details

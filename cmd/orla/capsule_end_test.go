@@ -23,7 +23,7 @@ func TestD3KilledOrlaLeavesNoCapsule(t *testing.T) {
 		newPack(t, tools, "plain", "", map[string]string{"answer.py": says("'ok'")}),
 		newPack(t, tools, "deaf", "", map[string]string{"answer.py": "import signal\nfor n in range(1, 32):\n    try:\n        signal.signal(n, signal.SIG_IGN)\n    except OSError:\n        pass\n" + says("'ok'")}),
 		newPack(t, tools, "parent", "", map[string]string{"answer.py": "import subprocess\nsubprocess.Popen(['sleep', '1000'])\n" + says("'ok'")}),
-		newPack(t, tools, "daemon", "", map[string]string{"answer.py": daemon + says("'ok'")}),
+		newPack(t, tools, "daemon", "", map[string]string{"answer.py": leavesDaemon + says("'ok'")}),
 	}
 	o := serveCapsules(t, tools, "")
 	for i, want := range []int{1, 1, 2, 2} {
@@ -44,9 +44,9 @@ func TestD3KilledOrlaLeavesNoCapsule(t *testing.T) {
 	t.Logf("all gone %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 
-// daemon is the start of an answer.py that leaves a daemon behind: forked
+// leavesDaemon is the start of an answer.py that leaves a daemon behind: forked
 // twice, in a session of its own, with nothing of its parent's open.
-const daemon = `import os
+const leavesDaemon = `import os
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -65,7 +65,7 @@ func TestH4SIGTERMEndsCapsulesInEveryState(t *testing.T) {
 	quick := "stop_grace_ms: 300\nstartup_timeout_ms: 600000\nrestart: {initial_ms: 600000, max_ms: 600000}"
 	files := func(text string) map[string]string { return map[string]string{"answer.py": text} }
 	packs := []*pack{
-		newPack(t, tools, "ready", quick, files(daemon+says("'ok'"))),
+		newPack(t, tools, "ready", quick, files(leavesDaemon+says("'ok'"))),
 		newPack(t, tools, "starting", quick, files(deaf+"import time\ntime.sleep(1000)\n"+says("'ok'"))),
 		newPack(t, tools, "crashed", quick, files("raise SystemExit(3)\n"+says("'ok'"))),
 		newPack(t, tools, "stopped", quick+"\nstart: lazy", files(says("'ok'"))),

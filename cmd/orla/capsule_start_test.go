@@ -252,7 +252,7 @@ func TestJ1DevBeginsWithAMistake(t *testing.T) {
 // SPEC G1, J1: on stdio the end of the client ends the capsule.
 func TestG1TheClientsEndEndsItsCapsules(t *testing.T) {
 	tools := t.TempDir()
-	p := newPack(t, tools, "child", "", map[string]string{"answer.py": daemon + says("'ok'")})
+	p := newPack(t, tools, "child", "", map[string]string{"answer.py": leavesDaemon + says("'ok'")})
 	cmd := exec.Command(checkedBinary(t), "--stdio", "--tools-dir", tools)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	in, err := cmd.StdinPipe()

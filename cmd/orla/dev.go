@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/daemon"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
@@ -29,7 +30,7 @@ func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
 			l.Only = path
-			return serve(cmd.Context(), l, std)
+			return daemon.Serve(cmd.Context(), l, std)
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/daemon"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
@@ -25,7 +26,7 @@ const rootExample = `  orla                                  serve ./tools on ht
 func newRoot(std terminal.Streams) *cobra.Command {
 	flags := &config.Flags{}
 	serveHere := func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd.Context(), flags.Loader(cmd.Flags()), std)
+		return daemon.Serve(cmd.Context(), flags.Loader(cmd.Flags()), std)
 	}
 	root := &cobra.Command{
 		Use:           "orla",

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/orla-project/orla/internal/daemon"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/terminal"
@@ -11,8 +12,8 @@ import (
 
 // run is the program without its process. It returns how it ended.
 func run(args []string, std terminal.Streams) exit.Code {
-	if len(args) == 2 && args[0] == guardCommand {
-		return exit.Code(guard(args[1]))
+	if len(args) == 2 && args[0] == daemon.GuardCommand {
+		return exit.Code(daemon.Guard(args[1]))
 	}
 	if len(args) > 0 && args[0] == wiring.ProbeCommand {
 		return exit.Code(container.Probe(args[1:], std.Out))

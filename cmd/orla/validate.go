@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/daemon"
 	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
@@ -54,7 +55,7 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 		return fault(notLoaded)
 	}
 	found := discovery.Find(cfg, home)
-	if _, _, err := tokenVerifier(cfg); err != nil {
+	if _, _, err := daemon.Tokens(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
 	return found

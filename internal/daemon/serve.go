@@ -1,4 +1,6 @@
-package main
+// Package daemon is Orla as it serves: the front where work comes in, reloads, what
+// operators ask over the control socket, what systemd is told, and the stop.
+package daemon
 
 import (
 	"cmp"
@@ -34,14 +36,14 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// serve runs Orla until a signal, or on stdio until the client is done.
+// Serve runs Orla until a signal, or on stdio until the client is done.
 //
 // The tree has a front, where work comes in, and a back, where tools live. The
 // back is ended only after the front has returned (SPEC F1):
 //
 //	front: bridge, http sessions, reloader, control socket, what systemd is told
 //	back:  one service per living tool
-func serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
+func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
 	log := logging.New(std.Err, systemd.JournalSocket)
 	defer log.Flush()
 	cfg, err := from.Load()
@@ -70,7 +72,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p, err := wiring.Join(cfg, []string{self, guardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	p, err := wiring.Join(cfg, []string{self, GuardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
@@ -299,7 +301,7 @@ func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 	case <-s.over:
 	case sig := <-signals.end:
 		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
-		os.Exit(int(exit.Failed))
+		os.Exit(int(exit.Failed)) //nolint:forbidigo // whoever sends a second signal wants no more waiting, and whatever waits could be stuck
 	}
 }
 
@@ -323,7 +325,7 @@ func (s *server) logState() {
 
 // httpSettings are what the HTTP front needs of the configuration.
 func (s *server) httpSettings(cfg *config.Loaded) (mcpbridge.HTTPSettings, error) {
-	verify, callers, err := tokenVerifier(cfg)
+	verify, callers, err := Tokens(cfg)
 	if err != nil {
 		return mcpbridge.HTTPSettings{}, err
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -24,10 +24,10 @@ type bearer struct {
 	hash [sha256.Size]byte
 }
 
-// tokenVerifier reads the configured tokens and returns what checks them, or
+// Tokens reads the configured tokens and returns what checks them, or
 // nil when none are configured. callers are their names, each with the hash of its
 // token.
-func tokenVerifier(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
+func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
 	if len(cfg.Auth.Tokens) == 0 {
 		return nil, nil, nil
 	}
