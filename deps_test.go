@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"internal/systemd":   {},                // notifications, sockets, the journal
 	"internal/trace":     {},                // the W3C trace context of a call, without OpenTelemetry
 	"internal/cgroup":    {},
-	"internal/doctor":    {}, // what a machine has and lacks; cmd/orla says what matters
+	"internal/doctor":    {}, // what a machine has and lacks; internal/cli says what matters
 	"internal/yamldoc":   {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson"},
@@ -120,9 +120,21 @@ var imports = map[string][]string{
 	},
 
 	"internal/daemon": {
-		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/governance", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
+		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
 		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
 		"manifest", "mcpbridge", "supervisor",
+	},
+
+	// The command line. It asks a running Orla, or looks at files itself.
+	"internal/cli/author": {
+		"internal/exit", "internal/terminal", "internal/config", "internal/discovery", "internal/callid", "internal/clientconf", "internal/contract", "internal/doctor", "internal/fault",
+		"internal/peer", "internal/wasm", "internal/yamldoc", "manifest",
+	},
+	"internal/cli": {
+		"internal/cli/author", "internal/exit", "internal/terminal", "internal/config", "internal/control", "internal/daemon", "internal/discovery", "internal/doctor", "internal/contract",
+		"internal/fault", "internal/version", "internal/yamldoc", "manifest",
+		"internal/wiring", "internal/peer", "mcpbridge", "simple", "supervisor", // a call without a running Orla
+		"internal/cgroup", "internal/environ", "internal/launch", "internal/launch/container", "internal/launch/kube", "internal/launch/sandbox", // what doctor tries, and what a container is probed with
 	},
 
 	"deploy/container": {}, // tests alone
@@ -130,7 +142,7 @@ var imports = map[string][]string{
 
 	"internal/bench": {anything},         // measures the product, and is no part of it
 	"internal/chaos": {"internal/fault"}, // judges the product from outside; the codes are a promise
-	"cmd/orla":       {anything},         // the only place where parts are chosen and joined
+	"cmd/orla":       {"internal/cli", "internal/terminal"},
 }
 
 // owners says which of our packages may import each foreign module, tests aside.
@@ -138,7 +150,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/bench", "cmd/orla"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
@@ -152,8 +164,8 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/schema"},
 	"github.com/segmentio/encoding":            {"internal/rawjson"},
-	"github.com/spf13/cobra":                   {"cmd/orla"},
-	"github.com/spf13/pflag":                   {"internal/config", "cmd/orla"},
+	"github.com/spf13/cobra":                   {"internal/cli", "internal/cli/author"},
+	"github.com/spf13/pflag":                   {"internal/config", "internal/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
@@ -167,7 +179,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "cmd/orla", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
+	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
 	"golang.org/x/term":                        {"internal/terminal"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

@@ -34,7 +34,7 @@ var uncontained = map[string]struct {
 	"capsule.Capsule.fulfil":                     {1, below},
 	"capsule.incarnation.negotiateOr":            {1, waits},
 	"capsule.stderrLimit.allow":                  {1, own},
-	"cmd/orla.byHandAll":                         {1, alone},
+	"internal/cli.byHandAll":                     {1, alone},
 	"internal/logging.newSteady":                 {1, moves},
 	"internal/listen.New":                        {2, own},
 	"internal/logging.output.writeSoon":          {1, moves},

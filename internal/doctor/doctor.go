@@ -2,7 +2,7 @@
 // missing what to do about it.
 //
 // It changes nothing, waits for nothing longer than a context or a second says,
-// and knows nothing of Orla: cmd/orla tells it which folders, programs and
+// and knows nothing of Orla: internal/cli tells it which folders, programs and
 // addresses matter.
 package doctor
 

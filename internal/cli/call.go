@@ -1,0 +1,397 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/config"
+	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/discovery"
+	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/wiring"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/simple"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// callFlags are the flags of `orla call`.
+type callFlags struct {
+	args   []string // k=v
+	json   string
+	result bool
+}
+
+// newCall calls one tool from the shell.
+func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call NAME",
+		Short: "Call one tool and print its answer",
+		Long: "Call one tool the way an MCP client would and print its answer: text on stdout,\n" +
+			"what the tool wrote to stderr on stderr. The exit code is 1 when the tool failed.\n\n" +
+			"A value of --arg is text, unless the tool's schema wants a number, a boolean, an\n" +
+			"array or an object; then it is JSON.\n\n" +
+			"If an Orla is running that serves this folder, or orla dev this tool, it is the one\n" +
+			"that makes the call, so that a capsule is not started twice. Without one, or with --socket none, the tool is\n" +
+			"started for this call and ended after it.",
+		Example: "  orla call hello --arg name=Ada --arg times=3\n" +
+			"  orla call hello --json '{\"name\": \"Ada\"}'\n" +
+			"  echo '{\"name\": \"Ada\"}' | orla call hello --json -\n" +
+			"  orla call hello --result | jq .",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, l, err := flags.Load(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			client, err := serving(cmd.Context(), cfg, l)
+			if client == nil && err == nil {
+				client = developing(cmd.Context(), cfg, l, args[0])
+			}
+			switch {
+			case err != nil:
+				return err
+			case client != nil:
+				return callRunning(cmd.Context(), client, cfg, args[0], &f, std)
+			}
+			return callOnce(cmd.Context(), cfg, l.Home, args[0], &f, std)
+		},
+		ValidArgsFunction: completeTools(flags),
+	}
+	cmd.Flags().StringArrayVarP(&f.args, "arg", "a", nil, "one argument `NAME=VALUE`; may be repeated")
+	cmd.Flags().StringVar(&f.json, "json", "", "all arguments as a JSON `OBJECT`, or - to read it from stdin")
+	cmd.Flags().BoolVar(&f.result, "result", false, "print the whole CallToolResult as JSON")
+	cmd.MarkFlagsMutuallyExclusive("arg", "json")
+	return cmd
+}
+
+// callOnce runs one call without a server.
+func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	found := discovery.Find(cfg, home)
+	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	defer p.Close()
+	p.Governance.Set(&found)
+	p.Services.Declare(found)
+	tried := slices.Clone(candidates(found.Tools, name))
+	for i := range tried {
+		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
+	}
+	diff := p.Supervisor.Apply(tried)
+	if err := diff.Failed[name]; err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	end := p.KeepAlive(ctx)
+	defer end()
+	p.Supervisor.Settle(ctx)
+	listed := p.Supervisor.Catalog().Tools
+	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
+	if i < 0 {
+		if len(tried) == 1 && len(listed) == 0 { // what is down has not said what it offers
+			return down(tried[0].Name, p.Supervisor.Lives()[tried[0].Name])
+		}
+		return noSuchTool(name, found, listed)
+	}
+	args, err := f.arguments(listed[i].InputSchema, std.In)
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	res, err := p.Supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
+	answer, rpcErr := mcpbridge.Answer(res, err)
+	if rpcErr != nil {
+		return &exit.Error{Code: exit.Failed, Err: rpcErr}
+	}
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", name, err)}
+	}
+	return f.finish(name, raw, std)
+}
+
+// down says why a capsule is not READY.
+func down(name string, life peer.Life) error {
+	text := fmt.Sprintf("%s is %s: %s", name, life.State, life.Reason)
+	if life.Stderr != "" {
+		text += "; its last lines on stderr:\n" + life.Stderr
+	}
+	return &exit.Error{Code: exit.Failed, Err: errors.New(text)}
+}
+
+// callRunning has a running Orla make the call. That has timeouts of its own;
+// one that is given with the command bounds how long this one waits.
+func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, name string, f *callFlags, std terminal.Streams) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	i := slices.IndexFunc(tools, func(t control.ListedTool) bool { return t.Name == name })
+	if i < 0 {
+		return noSuchToolRunning(ctx, client, name, tools)
+	}
+	args, err := f.arguments(tools[i].InputSchema, std.In)
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if cfg.OriginOf("timeout").Rank == config.FromFlag {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(cfg.Timeout), fmt.Errorf("%s gave no answer within %s", name, cfg.Timeout))
+		defer cancel()
+	}
+	raw, err := client.Call(ctx, name, args)
+	switch {
+	case err != nil && ctx.Err() != nil: // Orla cancels the call, as nobody waits for it
+		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}
+	case err != nil:
+		return talk(err)
+	}
+	return f.finish(name, raw, std)
+}
+
+// noSuchToolRunning says why there is no tool of that name, if the running Orla
+// knows.
+func noSuchToolRunning(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	var found manifest.Result
+	for _, t := range status.Tools {
+		found.Tools = append(found.Tools, manifest.Tool{Name: t.Name, Kind: manifest.Kind(t.Kind)})
+	}
+	for _, p := range status.Problems {
+		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Path: p.Path, Err: errors.New(strings.Join(p.Messages, "\n"))})
+	}
+	var listed []*mcp.Tool
+	for _, t := range tools {
+		if t.Of != "" && isOf(name, t.Of) {
+			listed = append(listed, &mcp.Tool{Name: t.Name})
+		}
+	}
+	return noSuchTool(name, found, listed)
+}
+
+// finish prints the answer of a tool, and ends as it says.
+func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Streams) error {
+	answer := new(mcp.CallToolResult)
+	err := json.Unmarshal(raw, answer)
+	switch {
+	case err != nil:
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", tool, err)}
+	case f.result:
+		err = terminal.WriteJSON(std.Out, raw) // with every digit of its numbers
+	default:
+		err = printAnswer(answer, std)
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	if answer.IsError {
+		return &exit.Error{Code: exit.Failed, Err: errors.New("")} // the answer has said why
+	}
+	return nil
+}
+
+// candidates are the tools that may serve a name: the one of that name, with the
+// McpServer that it is a tool of, else the capsules, which say what they offer
+// when they run. The capsule that the name begins with is enough.
+func candidates(tools []manifest.Tool, name string) []manifest.Tool {
+	if i := slices.IndexFunc(tools, func(t manifest.Tool) bool { return t.Name == name }); i >= 0 {
+		list := []manifest.Tool{tools[i]}
+		if tools[i].Kind == manifest.MCP {
+			server := tools[i].Resource.Server
+			list = append(list, slices.DeleteFunc(slices.Clone(tools), func(t manifest.Tool) bool { return t.Name != server })...)
+		}
+		return list
+	}
+	var capsules []manifest.Tool
+	for _, t := range tools {
+		switch {
+		case t.Kind != manifest.Capsule || t.Runtime.Declared:
+		case isOf(name, t.Name):
+			return []manifest.Tool{t}
+		default:
+			capsules = append(capsules, t)
+		}
+	}
+	return capsules
+}
+
+// isOf reports whether a name is that of a capsule, or begins as the names of
+// its tools do: as CAPSULE__ or, of an McpServer, as SERVER--.
+func isOf(name, capsule string) bool {
+	dashed := strings.NewReplacer("_", "-", ".", "-").Replace(capsule)
+	return name == capsule || strings.HasPrefix(name, capsule+"__") || strings.HasPrefix(name, dashed+"--")
+}
+
+// noSuchTool says why there is no tool of that name, if the search knows. listed
+// is what the capsules offer that might have had it.
+func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
+	for _, p := range found.Problems {
+		base := filepath.Base(p.Path)
+		switch name {
+		case p.Tool:
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %w", name, p.Err)}
+		case base, strings.TrimSuffix(base, filepath.Ext(base)): // it is not known to be a tool
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s %w", name, p.Path, p.Err)}
+		}
+	}
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
+	var known []string
+	for _, t := range found.Tools {
+		known = append(known, t.Name)
+	}
+	for _, t := range listed {
+		known = append(known, t.Name)
+	}
+	if near := yamldoc.Nearest(name, known); near != "" {
+		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
+	}
+	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && isOf(name, t.Name) })
+	if i < 0 {
+		return f
+	}
+	capsule := found.Tools[i].Name
+	var names []string
+	for _, t := range listed {
+		if isOf(t.Name, capsule) {
+			names = append(names, t.Name)
+		}
+	}
+	const most = 20
+	switch {
+	case len(names) == 0:
+	case len(names) == 1 && names[0] == capsule: // it stands for those that nobody knows yet, unless it is one
+		f.Hint = fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
+	default:
+		f.Hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names[:min(len(names), most)], ", "))
+	}
+	return f
+}
+
+// arguments puts the call's arguments together as a JSON object.
+func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage, error) {
+	if f.json != "" {
+		raw := []byte(f.json)
+		if f.json == "-" {
+			var err error
+			if raw, err = io.ReadAll(stdin); err != nil {
+				return nil, fmt.Errorf("--json -: %w", err)
+			}
+		}
+		if len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw) {
+			return nil, fmt.Errorf("--json %s: is no JSON; write it as '{\"NAME\": VALUE}'", f.json)
+		}
+		return raw, nil
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	raw, err := json.Marshal(inputSchema)
+	if err == nil {
+		err = json.Unmarshal(raw, &schema)
+	}
+	if err != nil {
+		return nil, err
+	}
+	args := map[string]json.RawMessage{}
+	for _, arg := range f.args {
+		name, text, ok := strings.Cut(arg, "=")
+		switch _, again := args[name]; {
+		case !ok || name == "":
+			return nil, fmt.Errorf("--arg %q: write it as NAME=VALUE", arg)
+		case again:
+			return nil, fmt.Errorf("--arg %s is given twice; write a list as %[1]s='[1, 2]'", name)
+		case !utf8.ValidString(arg):
+			return nil, fmt.Errorf("--arg %q: is no UTF-8, which JSON is made of", arg)
+		}
+		raw := json.RawMessage(text)
+		if isText(schema.Properties[name].Type) || !json.Valid(raw) {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return nil, err
+			}
+			raw = quoted
+		}
+		args[name] = raw
+	}
+	return json.Marshal(args)
+}
+
+// isText reports whether a schema's type takes a string, or says nothing.
+func isText(kind any) bool {
+	switch k := kind.(type) {
+	case nil:
+		return true
+	case string:
+		return k == "string"
+	case []any:
+		return slices.Contains(k, any("string"))
+	}
+	return false
+}
+
+// printAnswer writes an answer for people: text as it is, all other content as JSON. A
+// terminal obeys some characters, so text of the tool is escaped there, and always on
+// stderr.
+func printAnswer(answer *mcp.CallToolResult, std terminal.Streams) error {
+	for i, block := range answer.Content {
+		text, ok := block.(*mcp.TextContent)
+		if !ok {
+			raw, err := block.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			if terminal.IsTerminal(std.Out) {
+				raw = terminal.EscapedJSON(raw)
+			}
+			if _, err := fmt.Fprintf(std.Out, "%s\n", raw); err != nil {
+				return err
+			}
+			continue
+		}
+		to, body := std.Out, text.Text
+		switch stream, _ := text.Meta[simple.MetaStream].(string); {
+		case stream != "":
+			to, body = std.Err, strings.TrimPrefix(body, stream+":\n")
+		case answer.IsError && i == len(answer.Content)-1:
+			to, body = std.Err, "orla: "+body
+		}
+		if to == std.Err || terminal.IsTerminal(to) {
+			body = terminal.PrintableLines(body)
+			if body != "" && !strings.HasSuffix(body, "\n") {
+				body += "\n"
+			}
+		}
+		if _, err := io.WriteString(to, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}

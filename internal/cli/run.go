@@ -1,0 +1,28 @@
+// Package cli is the command line: a file for each command. Commands ask a running Orla by
+// the control API, or look at the configuration and the tools themselves; those that serve
+// hand over to internal/daemon.
+package cli
+
+import (
+	"context"
+
+	"github.com/orla-project/orla/internal/daemon"
+	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/launch/container"
+	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/wiring"
+)
+
+// Run is the program without its process. It returns how it ended.
+func Run(args []string, std terminal.Streams) exit.Code {
+	if len(args) == 2 && args[0] == daemon.GuardCommand {
+		return exit.Code(daemon.Guard(args[1]))
+	}
+	if len(args) > 0 && args[0] == wiring.ProbeCommand {
+		return exit.Code(container.Probe(args[1:], std.Out))
+	}
+	keepDescriptors()
+	root := newRoot(std)
+	root.SetArgs(args)
+	return exit.Report(root.ExecuteContext(context.Background()), std.Err)
+}
