@@ -26,7 +26,7 @@ LIFECYCLE := ./internal/launch ./internal/cgroup ./internal/watch ./simple ./sup
 # cores. Those that take longest begin first, so that the others run beside them.
 # Nobody debugs what is linked for one run: it gets no symbols for a debugger.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-SLOW := ./cmd/orla ./internal/systemd ./capsule ./deploy/package ./deploy/container ./mcpbridge
+SLOW := ./internal/testing/program ./internal/systemd ./capsule ./deploy/package ./deploy/container ./mcpbridge
 
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64.
@@ -80,7 +80,7 @@ short: ## run the quick tests only
 	$(GO) test -short ./...
 
 script: ## run the whole-program scripts only
-	$(GO) test ./cmd/orla -run Script
+	$(GO) test ./internal/testing/program -run Script
 
 lint: ## check style and habits
 	$(LINT) run ./...

@@ -137,8 +137,9 @@ var imports = map[string][]string{
 		"internal/cgroup", "internal/environ", "internal/launch", "internal/launch/container", "internal/launch/kube", "internal/launch/sandbox", // what doctor tries, and what a container is probed with
 	},
 
-	"deploy/container": {}, // tests alone
-	"deploy/package":   {}, // tests alone
+	"internal/testing/program": {}, // tests alone, of the program as a whole
+	"deploy/container":         {}, // tests alone
+	"deploy/package":           {}, // tests alone
 
 	"internal/bench": {anything},         // measures the product, and is no part of it
 	"internal/chaos": {"internal/fault"}, // judges the product from outside; the codes are a promise

@@ -1,0 +1,124 @@
+package program
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+const permission = "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: hello}\nspec: {operation_rules: [{verdict: deny}]}\n"
+
+// SPEC-TOOLS 8.3: a governance document that this version cannot enforce denies
+// every call of every caller while it is there, and operators are told its place.
+func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	newPack(t, tools, "pack", "", map[string]string{"answer.py": says("'hi'")})
+	policy := testkit.WriteTool(t, tools, "policy.yaml", permission)
+	o := serveThere(t, dir)
+
+	o.isDenied("hello", "pack")
+	if s := o.orla("call", "hello"); s.code != 1 || !strings.Contains(s.err, "tool_permission_denied") {
+		t.Errorf("orla call ends with %d: %s%s", s.code, s.out, s.err)
+	}
+	if s := o.orla("call", "hello", "--socket", "none"); s.code != 1 || !strings.Contains(s.err, "tool_permission_denied") {
+		t.Errorf("orla call without a running Orla ends with %d: %s%s", s.code, s.out, s.err)
+	}
+	o.waitListed("hello") // what is denied is listed all the same
+	place := filepath.Join("tools", "policy.yaml") + ":2:7: "
+	if got := o.mustOrla("status"); !strings.Contains(got, "every call is denied") || !strings.Contains(got, place) {
+		t.Errorf("orla status says\n%s", got)
+	}
+	if s := o.orla("validate"); s.code != 4 || !strings.Contains(s.err, place) {
+		t.Errorf("orla validate ends with %d and says\n%s", s.code, s.err)
+	}
+	o.waitLog("every call is denied: a governance document is not enforced by this version", func(l map[string]any) bool {
+		text, _ := l["err"].(string)
+		return strings.Contains(text, place)
+	})
+
+	if err := os.Remove(policy); err != nil {
+		t.Fatal(err)
+	}
+	o.waitLog("calls are not denied any more", nil)
+	if text, code := o.coded("hello", "{}"); code != "" || text != "hello\n" {
+		t.Errorf("without a document: %s: %s", code, text)
+	}
+	if status, body := o.readyz(); status != http.StatusOK {
+		t.Errorf("without a document /readyz is %d: %s", status, body)
+	}
+
+	// One that appears denies what is called from then on, wherever it is.
+	testkit.WriteTool(t, filepath.Join(o.home(), ".orla", "tools"), "roles.json", `{"kind": "agentrole"}`)
+	o.waitReady(http.StatusServiceUnavailable)
+	o.isDenied("hello", "pack")
+}
+
+// A document whose folder cannot be read any more is in force until it is known
+// to be gone.
+func TestT83ADocumentOutOfReachIsInForce(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root reads every folder")
+	}
+	tools := t.TempDir()
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	rules := filepath.Join(tools, "rules")
+	testkit.WriteTool(t, rules, "policy.yaml", permission)
+	o := serveOrla(t, tools)
+	o.isDenied("hello")
+	if err := os.Chmod(rules, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(rules, 0o755) })
+	o.mustOrla("reload")
+	o.isDenied("hello")
+}
+
+// orla dev serves one tool of a folder whose documents hold for it too.
+func TestT83DevDeniesToo(t *testing.T) {
+	dir := t.TempDir()
+	tool := testkit.WriteTool(t, filepath.Join(dir, "tools"), "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "policy.yaml", permission)
+	o := startAs(t, t.TempDir(), dir, orlaBinary(t), "dev", tool, "--log-format", "json", "--port", "0")
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	o.isDenied("hello")
+}
+
+// isDenied calls tools, all of which must be denied.
+func (o *running) isDenied(tools ...string) {
+	o.t.Helper()
+	for _, tool := range tools {
+		text, code := o.coded(tool, "{}")
+		if code != "permission_denied" || !strings.Contains(text, "tool_permission_denied") || !strings.Contains(text, "governance is not available") {
+			o.t.Errorf("%s is not denied: %s: %s", tool, code, text)
+		}
+		for _, leak := range []string{"policy", "/", "hello"} {
+			if strings.Contains(text, leak) {
+				o.t.Errorf("%s tells of %q: %s", tool, leak, text)
+			}
+		}
+	}
+	if status, body := o.readyz(); status != http.StatusServiceUnavailable || !strings.Contains(body, `"denied"`) {
+		o.t.Errorf("/readyz is %d: %s", status, body)
+	}
+}
+
+// waitReady waits until /readyz answers so.
+func (o *running) waitReady(want int) {
+	o.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		status, body := o.readyz()
+		if status == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			o.t.Fatalf("/readyz stays %d: %s", status, body)
+		}
+	}
+}
