@@ -18,10 +18,10 @@ import (
 
 // Gate decides whether a call may be made. This version enforces no
 // governance documents, so it denies every call while there is one (SPEC-TOOLS
-// 8.3). Its methods but set may be called from any goroutine.
+// 8.3). Its methods but Set may be called from any goroutine.
 type Gate struct {
 	Denies    atomic.Bool
-	documents []manifest.Problem // in force; owned by set
+	documents []manifest.Problem // in force; owned by Set
 }
 
 // errGoverned is told to callers, who must not learn what the documents say.

@@ -67,7 +67,7 @@ func New(stderr io.Writer, journal string) *Log {
 func (l *Log) History() *history.History { return l.kept }
 
 // Configure sets the log's level (log_level), its format (log_format) and its file, as
-// openLog returned it for log_file, from the next line on.
+// OpenFile returned it for log_file, from the next line on.
 func (l *Log) Configure(level, format string, file *os.File) {
 	l.level.Set(Levels[level])
 	l.look.Store(&look{format: format, colour: l.terminal && file == nil})

@@ -27,8 +27,8 @@ type Services struct {
 	client  *outbound.Client
 	tokens  *auth.Tokens
 
-	declared []secret.Secret // owned by declare
-	// callbacks are what services push their answers to. On stdio nobody can.
+	declared []secret.Secret // owned by Declare
+	// Callbacks are what services push their answers to. On stdio nobody can.
 	Callbacks *webhook.Callbacks
 }
 

@@ -57,7 +57,7 @@ type Parts struct {
 	Holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
 	log        *slog.Logger
 
-	Tenants atomic.Bool // there are several callers; see manyCallers
+	Tenants atomic.Bool // there are several callers; see ManyCallers
 }
 
 // ManyCallers reports whether a configuration has callers who are not to learn of
