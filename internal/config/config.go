@@ -27,35 +27,42 @@ import (
 	"github.com/orla-project/orla/simple"
 )
 
-// Config is the whole configuration (RFC 1 §6, SPEC H1). The struct tags are
-// the keys of orla.yaml, and what "orla schema" says of them.
+// Config is the whole configuration (RFC 1 §6, SPEC H1), and the table that everything
+// else that knows its keys is made from. The tags of a key:
+//
+//	json        its name in orla.yaml; in the environment it is ORLA_ and the name in capitals
+//	jsonschema  what it means, and after "Default" what holds without it: for the schema, the
+//	            sample, the manual and docs/CONFIGURATION.md
+//	flag        what its flag's value is, as --help calls it; - for a switch; no flag without it
+//	brief       what --help says of the flag
+//	sample      a value for the sample orla.yaml, where the default would not show one
 type Config struct {
-	ToolsDir              string           `json:"tools_dir,omitempty" jsonschema:"Folder of executables and packages; a relative path counts from this file's folder. Default ./tools."`
-	Port                  int              `json:"port,omitempty" jsonschema:"TCP port of the HTTP server; 0 picks a free one. Not used on stdio. Default 8080."`
-	Listen                string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1."`
-	Stdio                 bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout in place of HTTP. Default false."`
-	Timeout               yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s."`
-	LogFormat             string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; pretty on a terminal; journald where stderr is the journal and log_file is not set."`
-	LogLevel              string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info."`
-	LogFile               string           `json:"log_file,omitempty" jsonschema:"File to append the log to, opened anew on SIGHUP. Default: stderr."`
-	Socket                string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, counted from this file's folder if it is relative, or none. Default: one that is named by the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir."`
-	AutoReload            bool             `json:"auto_reload,omitempty" jsonschema:"Pick up changes in the tools folders by themselves; false leaves it to SIGHUP. Default true."`
+	ToolsDir              string           `json:"tools_dir,omitempty" jsonschema:"Folder of executables and packages; a relative path is relative to this file's folder. Default ./tools." flag:"DIR" brief:"folder of executables and packages (default ./tools)"`
+	Port                  int              `json:"port,omitempty" jsonschema:"TCP port of the HTTP server; 0 picks a free one. Not used on stdio. Default 8080." flag:"PORT" brief:"TCP port, 0 for a free one (default 8080)"`
+	Listen                string           `json:"listen,omitempty" jsonschema:"Address or address:port to listen on. Default 127.0.0.1." flag:"ADDR" brief:"address or address:port to listen on (default 127.0.0.1)"`
+	Stdio                 bool             `json:"stdio,omitempty" jsonschema:"Serve one client on stdin and stdout instead of HTTP. Default false." flag:"-" brief:"serve one client on stdin and stdout in place of HTTP"`
+	Timeout               yamldoc.Duration `json:"timeout,omitempty" jsonschema:"Longest time of one attempt of a call, unless its tool says otherwise: seconds, or a duration such as 1m30s. Default 30s." flag:"DURATION" brief:"longest time of one call (default 30s)"`
+	LogFormat             string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; pretty on a terminal; journald where stderr is the journal and log_file is not set." flag:"FORMAT" brief:"json, pretty or journald (default json, on a terminal pretty)"`
+	LogLevel              string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info." flag:"LEVEL" brief:"debug, info, warn, error or fatal (default info)"`
+	LogFile               string           `json:"log_file,omitempty" jsonschema:"File to append the log to, reopened on SIGHUP. Default: stderr." flag:"FILE" brief:"append the log to a file (default stderr)" sample:"/var/log/orla/orla.log"`
+	Socket                string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, relative to this file's folder, or none. Default: one that is named after the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir." flag:"PATH" brief:"control socket to serve or to talk to, or none (default: found by the tools folder)"`
+	AutoReload            bool             `json:"auto_reload,omitempty" jsonschema:"Apply changes in the tools folders when they happen; false leaves it to SIGHUP. Default true."`
 	MaxOutput             yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each stream of a simple tool. Default 8MiB."`
-	MaxInline             yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"Answers over this size keep head and tail and become a resource. Default 4MiB."`
+	MaxInline             yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"A larger answer keeps its head and tail, and becomes a resource for ten minutes. Default 4MiB."`
 	MaxRequest            yamldoc.Size     `json:"max_request,omitempty" jsonschema:"Largest request from a client. Default 16MiB."`
-	MaxConcurrentCalls    int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at once; calls over it wait inside their deadline. Default 8 for each core."`
+	MaxConcurrentCalls    int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at the same time; more calls wait within their deadline. Default 8 for each core." sample:"16"`
 	StructuredResults     bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
-	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting or reloading. Default 10s."`
+	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting, reloading, or about to be started again. Default 10s."`
 	MaxMessage            yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
-	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla remembers between two starts: what capsules offered, and which were stopped by hand. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla."`
+	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, and which were stopped by hand. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
 	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
-	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"After how long an idle HTTP session expires. Default 12h."`
-	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions at once; past it the client with over a tenth of them loses its longest idle, or a new one is refused. Default 10000."`
-	AllowedOrigins        []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://example.com."`
-	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names beside localhost that a request's Host header may have."`
-	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path counts from this file's folder. Default: none."`
-	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Which addresses that are not public tools may be at: none, loopback, or all for private networks too. Link-local and metadata addresses never. Default loopback."`
-	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false."`
+	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"When an idle HTTP session expires; a session with an open event stream is not idle. Default 12h."`
+	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions and streams at the same time. Default 10000."`
+	AllowedOrigins        []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://app.example.com. Default: none." sample:"[https://example.com]"`
+	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names that a request's Host header may have in addition to localhost, with a port or for any port. Default: none." sample:"[orla.example.com]"`
+	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path is relative to this file's folder. Default: none." sample:"/etc/orla/secrets"`
+	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Which addresses that are not public tools may have: none, loopback, or all, which adds private networks. Link-local and metadata addresses are never allowed. Default loopback."`
+	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false." flag:"-" brief:"allow listening beyond loopback without authentication"`
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
@@ -64,7 +71,7 @@ type Config struct {
 
 // AuthConfig says who may call over HTTP.
 type AuthConfig struct {
-	Tokens []TokenConfig `json:"tokens,omitempty" jsonschema:"Static bearer tokens."`
+	Tokens []TokenConfig `json:"tokens,omitempty" jsonschema:"Static bearer tokens: a name, and a file or a systemd credential each. Default: none." sample:"[{name: ci, file: /etc/orla/ci.token}]"`
 }
 
 // TokenConfig is one bearer token and the caller it stands for.

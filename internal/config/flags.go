@@ -2,7 +2,7 @@ package config
 
 import (
 	"os"
-	"slices"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,41 +16,41 @@ type Flags struct {
 	config string
 }
 
-// flagKey is a key that has a flag, with what its help says.
-type flagKey struct{ key, kind, help string }
+// flagKey is a key that has a flag.
+type flagKey struct {
+	key       string
+	kind      string // what the flag's value is, as help says; "" for a switch, which needs no value
+	brief     string
+	isolation bool // it is shown apart, with those that say how tools are isolated
+}
 
 // flag is the key's, as the command line has it.
 func (k flagKey) flag() string { return strings.ReplaceAll(k.key, "_", "-") }
 
-// flagKeys are the keys that every command's help has a flag for.
-var flagKeys = [...]flagKey{
-	{"tools_dir", "DIR", "folder of executables and packages (default ./tools)"},
-	{"port", "PORT", "TCP port, 0 for a free one (default 8080)"},
-	{"listen", "ADDR", "address or address:port to listen on (default 127.0.0.1)"},
-	{"timeout", "DURATION", "longest time of one call (default 30s)"},
-	{"log_level", "LEVEL", "debug, info, warn, error or fatal (default info)"},
-	{"log_format", "FORMAT", "json, pretty or journald (default json, on a terminal pretty)"},
-	{"log_file", "FILE", "append the log to a file (default stderr)"},
-	{"socket", "PATH", "control socket to serve or to talk to, or none (default: found by the tools folder)"},
-}
-
-// switchKeys are those whose flag needs no value.
-var switchKeys = [...]flagKey{
-	{"stdio", "", "serve one client on stdin and stdout in place of HTTP"},
-	{"insecure", "", "allow listening beyond loopback without authentication"},
+// flagKeys are the keys that every command has a flag for.
+func flagKeys() []flagKey {
+	var list []flagKey
+	for _, field := range settings(reflect.TypeFor[Config]()) {
+		if kind, has := field.Tag.Lookup("flag"); has {
+			embedded := len(field.Index) > 1 // in IsolationConfig
+			list = append(list, flagKey{jsonKey(field), strings.TrimPrefix(kind, "-"), field.Tag.Get("brief"), embedded})
+		}
+	}
+	return list
 }
 
 // Add adds the flags to a set.
 func (f *Flags) Add(set *pflag.FlagSet) {
 	set.StringVarP(&f.config, "config", "c", "", "configuration `FILE` (default ./orla.yaml, then ~/.orla/config.yaml)")
-	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:]) {
-		set.Var(&textFlag{kind: k.kind}, k.flag(), k.help)
-	}
-	for _, k := range slices.Concat(switchKeys[:], isolationSwitches[:]) {
-		set.Bool(k.flag(), false, k.help)
-	}
-	for _, k := range slices.Concat(isolationFlags[:], isolationSwitches[:]) {
-		set.Lookup(k.flag()).Annotations = map[string][]string{GroupAnnotation: {IsolationGroup}}
+	for _, k := range flagKeys() {
+		if k.kind == "" {
+			set.Bool(k.flag(), false, k.brief)
+		} else {
+			set.Var(&textFlag{kind: k.kind}, k.flag(), k.brief)
+		}
+		if k.isolation {
+			set.Lookup(k.flag()).Annotations = map[string][]string{GroupAnnotation: {IsolationGroup}}
+		}
 	}
 }
 
@@ -69,7 +69,7 @@ func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
 	if home, err := os.UserHomeDir(); err == nil {
 		l.Home = home
 	}
-	for _, k := range slices.Concat(flagKeys[:], isolationFlags[:], switchKeys[:], isolationSwitches[:]) {
+	for _, k := range flagKeys() {
 		if flag := set.Lookup(k.flag()); flag.Changed {
 			l.Flags = append(l.Flags, Setting{k.key, flag.Value.String(), flag.Name})
 		}
@@ -87,8 +87,8 @@ func (f *Flags) Load(set *pflag.FlagSet) (*Loaded, *Loader, error) {
 	return cfg, l, nil
 }
 
-// flagGroup is the annotation of flags that help shows apart, so that they do
-// not drown the rest, and isolationGroup one such group.
+// GroupAnnotation is the annotation of flags that help shows apart from the others, and
+// IsolationGroup is one such group.
 const (
 	GroupAnnotation = "orla_group"
 	IsolationGroup  = "How tools are isolated (docs/ISOLATION.md):"

@@ -15,27 +15,27 @@ import (
 
 // IsolationConfig is what operators say of tools that are isolated (SPEC-TOOLS 7).
 type IsolationConfig struct {
-	CLIAllowedCommands []string `json:"cli_allowed_commands,omitempty" jsonschema:"Commands that tools of type cli may run with isolation_mode none, as the tool writes them: names, or absolute paths. Default: none."`
-	SandboxBackend     string   `json:"sandbox_backend,omitempty" jsonschema:"What isolation_mode sandboxed is made of: native (Linux), container, or auto, which is container for a tool with an image, or if tool_container_engine and tool_container_image are set, and else native. Default auto."`
-	SandboxPaths       []string `json:"sandbox_paths,omitempty" jsonschema:"Files and folders of this machine, absolute, that tools see in a native sandbox and only read, beside its programs and their own folder. Default: none."`
+	CLIAllowedCommands []string `json:"cli_allowed_commands,omitempty" jsonschema:"Commands that tools of type cli may run with isolation_mode none, as the tool writes them: names, or absolute paths. Default: none." flag:"COMMANDS" brief:"commands that tools of type cli may run unisolated" sample:"[git, /usr/bin/jq]"`
+	SandboxBackend     string   `json:"sandbox_backend,omitempty" jsonschema:"What isolation_mode sandboxed is made of: native (Linux), container, or auto, which is container for a tool with an image, or if tool_container_engine and tool_container_image are set, and else native. Default auto." flag:"BACKEND" brief:"auto, native or container (default auto)"`
+	SandboxPaths       []string `json:"sandbox_paths,omitempty" jsonschema:"Files and folders of this machine, absolute, that tools in a native sandbox can read, in addition to their programs and their own folder. Default: none." flag:"PATHS" brief:"more of this machine that native sandboxes see, read-only" sample:"[/usr/local/lib/models]"`
 
-	ContainerEngine    string       `json:"tool_container_engine,omitempty" jsonschema:"What runs containers: podman, docker, an absolute path of one of them, none, or auto for the first that is there. Default auto."`
-	ContainerImage     string       `json:"tool_container_image,omitempty" jsonschema:"Image for isolated tools that name none. Default: none."`
-	ContainerRuntime   string       `json:"tool_container_runtime,omitempty" jsonschema:"OCI runtime that the engine is to use, such as runsc; its --runtime. Default: the engine's."`
-	ContainerNetworks  []string     `json:"tool_container_networks,omitempty" jsonschema:"Networks that a tool may ask for, none aside, which each may. Default: every one but host, container:… and ns:…"`
-	ContainerUser      string       `json:"tool_container_user,omitempty" jsonschema:"UID:GID that tools run as in containers and Jobs. In a native sandbox they are always 65532:65532. Default 65532:65532."`
-	ContainerMemory    yamldoc.Size `json:"tool_container_memory,omitempty" jsonschema:"Memory of an isolated tool that asks for no other, swap included. Default 128MiB."`
-	ContainerCPUs      float64      `json:"tool_container_cpus,omitempty" jsonschema:"Processors of an isolated tool that asks for no other; 0.5 is half of one. Default 0.5."`
-	ContainerPids      int          `json:"tool_container_pids_limit,omitempty" jsonschema:"Processes and threads of an isolated tool that asks for no other. Default 64."`
-	ContainerMaxMemory yamldoc.Size `json:"tool_container_max_memory,omitempty" jsonschema:"The most memory that a tool may ask for. Default: tool_container_memory."`
-	ContainerMaxCPUs   float64      `json:"tool_container_max_cpus,omitempty" jsonschema:"The most processors that a tool may ask for. Default: tool_container_cpus."`
-	ContainerMaxPids   int          `json:"tool_container_max_pids_limit,omitempty" jsonschema:"The most processes and threads that a tool may ask for. Default: tool_container_pids_limit."`
+	ContainerEngine    string       `json:"tool_container_engine,omitempty" jsonschema:"What runs containers: podman, docker, an absolute path of one of them, none, or auto for the first that is there. Default auto." flag:"ENGINE" brief:"auto, podman, docker, none or a path (default auto)"`
+	ContainerImage     string       `json:"tool_container_image,omitempty" jsonschema:"Image for isolated tools that name none. Default: none." flag:"IMAGE" brief:"image for isolated tools that name none" sample:"docker.io/library/python:3.13-slim"`
+	ContainerRuntime   string       `json:"tool_container_runtime,omitempty" jsonschema:"OCI runtime that the engine uses, such as runsc. Default: the engine's." flag:"RUNTIME" brief:"OCI runtime that the engine is to use" sample:"runsc"`
+	ContainerNetworks  []string     `json:"tool_container_networks,omitempty" jsonschema:"Networks that a tool may ask for; it may always ask for none. Default: any but host, container:… and ns:…." flag:"NETWORKS" brief:"networks that a tool may ask for (default any but host)" sample:"[tools]"`
+	ContainerUser      string       `json:"tool_container_user,omitempty" jsonschema:"UID:GID that tools run as in containers and Jobs. In a native sandbox they are always 65532:65532. Default 65532:65532." flag:"UID:GID" brief:"user and group in containers (default 65532:65532)"`
+	ContainerMemory    yamldoc.Size `json:"tool_container_memory,omitempty" jsonschema:"Memory of an isolated tool that asks for no other, swap included. Default 128MiB." flag:"SIZE" brief:"memory of an isolated tool (default 128MiB)"`
+	ContainerCPUs      float64      `json:"tool_container_cpus,omitempty" jsonschema:"Processors of an isolated tool that asks for no other; 0.5 is half of one. Default 0.5." flag:"NUMBER" brief:"processors of an isolated tool (default 0.5)"`
+	ContainerPids      int          `json:"tool_container_pids_limit,omitempty" jsonschema:"Processes and threads of an isolated tool that asks for no other. Default 64." flag:"NUMBER" brief:"processes and threads of an isolated tool (default 64)"`
+	ContainerMaxMemory yamldoc.Size `json:"tool_container_max_memory,omitempty" jsonschema:"The most memory that a tool may ask for. Default: tool_container_memory." flag:"SIZE" brief:"the most memory that a tool may ask for (default the same)"`
+	ContainerMaxCPUs   float64      `json:"tool_container_max_cpus,omitempty" jsonschema:"The most processors that a tool may ask for. Default: tool_container_cpus." flag:"NUMBER" brief:"the most processors that a tool may ask for (default the same)"`
+	ContainerMaxPids   int          `json:"tool_container_max_pids_limit,omitempty" jsonschema:"The most processes and threads that a tool may ask for. Default: tool_container_pids_limit." flag:"NUMBER" brief:"the most processes that a tool may ask for (default the same)"`
 
-	K8sEnabled    bool             `json:"tool_k8s_enabled,omitempty" jsonschema:"Run tools with isolation_mode kubernetes, as Jobs of a cluster. Default false."`
-	K8sKubeconfig string           `json:"tool_k8s_kubeconfig,omitempty" jsonschema:"File that says how the cluster is reached; a relative path counts from this file's folder. Default: $KUBECONFIG or ~/.kube/config, else the cluster of the pod that Orla runs in."`
-	K8sContext    string           `json:"tool_k8s_context,omitempty" jsonschema:"Context of that file. Default: its current one."`
-	K8sNamespace  string           `json:"tool_k8s_namespace,omitempty" jsonschema:"Namespace of the Jobs. Default default."`
-	K8sTTL        yamldoc.Duration `json:"tool_k8s_ttl,omitempty" jsonschema:"After how long the cluster removes a Job that Orla could not. Default 300s."`
+	K8sEnabled    bool             `json:"tool_k8s_enabled,omitempty" jsonschema:"Run tools with isolation_mode kubernetes, as Jobs of a cluster. Default false." flag:"-" brief:"run tools with isolation_mode kubernetes, as Jobs of a cluster"`
+	K8sKubeconfig string           `json:"tool_k8s_kubeconfig,omitempty" jsonschema:"File that says how to reach the cluster; a relative path is relative to this file's folder. Default: $KUBECONFIG or ~/.kube/config, else the cluster of the pod that Orla runs in." flag:"FILE" brief:"how the cluster is reached (default as kubectl finds it)" sample:"/etc/orla/kubeconfig"`
+	K8sContext    string           `json:"tool_k8s_context,omitempty" jsonschema:"Context of that file. Default: its current one." flag:"NAME" brief:"context of that file (default its current one)" sample:"tools"`
+	K8sNamespace  string           `json:"tool_k8s_namespace,omitempty" jsonschema:"Namespace of the Jobs. Default default." flag:"NAME" brief:"namespace of the Jobs (default default)"`
+	K8sTTL        yamldoc.Duration `json:"tool_k8s_ttl,omitempty" jsonschema:"When the cluster removes a Job that Orla could not remove. Default 300s." flag:"DURATION" brief:"when the cluster removes Jobs that Orla could not (default 300s)"`
 }
 
 // The defaults of an isolated tool's bounds (SPEC-TOOLS 7.2).
@@ -66,33 +66,6 @@ func isolationDefaults() IsolationConfig {
 		K8sNamespace:       "default",
 		K8sTTL:             yamldoc.Duration(300 * time.Second),
 	}
-}
-
-// isolationFlags are the keys of IsolationConfig as flags, with what help says.
-var isolationFlags = [...]flagKey{
-	{"cli_allowed_commands", "COMMANDS", "commands that tools of type cli may run unisolated"},
-	{"sandbox_backend", "BACKEND", "auto, native or container (default auto)"},
-	{"sandbox_paths", "PATHS", "more of this machine that native sandboxes see, read-only"},
-	{"tool_container_engine", "ENGINE", "auto, podman, docker, none or a path (default auto)"},
-	{"tool_container_image", "IMAGE", "image for isolated tools that name none"},
-	{"tool_container_runtime", "RUNTIME", "OCI runtime that the engine is to use"},
-	{"tool_container_networks", "NETWORKS", "networks that a tool may ask for (default any but host)"},
-	{"tool_container_user", "UID:GID", "user and group in containers (default 65532:65532)"},
-	{"tool_container_memory", "SIZE", "memory of an isolated tool (default 128MiB)"},
-	{"tool_container_cpus", "NUMBER", "processors of an isolated tool (default 0.5)"},
-	{"tool_container_pids_limit", "NUMBER", "processes and threads of an isolated tool (default 64)"},
-	{"tool_container_max_memory", "SIZE", "the most memory that a tool may ask for (default the same)"},
-	{"tool_container_max_cpus", "NUMBER", "the most processors that a tool may ask for (default the same)"},
-	{"tool_container_max_pids_limit", "NUMBER", "the most processes that a tool may ask for (default the same)"},
-	{"tool_k8s_kubeconfig", "FILE", "how the cluster is reached (default as kubectl finds it)"},
-	{"tool_k8s_context", "NAME", "context of that file (default its current one)"},
-	{"tool_k8s_namespace", "NAME", "namespace of the Jobs (default default)"},
-	{"tool_k8s_ttl", "DURATION", "when the cluster removes Jobs that Orla could not (default 300s)"},
-}
-
-// isolationSwitches are those that need no value.
-var isolationSwitches = [...]flagKey{
-	{"tool_k8s_enabled", "", "run tools with isolation_mode kubernetes, as Jobs of a cluster"},
 }
 
 // ceilings makes what tools may ask for at most what they have without asking,

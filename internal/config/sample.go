@@ -8,26 +8,6 @@ import (
 	"github.com/orla-project/orla/internal/terminal"
 )
 
-// sampleValues are shown for keys whose default depends on where Orla runs, or
-// whose empty default would not say how a value looks.
-var sampleValues = map[string]string{
-	"max_concurrent_calls": "16",
-	"state_dir":            "/var/lib/orla",
-	"secrets_dir":          "/etc/orla/secrets",
-	"log_file":             "/var/log/orla/orla.log",
-	"allowed_origins":      "[https://example.com]",
-	"allowed_hosts":        "[orla.example.com]",
-	"auth.tokens":          "[{name: ci, file: /etc/orla/ci.token}]",
-
-	"cli_allowed_commands":    "[git, /usr/bin/jq]",
-	"sandbox_paths":           "[/usr/local/lib/models]",
-	"tool_container_image":    "docker.io/library/python:3.13-slim",
-	"tool_container_runtime":  "runsc",
-	"tool_container_networks": "[tools]",
-	"tool_k8s_kubeconfig":     "/etc/orla/kubeconfig",
-	"tool_k8s_context":        "tools",
-}
-
 // WriteSample writes an orla.yaml in which every key is explained and
 // none is set: a key has no space after its sign, so that an editor can take the
 // signs away again and leave the explanations.
@@ -40,13 +20,13 @@ func WriteSample(w io.Writer) error {
 		return err
 	}
 	initial := Defaults()
-	return writeSampleKeys(w, reflect.ValueOf(initial), "", "")
+	return writeSampleKeys(w, reflect.ValueOf(initial), "")
 }
 
-func writeSampleKeys(w io.Writer, section reflect.Value, path, indent string) error {
+func writeSampleKeys(w io.Writer, section reflect.Value, indent string) error {
 	for _, field := range settings(section.Type()) {
 		key, v := jsonKey(field), section.FieldByIndex(field.Index)
-		text, isSample := sampleValues[path+key]
+		text, isSample := field.Tag.Lookup("sample") // where the default depends on the machine, or does not show how a value looks
 		if indent == "" {
 			fmt.Fprintln(w)
 		}
@@ -61,7 +41,7 @@ func writeSampleKeys(w io.Writer, section reflect.Value, path, indent string) er
 		case isSample:
 		case v.Kind() == reflect.Struct:
 			fmt.Fprintf(w, "#%s%s:\n", indent, key)
-			if err := writeSampleKeys(w, v, path+key+".", indent+"  "); err != nil {
+			if err := writeSampleKeys(w, v, indent+"  "); err != nil {
 				return err
 			}
 			continue
