@@ -133,8 +133,8 @@ var imports = map[string][]string{
 	"internal/cli": {
 		"internal/cli/author", "internal/exit", "internal/terminal", "internal/config", "internal/control", "internal/daemon", "internal/discovery", "internal/doctor", "internal/contract",
 		"internal/fault", "internal/version", "internal/yamldoc", "manifest",
-		"internal/wiring", "internal/peer", "mcpbridge", "simple", "supervisor", // a call without a running Orla
-		"internal/cgroup", "internal/environ", "internal/launch", "internal/launch/container", "internal/launch/kube", "internal/launch/sandbox", // what doctor tries, and what a container is probed with
+		"simple",                                                                                                                                                    // which stream of a simple tool a part of its answer was
+		"internal/wiring", "internal/cgroup", "internal/environ", "internal/launch", "internal/launch/container", "internal/launch/kube", "internal/launch/sandbox", // what doctor tries, and what a container is probed with
 	},
 
 	"internal/testing/program": {}, // tests alone, of the program as a whole

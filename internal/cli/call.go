@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -21,16 +20,13 @@ import (
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/daemon"
 	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
-	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/terminal"
-	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/simple"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // callFlags are the flags of `orla call`.
@@ -88,56 +84,15 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	found := discovery.Find(cfg, home)
-	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
-	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
+	err := daemon.Once{
+		Tool:      name,
+		Arguments: func(inputSchema any) (json.RawMessage, error) { return f.arguments(inputSchema, std.In) },
+		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
+	}.Call(ctx, cfg, home)
+	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
+		return noSuchTool(name, missing.Found, missing.Listed)
 	}
-	defer p.Close()
-	p.Governance.Set(&found)
-	p.Services.Declare(found)
-	tried := slices.Clone(candidates(found.Tools, name))
-	for i := range tried {
-		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
-	}
-	diff := p.Supervisor.Apply(tried)
-	if err := diff.Failed[name]; err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
-	}
-	end := p.KeepAlive(ctx)
-	defer end()
-	p.Supervisor.Settle(ctx)
-	listed := p.Supervisor.Catalog().Tools
-	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == name })
-	if i < 0 {
-		if len(tried) == 1 && len(listed) == 0 { // what is down has not said what it offers
-			return down(tried[0].Name, p.Supervisor.Lives()[tried[0].Name])
-		}
-		return noSuchTool(name, found, listed)
-	}
-	args, err := f.arguments(listed[i].InputSchema, std.In)
-	if err != nil {
-		return &exit.Error{Code: exit.Usage, Err: err}
-	}
-	res, err := p.Supervisor.Call(ctx, supervisor.Call{Tool: name, Args: args, Caller: "cli"})
-	answer, rpcErr := mcpbridge.Answer(res, err)
-	if rpcErr != nil {
-		return &exit.Error{Code: exit.Failed, Err: rpcErr}
-	}
-	raw, err := json.Marshal(answer)
-	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", name, err)}
-	}
-	return f.finish(name, raw, std)
-}
-
-// down says why a capsule is not READY.
-func down(name string, life peer.Life) error {
-	text := fmt.Sprintf("%s is %s: %s", name, life.State, life.Reason)
-	if life.Stderr != "" {
-		text += "; its last lines on stderr:\n" + life.Stderr
-	}
-	return &exit.Error{Code: exit.Failed, Err: errors.New(text)}
+	return err
 }
 
 // callRunning has a running Orla make the call. That has timeouts of its own;
@@ -186,10 +141,10 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 	for _, p := range status.Problems {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Path: p.Path, Err: errors.New(strings.Join(p.Messages, "\n"))})
 	}
-	var listed []*mcp.Tool
+	var listed []string
 	for _, t := range tools {
-		if t.Of != "" && isOf(name, t.Of) {
-			listed = append(listed, &mcp.Tool{Name: t.Name})
+		if t.Of != "" && discovery.BelongsTo(name, t.Of) {
+			listed = append(listed, t.Name)
 		}
 	}
 	return noSuchTool(name, found, listed)
@@ -216,41 +171,9 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Stream
 	return nil
 }
 
-// candidates are the tools that may serve a name: the one of that name, with the
-// McpServer that it is a tool of, else the capsules, which say what they offer
-// when they run. The capsule that the name begins with is enough.
-func candidates(tools []manifest.Tool, name string) []manifest.Tool {
-	if i := slices.IndexFunc(tools, func(t manifest.Tool) bool { return t.Name == name }); i >= 0 {
-		list := []manifest.Tool{tools[i]}
-		if tools[i].Kind == manifest.MCP {
-			server := tools[i].Resource.Server
-			list = append(list, slices.DeleteFunc(slices.Clone(tools), func(t manifest.Tool) bool { return t.Name != server })...)
-		}
-		return list
-	}
-	var capsules []manifest.Tool
-	for _, t := range tools {
-		switch {
-		case t.Kind != manifest.Capsule || t.Runtime.Declared:
-		case isOf(name, t.Name):
-			return []manifest.Tool{t}
-		default:
-			capsules = append(capsules, t)
-		}
-	}
-	return capsules
-}
-
-// isOf reports whether a name is that of a capsule, or begins as the names of
-// its tools do: as CAPSULE__ or, of an McpServer, as SERVER--.
-func isOf(name, capsule string) bool {
-	dashed := strings.NewReplacer("_", "-", ".", "-").Replace(capsule)
-	return name == capsule || strings.HasPrefix(name, capsule+"__") || strings.HasPrefix(name, dashed+"--")
-}
-
 // noSuchTool says why there is no tool of that name, if the search knows. listed
 // is what the capsules offer that might have had it.
-func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
+func noSuchTool(name string, found manifest.Result, listed []string) error {
 	for _, p := range found.Problems {
 		base := filepath.Base(p.Path)
 		switch name {
@@ -265,21 +188,19 @@ func noSuchTool(name string, found manifest.Result, listed []*mcp.Tool) error {
 	for _, t := range found.Tools {
 		known = append(known, t.Name)
 	}
-	for _, t := range listed {
-		known = append(known, t.Name)
-	}
+	known = append(known, listed...)
 	if near := yamldoc.Nearest(name, known); near != "" {
 		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
 	}
-	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && isOf(name, t.Name) })
+	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && discovery.BelongsTo(name, t.Name) })
 	if i < 0 {
 		return f
 	}
 	capsule := found.Tools[i].Name
 	var names []string
-	for _, t := range listed {
-		if isOf(t.Name, capsule) {
-			names = append(names, t.Name)
+	for _, offered := range listed {
+		if discovery.BelongsTo(offered, capsule) {
+			names = append(names, offered)
 		}
 	}
 	const most = 20
