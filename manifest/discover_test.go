@@ -20,6 +20,9 @@ const (
 	resource = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: %s}\nspec: {endpoint: https://example.com}\n"
 	another  = "#!/bin/sh\necho another\n"
 
+	// mayBeRule ends the problem of what cannot be read and may hold a governance document.
+	mayBeRule = "; there may be a governance document in it, so that every call is denied until it can be read or is gone"
+
 	deprecated = "is deprecated: tool.yaml replaces it (RFC 3); to convert it, move name, version, entrypoint and a description to a tool.yaml, " +
 		"and everything else below runtime, with mode: capsule"
 )
@@ -168,14 +171,14 @@ func TestA2LinksStayInsideAndSpecialFilesAreNotOpened(t *testing.T) {
 	expect(t, r, []string{"alias", "real"}, []string{
 		"warning tools/dangling: is skipped: it is a link to what does not exist",
 		"warning tools/fifo: is skipped: it is a FIFO, not a file",
-		"warning tools/lib/fifo.tool.yaml: is skipped: it is a FIFO, not a file",
+		"error tools/lib/fifo.tool.yaml: is no regular file but a FIFO" + mayBeRule,
 		"warning tools/loop1: is skipped: it is a link that cannot be followed: too many links",
 		"warning tools/loop2: is skipped: it is a link that cannot be followed: too many links",
 		"warning tools/out1: is skipped: it is a link that leaves the folder, to " + root + "/outside.sh",
 		"warning tools/out2: is skipped: it is a link that leaves the folder, to " + root,
 		"warning tools/socket: is skipped: it is a socket, not a file",
 		"warning tools/tofifo: is skipped: it is a link to a FIFO, not to a file",
-		"error tools/waits/tool.yaml: is no regular file but a FIFO",
+		"error tools/waits/tool.yaml: is no regular file but a FIFO" + mayBeRule,
 	})
 	for _, tool := range r.Tools {
 		if want := root + "/tools/lib/real.sh"; tool.Path != want || tool.Dir != root+"/tools" {

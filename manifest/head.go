@@ -26,9 +26,9 @@ type head struct {
 // readHead reads the shebang and the metadata block of a regular file, and no
 // more bytes than it takes. display is the file's name for messages.
 func readHead(file, display string) (head, error) {
-	f, err := os.Open(file)
+	f, _, err := openRegular(file)
 	if err != nil {
-		return head{}, readError(err)
+		return head{}, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	buf := make([]byte, firstRead)

@@ -3,7 +3,6 @@ package manifest
 import (
 	"bytes"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ func isBackup(name string) bool {
 // firstBytes returns at most n bytes from the front of a regular file, and
 // none if they cannot be read: whoever asks is only guessing.
 func firstBytes(file string, n int64) []byte {
-	f, err := os.Open(file)
+	f, _, err := openRegular(file)
 	if err != nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/orla-project/orla/internal/yamldoc"
 )
@@ -22,19 +23,43 @@ const (
 // seen to be longer without being read.
 const maxManifest = 1<<20 + 1
 
-// readRegular reads a small regular file whole. Anything else is not opened,
-// since opening a FIFO waits for its writer.
-func readRegular(file string) ([]byte, error) {
+// openRegular opens a regular file to read it. Anything else is not opened, as
+// that has effects on some devices. It never waits: neither for the writer of a
+// FIFO that has just taken the file's place, nor for a process with a lease on it.
+func openRegular(file string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil, readError(err)
+		return nil, nil, readError(err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("is no regular file but %s", kindOf(info.Mode()))
+		return nil, nil, notRegular(info)
 	}
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, readError(err)
+		return nil, nil, readError(err)
+	}
+	info, err = f.Stat()
+	switch {
+	case err != nil:
+		err = readError(err)
+	case !info.Mode().IsRegular():
+		err = notRegular(info)
+	default:
+		return f, info, nil
+	}
+	_ = f.Close() // nothing was read
+	return nil, nil, err
+}
+
+func notRegular(info fs.FileInfo) error {
+	return fmt.Errorf("is no regular file but %s", kindOf(info.Mode()))
+}
+
+// readRegular reads a small regular file whole.
+func readRegular(file string) ([]byte, error) {
+	f, info, err := openRegular(file)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	data := make([]byte, min(info.Size(), maxManifest))
@@ -170,9 +195,9 @@ func isVenvPython(entrypoint string) bool {
 
 // readShebang reads the first line of a regular file.
 func readShebang(file string) (i Interpreter, ok bool, err error) {
-	f, err := os.Open(file)
+	f, _, err := openRegular(file)
 	if err != nil {
-		return Interpreter{}, false, readError(err)
+		return Interpreter{}, false, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	first := make([]byte, firstRead)

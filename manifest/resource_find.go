@@ -1,12 +1,12 @@
 package manifest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,9 +24,16 @@ var braced = regexp.MustCompile(`^(?:\x{feff}|\s|#.*\n|---)*\{`)
 // mayHold reports whether a file that begins so may hold resources. It is quick,
 // and right about nearly all data; what it lets through is looked at closely.
 func mayHold(head []byte) bool {
-	if bytes.Contains(head, []byte("orloj.dev/")) || mentionsRule(head) {
-		return true
-	}
+	return holdsWord(head, suspicious) || hasKind(head, func(kind string) bool {
+		return slices.Contains(servedKinds, kind) || nearRule(kind) != ""
+	})
+}
+
+// lineEnds are the last bytes of the line breaks of YAML 1.1.
+var lineEnds = []byte("\n\r\x85\xa8\xa9")
+
+// hasKind reports whether a document of a file that begins so may have such a kind.
+func hasKind(head []byte, such func(kind string) bool) bool {
 	key, flow := []byte("kind"), braced.Match(head)
 	for at := 0; ; at += len(key) {
 		i := bytes.Index(head[at:], key)
@@ -36,26 +43,26 @@ func mayHold(head []byte) bool {
 		at += i
 		// Outside braces only what begins a line is a key of the document itself.
 		before := bytes.TrimRight(head[max(0, at-4):at], "\"'\ufeff")
-		begins := at == 0 || len(before) == 0 || before[len(before)-1] == '\n'
-		if (flow || begins) && isKindOfOurs(head[at+len(key):]) {
+		begins := at == 0 || len(before) == 0 || bytes.IndexByte(lineEnds, before[len(before)-1]) >= 0
+		if (flow || begins) && isKindOf(head[at+len(key):], such) {
 			return true
 		}
 	}
 }
 
-// isKindOfOurs reports whether what follows a key kind is a kind of ours.
-func isKindOfOurs(after []byte) bool {
+// isKindOf reports whether what follows a key kind is such a kind.
+func isKindOf(after []byte, such func(kind string) bool) bool {
 	after, ok := bytes.CutPrefix(bytes.TrimLeft(after[:min(len(after), 64)], "\"' \t"), []byte(":"))
 	if !ok {
 		return false
 	}
 	after = bytes.TrimLeft(after, "\"' \t")
-	end := bytes.IndexFunc(after, func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') })
+	end := bytes.IndexFunc(after, func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_' })
 	if end < 0 {
 		end = len(after)
 	}
 	escaped := end < len(after) && after[end] == '\\' // it may be any word
-	return escaped || slices.Contains(servedKinds, string(after[:end]))
+	return escaped || such(string(after[:end]))
 }
 
 // mayDeclare is mayHold for a whole file of JSON, which is cheaper to look
@@ -67,73 +74,112 @@ func mayDeclare(data []byte) bool {
 	}
 	err := json.Unmarshal(bytes.TrimPrefix(data, byteOrderMark), &says)
 	_, broken := errors.AsType[*json.SyntaxError](err)
-	return broken || err == nil && len(says.Version)+len(says.Kind) > 0 || ruleKey.Match(data)
+	return broken || err == nil && len(says.Version)+len(says.Kind) > 0 || holdsWord(data, suspicious)
 }
 
-// declaring returns what a file holds that may hold resources, up to maxManifest
-// bytes of it; nil if it holds data for certain.
-func declaring(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, readError(err)
-	case !info.Mode().IsRegular():
-		return nil, nil // it is not opened: opening a FIFO waits for its writer
-	}
-	f, err := os.Open(path)
+// content is what a file holds that may hold resources.
+type content struct {
+	data  []byte // nil if it is data for certain
+	large bool   // there is more of it than is ever decoded, and this is its beginning
+	rule  bool   // a large one may hold a governance document
+	late  bool   // nothing in its beginning is a resource, so that none is served of it
+}
+
+// declaring reads a file that may hold resources. One that is too large to be
+// decoded is searched to its end for what may be a governance document.
+func declaring(path string) (content, error) {
+	f, info, err := openRegular(path)
 	if err != nil {
-		return nil, readError(err)
+		return content{}, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	head := make([]byte, min(info.Size(), headSize))
+	head := make([]byte, min(info.Size()+1, headSize))
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, readError(err)
+		return content{}, readError(err)
 	}
 	whole := head[:n]
 	head = plain(whole)
 	may := mayHold(head)
-	if err != nil || n < headSize {
-		if !may {
-			return nil, nil
-		}
-		return head, nil
-	}
-	rest, err := io.ReadAll(io.LimitReader(f, maxManifest-headSize))
 	if err != nil {
-		return nil, readError(err)
+		if !may {
+			return content{}, nil
+		}
+		return content{data: head}, nil
+	}
+	rest, err := io.ReadAll(io.LimitReader(f, maxManifest-int64(n)))
+	if err != nil {
+		return content{}, readError(err)
 	}
 	data := plain(append(whole, rest...))
-	if !may && !mentionsRule(data[len(head):]) {
-		return nil, nil
+	if n+len(rest) >= maxManifest {
+		rule, err := largeRule(f)
+		return content{data: data, large: true, rule: rule}, err
 	}
-	return data, nil
+	switch {
+	case may, holdsWord(data, ruleWords):
+		return content{data: data}, nil
+	case holdsWord(data, suspicious), hasKind(data, func(kind string) bool { return nearRule(kind) != "" }):
+		return content{data: data, late: true}, nil
+	}
+	return content{}, nil
 }
 
-// plain is a text without the NULs that UTF-16 and UTF-32 have, where a byte order
-// mark says that it is in one of them. It cannot be read, but is found by its words.
+// maxSearched is how much of a large file is searched.
+const maxSearched = 1 << 30
+
+// largeRule reports whether a file that is too large to be decoded may hold a
+// governance document: it has the words of one, and is not JSON without one.
+func largeRule(f *os.File) (bool, error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return false, readError(err)
+	}
+	found, err := findWord(f, append([]string{"orloj.dev"}, ruleWords...), maxSearched)
+	if !found && !errors.Is(err, errTooLong) {
+		return false, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil || !found {
+		return true, err
+	}
+	buffered := bufio.NewReaderSize(f, searched)
+	if mark, err := buffered.Peek(len(byteOrderMark)); err == nil && bytes.Equal(mark, byteOrderMark) {
+		_, _ = buffered.Discard(len(mark)) // it is buffered
+	}
+	j := jsonReader{ByteScanner: buffered}
+	return j.read() != nil || j.rule, nil
+}
+
+// plain is a text without the NULs that UTF-16 and UTF-32 have, where it begins as
+// one of them does, with or without a byte order mark. It cannot be read, but is
+// found by its words.
 func plain(text []byte) []byte {
-	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\x00\x00\xfe\xff")) {
+	marked := bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\x00\x00\xfe\xff"))
+	if marked {
 		return bytes.ReplaceAll(text, []byte{0}, nil)
 	}
-	return text
+	if first := bytes.IndexByte(text, 0); first != 0 && first != 1 {
+		return text
+	}
+	return append([]byte("\xff\xfe"), bytes.ReplaceAll(text, []byte{0}, nil)...)
 }
 
 // resources reads the resources that a regular file declares, path being where
 // it is without links. It reports whether the file is one of resources, or
 // cannot be read, rather than of somebody's data.
 func (w *walker) resources(at, path string) bool {
-	data, err := declaring(path)
+	c, err := declaring(path)
+	data := c.data
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true // it was removed since the folder was read
 	case err != nil:
-		w.unreadable(at, err)
+		w.unreadable(at, path, err)
 		return true
 	case data == nil:
 		return false
-	case len(data) >= maxManifest:
-		return w.tooLarge(at, data)
+	case c.large:
+		return w.tooLarge(at, c)
+	case c.late:
+		w.rulesOf(at, path)
+		return false
 	}
 	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, data)
 	faulty, denies := 0, false
@@ -151,7 +197,7 @@ func (w *walker) resources(at, path string) bool {
 		w.partly(at, denies, yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("%d more documents of this file are at fault", faulty-maxFaulty)}})
 	}
 	if err != nil {
-		w.partly(at, mentionsRule(data), err)
+		w.partly(at, holdsWord(data, ruleWords), err)
 	}
 	if slices.ContainsFunc(list, func(d *declaration) bool { return d.secret.Data != nil }) {
 		w.checkMode(at, path)

@@ -67,7 +67,7 @@ func readDeclarations(f file, data []byte) (list []*declaration, err error) {
 			list = append(list, &declaration{description: description{doc: doc}, file: f})
 		}
 	}
-	if resources == 0 && (more == 0 || !ruleKey.Match(data)) {
+	if resources == 0 && (more == 0 || !holdsWord(data, ruleWords)) {
 		return nil, nil
 	}
 	if more > 0 {
@@ -87,7 +87,7 @@ func readJSON(f file, data []byte) ([]*declaration, error) {
 	switch {
 	case declares && (err == nil || d.rule):
 		return []*declaration{d}, nil
-	case declares, err != nil && ruleKey.Match(data): // in a comment above it may be anything
+	case declares, err != nil && holdsWord(data, ruleWords): // in a comment above it may be anything
 		return nil, err
 	}
 	return nil, nil
@@ -103,7 +103,7 @@ func declare(f file, doc *yamldoc.Doc, data []byte) (*declaration, bool) {
 		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
 	}
 	ours := strings.HasPrefix(version, "orloj.dev/")
-	rule := mayRule(doc, kind, ours, data)
+	rule := mayRule(doc, version, kind, data)
 	if !ours && !slices.Contains(servedKinds, kind) && !rule {
 		return nil, false
 	}

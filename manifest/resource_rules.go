@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/orla-project/orla/internal/yamldoc"
 )
@@ -21,56 +20,64 @@ import (
 // Denies.
 var rules = []string{"ToolPermission", "AgentRole", "AgentPolicy"}
 
-// ruleKey finds one of these kinds as the value of a key kind, in any case, where
-// a file is not parsed; ruleWord finds one anywhere.
+// ruleWords are the same in lower case. A word of one that has the end of its plural
+// is found by them as well.
+var ruleWords = []string{"toolpermission", "agentrole", "agentpolic"}
+
+// ruleKeys are keys that only governance documents have.
+var ruleKeys = []string{"operation_rules", "required_permissions", "blocked_tools"}
+
+// suspicious are the words by which a file that may hold resources is found.
+var suspicious = slices.Concat([]string{"orloj"}, ruleWords, ruleKeys)
+
+// otherKinds are the kinds of resources that Orla knows of and has no use for.
+// None of them forbids anything.
+var otherKinds = []string{"Agent", "AgentSystem", "EvalDataset", "EvalRun", "Memory", "ModelEndpoint", "Task", "TaskSchedule", "TaskWebhook", "Worker"}
+
 var (
-	ruleKey  = regexp.MustCompile(`(?i)\bkind["']?[ \t]*:\s*["']?(?:` + strings.Join(rules, "|") + `)\b`)
-	ruleWord = regexp.MustCompile(`(?i)` + strings.Join(rules, "|"))
+	// ruleWord finds the name of one of the rules anywhere.
+	ruleWord = regexp.MustCompile(`(?i)` + strings.Join(ruleWords, "|"))
+	// rulePlural is one of the rules without its case, dashes and blanks.
+	rulePlural = regexp.MustCompile(`^(?:toolpermissions?|agentroles?|agentpolic(?:y|ys|ies))$`)
+	// textRule finds a governance document in a text: a key kind that has a line of its own, or stands in braces.
+	textRule = regexp.MustCompile(`(?mi)^[ \t-]*["']?kind["']?[ \t]*:[ \t]*["']?(?:toolpermission|agentrole|agentpolicy)["']?[ \t\r]*(?:#.*)?$|` +
+		`^\s*[\[{](?s:.*)["']?kind["']?\s*:\s*["']?(?:toolpermission|agentrole|agentpolicy)\b`)
+	// anyKind finds the first kind of a document that cannot be parsed.
+	anyKind = regexp.MustCompile(`\bkind["']?\s*:\s*["']?([A-Za-z]+)`)
 )
 
-// mentionsRule is ruleWord.Match, fast enough for large files of data.
-func mentionsRule(data []byte) bool {
-	lower := make([]byte, len(data))
-	for i, c := range data {
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower[i] = c
-	}
-	return slices.ContainsFunc(rules, func(kind string) bool { return bytes.Contains(lower, []byte(strings.ToLower(kind))) })
-}
+// squashed takes the dashes and blanks out of a kind.
+var squashed = strings.NewReplacer("_", "", "-", "", " ", "")
 
-// visible is a text without what nobody sees of it, and with plain letters for those of
-// full width: what was copied from a page may have either.
-func visible(text string) string {
-	const wide, plain = '\uff01', '!'
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.Is(unicode.Cf, r):
-			return -1
-		case r >= wide && r <= wide+'~'-plain:
-			return r - wide + plain
-		}
-		return r
-	}, text)
-}
-
-// ruleKind is the kind of governance documents that a kind is in another case; "" for none.
+// ruleKind is the kind of governance documents that a kind is, in another case or
+// in the plural; "" for none.
 func ruleKind(kind string) string {
-	kind = visible(kind)
-	for _, rule := range rules {
-		if strings.EqualFold(kind, rule) {
-			return rule
-		}
+	word := squashed.Replace(strings.ToLower(strings.TrimSpace(visible(kind))))
+	if !rulePlural.MatchString(word) {
+		return ""
 	}
-	return ""
+	const differs = len("agentp")
+	return rules[slices.IndexFunc(rules, func(rule string) bool { return strings.EqualFold(rule[:differs], word[:differs]) })]
 }
+
+// nearRule is the kind of governance documents that a kind is probably meant to be;
+// "" for none.
+func nearRule(kind string) string {
+	if rule := ruleKind(kind); rule != "" {
+		return rule
+	}
+	near := yamldoc.Nearest(strings.ToLower(visible(kind)), []string{"toolpermission", "agentrole", "agentpolicy"})
+	return ruleKind(near)
+}
+
+// isKind reports whether a key is kind, as somebody may write it.
+func isKind(key string) bool { return strings.EqualFold(strings.TrimSpace(visible(key)), "kind") }
 
 // ruleIn finds a key kind of a document, at any depth and in any case, whose
 // value is such a kind: a list may hold governance documents.
 func ruleIn(doc *yamldoc.Doc) (kind string, line, column int) {
 	line, column, _ = doc.Find(func(key, value string) bool {
-		if strings.EqualFold(visible(key), "kind") {
+		if isKind(key) {
 			kind = ruleKind(value)
 		}
 		return kind != ""
@@ -78,23 +85,53 @@ func ruleIn(doc *yamldoc.Doc) (kind string, line, column int) {
 	return kind, line, column
 }
 
-// mayRule reports whether a document of a kind is, or may be, a governance
-// document. ours says that its apiVersion is Orla's.
-func mayRule(doc *yamldoc.Doc, kind string, ours bool, data []byte) bool {
+// ruleInText finds a text of a document that is, or has in it, a governance
+// document, as a ConfigMap may.
+func ruleInText(doc *yamldoc.Doc) (line, column int, found bool) {
+	return doc.FindText(func(text string) bool {
+		return holdsWord([]byte(text), ruleWords) && textRule.MatchString(visible(text))
+	})
+}
+
+// mayRule reports whether a document is, or may be, a governance document. Its
+// version and its kind are "" where they cannot be read.
+func mayRule(doc *yamldoc.Doc, version, kind string, data []byte) bool {
+	ours := strings.Contains(strings.ToLower(visible(version)), "orloj")
+	mentioned := holdsWord(data, ruleWords)
 	if doc.Err() != nil {
-		return mentionsRule(data)
-	}
-	if slices.Contains(servedKinds, kind) {
-		return false
+		if kind == "" {
+			kind = firstGroup(anyKind, data)
+		}
+		return mentioned || ours && !isHarmless(kind)
 	}
 	rule, _, _ := ruleIn(doc)
-	switch {
-	case rule != "":
-		return true
-	case kind == "": // it has none that can be read
-		return ours && mentionsRule(data)
+	if slices.Contains(servedKinds, kind) {
+		return rule != "" && kind == kindSecret && version == "v1" // which is not decoded
 	}
-	return ours && yamldoc.Nearest(visible(kind), rules) != ""
+	if mentioned && rule == "" {
+		_, _, mentioned = ruleInText(doc)
+	}
+	switch {
+	case rule != "", mentioned:
+		return true
+	case kind == "" && slices.ContainsFunc(ruleKeys, func(key string) bool { return doc.Has("spec."+key) || doc.Has(key) }):
+		return true
+	case kind == "" && doc.Has("kind"): // which is no text
+		return holdsWord(data, ruleWords)
+	case kind == "":
+		return ours && (doc.Has("spec") || holdsWord(data, ruleWords))
+	case !ours && doc.Has("apiVersion"): // somebody else's
+		return false
+	case nearRule(kind) != "":
+		return true
+	}
+	return ours && !isHarmless(kind)
+}
+
+// isHarmless reports whether a kind of ours, or what is meant to be one, is not of
+// a governance document.
+func isHarmless(kind string) bool {
+	return slices.Contains(otherKinds, kind) || nearRule(kind) == "" && yamldoc.Nearest(kind, servedKinds) != ""
 }
 
 // readRule adds the fault of a document that is, or may be, a governance document.
@@ -102,7 +139,9 @@ func (d *declaration) readRule(kind, version string, data []byte) {
 	const denied = "which this version does not enforce: every call is denied while it is there; take it out"
 	d.rule = true
 	rule, line, column := ruleIn(d.doc)
-	switch near := yamldoc.Nearest(visible(kind), rules); {
+	textLine, textColumn, text := ruleInText(d.doc)
+	at := ruleWord.FindIndex(data)
+	switch near := nearRule(kind); {
 	case rule != "" && ruleKind(kind) == rule:
 		d.checkVersion(version)
 		d.doc.Faultf("kind", "%s is a governance document, %s", rule, denied)
@@ -110,14 +149,14 @@ func (d *declaration) readRule(kind, version string, data []byte) {
 		d.doc.FaultAt(line, column, "%s is a governance document, %s", rule, denied)
 	case near != "" && d.doc.Has("kind"):
 		d.doc.Faultf("kind", "may stand for %q, a governance document, %s", near, denied)
-	default:
-		at := ruleWord.FindIndex(data)
-		if at == nil { // mentionsRule has found one
-			panic("manifest: no governance document is mentioned")
-		}
+	case text:
+		d.doc.FaultAt(textLine, textColumn, "this text seems to hold a governance document, %s", denied)
+	case at != nil:
 		begin := 1 + bytes.LastIndexByte(data[:at[0]], '\n')
 		d.doc.FaultAt(1+bytes.Count(data[:begin], []byte("\n")), 1+at[0]-begin,
 			"%s stands here, so that this may be a governance document, %s", data[at[0]:at[1]], denied)
+	default:
+		d.doc.FaultAt(1, 1, "this may be a governance document, as its kind cannot be told or is not known, %s", denied)
 	}
 }
 
@@ -126,13 +165,23 @@ func (w *walker) denied(path string, err error) {
 	w.problems = append(w.problems, Problem{Path: path, Severity: Fault, Err: err, Denies: true})
 }
 
-// unreadable reports a file that may hold resources, and so a governance document,
-// and cannot be read. A nil err is none.
-func (w *walker) unreadable(path string, err error) {
-	if err == nil || errors.Is(err, fs.ErrNotExist) || !mayBeResource(path) {
+// unreadable reports a file or a folder that may be or hold a governance document,
+// and cannot be read. path is where it is. A nil err is none.
+func (w *walker) unreadable(at, path string, err error) {
+	if err == nil || isGone(path, err) {
 		return
 	}
-	w.denied(path, unknown(err))
+	w.denied(at, unknown(err))
+}
+
+// isGone reports whether an entry cannot be read because it was removed since its
+// folder was read. A link that leads nowhere is there.
+func isGone(path string, err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // partly reports why a part of a file is not read. denies says that there may be a
@@ -152,23 +201,26 @@ func unknown(err error) error {
 }
 
 // rulesOf reports the governance documents of a file that is not read for
-// resources. An error of reading is returned.
-func (w *walker) rulesOf(at, path string) error {
-	data, err := declaring(path)
-	if err != nil || data == nil {
+// resources, and that it cannot be read.
+func (w *walker) rulesOf(at, path string) { w.unreadable(at, path, w.readRules(at, path)) }
+
+// readRules is rulesOf that returns the error of reading.
+func (w *walker) readRules(at, path string) error {
+	c, err := declaring(path)
+	switch {
+	case err != nil || c.data == nil:
 		return err
-	}
-	if len(data) >= maxManifest {
-		w.tooLarge(at, data)
+	case c.large:
+		w.tooLarge(at, c)
 		return nil
 	}
-	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, data)
+	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, c.data)
 	for _, d := range list {
 		if d.rule {
 			w.denied(at, d.doc.Err())
 		}
 	}
-	if mentionsRule(data) && err != nil {
+	if err != nil && holdsWord(c.data, ruleWords) {
 		w.denied(at, unknown(err))
 	}
 	return nil
@@ -176,32 +228,12 @@ func (w *walker) rulesOf(at, path string) error {
 
 // tooLarge reports a file that is too large for resources, if it seems to hold
 // some, or a governance document. It reports whether it does.
-func (w *walker) tooLarge(at string, data []byte) bool {
-	denies := ruleKey.Match(data)
-	if denies || versionLine.Match(data[:headSize]) {
-		w.partly(at, denies, yamldoc.Parse(at, data, yamldoc.Options{}).Err())
+func (w *walker) tooLarge(at string, c content) bool {
+	if c.rule || versionLine.Match(c.data[:min(len(c.data), headSize)]) {
+		w.partly(at, c.rule, yamldoc.Parse(at, c.data, yamldoc.Options{}).Err())
 		return true
 	}
 	return false
-}
-
-// rulesIn reports the governance documents that stand beside a package's
-// manifest: nothing there is a resource, but who wrote them means them to hold.
-// Folders in the package are its own, and what cannot be read there is too.
-func (w *walker) rulesIn(abs, display string) {
-	entries, err := os.ReadDir(abs)
-	if err != nil {
-		return // the package has this fault
-	}
-	for _, entry := range entries {
-		name := entry.Name()
-		if name == manifestFile || name == capsuleFile || strings.HasPrefix(name, ".") || isBackup(name) || !mayBeResource(name) {
-			continue
-		}
-		if path, err := filepath.EvalSymlinks(filepath.Join(abs, name)); err == nil {
-			_ = w.rulesOf(filepath.Join(display, name), path)
-		}
-	}
 }
 
 // mayBeResource reports whether a file of that name may hold resources.

@@ -52,21 +52,24 @@ func (w *walker) versions(in listing, versions []string) {
 		break
 	}
 	for _, version := range versions {
-		w.visited[filepath.Join(in.abs, version)] = true
+		abs := filepath.Join(in.abs, version)
+		w.visited[abs] = true
+		w.rulesBelow(abs, filepath.Join(in.display, version), "", 0, false) // a lower one is not read
 	}
 }
 
 // packageAt reads the package in a folder. Of its two possible descriptions
 // tool.yaml wins.
 func (w *walker) packageAt(abs, display string) {
-	w.rulesIn(abs, display)
 	old := filepath.Join(display, capsuleFile)
 	isOld := isFile(filepath.Join(abs, capsuleFile))
 	if isOld && !isFile(filepath.Join(abs, manifestFile)) {
+		w.rulesBelow(abs, display, capsuleFile, 0, false)
 		t, warnings, err := readPackage(abs, capsuleFile, old)
 		w.takePackage(old, filepath.Join(abs, capsuleFile), t, append([]error{errors.New(deprecated)}, warnings...), err)
 		return
 	}
+	w.rulesBelow(abs, display, manifestFile, 0, false)
 	if isOld {
 		w.warn(old, "%s", hidden)
 	}
@@ -78,10 +81,18 @@ func (w *walker) packageAt(abs, display string) {
 // takePackage keeps a package, or says why it is not served. What is called as its
 // manifest may be something else.
 func (w *walker) takePackage(at, file string, t Tool, warnings []error, err error) {
-	w.take(at, t, warnings, Fault, err)
+	unread := error(nil)
 	if err != nil {
-		_ = w.rulesOf(at, file) // err says if it cannot be read
+		unread = w.readRules(at, file)
 	}
+	if unread == nil || isGone(file, unread) {
+		w.take(at, t, warnings, Fault, err)
+		return
+	}
+	for _, warning := range warnings {
+		w.problem(at, t.Name, Warning, warning)
+	}
+	w.denied(at, unknown(err))
 }
 
 // isFile reports whether there is something by that name that is no folder.

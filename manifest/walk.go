@@ -33,6 +33,8 @@ type walker struct {
 	only func(name string) bool
 
 	visited     map[string]bool // folders that have been searched, absolute
+	ruled       map[string]bool // folders that have been searched for governance documents alone, absolute
+	linked      int             // entries of those that links lead to outside of root
 	folderLinks []folderLink    // met below root
 	interpreter map[string]error
 }
@@ -43,15 +45,15 @@ type plainFile struct {
 	path string // absolute, links resolved
 }
 
-// folderLink is a link to a folder. It is not followed, as what it points to is
-// found where it stands.
+// folderLink is a link to a folder. It is not followed for tools, as what it points
+// to is found where it stands.
 type folderLink struct {
 	at     string // for messages
 	target string // absolute, links resolved
 }
 
 func newWalker() *walker {
-	return &walker{visited: map[string]bool{}, interpreter: map[string]error{}}
+	return &walker{visited: map[string]bool{}, ruled: map[string]bool{}, interpreter: map[string]error{}}
 }
 
 func (w *walker) problem(path, tool string, severity Severity, err error) {
@@ -90,12 +92,12 @@ func resolveRoot(dir string) (string, error) {
 func (w *walker) tree(dir string) {
 	root, err := resolveRoot(dir)
 	if err != nil {
-		w.problem(dir, "", Fault, err)
+		w.denied(dir, unknown(err))
 		return
 	}
 	info, err := os.Stat(root)
 	if err != nil {
-		w.problem(dir, "", Fault, readError(err))
+		w.denied(dir, unknown(readError(err)))
 		return
 	}
 	if !info.IsDir() {
@@ -106,9 +108,14 @@ func (w *walker) tree(dir string) {
 	w.folder(root, dir, 0)
 	w.settle()
 	for _, link := range w.folderLinks {
-		if !w.visited[link.target] {
+		if w.visited[link.target] {
+			continue
+		}
+		inside := within(root, link.target)
+		if inside {
 			w.warn(link.at, "is skipped: it is a link to %s, a folder that is not searched where it stands", link.target)
 		}
+		w.rulesBelow(link.target, link.at, "", 0, !inside)
 	}
 	w.folderLinks = nil
 }
@@ -121,20 +128,17 @@ func (w *walker) folder(abs, display string, level int) {
 	}
 	w.visited[abs] = true
 	if level > maxLevels {
-		w.warn(display, "is more than %d folders deep, and is not searched", maxLevels)
+		w.denied(display, unknown(errTooDeep))
 		return
 	}
 	entries, err := os.ReadDir(abs)
-	if err != nil {
-		// What could be read of the folder is served all the same.
-		w.problem(display, "", Warning, readError(err))
-	}
+	w.unreadable(display, abs, readFolderError(err)) // what could be read of it is listed all the same
 	if has(entries, manifestFile) || has(entries, capsuleFile) {
 		w.packageAt(abs, display)
 		return
 	}
 	if level > 0 && has(entries, misnamedManifest) {
-		w.rulesIn(abs, display)
+		w.rulesBelow(abs, display, "", 0, false)
 		// What it holds must not be served as if it said nothing of itself.
 		w.problem(filepath.Join(display, misnamedManifest), "", Fault, fmt.Errorf("is not read: call it %s; nothing in its folder is served", manifestFile))
 		return
@@ -163,7 +167,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		name := entry.Name()
 		at := filepath.Join(display, name)
 		switch {
-		case strings.HasPrefix(name, "."), isBackup(name), w.only != nil && (entry.IsDir() || !w.only(name)):
+		case isPassedOver(name), w.only != nil && (entry.IsDir() || !w.only(name)):
 		case entry.IsDir():
 			if slices.Contains(skippedFolders, name) {
 				continue
@@ -179,6 +183,8 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		case entry.Type().IsRegular():
 			w.file(&in, entry)
 		case strings.HasSuffix(name, sidecarSuffix): // see strayDescriptions
+		case mayBeResource(name):
+			w.rulesOf(at, filepath.Join(abs, name))
 		default:
 			w.warn(at, "is skipped: it is %s, not a file", kindOf(entry.Type()))
 		}
@@ -201,34 +207,36 @@ func (w *walker) link(in *listing, name string) {
 	if strings.HasSuffix(name, sidecarSuffix) {
 		return // it describes an executable; see strayDescriptions
 	}
-	at := filepath.Join(in.display, name)
-	target, err := filepath.EvalSymlinks(filepath.Join(in.abs, name))
+	at, path := filepath.Join(in.display, name), filepath.Join(in.abs, name)
+	target, err := filepath.EvalSymlinks(path)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Lstat(target)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		w.warn(at, "is skipped: it is a link to what does not exist")
-		return
+		w.unfollowed(at, path, err)
 	case err != nil:
 		w.warn(at, "is skipped: it is a link that cannot be followed: %s", strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
-		w.unreadable(at, err)
-		return
+		w.unfollowed(at, path, err)
 	case !within(w.root, target):
 		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
-		if mayBeResource(name) {
-			w.unreadable(at, w.rulesOf(at, target))
+		if info.IsDir() && !slices.Contains(skippedFolders, name) {
+			w.folderLinks = append(w.folderLinks, folderLink{at, target})
 		}
-		return
-	}
-	info, err := os.Lstat(target)
-	switch {
-	case err != nil:
-		w.problem(at, "", Warning, readError(err))
-		w.unreadable(at, readError(err))
+		if !info.IsDir() && (mayBeResource(name) || mayBeResource(target)) {
+			w.rulesOf(at, target)
+		}
 	case info.IsDir():
 		if !slices.Contains(skippedFolders, name) {
 			w.folderLinks = append(w.folderLinks, folderLink{at, target})
 		}
 	case !info.Mode().IsRegular():
 		w.warn(at, "is skipped: it is a link to %s, not to a file", kindOf(info.Mode()))
+		if mayBeResource(name) {
+			w.rulesOf(at, target)
+		}
 	default:
 		w.regular(in, name, target, info.Mode())
 	}
@@ -240,8 +248,11 @@ func (w *walker) file(in *listing, entry fs.DirEntry) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
 	case err != nil:
-		w.problem(filepath.Join(in.display, entry.Name()), "", Warning, readError(err))
-		w.unreadable(filepath.Join(in.display, entry.Name()), readError(err))
+		at, path := filepath.Join(in.display, entry.Name()), filepath.Join(in.abs, entry.Name())
+		w.problem(at, "", Warning, readError(err))
+		if mayBeResource(at) {
+			w.unreadable(at, path, readError(err))
+		}
 	default:
 		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info.Mode())
 	}
@@ -255,7 +266,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	}
 	if name == misnamedManifest {
 		w.warn(at, "is not read: call it %s", manifestFile)
-		_ = w.rulesOf(at, file) // what cannot be read is not a manifest of that name
+		w.rulesOf(at, file)
 		return
 	}
 	if mayBeResource(name) && w.resources(at, file) {
@@ -276,9 +287,15 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	}
 	e := executable{base: name, path: file, display: at, folder: in.abs, dir: w.root, sidecars: sidecars, misnamed: misnamedSidecar(name, in.has)}
 	t, warnings, err := e.read(w.resolve)
-	if err != nil {
-		for _, sidecar := range sidecars {
-			_ = w.rulesOf(filepath.Join(in.display, sidecar), filepath.Join(in.abs, sidecar)) // err says if it cannot be read
+	for _, sidecar := range sidecars {
+		if err == nil {
+			break // it is a description
+		}
+		describes := filepath.Join(in.abs, sidecar)
+		unread := w.readRules(filepath.Join(in.display, sidecar), describes)
+		if unread != nil && !isGone(describes, unread) {
+			w.denied(at, unknown(err))
+			return
 		}
 	}
 	severity := Fault
@@ -313,10 +330,11 @@ func (w *walker) strayDescriptions(in listing) {
 		case kind.IsRegular() && w.resources(at, filepath.Join(in.abs, name)):
 			continue
 		case !kind.IsRegular() && kind != fs.ModeSymlink:
-			w.warn(at, "is skipped: it is %s, not a file", kindOf(kind))
+			w.rulesOf(at, filepath.Join(in.abs, name))
 			continue
+		case !kind.IsRegular():
+			w.rulesOf(at, filepath.Join(in.abs, name))
 		}
-		_ = w.rulesOf(at, filepath.Join(in.abs, name)) // what cannot be read describes nothing
 		w.problem(at, "", Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
 	}
 }

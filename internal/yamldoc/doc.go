@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,17 +72,51 @@ func (d *Doc) Find(match func(key, value string) bool) (line, column int, found 
 		node := left[len(left)-1]
 		left = left[:len(left)-1]
 		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-			key, value := node.Content[i], node.Content[i+1]
-			if value.Kind == yaml.AliasNode {
-				value = value.Alias
-			}
-			if value.Kind == yaml.ScalarNode && match(key.Value, value.Value) {
+			value := target(node.Content[i+1])
+			if value.Kind == yaml.ScalarNode && match(scalarText(target(node.Content[i])), scalarText(value)) {
 				return node.Content[i+1].Line, node.Content[i+1].Column, true
 			}
 		}
 		left = append(left, node.Content...) // those of an alias stand elsewhere
 	}
 	return 0, 0, false
+}
+
+// FindText looks for a scalar, a key or a value at any depth, of which match says
+// that it is the one. It returns its place, as FaultAt takes it.
+func (d *Doc) FindText(match func(text string) bool) (line, column int, found bool) {
+	if d.root == nil {
+		return 0, 0, false
+	}
+	for left := []*yaml.Node{d.root}; len(left) > 0; {
+		node := left[len(left)-1]
+		left = append(left[:len(left)-1], node.Content...) // those of an alias stand elsewhere
+		if node.Kind == yaml.ScalarNode && match(scalarText(node)) {
+			return node.Line, node.Column, true
+		}
+	}
+	return 0, 0, false
+}
+
+// target is the node that an alias stands for, or the node itself.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// scalarText is the text of a scalar; of one that is tagged !!binary what it
+// encodes, as other readers see that.
+func scalarText(n *yaml.Node) string {
+	if n.Tag != "!!binary" {
+		return n.Value
+	}
+	text, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(n.Value), ""))
+	if err != nil {
+		return n.Value
+	}
+	return string(text)
 }
 
 // Faultf adds a fault at the place of key, or of its nearest parent that the

@@ -2,6 +2,7 @@ package yamldoc
 
 import (
 	"bytes"
+	"slices"
 )
 
 // Document is one of the documents of a YAML file.
@@ -37,13 +38,14 @@ func Documents(data []byte, most int) (list []Document, more int) {
 			text = bytes.TrimPrefix(text, byteOrderMark)
 		}
 		starts := isMarker(text, "---")
+		ends := isMarker(text, "...") && isComment(text[len("..."):])
 		if starts && says {
 			end(at, line)
 		}
 		if !says && len(list) == most && (starts || !isComment(text)) {
 			return list, line
 		}
-		if isMarker(text, "...") {
+		if ends {
 			end(next, line+1)
 		} else {
 			says = says || starts || !isComment(text)
@@ -63,8 +65,16 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// isComment reports whether a line is blank, a comment or a directive.
+// isComment reports whether a line is blank, a comment or a directive, to every
+// reader: a comment that holds another line break of YAML 1.1 ends there for some.
 func isComment(line []byte) bool {
-	line = bytes.TrimSpace(line)
-	return len(line) == 0 || line[0] == '#' || line[0] == '%'
+	line = bytes.Trim(line, " \t\r\n")
+	return len(line) == 0 || (line[0] == '#' || line[0] == '%') && !hasBreak(line)
+}
+
+// breaks are the line breaks of YAML 1.1 other than a line feed.
+var breaks = [][]byte{[]byte("\r"), []byte("\u0085"), []byte("\u2028"), []byte("\u2029")}
+
+func hasBreak(line []byte) bool {
+	return slices.ContainsFunc(breaks, func(b []byte) bool { return bytes.Contains(line, b) })
 }

@@ -1,0 +1,107 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxLinked is how many entries of folders are searched that links lead to outside
+// of the folder of tools.
+const maxLinked = 100_000
+
+// rulesBelow reports the governance documents in a folder that is not searched for
+// tools, and below it: who wrote them means them to hold. What it leaves out is
+// what a search for tools leaves out, and its file called except. linked says that a
+// link leads there from the folder of tools.
+func (w *walker) rulesBelow(abs, display, except string, level int, linked bool) {
+	if w.ruled[abs] {
+		return
+	}
+	w.ruled[abs] = true
+	if level > maxLevels {
+		w.denied(display, unknown(errTooDeep))
+		return
+	}
+	entries, err := os.ReadDir(abs)
+	w.unreadable(display, abs, readFolderError(err))
+	if linked {
+		before := w.linked
+		w.linked += len(entries)
+		if w.linked > maxLinked {
+			if before <= maxLinked {
+				w.denied(display, unknown(fmt.Errorf("is not searched: links lead out of the folder of tools to more than %d files", maxLinked)))
+			}
+			return
+		}
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		at, path := filepath.Join(display, name), filepath.Join(abs, name)
+		switch {
+		case isPassedOver(name), name == except && !entry.IsDir():
+		case entry.IsDir():
+			if !slices.Contains(skippedFolders, name) && !w.visited[path] {
+				w.rulesBelow(path, at, "", level+1, linked)
+			}
+		case entry.Type() == fs.ModeSymlink:
+			w.rulesLinked(at, path, linked)
+		case mayBeResource(name):
+			w.rulesOf(at, path)
+		}
+	}
+}
+
+var errTooDeep = fmt.Errorf("is more than %d folders deep, and is not searched", maxLevels)
+
+// readFolderError is readError that takes nil.
+func readFolderError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return readError(err)
+}
+
+// isPassedOver reports whether an entry of that name is never looked at.
+func isPassedOver(name string) bool { return strings.HasPrefix(name, ".") || isBackup(name) }
+
+// rulesLinked does the same for what a link leads to.
+func (w *walker) rulesLinked(at, path string, linked bool) {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		w.unfollowed(at, path, err)
+		return
+	}
+	info, err := os.Stat(target)
+	switch {
+	case err != nil:
+		w.unfollowed(at, path, err)
+	case info.IsDir():
+		if !slices.Contains(skippedFolders, filepath.Base(at)) && !w.visited[target] {
+			w.rulesBelow(target, at, "", 0, linked || !within(w.root, target))
+		}
+	case mayBeResource(at), mayBeResource(target):
+		w.rulesOf(at, target)
+	}
+}
+
+// unfollowed reports a link that cannot be followed, if a governance document may
+// be behind it. Nobody finds one where a link leads nowhere, unless it has the name
+// of one: what it leads to may come.
+func (w *walker) unfollowed(at, path string, err error) {
+	nowhere := errors.Is(err, fs.ErrNotExist)
+	if mayBeResource(at) && nowhere {
+		_, err := os.Lstat(path)
+		if err == nil {
+			w.denied(at, unknown(errors.New("is a link to a file that does not exist")))
+		}
+		return
+	}
+	if mayBeResource(at) || errors.Is(err, fs.ErrPermission) {
+		w.unreadable(at, path, readError(err))
+	}
+}
