@@ -32,9 +32,9 @@ func (w *walker) rulesBelow(abs, display, except string, level int, linked bool)
 	if linked {
 		before := w.linked
 		w.linked += len(entries)
-		if w.linked > maxLinked {
-			if before <= maxLinked {
-				w.denied(display, unknown(fmt.Errorf("is not searched: links lead out of the folder of tools to more than %d files", maxLinked)))
+		if w.linked > w.mostLinked {
+			if before <= w.mostLinked {
+				w.denied(display, unknown(fmt.Errorf("is not searched: links lead out of the folder of tools to more than %d files", w.mostLinked)))
 			}
 			return
 		}

@@ -113,7 +113,7 @@ func declaring(path string) (content, error) {
 	}
 	data := plain(append(whole, rest...))
 	if n+len(rest) >= maxManifest {
-		rule, err := largeRule(f)
+		rule, err := largeRule(f, maxSearched)
 		return content{data: data, large: true, rule: rule}, err
 	}
 	switch {
@@ -130,11 +130,11 @@ const maxSearched = 1 << 30
 
 // largeRule reports whether a file that is too large to be decoded may hold a
 // governance document: it has the words of one, and is not JSON without one.
-func largeRule(f *os.File) (bool, error) {
+func largeRule(f *os.File, most int64) (bool, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return false, readError(err)
 	}
-	found, err := findWord(f, append([]string{"orloj.dev"}, ruleWords...), maxSearched)
+	found, err := findWord(f, append([]string{"orloj.dev"}, ruleWords...), most)
 	if !found && !errors.Is(err, errTooLong) {
 		return false, err
 	}

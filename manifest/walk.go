@@ -35,6 +35,7 @@ type walker struct {
 	visited     map[string]bool // folders that have been searched, absolute
 	ruled       map[string]bool // folders that have been searched for governance documents alone, absolute
 	linked      int             // entries of those that links lead to outside of root
+	mostLinked  int             // and how many of these are searched
 	folderLinks []folderLink    // met below root
 	interpreter map[string]error
 }
@@ -53,7 +54,7 @@ type folderLink struct {
 }
 
 func newWalker() *walker {
-	return &walker{visited: map[string]bool{}, ruled: map[string]bool{}, interpreter: map[string]error{}}
+	return &walker{visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
 }
 
 func (w *walker) problem(path, tool string, severity Severity, err error) {
