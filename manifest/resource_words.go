@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -100,12 +101,8 @@ func (s *wordSearch) makePlain(part []byte, last bool) int {
 		case s.joining && (c == ' ' || c == '\t'):
 			i++
 			continue
-		case c < utf8.RuneSelf && c != '\\':
-			if c >= 'A' && c <= 'Z' {
-				c += 'a' - 'A'
-			}
-			s.plain = append(s.plain, c)
-			i++
+		case lower[c] != 0:
+			i += s.addLower(part[i:])
 		case !last && len(part)-i < longest:
 			return i
 		case c == '\\':
@@ -124,6 +121,32 @@ func (s *wordSearch) makePlain(part []byte, last bool) int {
 		s.joining = false
 	}
 	return len(part)
+}
+
+// lower has the lower case of each byte that stands for itself, and 0 for others.
+var lower = func() (list [256]byte) {
+	for c := range byte(utf8.RuneSelf) {
+		if c != '\\' {
+			list[c] = byte(unicode.ToLower(rune(c)))
+		}
+	}
+	return list
+}()
+
+// addLower adds what a text begins with that stands for itself, and returns how
+// long that is.
+func (s *wordSearch) addLower(text []byte) (n int) {
+	s.plain = slices.Grow(s.plain, len(text))
+	room := s.plain[len(s.plain):][:len(text)]
+	for ; n < len(text); n++ {
+		c := lower[text[n]]
+		if c == 0 {
+			break
+		}
+		room[n] = c
+	}
+	s.plain = s.plain[:len(s.plain)+n]
+	return n
 }
 
 // addPlain adds a character, or the letter that it stands for.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +59,55 @@ func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
 	testkit.WriteTool(t, filepath.Join(o.home(), ".orla", "tools"), "roles.json", `{"kind": "agentrole"}`)
 	o.waitReady(http.StatusServiceUnavailable)
 	o.isDenied("hello", "pack")
+}
+
+// SPEC-TOOLS 8.3: what may be a document and cannot be read denies as well, and
+// operators are told its place.
+func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	newPack(t, tools, "pack", "", map[string]string{"answer.py": says("'hi'")})
+	o := serveThere(t, dir)
+	if text, code := o.coded("hello", "{}"); code != "" || text != "hello\n" {
+		t.Fatalf("without a document: %s: %s", code, text)
+	}
+	for at, appear := range map[string]func(at string) error{
+		"policy.yaml":       func(at string) error { return os.Symlink("gone", at) },
+		"policy.json":       func(at string) error { return syscall.Mkfifo(at, 0o644) },
+		"pack/policies.yml": func(at string) error { return os.Symlink("policies.yml", at) },
+		"rules": func(at string) error {
+			return os.Symlink(filepath.Dir(writeTool(t, t.TempDir(), "a.yaml", permission)), at)
+		},
+	} {
+		at = filepath.Join(tools, at)
+		if err := appear(at); err != nil {
+			t.Fatal(err)
+		}
+		o.mustOrla("reload")
+		o.isDenied("hello", "pack")
+		place, err := filepath.Rel(dir, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := o.orla("validate"); s.code != 4 || !strings.Contains(s.err, place) {
+			t.Errorf("%s: orla validate ends with %d and says\n%s", place, s.code, s.err)
+		}
+		if got := o.mustOrla("status"); !strings.Contains(got, "every call is denied") || !strings.Contains(got, place) {
+			t.Errorf("%s: orla status says\n%s", place, got)
+		}
+		o.waitLog("every call is denied: a governance document is not enforced by this version", func(l map[string]any) bool {
+			path, _ := l["path"].(string)
+			return strings.HasPrefix(path, place)
+		})
+		if err := os.Remove(at); err != nil {
+			t.Fatal(err)
+		}
+		o.mustOrla("reload")
+		if text, code := o.coded("hello", "{}"); code != "" || text != "hello\n" {
+			t.Errorf("%s is gone: %s: %s", place, code, text)
+		}
+	}
 }
 
 // A document whose folder cannot be read any more is in force until it is known
