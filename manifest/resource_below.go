@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // maxLinked is how many entries of folders are searched that links lead to outside
@@ -101,7 +102,9 @@ func (w *walker) unfollowed(at, path string, err error) {
 		}
 		return
 	}
-	if mayBeResource(at) || errors.Is(err, fs.ErrPermission) {
+	errno, ok := errors.AsType[syscall.Errno](err) // it is none where links go round in a circle
+	mayLead := ok && !slices.Contains([]syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG}, errno)
+	if mayBeResource(at) || mayLead {
 		w.unreadable(at, path, readError(err))
 	}
 }
