@@ -27,8 +27,9 @@ var ruleWords = []string{"toolpermission", "agentrole", "agentpolic"}
 // ruleKeys are keys that only governance documents have.
 var ruleKeys = []string{"operation_rules", "required_permissions", "blocked_tools"}
 
-// suspicious are the words by which a file that may hold resources is found.
-var suspicious = slices.Concat([]string{"orloj"}, ruleWords, ruleKeys)
+// suspicious are the words by which a file that may hold resources is found. What
+// is tagged as binary may be any word.
+var suspicious = slices.Concat([]string{"orloj", "!binary", ":binary"}, ruleWords, ruleKeys)
 
 // otherKinds are the kinds of resources that Orla knows of and has no use for.
 // None of them forbids anything.

@@ -93,7 +93,7 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"UTF-16 without a mark":              {map[string]string{"a.yaml": wide("# a\n" + rule), "b.json": "\x00" + wide(`{"kind": "AgentRole"} `), "c.yaml": "\x00" + wide("# a\n"+strings.Repeat("# b\n", 20_000)+rule)}, []string{"a.yaml:3:7", "b.json:1:13", "c.yaml:20003:7"}},
 		"with a NUL":                         {map[string]string{"a.yaml": rule + "# \x00\n"}, []string{"a.yaml:2:7"}},
 		"escaped, and broken":                {map[string]string{"a.yaml": "kind: \"Tool\\x50ermission\"\na: [\n"}, []string{"a.yaml:1:1"}},
-		"encoded":                            {map[string]string{"a.yaml": head + "kind: !!binary QWdlbnRSb2xl\n"}, []string{"a.yaml:2:7"}},
+		"encoded":                            {map[string]string{"a.yaml": head + "kind: !!binary QWdlbnRSb2xl\n", "b.yaml": "kind: !<tag:yaml.org,2002:binary> QWdlbnRSb2xl\n"}, []string{"a.yaml:2:7", "b.yaml:1:7"}},
 		"a key that is an alias":             {map[string]string{"a.yaml": "a: &k kind\n*k : ToolPermission\n"}, []string{"a.yaml:2:6"}},
 		"a key of another form":              {map[string]string{"a.yaml": "\"\u212aind \": ToolPermi\u017f\u017fion\n"}, []string{"a.yaml:1:10"}},
 		"an old version":                     {map[string]string{"a.yaml": "apiVersion: orloj.ai/v1alpha1\nkind: ToolPermision\n", "b.yaml": "apiVersion: Orloj.dev/v1\nkind: Approval\n"}, []string{"a.yaml:2:7", "b.yaml:1:1"}},
