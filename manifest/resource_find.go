@@ -146,7 +146,7 @@ func largeRule(f *os.File, most int64) (bool, error) {
 		_, _ = buffered.Discard(len(mark)) // it is buffered
 	}
 	j := jsonReader{ByteScanner: buffered}
-	return j.read() != nil || j.rule, nil
+	return !j.harmless(), nil
 }
 
 // plain is a text without the NULs that UTF-16 and UTF-32 have, where it begins as

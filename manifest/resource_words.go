@@ -223,6 +223,12 @@ const (
 	maxKept   = 256  // bytes of a string that are kept; no kind is that long
 )
 
+// harmless reports whether the whole text is JSON and has no governance document.
+func (j *jsonReader) harmless() bool {
+	err := j.read()
+	return err == nil && !j.rule
+}
+
 // read reads the whole text, which is one value.
 func (j *jsonReader) read() error {
 	c, err := j.next()

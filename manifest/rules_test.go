@@ -81,7 +81,8 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"as the other manifest of a package":       {map[string]string{"pack/tool.yaml": manifest, "pack/main.sh": "#!/bin/sh\n", "pack/orla-tool.json": `{"kind": "AgentRole"}`}, []string{"pack/orla-tool.json:1:10"}},
 		"beside a lower version": {map[string]string{
 			"pack/2.0.0/tool.yaml": strings.Replace(manifest, "1.0.0", "2.0.0", 1), "pack/2.0.0/main.sh": "#!/bin/sh\n",
-			"pack/1.0.0/tool.yaml": manifest, "pack/1.0.0/policy.yaml": rule}, []string{"pack/1.0.0/policy.yaml:2:7"}},
+			"pack/1.0.0/tool.yaml": manifest, "pack/1.0.0/policy.yaml": rule,
+		}, []string{"pack/1.0.0/policy.yaml:2:7"}},
 		"far down":                           {map[string]string{strings.Repeat("d/", maxLevels+1) + "a.yaml": rule}, []string{""}},
 		"below a comment that ends with CR":  {map[string]string{"a.yaml": "# c\rkind: ToolPermission\n"}, []string{"a.yaml:2:7"}},
 		"below a comment that ends with NEL": {map[string]string{"a.yaml": "# c\u0085kind: ToolPermission\n"}, []string{"a.yaml:2:7"}},
