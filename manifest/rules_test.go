@@ -105,7 +105,8 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"without a kind":                     {map[string]string{"a.yaml": "spec: {operation_rules: [{verdict: deny}]}\n", "b.json": `{"spec": {"blocked_tools": ["*"]}}`, "c.yaml": head + "spec: {x: 1}\n"}, []string{"a.yaml:1:1", "b.json:1:1", "c.yaml:1:1"}},
 		"in a text": {map[string]string{
 			"a.yaml": "kind: ConfigMap\napiVersion: v1\ndata:\n  a.yaml: |\n    apiVersion: orloj.dev/v1\n    kind: ToolPermission\n",
-			"b.yaml": "|\n  kind: ToolPermission\n", "c.json": `{"kind": "ConfigMap", "apiVersion": "v1", "data": {"a": "{\"kind\":\"AgentRole\"}", "b": 1}}`}, []string{"a.yaml:4:11", "b.yaml:1:1", "c.json:1:57"}},
+			"b.yaml": "|\n  kind: ToolPermission\n", "c.json": `{"kind": "ConfigMap", "apiVersion": "v1", "data": {"a": "{\"kind\":\"AgentRole\"}", "b": 1}}`,
+		}, []string{"a.yaml:4:11", "b.yaml:1:1", "c.json:1:57"}},
 		"two kinds, of Kubernetes":   {map[string]string{"a.yaml": "apiVersion: v1\nkind: Secret\nKind: AgentRole\n"}, []string{"a.yaml:3:7"}},
 		"at the end of a large file": {map[string]string{"a.yaml": strings.Repeat(large, 20) + "---\n" + rule}, []string{"a.yaml:1:1"}},
 		"a large file of UTF-16":     {map[string]string{"a.yaml": "\xff\xfe" + wide(strings.Repeat(large, 10)+"---\n"+rule)}, []string{"a.yaml:1:1"}},
