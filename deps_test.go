@@ -65,8 +65,8 @@ var imports = map[string][]string{
 	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
 	"internal/kind/webhook": {"internal/recovered", "internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace", "internal/turns"}, // it POSTs as external does
 	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
-	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                  // one tool of an McpServer under a name of its own
-	"internal/remote":       {"internal/pace", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
+	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                                    // one tool of an McpServer under a name of its own
+	"internal/remote":       {"internal/pace", "internal/turns", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
 	"internal/clientconf":   {"manifest", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 

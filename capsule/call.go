@@ -241,7 +241,7 @@ func askerOf(call peer.Call) asker {
 // enough. params are told the context of the process's own part, and whose it is. It
 // reports as well whether the process speaks statelessVersion.
 func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *link, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
-	req := linerpc.Request{Method: method, Client: who.name, About: who.client}
+	req := linerpc.Request{Method: method, Client: who.name, About: who.client, Line: who.line}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}

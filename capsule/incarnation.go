@@ -101,6 +101,9 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		Handler:    in,
 		Clean:      c.clean,
 	})}
+	if s, ok := p.(Sharer); ok {
+		s.Share(in.conn.Whose)
+	}
 	in.readers.Go(func() {
 		defer close(in.read)
 		defer in.contain()

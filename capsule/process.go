@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // Process is one life of what a capsule speaks with, as this package sees it:
@@ -46,6 +47,14 @@ type Process interface {
 type Expirer interface {
 	// Expired reports whether it ended so. It may be called only after Exited.
 	Expired() bool
+}
+
+// A Sharer is a Process that bounds how many requests it works on at once. It shares
+// the places by caller first, and by session second (SPEC N2).
+type Sharer interface {
+	// Share is called once, before anything is written. whose returns whose share the
+	// request that has an id takes, and whether anybody waits for its answer.
+	Share(whose func(id int64) (line turns.Line, waits bool))
 }
 
 // JSON-RPC codes of errors with which a Process answers in the place of a server

@@ -126,6 +126,7 @@ type pending struct {
 	noted    atomic.Int64 // bytes of the notes that wait
 	client   string       // see Request.Client
 	about    any          // see Request.About
+	line     turns.Line   // see Request.Line
 	place    int64        // in the order in which requests are written; guarded by Conn.mu
 }
 
@@ -296,6 +297,8 @@ type Request struct {
 	Client string
 	// About is kept for Sole and About.
 	About any
+	// Line is kept for Whose: whose share the request takes of what its process bounds.
+	Line turns.Line
 	// Note, if not nil, is called for each of the call's notes, in order and
 	// before Call returns. It may block.
 	Note func(method string, params json.RawMessage)
@@ -319,7 +322,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), client: req.Client, about: req.About, own: req.Own, standing: req.Standing}
+	p := &pending{ctx: ctx, held: turns.HeldBy(ctx), events: make(chan Event, notes+1), client: req.Client, about: req.About, line: req.Line, own: req.Own, standing: req.Standing}
 	id, err := c.begin(p)
 	if err != nil {
 		return nil, err
@@ -357,6 +360,18 @@ func (p *pending) take(ctx context.Context, e Event) (json.RawMessage, error) {
 
 func cancelParams(id int64, cause error) json.RawMessage {
 	return fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, rawjson.Quote(cause.Error()))
+}
+
+// Whose returns the Line of the request that has an id, and whether anybody waits for
+// its answer.
+func (c *Conn) Whose(id int64) (line turns.Line, waits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pending[id]
+	if p == nil {
+		return turns.Line{}, false
+	}
+	return p.line, true
 }
 
 // begin gives a call its id.

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // message is a line that the capsule wrote.
@@ -22,6 +23,7 @@ type message struct {
 	method string          // "" of an answer
 	id     json.RawMessage // nil of a notification
 	params json.RawMessage // may be nil
+	whose  turns.Line      // whose share a request takes; zero for Orla's own
 
 	// What look finds of a request.
 	version string          // of the protocol, where each request says it; else ""

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // The headers of the transport.
@@ -89,28 +90,31 @@ func reached(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// begin sends a request, after what has to come first.
+// begin sends a request, after what has to come first. One that was cancelled before
+// it was read is not sent: nobody waits for an answer.
 func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &request{message: m, cancel: cancel}
-	s.mu.Lock()
-	full := len(s.open) >= maxOpen
-	if !full {
-		s.open[string(m.id)] = r
+	whose, waits := s.whose(m.id)
+	if !waits {
+		return
 	}
-	s.mu.Unlock()
-	if full {
-		cancel()
+	m.whose = whose
+	if !s.begun.Try(whose, 1) {
 		s.work.Go(func() {
 			defer s.contain()
-			f := fault.New(fault.NotReady, "%d requests are open already; try again later", maxOpen)
+			f := fault.New(fault.NotReady, "%d requests are open already; try again later", s.begun.Taken())
 			f.Unsent = true
 			_ = s.pass(refusal(m.id, f)) // the session is over then
 		})
 		return
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &request{message: m, cancel: cancel}
+	s.mu.Lock()
+	s.open[string(m.id)] = r
+	s.mu.Unlock()
 	s.work.Go(func() {
 		defer s.contain()
+		defer s.begun.Give(whose, 1)
 		defer cancel()
 		err := s.serve(ctx, r, after)
 		s.close(r, err)
@@ -123,12 +127,10 @@ func (s *session) serve(ctx context.Context, r *request, after <-chan struct{}) 
 	if !reached(ctx, after) {
 		return context.Cause(ctx)
 	}
-	select {
-	case s.posts <- struct{}{}:
-		defer func() { <-s.posts }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := s.posts.Take(ctx, r.whose, 1); err != nil {
+		return err
 	}
+	defer s.posts.Give(r.whose, 1)
 	if err := s.leaves(ctx, r); err != nil {
 		return err
 	}
@@ -373,7 +375,7 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	release := func() {}
 	defer func() { release() }()
 	body, err := s.body(resp, func() (err error) {
-		release, err = s.room(ctx)
+		release, err = s.room(ctx, m.whose)
 		return err
 	})
 	if err != nil {
@@ -416,18 +418,17 @@ func contentType(h http.Header) string {
 	return kind[:min(len(kind), enough)]
 }
 
-// maxLarge bounds the messages that are read at once and are larger than small.
+// maxLarge bounds the answers to one caller that are read at once and are larger than
+// small. Those to all may be twice as many.
 const maxLarge = 4
 
-// room waits until a large message may be read. The function that it returns
-// gives the room back.
-func (s *session) room(ctx context.Context) (release func(), err error) {
-	select {
-	case s.large <- struct{}{}:
-		return func() { <-s.large }, nil
-	case <-ctx.Done():
-		return func() {}, context.Cause(ctx)
+// room waits until a large message may be read, as part of somebody's share. The
+// function that it returns gives the room back.
+func (s *session) room(ctx context.Context, whose turns.Line) (release func(), err error) {
+	if err := s.large.Take(ctx, whose, 1); err != nil {
+		return func() {}, err
 	}
+	return func() { s.large.Give(whose, 1) }, nil
 }
 
 // body reads a whole answer. grow is called before one is read that is large.

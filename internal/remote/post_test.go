@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // A call that nobody waits for any more as it is sent is not sent, or the server
@@ -39,7 +40,7 @@ func TestCancelledAsItIsSent(t *testing.T) {
 			defer server.Close()
 			client := outbound.New(outbound.Options{})
 			defer client.Close()
-			s := &session{endpoint: server.URL, opts: Options{Client: client}, posts: make(chan struct{}, 1), open: map[string]*request{}}
+			s := &session{endpoint: server.URL, opts: Options{Client: client}, posts: turns.NewShares(1), open: map[string]*request{}}
 
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
@@ -64,5 +65,20 @@ func TestCancelledAsItIsSent(t *testing.T) {
 			default:
 			}
 		})
+	}
+}
+
+// SPEC N2: a call that was cancelled before it was read takes nobody's share, and is not
+// sent.
+func TestN2ACallThatNobodyWaitsForIsNotSent(t *testing.T) {
+	s := &session{begun: turns.NewShares(8), open: map[string]*request{}}
+	s.Share(func(id int64) (turns.Line, bool) { return turns.Line{Session: "1"}, id != 7 })
+	s.begin(t.Context(), parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`)), nil)
+	s.work.Wait()
+	if len(s.open) != 0 || s.begun.Taken() != 0 {
+		t.Errorf("%d requests are open, and %d places are taken", len(s.open), s.begun.Taken())
+	}
+	if line, waits := s.whose(json.RawMessage("8")); !waits || line.Session != "1" {
+		t.Errorf("a request that is waited for is %+v's, %t", line, waits)
 	}
 }

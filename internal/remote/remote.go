@@ -19,6 +19,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,12 +37,14 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
 const (
-	// maxPosts bounds the requests that the server works on at once, and
-	// maxOpen those that wait for it as well.
+	// maxPosts bounds the requests of one caller that the server works on at once, and
+	// maxOpen those that wait for it as well. What all may have together is twice as
+	// much (turns.Shares).
 	maxPosts, maxOpen = 256, 4096
 	// tellTimeout bounds a message that has no answer.
 	tellTimeout = 30 * time.Second
@@ -80,7 +84,7 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 			endpoint: t.Runtime.Remote.Endpoint, opts: opts, max: int(limit),
 			over: make(chan string, 1), finish: make(chan struct{}), kill: make(chan struct{}),
 			ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
-			posts: make(chan struct{}, maxPosts), large: make(chan struct{}, maxLarge),
+			begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
 			tells: make(chan struct{}, maxTells), untold: make(chan struct{}, maxUntold),
 			open: map[string]*request{},
 		}
@@ -111,8 +115,9 @@ type session struct {
 	text         string // set before exited is closed
 
 	work  sync.WaitGroup // all goroutines but live's
-	posts chan struct{}  // holds a token for each request that the server works on
-	large chan struct{}  // holds a token for each message that is being read and large
+	begun *turns.Shares  // of requests without an answer
+	posts *turns.Shares  // of requests that the server works on
+	large *turns.Shares  // of messages that are being read and large
 
 	tells, untold chan struct{} // hold a token for each message that is told, and for each that is to be
 
@@ -128,8 +133,9 @@ type session struct {
 	expiring bool               // the session ends for that, soon
 	lost     string             // why the server cannot be reached; "" while it can
 	open     map[string]*request
-	params   map[string]*param // which arguments of tools stand in headers as well, by the list that was read last
-	older    map[string]*param // the same by the one before
+	find     func(id int64) (turns.Line, bool) // see capsule.Sharer; nil where nobody knows
+	params   map[string]*param                 // which arguments of tools stand in headers as well, by the list that was read last
+	older    map[string]*param                 // the same by the one before
 }
 
 // Pid implements capsule.Process: there is none.
@@ -145,6 +151,25 @@ func (s *session) Exited() <-chan struct{} { return s.exited }
 
 // Gone implements capsule.Process.
 func (s *session) Gone() <-chan struct{} { return s.gone }
+
+// Share implements capsule.Sharer.
+func (s *session) Share(whose func(id int64) (line turns.Line, waits bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.find = whose
+}
+
+// whose returns whose share a request takes, and whether anybody waits for its answer.
+func (s *session) whose(id json.RawMessage) (line turns.Line, waits bool) {
+	s.mu.Lock()
+	find := s.find
+	s.mu.Unlock()
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	if find == nil || err != nil {
+		return turns.Line{}, true
+	}
+	return find(n)
+}
 
 // Held implements capsule.Process: nothing is bounded elsewhere.
 func (s *session) Held() launch.Held { return launch.Held{} }

@@ -238,7 +238,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 	release := func() {}
 	defer func() { release() }()
 	events := newEventReader(resp.Body, s.max, ctx.Done(), func() (err error) {
-		release, err = s.room(ctx)
+		release, err = s.room(ctx, m.whose)
 		return err
 	})
 	for {

@@ -13,3 +13,10 @@ func (s *Shares) Join(line Line, n int64) (leave func()) {
 	w := at.Value.(*sharer)
 	return func() { s.leave(line, at, w) }
 }
+
+// Known returns how many sessions and callers are kept.
+func (s *Shares) Known() (sessions, callers int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions), len(s.tenants)
+}

@@ -25,6 +25,8 @@ type Shares struct {
 	waiting  needs[*tenant]     // whose sessions wait
 	serial   int64
 	spare    []*session // to be used again
+	vacant   []*tenant  // the same of callers
+	idle     *session   // that needs nothing since the last drop: it is kept, as it may be the next
 	recent   *session   // that was looked up last, if there is one; as a rule it is the next
 }
 
@@ -208,7 +210,11 @@ func (s *Shares) sessionLocked(line Line) *session {
 	if line.Caller != "" {
 		one.tenant, one.factor = s.tenants[line.Caller], 2
 		if one.tenant == nil {
-			one.tenant = &tenant{}
+			if last := len(s.vacant) - 1; last >= 0 {
+				one.tenant, s.vacant = s.vacant[last], s.vacant[:last]
+			} else {
+				one.tenant = &tenant{}
+			}
 			s.tenants[line.Caller] = one.tenant
 		}
 	}
@@ -225,18 +231,36 @@ func (s *Shares) knownLocked(line Line) *session {
 	return s.recent
 }
 
-// dropLocked forgets a session, and its caller, if nothing of it is needed.
+// needed reports whether a session has something, or waits.
+func (s *session) needed() bool {
+	return s.waiters.Len() > 0 || s.has != 0 || s.tenant == &s.self && s.self.has != 0
+}
+
+// dropLocked forgets a session if nothing of it is needed: not at once, but when another
+// one is dropped. One that comes and goes alone costs no more than a few comparisons.
 func (s *Shares) dropLocked(one *session) {
-	t := one.tenant
-	if one.waiters.Len() > 0 || one.has != 0 || t == &one.self && t.has != 0 {
+	if one.needed() || one == s.idle {
 		return
 	}
+	last := s.idle
+	s.idle = one
+	if last != nil && !last.needed() {
+		s.forgetLocked(last)
+	}
+}
+
+// forgetLocked forgets a session, and its caller if it was the last one of it.
+func (s *Shares) forgetLocked(one *session) {
+	t := one.tenant
 	delete(s.sessions, one.line)
 	if s.recent == one {
 		s.recent = nil
 	}
 	if t.sessions--; t.sessions == 0 && t != &one.self {
 		delete(s.tenants, one.line.Caller)
+		if len(s.vacant) < maxSpare {
+			s.vacant = append(s.vacant, t)
+		}
 	}
 	one.line, one.tenant = Line{}, nil
 	if len(s.spare) < maxSpare {

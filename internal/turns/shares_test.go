@@ -169,3 +169,48 @@ func TestN2WhoHasLeastIsServedFirst(t *testing.T) {
 		}
 	})
 }
+
+// To take a share that nobody else wants costs next to nothing, also for callers that take
+// turns.
+func BenchmarkSharesTake(b *testing.B) {
+	for _, words := range []string{"session", "caller/session", "caller/session other/session"} {
+		b.Run(words, func(b *testing.B) {
+			room, ctx := turns.NewShares(128), b.Context()
+			var lines []turns.Line
+			for word := range strings.FieldsSeq(words) {
+				lines = append(lines, of(word))
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				line := lines[i%len(lines)]
+				if err := room.Take(ctx, line, 1); err != nil {
+					b.Fatal(err)
+				}
+				room.Give(line, 1)
+			}
+		})
+	}
+}
+
+// Callers that come and go one after the other are forgotten, and allocate nothing.
+func TestN2WhoHasNothingIsForgotten(t *testing.T) {
+	room := turns.NewShares(128)
+	words := []string{"a/1", "b/1", "a/2", "c", "d"}
+	each := func() {
+		for _, word := range words {
+			if !room.Try(of(word), 1) {
+				t.Fatalf("there is no room for %s", word)
+			}
+		}
+		for _, word := range words {
+			room.Give(of(word), 1)
+		}
+	}
+	each()
+	if sessions, callers := room.Known(); sessions > 1 || callers > 1 {
+		t.Errorf("%d sessions of %d callers are known, want the last one at most", sessions, callers)
+	}
+	if allocs := testing.AllocsPerRun(100, each); allocs > 0 {
+		t.Errorf("to come again takes %v allocations", allocs)
+	}
+}
