@@ -45,7 +45,7 @@ var imports = map[string][]string{
 	"internal/doctor":    {}, // what a machine has and lacks; internal/cli says what matters
 	"internal/yamldoc":   {},
 
-	"internal/schema":  {"internal/fault", "internal/rawjson"},
+	"internal/schema":  {"internal/fault", "internal/rawjson", "internal/turns"},
 	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // randomSchema writes a schema of a draft with most keywords, over few names and values so
@@ -299,20 +303,61 @@ func TestS2HeavyChecksTakeTurns(t *testing.T) {
 		}
 		s.shallow = nil
 		args := json.RawMessage(`{"a":[` + strings.Repeat("1,", heavy) + `1]}`)
-		taken := make(chan struct{}, 2)
-		before := slots
-		slots = taken
-		defer func() { slots = before }()
-		taken <- struct{}{}
-		taken <- struct{}{}
+		defer func(before *turns.Queue) { places = before }(places)
+		places = turns.NewQueue(2, 1)
+		for _, session := range []string{"1", "2"} {
+			if err := places.Take(t.Context(), turns.Line{Session: session}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Validate(ctx, args); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with no turn it gave %v", err)
 		}
-		<-taken
+		places.Give(turns.Line{Session: "1"})
 		if err := s.Validate(t.Context(), args); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// SPEC N2: checks of heavy values are served by caller in turn: one that has many of them
+// keeps another waiting for one.
+func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := CompileInput(json.RawMessage(`{"type":"object","properties":{"a":{"type":"array"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.shallow = nil
+		args := json.RawMessage(`{"a":[` + strings.Repeat("1,", heavy) + `1]}`)
+		defer func(before *turns.Queue) { places = before }(places)
+		places = turns.NewQueue(1, 0)
+		if err := places.Take(t.Context(), turns.Line{Caller: "big", Session: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		room := turns.NewRoom(1 << 30)
+		var mu sync.Mutex // guards checked
+		var checked []string
+		var checks sync.WaitGroup
+		for _, caller := range []string{"big", "big", "big", "big", "small"} {
+			checks.Go(func() {
+				ctx, letGo := room.Hold(t.Context(), turns.Line{Caller: caller, Session: "1"})
+				defer letGo()
+				if err := s.Validate(ctx, args); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				checked = append(checked, caller)
+			})
+			synctest.Wait()
+		}
+		places.Give(turns.Line{Caller: "big", Session: "1"})
+		checks.Wait()
+		if at := slices.Index(checked, "small"); at > 1 {
+			t.Errorf("another caller's check came after %d of the first one's: %v", at, checked)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -89,19 +90,19 @@ func decode(raw []byte) (any, error) {
 // times its size to decode.
 const heavy = 256 << 10
 
-// slots are held by the checks of heavy values, a few at a time.
-var slots = make(chan struct{}, 2)
+// places are held by the checks of heavy values, a few at a time, and not all of them by
+// one caller beside others (SPEC N2).
+var places = turns.NewQueue(2, 1)
 
 // misfits lists what in raw does not fit, and its names alone, or returns "". The error is
 // ctx's cause.
 func (s *Schema) misfits(ctx context.Context, raw []byte) (list, where string, err error) {
 	if len(raw) >= heavy {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
-			return "", "", context.Cause(ctx)
+		line := turns.HeldBy(ctx).Line()
+		if err := places.Take(ctx, line); err != nil {
+			return "", "", err
 		}
+		defer places.Give(line)
 	}
 	// Formats and patterns are not ours, and meet what strangers wrote. They keep no
 	// state, so nothing is left half done.

@@ -74,8 +74,13 @@ func (h *Held) Beside() (other *Held, letGo func()) {
 	return other, other.close
 }
 
-// Line is whose call it is.
-func (h *Held) Line() Line { return h.line }
+// Line is whose call it is: nobody's on nil.
+func (h *Held) Line() Line {
+	if h == nil {
+		return Line{}
+	}
+	return h.line
+}
 
 // Need says that n bytes more are to be held, and waits until there is room for
 // them, or ctx ends.
