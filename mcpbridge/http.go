@@ -100,7 +100,7 @@ func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	if b.metrics != nil {
-		h.mux.Handle("GET /metrics", h.guarded(b.metrics))
+		h.mux.Handle("GET /metrics", h.guarded(scrapes(b.metrics)))
 	}
 	h.mux.Handle("/mcp", h.guarded(http.HandlerFunc(h.serveMCP)))
 	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))

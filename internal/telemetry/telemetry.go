@@ -115,8 +115,9 @@ func (t *Telemetry) Handler() http.Handler {
 	})
 }
 
-// maxScrapes bounds the scrapes at one time: each walks over all series.
-const maxScrapes = 4
+// maxScrapes bounds the scrapes at one time: each walks over all series. The bridge lets
+// as many through, and shares them out by caller.
+const maxScrapes = 8
 
 // Observe is mcpbridge.Options.Observe.
 func (t *Telemetry) Observe(ctx context.Context, call mcpbridge.CallStart) (context.Context, func(mcpbridge.CallEnd)) {

@@ -1,0 +1,26 @@
+package mcpbridge
+
+import (
+	"net/http"
+
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// maxScrapes bounds the requests for metrics at one time: each walks over all series, and
+// lasts for as long as its client takes to read.
+const maxScrapes = 8
+
+// scrapes lets through to metrics what is within its caller's share (SPEC N2).
+func scrapes(metrics http.Handler) http.Handler {
+	places := turns.NewShares(maxScrapes)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		line := lineOf(subject(r), "", hostOf(r))
+		if !places.Try(line, 1) {
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, "too many requests for metrics at one time; try again in a moment")
+			return
+		}
+		defer places.Give(line, 1)
+		metrics.ServeHTTP(w, r)
+	})
+}
