@@ -23,7 +23,7 @@ type message struct {
 	method string          // "" of an answer
 	id     json.RawMessage // nil of a notification
 	params json.RawMessage // may be nil
-	whose  turns.Line      // whose share a request takes; zero for Orla's own
+	whose  turns.Line      // whose share it takes; zero for Orla's own
 
 	// What look finds of a request.
 	version string          // of the protocol, where each request says it; else ""
@@ -113,26 +113,29 @@ func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
 // about returns a message of the server's that says which request it is about
 // (peer.MetaCall), if it is a request or a log message: those that come on the stream
 // of an answer are about the request that is answered. What else it is stays as it is.
-func about(line []byte, id json.RawMessage) []byte {
+// question is the id of a request, nil of anything else.
+func about(line []byte, id json.RawMessage) (marked []byte, question json.RawMessage) {
 	if !rawjson.IsObject(line) {
-		return line
+		return line, nil
 	}
 	var method string
 	var params json.RawMessage
-	request := false
 	rawjson.Members(line, func(key []byte, value json.RawMessage) bool {
 		switch string(key) {
 		case "method":
 			method = rawjson.String(value)
 		case "id":
-			request = true
+			question = value
 		case "params":
 			params = value
 		}
 		return true
 	})
-	if method == "" || !request && method != "notifications/message" {
-		return line
+	switch {
+	case method == "": // an answer
+		return line, nil
+	case question == nil && method != "notifications/message":
+		return line, nil
 	}
 	if !rawjson.IsObject(params) {
 		params = json.RawMessage("{}")
@@ -147,7 +150,7 @@ func about(line []byte, id json.RawMessage) []byte {
 	if !rawjson.IsObject(meta) {
 		meta = json.RawMessage("{}")
 	}
-	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id)))
+	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id))), question
 }
 
 // line makes one line of a message of the server's; nil if it is no JSON.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -467,7 +468,10 @@ func (s *session) hand(line []byte, m message) (answered bool, err error) {
 			s.agree(result)
 		}
 		if !answered {
-			line = about(line, m.id)
+			var question json.RawMessage
+			if line, question = about(line, m.id); question != nil {
+				s.asked.add(question, m.whose)
+			}
 		} else if m.stateless() && m.method == "tools/list" {
 			s.learn(m, line)
 		}

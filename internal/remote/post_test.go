@@ -3,8 +3,10 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -80,5 +82,23 @@ func TestN2ACallThatNobodyWaitsForIsNotSent(t *testing.T) {
 	}
 	if line, waits := s.whose(json.RawMessage("8")); !waits || line.Session != "1" {
 		t.Errorf("a request that is waited for is %+v's, %t", line, waits)
+	}
+}
+
+// What is known of questions stays bounded, however many a server cancels.
+func TestN2QuestionsAreBounded(t *testing.T) {
+	var q questions
+	for i := range 10_000 {
+		q.add(json.RawMessage(fmt.Sprint(i)), turns.Line{Session: "1"})
+	}
+	q.add(json.RawMessage(strings.Repeat("1", 1000)), turns.Line{Session: "1"})
+	if n := len(q.whose) + len(q.older); n > 2048 {
+		t.Errorf("%d questions are kept", n)
+	}
+	if got := q.answers(message{id: json.RawMessage("9999")}); got.Session != "1" {
+		t.Errorf("the answer to the last question takes the share of %+v", got)
+	}
+	if got := q.answers(message{id: json.RawMessage("9999")}); got != (turns.Line{}) {
+		t.Errorf("a second answer takes the share of %+v", got)
 	}
 }

@@ -85,7 +85,7 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 			over: make(chan string, 1), finish: make(chan struct{}), kill: make(chan struct{}),
 			ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
 			begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
-			tells: make(chan struct{}, maxTells), untold: make(chan struct{}, maxUntold),
+			tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
 			open: map[string]*request{},
 		}
 		s.stdin, s.in = net.Pipe()
@@ -119,7 +119,8 @@ type session struct {
 	posts *turns.Shares  // of requests that the server works on
 	large *turns.Shares  // of messages that are being read and large
 
-	tells, untold chan struct{} // hold a token for each message that is told, and for each that is to be
+	tells, untold *turns.Shares // of messages that are told, and of those that are to be
+	asked         questions
 
 	writing sync.Mutex // one line to out at a time
 	saying  sync.Mutex // the same of err; guards said

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,5 +102,80 @@ func TestN2LargeAnswersToOneCallerLeaveRoomForOthers(t *testing.T) {
 			l.flood(20, `{"slow":true}`)
 			l.answered(`{}`)
 		})
+	}
+}
+
+// owned is a client of a caller, which counts what it is asked.
+type owned struct {
+	teller
+	line  turns.Line
+	asked atomic.Int64
+}
+
+func (c *owned) Session() string  { return c.line.Session }
+func (c *owned) Line() turns.Line { return c.line }
+func (c *owned) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	defer c.asked.Add(1)
+	return c.teller.Ask(ctx, method, params)
+}
+
+// SPEC N2: a caller whose answers to a server's questions the server does not take has a
+// share of those that are told at one time: another caller's answer is told.
+func TestN2AnswersOfOneCallerLeavePlacesToOthers(t *testing.T) {
+	const questions = 20
+	release, heard := make(chan struct{}), make(chan struct{}, 10)
+	server := script(t, func(w http.ResponseWriter, r *http.Request, m asked) bool {
+		wait := func() {
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+		const question = `data: {"jsonrpc":"2.0","id":"%s","method":"elicitation/create","params":{}}`
+		switch id := string(m.ID); {
+		case r.Method != http.MethodPost:
+			return false
+		case m.Method == "" && strings.HasPrefix(id, `"big`):
+			wait()
+			return false
+		case m.Method == "":
+			heard <- struct{}{}
+			return false
+		case m.Method != "tools/call":
+			return false
+		}
+		send := sse(w)
+		if string(m.Params.Arguments) == `{"slow":true}` {
+			for i := range questions {
+				send(question, fmt.Sprint("big", i))
+			}
+			wait()
+		} else {
+			send(question, "small")
+			select {
+			case <-heard:
+			case <-r.Context().Done():
+			}
+		}
+		send(`data: {"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result("called"))
+		return true
+	})
+	l := connect(t, server.URL)
+	l.offers(1)
+	big := &owned{line: turns.Line{Caller: "big", Session: "1"}}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		_, _ = l.Call(ctx, peer.Call{Tool: "far--t", Args: json.RawMessage(`{"slow":true}`), Line: big.line, Client: big})
+	})
+	defer calls.Wait()
+	defer close(release)
+	eventually(t, "the first caller is asked", func() bool { return big.asked.Load() == questions })
+	small := &owned{line: turns.Line{Caller: "small", Session: "2"}}
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := l.Call(soon, peer.Call{Tool: "far--t", Args: json.RawMessage(`{}`), Line: small.line, Client: small}); err != nil {
+		t.Errorf("the other caller's call: %v", err)
 	}
 }
