@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	quick := flags.Bool("quick", false, "measure next to nothing, to see that everything runs")
-	out := flags.String("out", "", "rewrite the part of this Markdown `file` between its two markers")
+	out := flags.String("out", "", "rewrite the part of this Markdown `file` between its two markers, and draw the plots next to it")
 	only := flags.String("only", "", "run these `sections` alone: "+strings.Join(names, ","))
 	before := flags.String("before", "", "an older build of orla, a `file`, to compare calls with")
 	idle := flags.Duration("idle", 0, "watch an idle Orla for so `long`, in place of some seconds")
@@ -119,7 +119,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *out == "" || failed != nil {
 		return errors.Join(failed...)
 	}
-	pictures, err := b.plots.write(filepath.Join(filepath.Dir(*out), "benchmarks"), "benchmarks")
+	pictures, err := b.plots.write(filepath.Dir(*out), ".")
 	if err != nil {
 		return err
 	}
