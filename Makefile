@@ -4,6 +4,8 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 20s
 DIST     ?= dist
+# Where install puts the program, in the folder bin.
+PREFIX   ?= $(HOME)/.local
 CHAOS    ?= 10m
 SEED     ?=
 # The race detector links with the C compiler.
@@ -38,13 +40,17 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross docs deb rpm image release test short script lint fmt fuzz bench cover flake chaos tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short script lint fmt fuzz bench cover flake chaos tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/orla
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/orla ./cmd/orla
+
+install: build ## build orla and copy it to PREFIX/bin (~/.local/bin)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/orla $(DESTDIR)$(PREFIX)/bin/orla
 
 cross: ## compile for the other systems that have a release
 	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done
