@@ -28,7 +28,7 @@ func alike(text, tools string) string {
 	return strings.Join(lines, "")
 }
 
-// The crash loop of docs/OPERATING.md is as the document shows it, and is mended
+// The crash loop of docs/OPERATING.md is as the document shows it, and is fixed
 // and operated by its commands.
 func TestOperatingExplainsACrashLoop(t *testing.T) {
 	needs.Programs(t, "python3", "node")
@@ -53,7 +53,7 @@ func TestOperatingExplainsACrashLoop(t *testing.T) {
 	o.waitLog("state", is("weather", "STOPPED"))
 	o.waitListed("notes__greet")
 	mended := false
-	for _, heading := range []string{"Why does it crash?", "Stop, start and restart by hand"} {
+	for _, heading := range []string{"Why does it crash?", "Stop, start and restart manually"} {
 		for _, block := range indented(section(t, "docs/OPERATING.md", heading)) {
 			for _, step := range strings.Split("\n"+block, "\n$ ")[1:] {
 				command, want := splitStep(step)
