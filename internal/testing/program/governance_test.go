@@ -66,7 +66,7 @@ func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
 func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
-	writeTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
 	newPack(t, tools, "pack", "", map[string]string{"answer.py": says("'hi'")})
 	o := serveThere(t, dir)
 	if text, code := o.coded("hello", "{}"); code != "" || text != "hello\n" {
@@ -77,7 +77,7 @@ func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
 		"policy.json":       func(at string) error { return syscall.Mkfifo(at, 0o644) },
 		"pack/policies.yml": func(at string) error { return os.Symlink("policies.yml", at) },
 		"rules": func(at string) error {
-			return os.Symlink(filepath.Dir(writeTool(t, t.TempDir(), "a.yaml", permission)), at)
+			return os.Symlink(filepath.Dir(testkit.WriteTool(t, t.TempDir(), "a.yaml", permission)), at)
 		},
 	} {
 		at = filepath.Join(tools, at)
