@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
@@ -62,6 +63,7 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 			}
 		}()
 	}
+	letGarbageGather()
 	signals := newSignals()
 	defer signals.stop()
 	// A reader of the log or of stdout that is gone is an error of the write,
@@ -162,6 +164,18 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	stop()
 	s.log.Info("stopped", "reason", ended.Error())
 	return nil
+}
+
+// gcPercent is how much garbage there may be for what is in use, in percent. Of the few MiB
+// that Orla uses, the runtime's 100 % are so little that collections take a fifth of the
+// time of small calls.
+const gcPercent = 400
+
+// letGarbageGather sets how much garbage may gather, unless the user has.
+func letGarbageGather() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 }
 
 // open listens where systemd does, or else where cfg says.

@@ -4,10 +4,11 @@
 package logging
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"os"
-	"strings"
+	"slices"
 	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/history"
@@ -80,17 +81,15 @@ func (l *Log) Flush() { l.out.flush() }
 // Dropped returns how many lines were dropped since the start.
 func (l *Log) Dropped() int64 { return l.out.droppedInAll() }
 
-// lowerLevel writes levels as the configuration names them.
-func lowerLevel(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) > 0 || a.Key != slog.LevelKey {
-		return a
-	}
-	level, ok := a.Value.Any().(slog.Level)
-	if !ok {
-		return a
-	}
+// lowerLevel writes the level of a line, which slog has made, as the configuration names
+// it. It may change the line in place: to have slog replace it takes a quarter of a line's time.
+func lowerLevel(line []byte, level slog.Level) []byte {
+	const key = `"` + slog.LevelKey + `":"`
+	at := bytes.Index(line, []byte(key)) + len(key) // it comes before all that is given
+	end := at + bytes.IndexByte(line[at:], '"')
 	if level >= LevelFatal {
-		return slog.String(slog.LevelKey, "fatal")
+		return slices.Concat(line[:at], []byte("fatal"), line[end:])
 	}
-	return slog.String(slog.LevelKey, strings.ToLower(level.String()))
+	copy(line[at:end], bytes.ToLower(line[at:end]))
+	return line
 }

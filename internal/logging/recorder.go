@@ -43,7 +43,7 @@ func newRecorder(log *Log) *recorder {
 		return tint.NewTextHandler(log.out, &tint.Options{Level: slog.LevelDebug, TimeFormat: time.TimeOnly, NoColor: noColor})
 	}
 	return (&recorder{log: log, coloured: pretty(false), plain: pretty(true)}).with(func(w io.Writer) slog.Handler {
-		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: lowerLevel})
+		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
 	})
 }
 
@@ -86,7 +86,7 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	if err := e.Handle(ctx, r); err != nil {
 		return err
 	}
-	line := terminal.EscapedJSON(e.line.Bytes())
+	line := terminal.EscapedJSON(lowerLevel(e.line.Bytes(), r.Level))
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),

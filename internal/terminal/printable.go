@@ -43,6 +43,9 @@ func escapedBut(text, kept string) string {
 // obeys it, or hides text by it: control characters from U+0080 on, and format
 // characters (Unicode's Cf) such as those that turn the direction of text.
 func EscapedJSON(line []byte) []byte {
+	if isASCII(line) {
+		return line
+	}
 	clean := func(c rune) bool { return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf) }
 	at := bytes.IndexFunc(line, func(c rune) bool { return !clean(c) })
 	if at < 0 {
@@ -63,6 +66,15 @@ func EscapedJSON(line []byte) []byte {
 		at += size
 	}
 	return out
+}
+
+func isASCII(text []byte) bool {
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // FirstLine is as much of a description as a table has room for.
