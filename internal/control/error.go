@@ -22,9 +22,9 @@ const (
 
 // Error is how every request ends that is not answered.
 type Error struct {
-	Code    string `json:"code" jsonschema:"What kind of trouble it is, for programs: a code of the README's table of errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, reload_failed, stopping, internal."`
-	Message string `json:"message" jsonschema:"What is wrong, for people. The faults of a configuration are one a line."`
-	Hint    string `json:"hint,omitempty" jsonschema:"What may help."`
+	Code    string `json:"code" jsonschema:"A code for programs: one of docs/errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, reload_failed, stopping, internal."`
+	Message string `json:"message" jsonschema:"What is wrong, for people. Each error of a configuration is one line."`
+	Hint    string `json:"hint,omitempty" jsonschema:"What may help to fix it."`
 }
 
 func (e *Error) Error() string { return e.Message }

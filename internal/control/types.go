@@ -11,95 +11,95 @@ import (
 // Status tells of Orla and of every tool.
 type Status struct {
 	Version    string       `json:"version" jsonschema:"The version of Orla."`
-	Pid        int          `json:"pid" jsonschema:"Its process."`
-	Started    time.Time    `json:"started" jsonschema:"When that process began to serve."`
-	URL        string       `json:"url" jsonschema:"Where MCP clients reach it; stdio if it serves one client there."`
-	ToolsDir   string       `json:"tools_dir" jsonschema:"The folder of tools, or the one tool of orla dev; absolute."`
-	ConfigFile string       `json:"config_file,omitempty" jsonschema:"The configuration file in force; absent if there is none."`
-	StateDir   string       `json:"state_dir,omitempty" jsonschema:"Where Orla keeps what it remembers; absent if nowhere."`
+	Pid        int          `json:"pid" jsonschema:"Orla's process id."`
+	Started    time.Time    `json:"started" jsonschema:"When Orla began to serve."`
+	URL        string       `json:"url" jsonschema:"The address for MCP clients; stdio if Orla serves one client on stdin and stdout."`
+	ToolsDir   string       `json:"tools_dir" jsonschema:"The absolute path of the tools folder, or of the tool that orla dev serves."`
+	ConfigFile string       `json:"config_file,omitempty" jsonschema:"The configuration file that Orla uses; absent if there is none."`
+	StateDir   string       `json:"state_dir,omitempty" jsonschema:"The state folder; absent if there is none."`
 	Log        string       `json:"log" jsonschema:"Where the log goes: a file, stderr or journald."`
-	Socket     string       `json:"socket" jsonschema:"The socket of this interface."`
-	InFlight   int          `json:"in_flight" jsonschema:"Calls that have begun and not ended."`
+	Socket     string       `json:"socket" jsonschema:"The path of the control socket."`
+	InFlight   int          `json:"in_flight" jsonschema:"Calls in flight."`
 	Sessions   *int         `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`
-	Tools      []ToolStatus `json:"tools" jsonschema:"Every tool that is served, by name. A capsule is one, however many tools it offers."`
-	Problems   []Problem    `json:"problems" jsonschema:"What of the tools folder is not served, or not as its author may think."`
-	Denying    bool         `json:"denying,omitempty" jsonschema:"Every call is denied: among the problems is a governance document, which this version does not enforce."`
+	Tools      []ToolStatus `json:"tools" jsonschema:"Every tool that Orla serves, sorted by name. A capsule is one entry, whatever number of tools it offers."`
+	Problems   []Problem    `json:"problems" jsonschema:"Entries of the tools folder that Orla does not serve, or not as their authors may expect."`
+	Denying    bool         `json:"denying,omitempty" jsonschema:"Orla denies every call, because of a governance document, which this version does not enforce. The problems name it."`
 }
 
 // ToolStatus tells of one tool. What only a capsule has is absent for a simple tool.
 type ToolStatus struct {
 	Name      string    `json:"name" jsonschema:"The name of the tool's manifest."`
-	Kind      string    `json:"kind" jsonschema:"simple: a process for each call. capsule: one process, or one session with a server, for many calls. http, external, grpc, webhook-callback or mcp: a call of a service."`
+	Kind      string    `json:"kind" jsonschema:"simple: a process for each call. capsule: one process, or one session with a server, for many calls. http, external, grpc, webhook-callback or mcp: a service."`
 	Version   string    `json:"version,omitempty" jsonschema:"The version in its manifest; absent for a plain executable."`
 	Source    string    `json:"source" jsonschema:"The file that describes the tool."`
-	State     string    `json:"state,omitempty" jsonschema:"Of a capsule: CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED."`
-	Since     time.Time `json:"since,omitzero" jsonschema:"Since when it is in that state."`
-	Reason    string    `json:"reason,omitempty" jsonschema:"Why it is."`
-	Held      bool      `json:"held,omitempty" jsonschema:"It was stopped by hand, and stays so until it is started or restarted by hand."`
-	Pid       int       `json:"pid,omitempty" jsonschema:"Its process; absent if there is none."`
-	Started   time.Time `json:"started,omitzero" jsonschema:"When that process was started."`
+	State     string    `json:"state,omitempty" jsonschema:"The state of a capsule: CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED."`
+	Since     time.Time `json:"since,omitzero" jsonschema:"When it entered that state."`
+	Reason    string    `json:"reason,omitempty" jsonschema:"Why it is in that state."`
+	Held      bool      `json:"held,omitempty" jsonschema:"It was stopped manually, and stays stopped until it is started or restarted manually."`
+	Pid       int       `json:"pid,omitempty" jsonschema:"Its process id; absent without a process."`
+	Started   time.Time `json:"started,omitzero" jsonschema:"When its process was started."`
 	Restarts  int       `json:"restarts,omitempty" jsonschema:"Starts of a process after the first one."`
 	Failures  int       `json:"failures,omitempty" jsonschema:"Failures in a row."`
-	LastExit  string    `json:"last_exit,omitempty" jsonschema:"How its last process ended; absent if none has."`
-	Next      time.Time `json:"next_start,omitzero" jsonschema:"When it is started again; absent if no start is due."`
-	InFlight  int       `json:"in_flight,omitempty" jsonschema:"Calls that its process is working on."`
-	Waiting   int       `json:"waiting,omitempty" jsonschema:"Calls that wait for it to be ready."`
-	Calls     int64     `json:"calls,omitempty" jsonschema:"Calls of its tools that have ended, since Orla was started."`
-	Errors    int64     `json:"errors,omitempty" jsonschema:"How many of them failed."`
-	P50       float64   `json:"p50_ms,omitempty" jsonschema:"Half of the last calls took no longer, in milliseconds."`
-	P99       float64   `json:"p99_ms,omitempty" jsonschema:"99 of 100 of the last calls took no longer, in milliseconds."`
-	Memory    int64     `json:"memory_bytes,omitempty" jsonschema:"What its process and those below it have in memory."`
-	CPU       float64   `json:"cpu_seconds,omitempty" jsonschema:"The processor time that these have taken."`
-	Processes int       `json:"processes,omitempty" jsonschema:"How many processes these are."`
-	Isolation string    `json:"isolation,omitempty" jsonschema:"Where its processes live, and what isolates them: sandboxed (native), sandboxed (container), container, kubernetes or wasm; absent where they live as Orla's own do."`
-	Limits    string    `json:"limits,omitempty" jsonschema:"Which limits hold for its process, or held for that of its last call, and which do not; not yet called, if there has been none. Absent without any."`
-	Stderr    []string  `json:"stderr,omitempty" jsonschema:"The last lines that it wrote to stderr. Only where one tool is asked for."`
+	LastExit  string    `json:"last_exit,omitempty" jsonschema:"How its last process ended; absent if none has ended."`
+	Next      time.Time `json:"next_start,omitzero" jsonschema:"The time of the next start; absent if none is planned."`
+	InFlight  int       `json:"in_flight,omitempty" jsonschema:"Calls that its process works on."`
+	Waiting   int       `json:"waiting,omitempty" jsonschema:"Calls that wait until it is ready."`
+	Calls     int64     `json:"calls,omitempty" jsonschema:"Calls of its tools that have ended since Orla started."`
+	Errors    int64     `json:"errors,omitempty" jsonschema:"How many of these calls failed."`
+	P50       float64   `json:"p50_ms,omitempty" jsonschema:"The median duration of the last calls, in milliseconds."`
+	P99       float64   `json:"p99_ms,omitempty" jsonschema:"The 99th percentile of the duration of the last calls, in milliseconds."`
+	Memory    int64     `json:"memory_bytes,omitempty" jsonschema:"Memory of its process and that process's descendants."`
+	CPU       float64   `json:"cpu_seconds,omitempty" jsonschema:"Processor time of these processes."`
+	Processes int       `json:"processes,omitempty" jsonschema:"The number of these processes."`
+	Isolation string    `json:"isolation,omitempty" jsonschema:"Where its processes run, and what isolates them: sandboxed (native), sandboxed (container), container, kubernetes or wasm; absent without isolation."`
+	Limits    string    `json:"limits,omitempty" jsonschema:"Which limits apply to its process, or applied to that of its last call, and which do not; not yet called, if there was no call. Absent without limits."`
+	Stderr    []string  `json:"stderr,omitempty" jsonschema:"Its last lines on stderr. Only in the status of one tool."`
 }
 
 // Problem is one entry of the tools folder that is not served, or not as its
 // author may think.
 type Problem struct {
-	Severity string   `json:"severity" jsonschema:"error: it is not served, or serves on as it was before. warning: it is served."`
+	Severity string   `json:"severity" jsonschema:"error: it is not served, or is served as it was before. warning: it is served."`
 	Path     string   `json:"path" jsonschema:"The file or folder."`
-	Tool     string   `json:"tool,omitempty" jsonschema:"The tool's name, where it is known."`
-	Messages []string `json:"messages" jsonschema:"What is wrong and what to do, one fault each."`
+	Tool     string   `json:"tool,omitempty" jsonschema:"The tool's name, if it is known."`
+	Messages []string `json:"messages" jsonschema:"What is wrong and what to do; one error in each string."`
 }
 
 // ListedTools are the tools that clients can call.
 type ListedTools struct {
-	Tools []ListedTool `json:"tools" jsonschema:"By name."`
+	Tools []ListedTool `json:"tools" jsonschema:"Sorted by name."`
 }
 
 // ListedTool is one tool as MCP clients see it, and where it comes from.
 type ListedTool struct {
-	Name         string          `json:"name" jsonschema:"As clients call it."`
-	Of           string          `json:"of" jsonschema:"The name of the manifest that it comes from, as in the status: a capsule may offer many tools."`
+	Name         string          `json:"name" jsonschema:"The name that clients use."`
+	Of           string          `json:"of" jsonschema:"The name of its manifest, as in the status. A capsule may offer many tools."`
 	Kind         string          `json:"kind" jsonschema:"simple, capsule, http, external, grpc, webhook-callback or mcp."`
 	Version      string          `json:"version,omitempty" jsonschema:"The version in the manifest; absent for a plain executable."`
 	Title        string          `json:"title,omitempty" jsonschema:"Its name for people."`
-	Description  string          `json:"description,omitempty" jsonschema:"What it does."`
-	Path         string          `json:"path" jsonschema:"The file that is run; empty for what is a service."`
+	Description  string          `json:"description,omitempty" jsonschema:"What the tool does."`
+	Path         string          `json:"path" jsonschema:"The file that Orla runs; empty for a service."`
 	Source       string          `json:"source" jsonschema:"The file that describes the tool."`
-	Interpreter  string          `json:"interpreter,omitempty" jsonschema:"What runs it; absent if it runs by itself."`
-	Service      string          `json:"service,omitempty" jsonschema:"What answers its calls, where nothing is run for them: the address of a service, or the name of an McpServer."`
+	Interpreter  string          `json:"interpreter,omitempty" jsonschema:"The interpreter; absent if the file is executed directly."`
+	Service      string          `json:"service,omitempty" jsonschema:"What answers the calls of a service: its address, or the name of an McpServer."`
 	InputSchema  json.RawMessage `json:"input_schema" jsonschema:"The JSON Schema of its arguments."`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty" jsonschema:"The JSON Schema of its structured answers; absent if there is none."`
 	Timeout      string          `json:"timeout" jsonschema:"The longest time of one call, such as 30s."`
-	Isolation    string          `json:"isolation,omitempty" jsonschema:"Where its processes live, as in the status; absent where they live as Orla's own do."`
+	Isolation    string          `json:"isolation,omitempty" jsonschema:"Where its processes run, as in the status; absent without isolation."`
 }
 
 // CallRequest is what a call is asked with.
 type CallRequest struct {
-	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, an object; absent for none."`
+	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, an object; absent without arguments."`
 }
 
 // Reload is what a reload changed, by the names of manifests.
 type Reload struct {
-	Added    []string          `json:"added" jsonschema:"Tools that are new."`
-	Removed  []string          `json:"removed" jsonschema:"Tools that are gone."`
-	Changed  []string          `json:"changed" jsonschema:"Tools whose manifest is another; a capsule has a new process."`
-	Kept     int               `json:"kept" jsonschema:"How many tools stay as they were, with their processes and calls."`
-	Failed   map[string]string `json:"failed" jsonschema:"Why a tool is not served, by its name."`
-	Problems []Problem         `json:"problems" jsonschema:"As in the status."`
-	Duration float64           `json:"duration_ms" jsonschema:"How long it took."`
+	Added    []string          `json:"added" jsonschema:"New tools."`
+	Removed  []string          `json:"removed" jsonschema:"Removed tools."`
+	Changed  []string          `json:"changed" jsonschema:"Tools with a changed manifest. A changed capsule has a new process."`
+	Kept     int               `json:"kept" jsonschema:"The number of unchanged tools, which keep their processes and calls."`
+	Failed   map[string]string `json:"failed" jsonschema:"Why a tool is not served, by the tool's name."`
+	Problems []Problem         `json:"problems" jsonschema:"The problems, as in the status."`
+	Duration float64           `json:"duration_ms" jsonschema:"How long the reload took."`
 }
