@@ -71,7 +71,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newVersion(std),
 		newDocs(),
 	)
-	root.AddCommand(newByHand(flags, std)...)
+	root.AddCommand(newOperate(flags, std)...)
 	endWell(root)
 	return root
 }

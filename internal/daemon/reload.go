@@ -38,7 +38,7 @@ func (s *server) Serve(ctx context.Context) error {
 		case <-s.hup:
 			_, _ = s.reload(ctx, "SIGHUP") // the log has what came of it
 		case answer := <-s.asked:
-			done, err := s.reload(ctx, byHand)
+			done, err := s.reload(ctx, requested)
 			answer <- reloaded{done, err}
 		case change := <-s.watchers.changed:
 			if cfg := s.current(); cfg.AutoReload {
@@ -72,8 +72,8 @@ func (s *server) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
 	s.cfg, s.wrong = cfg, wrong
 }
 
-// byHand is the reason of a reload that was asked for over the control socket.
-const byHand = "orla reload"
+// requested is the reason of a reload that was requested over the control socket.
+const requested = "orla reload"
 
 // reloaded is what came of a reload.
 type reloaded struct {
@@ -167,7 +167,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 // logged when it is new, so that a save elsewhere does not say it again.
 func (s *server) apply(cfg *config.Loaded, reason string) applied {
 	began := time.Now()
-	s.tellWeaker(cfg)
+	s.reportWeaker(cfg)
 	found := discovery.Find(cfg, s.from.Home)
 	denied := s.Governance.Denies.Load()
 	s.Governance.Set(&found) // before a tool is served that a document may forbid
@@ -177,13 +177,13 @@ func (s *server) apply(cfg *config.Loaded, reason string) applied {
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
 	}
-	s.tell(found.Problems, kept)
+	s.reportProblems(found.Problems, kept)
 	s.adopt(cfg, found.Problems)
 	if denied && !s.Governance.Denies.Load() {
 		s.log.Info("calls are not denied any more")
 	}
 	done := applied{diff, found.Problems, time.Since(began)}
-	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", byHand}, reason) {
+	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", requested}, reason) {
 		return done
 	}
 	s.Lists.Prune(found.Tools)
@@ -262,14 +262,14 @@ func names(lists ...[]string) []string {
 	return all
 }
 
-// tell logs the problems that were not there the last time. kept are the paths
+// reportProblems logs the problems that were not there the last time. kept are the paths
 // of what serves on all the same.
-func (s *server) tell(problems []manifest.Problem, kept map[spot]bool) {
-	told := make(map[string]bool, len(problems))
+func (s *server) reportProblems(problems []manifest.Problem, kept map[spot]bool) {
+	reported := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		key := p.Path + "\x00" + p.Err.Error()
-		told[key] = true
-		if s.told[key] {
+		reported[key] = true
+		if s.reported[key] {
 			continue
 		}
 		switch {
@@ -283,7 +283,7 @@ func (s *server) tell(problems []manifest.Problem, kept map[spot]bool) {
 			s.log.Warn("about the tools folder", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		}
 	}
-	s.told = told
+	s.reported = reported
 }
 
 func hostOf(address string) string {
@@ -294,8 +294,8 @@ func hostOf(address string) string {
 	return host
 }
 
-// tellWeaker logs them at the start, and when they have changed.
-func (s *server) tellWeaker(cfg *config.Loaded) {
+// reportWeaker logs them at the start, and when they have changed.
+func (s *server) reportWeaker(cfg *config.Loaded) {
 	ways := discovery.Weaker(cfg)
 	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
 		s.log.Warn("the operator has tools held less than by default", "ways", ways)

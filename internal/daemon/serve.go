@@ -81,11 +81,11 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	p.Holds = wiring.HoldsOf(cfg)
 	s := &server{
 		Parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(),
-		hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), over: make(chan struct{}),
+		hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), stopped: make(chan struct{}),
 	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
-		close(s.over)
-		s.impatience.Wait()
+		close(s.stopped)
+		s.secondSignal.Wait()
 	}()
 	defer p.Close()
 
@@ -128,11 +128,11 @@ type server struct {
 	began     time.Time
 	hup       chan struct{} // holds one request to reload
 	asked     chan chan<- reloaded
-	told      map[string]bool // problems that were logged; owned by apply
+	reported  map[string]bool // problems that were logged; owned by apply
 	weaker    []string        // than by default tools are held in these ways; owned by apply
 
-	over       chan struct{}  // closed when all has stopped
-	impatience sync.WaitGroup // holds endAtOnce
+	stopped      chan struct{}  // closed when all has stopped
+	secondSignal sync.WaitGroup // holds endAtOnce
 
 	cfgMu sync.Mutex         // guards the fields that follow
 	cfg   *config.Loaded     // what is in force
@@ -152,11 +152,11 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	if err := s.open(ctx, cfg); err != nil {
 		return err
 	}
-	stop := s.grow(ctx, s.bridge, s.http, s, s.control)
+	stop := s.startTree(ctx, s.bridge, s.http, s, s.control)
 	s.awaitControl(ctx, cfg)
 	s.serving(s.web.URL())
 
-	ended := s.attend(ctx, signals, nil)
+	ended := s.waitForEnd(ctx, signals, nil)
 	s.http.Drain()
 	s.drain(ctx, signals)
 	s.http.CloseSessions()
@@ -207,7 +207,7 @@ func (s *server) readiness() *readiness {
 
 // runStdio serves the one client on stdin and stdout.
 func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.Streams, signals *signals) error {
-	stop := s.grow(ctx, s.bridge, s, s.control)
+	stop := s.startTree(ctx, s.bridge, s, s.control)
 	s.awaitControl(ctx, cfg)
 	s.serving("stdio")
 
@@ -223,7 +223,7 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 		served = <-done
 		close(over)
 	}()
-	ended := s.attend(ctx, signals, over)
+	ended := s.waitForEnd(ctx, signals, over)
 	s.drain(ctx, signals)
 	leave()
 	<-over
@@ -235,9 +235,9 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 	return nil
 }
 
-// grow starts the tree: the back with all that lives, the front with services.
+// startTree starts the tree: the back with all that lives, the front with services.
 // The function that it returns stops the front, and then the back.
-func (s *server) grow(ctx context.Context, services ...suture.Service) (stop func()) {
+func (s *server) startTree(ctx context.Context, services ...suture.Service) (stop func()) {
 	backCtx, endBack := context.WithCancel(context.WithoutCancel(ctx))
 	frontCtx, endFront := context.WithCancel(context.WithoutCancel(ctx))
 	front := suture.New("front", supervisor.TreeSpec(s.log.Logger))
@@ -271,9 +271,9 @@ var (
 	errEnded      = errors.New("the caller ended it")
 )
 
-// attend answers signals until one of them, the client or ctx ends Orla, and
+// waitForEnd answers signals until one of them, the client or ctx ends Orla, and
 // returns which.
-func (s *server) attend(ctx context.Context, signals *signals, client <-chan struct{}) error {
+func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan struct{}) error {
 	for {
 		select {
 		case sig := <-signals.end:
@@ -302,7 +302,7 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	s.notifier.Stopping(fmt.Sprintf("stopping; %d calls in flight", inFlight))
 	s.notifier.Extend(grace + 2*supervisor.StopBudget) // that the configuration gives, and what front and back may take
 	lasting := context.WithoutCancel(ctx)
-	s.impatience.Go(func() { s.endAtOnce(lasting, signals) })
+	s.secondSignal.Go(func() { s.endAtOnce(lasting, signals) })
 	limited, cancel := context.WithTimeout(lasting, grace)
 	defer cancel()
 	s.Supervisor.Drain(limited)
@@ -312,7 +312,7 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 // takes care of what is left (SPEC H4).
 func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 	select {
-	case <-s.over:
+	case <-s.stopped:
 	case sig := <-signals.end:
 		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
 		os.Exit(int(exit.Failed)) //nolint:forbidigo // whoever sends a second signal wants no more waiting, and whatever waits could be stuck

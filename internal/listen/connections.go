@@ -11,25 +11,26 @@ import (
 	"sync/atomic"
 )
 
-// connections bounds the open connections of all listeners. A connection is a
-// stranger's until a request on it was let through (known). Strangers may have half
-// of all connections. When one more comes, the address with the most of them loses
-// its oldest one. Known callers may have three quarters. When one more becomes known,
-// the caller with the most loses one, and rather one on which nothing is asked.
+// connections bounds the open connections of all listeners. A connection is pending
+// until a request on it is admitted; then it belongs to a caller. At most half of all
+// connections may be pending. When one more comes, the address with the most pending
+// connections loses its oldest one. Callers may have three quarters. When one more
+// connection becomes a caller's, the caller with the most loses one, preferably one
+// without a request.
 type connections struct {
 	most int
 
-	mu        sync.Mutex // guards what follows
-	room      sync.Cond  // a connection or a listener was closed, or there are strangers
-	open      int
-	strangers holders // by address
-	callers   holders // by caller
+	mu      sync.Mutex // guards what follows
+	room    sync.Cond  // a connection or a listener was closed, or there are pending connections
+	open    int
+	pending holders // by address
+	callers holders // by caller
 }
 
 // holders is connections by who has them.
 type holders struct {
 	size    int
-	of      map[holder]*held
+	of      map[holder]*share
 	largest byConnections
 }
 
@@ -39,38 +40,38 @@ type holder struct {
 	caller  string
 }
 
-// held are the connections of one holder.
-type held struct {
+// share are the connections of one holder.
+type share struct {
 	by    holder
 	conns list.List // of *conn, the oldest first
 	index int       // in holders.largest
 }
 
 func newConnections(most int) *connections {
-	c := &connections{most: most, strangers: holders{of: map[holder]*held{}}, callers: holders{of: map[holder]*held{}}}
+	c := &connections{most: most, pending: holders{of: map[holder]*share{}}, callers: holders{of: map[holder]*share{}}}
 	c.room.L = &c.mu
 	return c
 }
 
-// add counts a connection, and closes a stranger's if there are too many.
+// add counts a connection, and closes a pending one if there are too many.
 func (c *connections) add(one *conn) {
 	c.mu.Lock()
-	var over *conn
-	if c.strangers.size > 0 && (c.strangers.size >= max(1, c.most/2) || c.open >= c.most) {
-		over, _ = c.strangers.largest[0].conns.Front().Value.(*conn)
-		c.dropLocked(over)
+	var excess *conn
+	if c.pending.size > 0 && (c.pending.size >= max(1, c.most/2) || c.open >= c.most) {
+		excess, _ = c.pending.largest[0].conns.Front().Value.(*conn)
+		c.dropLocked(excess)
 	}
-	c.strangers.put(one, holder{address: addressOf(one)})
+	c.pending.put(one, holder{address: addressOf(one)})
 	c.open++
 	c.room.Broadcast()
 	c.mu.Unlock()
-	if over != nil {
-		_ = over.Close()
+	if excess != nil {
+		_ = excess.Close()
 	}
 }
 
-// know makes a stranger's connection one of a caller, and closes one of a caller if
-// there are too many. Callers without a name are told apart by their addresses.
+// know gives a pending connection to a caller, and closes one of a caller's if there are
+// too many. Callers without a name are distinguished by their addresses.
 func (c *connections) know(one *conn, caller string) {
 	by := holder{caller: caller}
 	if caller == "" {
@@ -81,16 +82,16 @@ func (c *connections) know(one *conn, caller string) {
 		c.mu.Unlock()
 		return
 	}
-	var over *conn
+	var excess *conn
 	one.holders.take(one)
 	if c.callers.size >= max(1, c.most-c.most/4) {
-		over = c.callers.largest[0].spare()
-		c.dropLocked(over)
+		excess = c.callers.largest[0].spare()
+		c.dropLocked(excess)
 	}
 	c.callers.put(one, by)
 	c.mu.Unlock()
-	if over != nil {
-		_ = over.Close()
+	if excess != nil {
+		_ = excess.Close()
 	}
 }
 
@@ -114,20 +115,20 @@ func (c *connections) dropLocked(one *conn) {
 func (c *holders) put(one *conn, by holder) {
 	h := c.of[by]
 	if h == nil {
-		h = &held{by: by}
+		h = &share{by: by}
 		c.of[by] = h
 		heap.Push(&c.largest, h)
 	}
-	one.holders, one.held, one.place = c, h, h.conns.PushBack(one)
+	one.holders, one.share, one.place = c, h, h.conns.PushBack(one)
 	heap.Fix(&c.largest, h.index)
 	c.size++
 }
 
 // take takes a connection out.
 func (c *holders) take(one *conn) {
-	h := one.held
+	h := one.share
 	h.conns.Remove(one.place)
-	one.holders, one.held, one.place = nil, nil, nil
+	one.holders, one.share, one.place = nil, nil, nil
 	c.size--
 	if h.conns.Len() > 0 {
 		heap.Fix(&c.largest, h.index)
@@ -139,7 +140,7 @@ func (c *holders) take(one *conn) {
 
 // spare returns the oldest connection on which nothing is asked, or another one if a
 // few have requests. Those are looked at last the next time.
-func (h *held) spare() *conn {
+func (h *share) spare() *conn {
 	const few = 64
 	for range min(few, h.conns.Len()) {
 		oldest := h.conns.Front()
@@ -163,7 +164,7 @@ type listener struct {
 // Accept waits for room, if all connections are known ones.
 func (l *listener) Accept() (net.Conn, error) {
 	l.all.mu.Lock()
-	for !l.closed && l.all.open >= l.all.most && l.all.strangers.size == 0 {
+	for !l.closed && l.all.open >= l.all.most && l.all.pending.size == 0 {
 		l.all.room.Wait()
 	}
 	closed := l.closed
@@ -199,7 +200,7 @@ type conn struct {
 	all   *connections
 
 	holders *holders // which counts it; guarded by all.mu, as what follows
-	held    *held
+	share   *share
 	place   *list.Element
 	gone    bool // not counted any more
 }
@@ -243,7 +244,7 @@ func addressOf(c net.Conn) netip.Addr {
 }
 
 // byConnections is a heap of holders, that with the most connections first.
-type byConnections []*held
+type byConnections []*share
 
 func (h byConnections) Len() int           { return len(h) }
 func (h byConnections) Less(i, j int) bool { return h[i].conns.Len() > h[j].conns.Len() }
@@ -254,7 +255,7 @@ func (h byConnections) Swap(i, j int) {
 
 // Push is of heap.Interface.
 func (h *byConnections) Push(x any) {
-	a, _ := x.(*held)
+	a, _ := x.(*share)
 	a.index = len(*h)
 	*h = append(*h, a)
 }

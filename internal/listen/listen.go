@@ -42,14 +42,14 @@ type Server struct {
 	first  time.Duration // firstTimeout, but for tests
 	conns  *connections  // of maxConnections, but for tests
 
-	mu      sync.Mutex // guards what follows
-	over    bool       // no more is accepted
-	address string     // as configured
-	current net.Listener
-	given   []net.Listener
-	instead string // the address that given stand for; current is nil there
-	serving sync.WaitGroup
-	fresh   sync.WaitGroup // connections on which nothing was asked yet
+	mu       sync.Mutex // guards what follows
+	stopping bool       // no more is accepted
+	address  string     // as configured
+	current  net.Listener
+	given    []net.Listener
+	instead  string // the address that given stand for; current is nil there
+	serving  sync.WaitGroup
+	fresh    sync.WaitGroup // connections on which nothing was asked yet
 }
 
 // New makes a server that listens nowhere yet.
@@ -104,7 +104,7 @@ func (w *Server) Listen(ctx context.Context, address string) error {
 	defer w.mu.Unlock()
 	var next net.Listener
 	switch {
-	case w.over:
+	case w.stopping:
 		return errors.New("this server is stopping")
 	case w.address == address && (w.current != nil || w.given != nil):
 		return nil
@@ -179,7 +179,7 @@ func (w *Server) Shutdown(ctx context.Context) {
 // were not accepted wait for the next Orla, where systemd listens (SPEC K1).
 func (w *Server) answerFresh(ctx context.Context) {
 	w.mu.Lock()
-	w.over = true
+	w.stopping = true
 	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
 		if l != nil {
 			_ = l.Close() // it only stops accepting

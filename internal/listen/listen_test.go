@@ -95,9 +95,9 @@ func TestH4AFullServerStops(t *testing.T) {
 	}
 }
 
-// A stranger that opens connections does not keep out others: it loses its own
+// An address that opens connections does not keep out others: it loses its own
 // oldest ones. A connection with a request that was let through stays (SPEC G7, S2).
-func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
+func TestS2PendingConnectionsLeaveRoomForOthers(t *testing.T) {
 	const most = 20
 	w := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -145,18 +145,18 @@ func TestS2StrangersLeaveRoomForOthers(t *testing.T) {
 		connect("127.0.0.1")
 	}
 	if err := ask(connect("127.0.0.3"), ""); err != nil {
-		t.Errorf("another stranger is not answered: %v", err)
+		t.Errorf("another address is not answered: %v", err)
 	}
 	if err := ask(other, ""); err != nil {
-		t.Errorf("a stranger with one connection has lost it: %v", err)
+		t.Errorf("an address with one connection has lost it: %v", err)
 	}
 	if err := ask(known, token); err != nil {
 		t.Errorf("a connection that was known is closed: %v", err)
 	}
 	w.conns.mu.Lock()
 	defer w.conns.mu.Unlock()
-	if w.conns.open > most/2+1 || w.conns.strangers.size != w.conns.open-1 {
-		t.Errorf("%d connections, %d of strangers", w.conns.open, w.conns.strangers.size)
+	if w.conns.open > most/2+1 || w.conns.pending.size != w.conns.open-1 {
+		t.Errorf("%d connections, %d pending", w.conns.open, w.conns.pending.size)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestN2ACallerLeavesConnectionsToOthers(t *testing.T) {
 		}
 	}
 	if err := ask(connect(), ""); err != nil {
-		t.Errorf("a stranger is not answered: %v", err)
+		t.Errorf("an address without a name is not answered: %v", err)
 	}
 	if err := ask(connect(), ann); err != nil {
 		t.Errorf("another caller is not answered: %v", err)

@@ -39,7 +39,7 @@ func TestFullLogFileIsWrittenAgain(t *testing.T) {
 	var stderr bytes.Buffer
 	l := New(&stderr, "")
 	disk := &diskful{room: 200}
-	l.out.file = newSteady(disk, nil)
+	l.out.file = newLogWriter(disk, nil)
 	for i := range 4 {
 		l.Info("line", "i", i)
 	}

@@ -16,14 +16,14 @@ import (
 
 // output is where the lines of the log go: log_file, which can be opened anew,
 // as logrotate wants it; the journal; or stderr, where there is no other or it
-// does not work. Nothing that it writes to can stop Orla (see steady).
+// does not work. Nothing that it writes to can stop Orla (see logWriter).
 type output struct {
-	stderr  *steady
-	journal *steady // started by the first entry; used under mu
+	stderr  *logWriter
+	journal *logWriter // started by the first entry; used under mu
 
 	mu       sync.Mutex // guards what follows, and the order of lines
 	socket   string     // journald's
-	file     *steady    // log_file; nil for none
+	file     *logWriter // log_file; nil for none
 	torn     bool       // file ends with a part of a line
 	trouble  error      // why file could not be written the last time; nil if it could
 	told     bool       // that trouble has been told of
@@ -43,7 +43,7 @@ const (
 )
 
 func newOutput(stderr io.Writer, socket string) *output {
-	return &output{stderr: newSteady(stderr, roomIn(stderr)), socket: socket}
+	return &output{stderr: newLogWriter(stderr, roomIn(stderr)), socket: socket}
 }
 
 // OpenFile opens log_file for appending. It returns nil for an empty path, which
@@ -70,7 +70,7 @@ func (o *output) use(file *os.File) {
 	}
 	o.file, o.torn, o.trouble, o.told, o.diverted = nil, false, nil, false, 0
 	if file != nil {
-		o.file, o.torn = newSteady(file, roomIn(file)), endsTorn(file.Name())
+		o.file, o.torn = newLogWriter(file, roomIn(file)), endsTorn(file.Name())
 	}
 }
 
@@ -182,7 +182,7 @@ func (o *output) record(entry, line []byte, priority int) error {
 	o.flushLocked()
 	if o.journal == nil {
 		journal := systemd.NewJournal(o.socket)
-		o.journal = newSteady(journal, journal.Ready)
+		o.journal = newLogWriter(journal, journal.Ready)
 	}
 	_, err := o.journal.Write(entry)
 	if err != nil {
@@ -206,7 +206,7 @@ func (o *output) droppedInAll() int64 {
 }
 
 // writers are those that may have dropped lines, or nil. The caller holds mu.
-func (o *output) writers() [3]*steady { return [...]*steady{o.stderr, o.file, o.journal} }
+func (o *output) writers() [3]*logWriter { return [...]*logWriter{o.stderr, o.file, o.journal} }
 
 // news returns what there is to say of lines that did not go where they should.
 func (o *output) news(at time.Time) []slog.Record {

@@ -24,7 +24,7 @@ func (p *Parts) placeOf(t manifest.Tool) place {
 		return place{launcher: p.Launcher.Launcher()}
 	}
 	at := p.isolatedPlace(t)
-	at.launcher = p.Memories.remember(t.Name, at.launcher)
+	at.launcher = p.LastProcesses.record(t.Name, at.launcher)
 	return at
 }
 

@@ -41,21 +41,21 @@ var (
 
 // Parts are the pieces that answer calls, joined. The caller closes them.
 type Parts struct {
-	cgroup     *cgroup.Root // nil where none was delegated
-	Launcher   *launch.Local
-	sandboxes  *sandbox.Host
-	engines    *Engines // of containers
-	clusters   *clusters
-	Supervisor *supervisor.Supervisor
-	Slots      *simple.Slots
-	Hub        *watch.Hub
-	Lists      *capsule.Lists
-	Services   *Services
-	Modules    *Modules
-	Governance governance.Gate
-	Memories   Memories
-	Holds      *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
-	log        *slog.Logger
+	cgroup        *cgroup.Root // nil where none was delegated
+	Launcher      *launch.Local
+	sandboxes     *sandbox.Host
+	engines       *Engines // of containers
+	clusters      *clusters
+	Supervisor    *supervisor.Supervisor
+	Slots         *simple.Slots
+	Hub           *watch.Hub
+	Lists         *capsule.Lists
+	Services      *Services
+	Modules       *Modules
+	Governance    governance.Gate
+	LastProcesses LastProcesses
+	Holds         *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
+	log           *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
 }

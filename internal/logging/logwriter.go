@@ -13,12 +13,12 @@ import (
 // stallAfter is how long a line of the log waits for its reader.
 const stallAfter = time.Second
 
-// steady writes lines for a reader that may stop reading, as an MCP client does
-// that never looks at the stderr of its server. While a line has not been taken
-// for stallAfter, the lines after it are dropped, so that Orla goes on.
+// logWriter writes lines to a reader that may stop reading, such as an MCP client that
+// never reads its server's stderr. When a line has not been written within stallAfter,
+// the lines after it are dropped until it is, so that Orla goes on.
 //
 // Until then a line has been written when Write or write returns.
-type steady struct {
+type logWriter struct {
 	to    io.Writer
 	ready func() bool // reports whether to takes a short line without waiting
 	lines chan []byte
@@ -36,10 +36,10 @@ type outcome struct {
 	err error
 }
 
-// newSteady starts a writer to w. ready may be nil, if that cannot be known. It
+// newLogWriter starts a writer to w. ready may be nil, if that cannot be known. It
 // ends by end, or with the process: a write that is stuck cannot be taken back.
-func newSteady(w io.Writer, ready func() bool) *steady {
-	s := &steady{to: w, ready: ready, lines: make(chan []byte), taken: make(chan outcome, 1)}
+func newLogWriter(w io.Writer, ready func() bool) *logWriter {
+	s := &logWriter{to: w, ready: ready, lines: make(chan []byte), taken: make(chan outcome, 1)}
 	go func() {
 		for line := range s.lines {
 			n, err := w.Write(line)
@@ -54,12 +54,12 @@ func newSteady(w io.Writer, ready func() bool) *steady {
 
 // end ends the writing, and closes what was written to when the last line has
 // been taken. Nothing may be written any more.
-func (s *steady) end() { close(s.lines) }
+func (s *logWriter) end() { close(s.lines) }
 
-func (s *steady) Write(line []byte) (int, error) { return s.write(line, 1) }
+func (s *logWriter) Write(line []byte) (int, error) { return s.write(line, 1) }
 
 // write writes some lines as if they were one.
-func (s *steady) write(line []byte, count int) (int, error) {
+func (s *logWriter) write(line []byte, count int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stuck() {
@@ -104,7 +104,7 @@ func roomIn(w io.Writer) func() bool {
 }
 
 // stuck reports whether the last line is still being written.
-func (s *steady) stuck() bool {
+func (s *logWriter) stuck() bool {
 	select {
 	case <-s.taken: // nobody is left to tell of an error
 		s.stalled = false
@@ -114,14 +114,14 @@ func (s *steady) stuck() bool {
 }
 
 // droppedInAll returns how many lines were dropped since the start.
-func (s *steady) droppedInAll() int64 {
+func (s *logWriter) droppedInAll() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
 // lost returns how many lines were dropped, once, and once lines are taken again.
-func (s *steady) lost() int {
+func (s *logWriter) lost() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped == 0 || s.stuck() {

@@ -39,18 +39,18 @@ func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
 	if err := discovery.ApplyTerms(&tool, cfg); err != nil {
 		t.Fatal(err)
 	}
-	var m Memories
-	if got := m.Held(tool); got != notCalled {
+	var m LastProcesses
+	if got := m.Limits(tool); got != notCalled {
 		t.Errorf("before the first call: %q", got)
 	}
-	l := m.remember(tool.Name, startsLimited{launch.Held{Tree: cgroup.Limits{Memory: 64 << 20, Pids: 9}}})
-	if got := m.Held(tool); got != notCalled {
+	l := m.record(tool.Name, startsLimited{launch.Held{Tree: cgroup.Limits{Memory: 64 << 20, Pids: 9}}})
+	if got := m.Limits(tool); got != notCalled {
 		t.Errorf("before the first call: %q", got)
 	}
 	if _, err := l.Start(t.Context(), launch.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := m.Held(tool), "memory 64 MiB, pids 9; not bounded: cpus"; got != want {
+	if got, want := m.Limits(tool), "memory 64 MiB, pids 9; not bounded: cpus"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	unbounded := toolIn(manifest.IsolationNone)
@@ -65,7 +65,7 @@ func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
 		"memory 64 MiB, fuel 1000000":   module,
 		"refused: isolation_mode kuber": refused,
 	} {
-		if got := m.Held(tool); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got := m.Limits(tool); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", tool.Isolation.Mode, got, want)
 		}
 	}

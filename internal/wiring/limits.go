@@ -11,15 +11,15 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// remembering is a Launcher that remembers what it started last, so that one
-// can ask afterwards what that was really held by.
-type remembering struct {
+// recordingLauncher is a Launcher that keeps the process it started last, so that its
+// real limits can be read afterwards.
+type recordingLauncher struct {
 	launch.Launcher
 	last atomic.Pointer[launch.Process] // nil before the first
 }
 
-// Start starts a process, and remembers it.
-func (r *remembering) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
+// Start starts a process, and keeps it.
+func (r *recordingLauncher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
 	p, err := r.Launcher.Start(ctx, spec)
 	if err == nil {
 		r.last.Store(&p)
@@ -27,19 +27,19 @@ func (r *remembering) Start(ctx context.Context, spec launch.Spec) (launch.Proce
 	return p, err
 }
 
-// Memories are the isolated tools' launchers, by the tools' names.
-type Memories struct {
+// LastProcesses has the last process of each isolated tool.
+type LastProcesses struct {
 	mu     sync.Mutex // guards byTool
-	byTool map[string]*remembering
+	byTool map[string]*recordingLauncher
 }
 
-// remember makes the launcher of a tool one that remembers.
-func (m *Memories) remember(tool string, l launch.Launcher) launch.Launcher {
-	r := &remembering{Launcher: l}
+// record returns a launcher that does what l does and keeps the tool's last process.
+func (m *LastProcesses) record(tool string, l launch.Launcher) launch.Launcher {
+	r := &recordingLauncher{Launcher: l}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byTool == nil {
-		m.byTool = map[string]*remembering{}
+		m.byTool = map[string]*recordingLauncher{}
 	}
 	m.byTool[tool] = r
 	return r
@@ -48,10 +48,10 @@ func (m *Memories) remember(tool string, l launch.Launcher) launch.Launcher {
 // notCalled stands for the limits of a tool that has not had a process yet.
 const notCalled = "not yet called"
 
-// Held says which limits the last process of an isolated tool was held by; ""
+// Limits says which limits the last process of an isolated tool was held by; ""
 // of a tool that is not isolated, or a capsule that has not been started. A
 // module has its limits by itself.
-func (m *Memories) Held(t manifest.Tool) string {
+func (m *LastProcesses) Limits(t manifest.Tool) string {
 	switch {
 	case t.Isolation.Mode == manifest.IsolationWASM && t.Resource != nil && t.Resource.WASM != nil:
 		module := t.Resource.WASM

@@ -6,34 +6,32 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
-	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
 
-// newByHand are the commands that do something to capsules.
-func newByHand(flags *config.Flags, std terminal.Streams) []*cobra.Command {
+// newOperate are the commands that do something to capsules.
+func newOperate(flags *config.Flags, std terminal.Streams) []*cobra.Command {
 	return []*cobra.Command{
-		byHandCommand(flags, std, control.Restart, "Give capsules a new process",
+		operateCommand(flags, std, control.Restart, "Give capsules a new process",
 			"Give each capsule a new process, and wait until it is READY. Calls in flight may end\n"+
 				"first, and those that come meanwhile wait. A pause after a crash is skipped."),
-		byHandCommand(flags, std, control.Stop, "Stop capsules until they are started again",
+		operateCommand(flags, std, control.Stop, "Stop capsules until they are started again",
 			"Stop each capsule. It stays stopped, whatever is saved or reloaded and however often\n"+
 				"Orla itself starts, until orla start or orla restart. Its tools stay listed; a call\n"+
 				"is told that it is stopped."),
-		byHandCommand(flags, std, control.Start, "Start capsules that are stopped",
+		operateCommand(flags, std, control.Start, "Start capsules that are stopped",
 			"Start each capsule that is not READY, and wait until it is, or say why it is not."),
 	}
 }
 
-func byHandCommand(flags *config.Flags, std terminal.Streams, action control.Action, short, long string) *cobra.Command {
+func operateCommand(flags *config.Flags, std terminal.Streams, action control.Action, short, long string) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:     string(action) + " NAME...",
@@ -57,7 +55,7 @@ func byHandCommand(flags *config.Flags, std terminal.Streams, action control.Act
 					return talk(err)
 				}
 			}
-			return byHandAll(cmd.Context(), client, action, names, std.Out)
+			return operateAll(cmd.Context(), client, action, names, std.Out)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every capsule")
@@ -78,9 +76,9 @@ func capsulesOf(ctx context.Context, client *control.Client) ([]string, error) {
 	return names, nil
 }
 
-// byHandAll does something to capsules, side by side, and says of each what it
+// operateAll does something to capsules, side by side, and says of each what it
 // is then. One that fails keeps no other from it.
-func byHandAll(ctx context.Context, client *control.Client, action control.Action, names []string, out io.Writer) error {
+func operateAll(ctx context.Context, client *control.Client, action control.Action, names []string, out io.Writer) error {
 	const atOnce = 16
 	place := make(chan struct{}, atOnce)
 	now := make([]*control.ToolStatus, len(names))
@@ -114,53 +112,4 @@ func byHandAll(ctx context.Context, client *control.Client, action control.Actio
 		return talk(failed[0])
 	}
 	return &exit.Error{Code: exit.Failed, Err: errors.Join(failed...)}
-}
-
-// newReload has a running Orla reload.
-func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "reload",
-		Short: "Have a running Orla read its configuration and folders again",
-		Long: "Have a running Orla read its configuration and folders again, and print what that\n" +
-			"changed; what did not change keeps its process and its calls. A configuration with\n" +
-			"faults changes nothing, and the exit code is 4. SIGHUP does the same.",
-		Example: "  orla reload\n  orla reload --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := anyOrla(flags, cmd)
-			if err != nil {
-				return err
-			}
-			diff, err := client.Reload(cmd.Context())
-			if err != nil {
-				return talk(err)
-			}
-			if asJSON {
-				return terminal.WriteJSON(std.Out, diff)
-			}
-			discovery.PrintReported(std.Err, diff.Problems)
-			return printReload(std.Out, diff)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-func printReload(out io.Writer, diff *control.Reload) error {
-	var text strings.Builder
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"added", diff.Added}, {"removed", diff.Removed}, {"changed", diff.Changed}} {
-		if len(list.names) > 0 {
-			fmt.Fprintf(&text, "%-8s %s\n", list.what, terminal.Printable(strings.Join(list.names, ", ")))
-		}
-	}
-	fmt.Fprintf(&text, "%-8s %d\n", "kept", diff.Kept)
-	if n := len(diff.Failed); n > 0 {
-		fmt.Fprintf(&text, "%-8s %d\n", "failed", n)
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
 }
