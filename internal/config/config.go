@@ -46,22 +46,22 @@ type Config struct {
 	LogLevel              string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info." flag:"LEVEL" brief:"debug, info, warn, error or fatal (default info)"`
 	LogFile               string           `json:"log_file,omitempty" jsonschema:"File to append the log to, reopened on SIGHUP. Default: stderr." flag:"FILE" brief:"append the log to a file (default stderr)" sample:"/var/log/orla/orla.log"`
 	Socket                string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, relative to this file's folder, or none. Default: one that is named after the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir." flag:"PATH" brief:"control socket to serve or to talk to, or none (default: found by the tools folder)"`
-	AutoReload            bool             `json:"auto_reload,omitempty" jsonschema:"Apply changes in the tools folders when they happen; false waits for SIGHUP. Default true."`
-	MaxOutput             yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each stream of a simple tool. Default 8MiB."`
-	MaxInline             yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"A larger answer keeps its head and tail, and becomes a resource for ten minutes. Default 4MiB."`
+	AutoReload            bool             `json:"auto_reload,omitempty" jsonschema:"Apply changes in the tools folders at once; false waits for SIGHUP. Default true."`
+	MaxOutput             yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each output stream of a simple tool. Default 8MiB."`
+	MaxInline             yamldoc.Size     `json:"max_inline,omitempty" jsonschema:"A larger answer is cut to its beginning and end, and is readable as a resource for ten minutes. Default 4MiB."`
 	MaxRequest            yamldoc.Size     `json:"max_request,omitempty" jsonschema:"Largest request from a client. Default 16MiB."`
-	MaxConcurrentCalls    int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at the same time; more calls wait within their deadline. Default 8 for each core." sample:"16"`
+	MaxConcurrentCalls    int              `json:"max_concurrent_calls,omitempty" jsonschema:"Processes of simple tools at once; other calls wait within their deadline. Default 8 for each core." sample:"16"`
 	StructuredResults     bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
-	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that is starting, reloading, or about to be started again. Default 10s."`
+	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that starts, reloads, or will soon restart. Default 10s."`
 	MaxMessage            yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
 	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, and which were stopped manually. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
-	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may go on when Orla stops. Default 10s."`
+	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may continue when Orla stops. Default 10s."`
 	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"When an idle HTTP session expires; a session with an open event stream is not idle. Default 12h."`
 	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions and streams at the same time. Default 10000."`
 	AllowedOrigins        []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://app.example.com. Default: none." sample:"[https://example.com]"`
 	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names that a request's Host header may have in addition to localhost, with a port or for any port. Default: none." sample:"[orla.example.com]"`
 	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path is relative to this file's folder. Default: none." sample:"/etc/orla/secrets"`
-	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Which addresses that are not public tools may have: none, loopback, or all, which adds private networks. Link-local and metadata addresses are never allowed. Default loopback."`
+	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Non-public addresses that tools may reach: none, loopback, or all, which adds private networks. Link-local and metadata addresses are always refused. Default loopback."`
 	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false." flag:"-" brief:"allow listening beyond loopback without authentication"`
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`

@@ -12,8 +12,8 @@ import (
 // TracingConfig says where traces go.
 type TracingConfig struct {
 	Endpoint    string  `json:"endpoint,omitempty" jsonschema:"Address of an OpenTelemetry collector that speaks OTLP over HTTP, such as http://127.0.0.1:4318. Default: none, and no traces."`
-	SampleRatio float64 `json:"sample_ratio,omitempty" jsonschema:"Share of the traces that begin here which is recorded, from 0 to 1; traces that a client began are recorded as the client says. Default 1."`
-	HeadersFile string  `json:"headers_file,omitempty" jsonschema:"File of headers to send with traces, one NAME: VALUE a line; read again on SIGHUP. Default: none."`
+	SampleRatio float64 `json:"sample_ratio,omitempty" jsonschema:"Fraction of the traces that begin here that are recorded, from 0 to 1; a client's traces follow the client's choice. Default 1."`
+	HeadersFile string  `json:"headers_file,omitempty" jsonschema:"File of headers to send to the collector, one NAME: VALUE on each line; read again on SIGHUP. Default: none."`
 }
 
 // CollectorURL parses an address that traces are sent to, or says why it is none.
