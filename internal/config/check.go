@@ -145,7 +145,7 @@ func (v *verdict) address() {
 	if v.bad["listen"] || v.bad["port"] {
 		return
 	}
-	host, port, err := net.SplitHostPort(v.Loaded.Address())
+	host, port, err := net.SplitHostPort(v.Address())
 	if err == nil {
 		err = wellFormed(host, port)
 	}

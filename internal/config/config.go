@@ -109,6 +109,7 @@ func Defaults() Config {
 // Rank orders the sources of a setting: a higher one wins (SPEC H1).
 type Rank int
 
+// The sources, the lowest first.
 const (
 	FromDefault Rank = iota
 	FromFile

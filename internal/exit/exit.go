@@ -14,6 +14,7 @@ import (
 // Code is how the program ends. The numbers are documented and stable (SPEC J3).
 type Code int
 
+// The exit codes.
 const (
 	OK         Code = 0
 	Failed     Code = 1 // it was tried and did not work
