@@ -113,7 +113,7 @@ var imports = map[string][]string{
 	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest"},
 	"internal/listen":     {"internal/exit"},
 	"internal/wiring": {
-		"internal/config", "internal/discovery", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
+		"internal/config", "internal/discovery", "internal/doctor", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
 		"internal/launch", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/secret", "internal/outbound", "internal/auth", "internal/artifact",
 		"internal/retry", "internal/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"manifest", "simple", "capsule", "supervisor",
@@ -132,9 +132,9 @@ var imports = map[string][]string{
 	},
 	"internal/cli": {
 		"internal/cli/author", "internal/exit", "internal/terminal", "internal/config", "internal/control", "internal/daemon", "internal/discovery", "internal/doctor", "internal/contract",
-		"internal/fault", "internal/version", "internal/yamldoc", "manifest",
-		"simple",                                                                                                                                                    // which stream of a simple tool a part of its answer was
-		"internal/wiring", "internal/cgroup", "internal/environ", "internal/launch", "internal/launch/container", "internal/launch/kube", "internal/launch/sandbox", // what doctor tries, and what a container is probed with
+		"internal/version", "internal/yamldoc", "manifest",
+		"internal/wiring", // what doctor tries, and the hidden commands
+		"simple",          // which stream of a simple tool a part of its answer was
 	},
 
 	"internal/testing/program": {}, // tests alone, of the program as a whole

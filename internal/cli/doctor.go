@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/version"
+	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -95,7 +96,7 @@ func examine(ctx context.Context, l *config.Loader) []doctor.Finding {
 	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
-	findings = append(findings, examineIsolation(ctx, cfg, found.Tools, len(pids) > 0)...)
+	findings = append(findings, wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0)...)
 	findings = append(findings, running)
 	if !cfg.Stdio {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.Address(), pids...))

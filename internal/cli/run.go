@@ -6,20 +6,15 @@ package cli
 import (
 	"context"
 
-	"github.com/orla-project/orla/internal/daemon"
 	"github.com/orla-project/orla/internal/exit"
-	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/internal/wiring"
 )
 
 // Run is the program without its process. It returns how it ended.
 func Run(args []string, std terminal.Streams) exit.Code {
-	if len(args) == 2 && args[0] == daemon.GuardCommand {
-		return exit.Code(daemon.Guard(args[1]))
-	}
-	if len(args) > 0 && args[0] == wiring.ProbeCommand {
-		return exit.Code(container.Probe(args[1:], std.Out))
+	if code, hidden := wiring.RunHidden(args, std.Out); hidden {
+		return exit.Code(code)
 	}
 	keepDescriptors()
 	root := newRoot(std)

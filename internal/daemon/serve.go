@@ -74,7 +74,7 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p, err := wiring.Join(cfg, []string{self, GuardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}

@@ -16,36 +16,33 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// ProbeCommand is the hidden command that tells what a container is, inside it.
-const ProbeCommand = "__probe"
-
-// Engines are the container engines that tools name, by their programs. Nothing is
+// engines are the container engines that tools name, by their programs. Nothing is
 // asked of one before a tool wants it.
-type Engines struct {
-	Local   *launch.Local
-	Environ []string
-	Folder  string // that is served
+type engines struct {
+	local   *launch.Local
+	environ []string
+	folder  string // that is served
 	serves  bool   // this process does, and looks for what an earlier one left
-	Log     *slog.Logger
+	log     *slog.Logger
 
 	mu        sync.Mutex // guards byProgram
 	byProgram map[string]*container.Engine
 }
 
-// Named returns the engine of a program.
-func (e *Engines) Named(program string) *container.Engine {
+// named returns the engine of a program.
+func (e *engines) named(program string) *container.Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known := e.byProgram[program]; known != nil {
 		return known
 	}
-	folder, err := filepath.Abs(e.Folder)
+	folder, err := filepath.Abs(e.folder)
 	if err != nil {
-		folder = e.Folder
+		folder = e.folder
 	}
-	opts := container.EngineOptions{Program: program, Local: e.Local, Environ: e.Environ, Folder: folder, Log: e.Log}
+	opts := container.EngineOptions{Program: program, Local: e.local, Environ: e.environ, Folder: folder, Log: e.log}
 	if self, err := os.Executable(); err == nil {
-		opts.Prober = []string{self, ProbeCommand}
+		opts.Prober = []string{self, probeCommand}
 	}
 	made := container.NewEngine(opts)
 	if e.byProgram == nil {
@@ -58,8 +55,8 @@ func (e *Engines) Named(program string) *container.Engine {
 	return made
 }
 
-// Close waits for the containers that are left.
-func (e *Engines) Close() {
+// close waits for the containers that are left.
+func (e *engines) close() {
 	e.mu.Lock()
 	all := slices.Collect(maps.Values(e.byProgram))
 	e.mu.Unlock()
@@ -72,7 +69,7 @@ func (e *Engines) Close() {
 func (p *Parts) contained(t manifest.Tool) place {
 	i := t.Isolation
 	opts := container.Options{
-		Engine:    p.engines.Named(i.Terms.Engine),
+		Engine:    p.engines.named(i.Terms.Engine),
 		Tool:      t.Name,
 		Image:     i.Image,
 		Network:   i.Network,

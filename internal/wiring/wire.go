@@ -44,7 +44,7 @@ type Parts struct {
 	cgroup        *cgroup.Root // nil where none was delegated
 	Launcher      *launch.Local
 	sandboxes     *sandbox.Host
-	engines       *Engines // of containers
+	engines       *engines // of containers
 	clusters      *clusters
 	Supervisor    *supervisor.Supervisor
 	Slots         *simple.Slots
@@ -91,7 +91,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	p.Modules = newModules(cfg, p.Services, log)
 	clean := environ.Clean(os.Environ())
 	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
-	p.engines = &Engines{Local: launcher, Environ: clean, Folder: cfg.ToolsDir, serves: guard != nil, Log: log}
+	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	p.Supervisor = supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
@@ -150,7 +150,7 @@ func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCal
 // Close waits for the processes that are left.
 func (p *Parts) Close() {
 	p.clusters.close()
-	p.engines.Close() // before what their command lines are started by
+	p.engines.close() // before what their command lines are started by
 	p.Launcher.Close()
 	p.sandboxes.Close()
 	p.Services.client.Close()

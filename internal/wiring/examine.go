@@ -1,4 +1,4 @@
-package cli
+package wiring
 
 import (
 	"context"
@@ -17,15 +17,13 @@ import (
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/launch/sandbox"
-	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 )
 
-// examineIsolation says what this machine can hold tools by, and of what it
-// cannot why not. That is a failure only where a tool needs it. Where an Orla
-// runs already, as a service with a cgroup of its own, it may have what this
-// process lacks.
-func examineIsolation(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, running bool) []doctor.Finding {
+// Examine says by what tools can be isolated on this machine, and why not by the rest.
+// The latter is a failure only if a tool needs it. An Orla that is running, as a service
+// with its own cgroup, may have what this process lacks.
+func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, running bool) []doctor.Finding {
 	log := slog.New(slog.DiscardHandler)
 	local, err := launch.NewLocal(launch.Options{Log: log})
 	if err != nil {
@@ -82,9 +80,9 @@ func examineEngine(ctx context.Context, cfg *config.Loaded, local *launch.Local,
 	if cfg.ContainerEngine == config.NoEngine {
 		return doctor.Finding{Check: check, Level: doctor.OK, Text: "tool_container_engine is none"}
 	}
-	all := &wiring.Engines{Local: local, Environ: environ.Clean(os.Environ()), Folder: cfg.ToolsDir, Log: slog.New(slog.DiscardHandler)}
-	defer all.Close()
-	engine := all.Named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
+	all := &engines{local: local, environ: environ.Clean(os.Environ()), folder: cfg.ToolsDir, log: slog.New(slog.DiscardHandler)}
+	defer all.close()
+	engine := all.named(cfg.ContainerEngine) //nolint:contextcheck // a sweep has none, and only who serves makes one
 	opts := container.Options{
 		Tool: "doctor", User: cfg.ContainerUser, Runtime: cfg.ContainerRuntime,
 		Limits: cgroup.Limits{Memory: int64(cfg.ContainerMemory), CPUs: cfg.ContainerCPUs, Pids: cfg.ContainerPids},

@@ -1,0 +1,27 @@
+package wiring
+
+import (
+	"io"
+	"runtime/debug"
+
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/container"
+)
+
+// The hidden commands, by which Orla starts itself.
+const (
+	GuardCommand = "__guard" // a Local's process that outlives it
+	probeCommand = "__probe" // says what a container is, inside it
+)
+
+// RunHidden runs a hidden command, if args are one, and returns its exit code.
+func RunHidden(args []string, out io.Writer) (code int, hidden bool) {
+	switch {
+	case len(args) == 2 && args[0] == GuardCommand:
+		debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
+		return launch.RunGuard(args[1]), true
+	case len(args) > 0 && args[0] == probeCommand:
+		return container.Probe(args[1:], out), true
+	}
+	return 0, false
+}
