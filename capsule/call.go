@@ -336,17 +336,17 @@ func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *link, unti
 	for {
 		s := c.status.Load()
 		switch {
-		case s.final:
+		case s.starts == byNobody:
 			return nil, errGone
-		case s.held:
+		case s.starts == byOperator:
 			return nil, c.notReady(s)
 		case s.state == Ready && s.conn != failed:
 			return s.conn, nil
-		case s.state == Stopped && !s.wakes, s.state == Crashed && (s.next.IsZero() || s.next.After(horizon)):
+		case s.state == Stopped && s.starts != byCall, s.state == Crashed && (s.next.IsZero() || s.next.After(horizon)):
 			return nil, c.notReady(s)
-		case s.wakes && s.cause != nil && time.Since(s.since) < betweenTries:
+		case s.starts == byCall && s.cause != nil && time.Since(s.since) < betweenTries:
 			return nil, c.notReady(s)
-		case s.wakes:
+		case s.starts == byCall:
 			select {
 			case c.wake <- struct{}{}:
 			default: // somebody was faster
@@ -374,8 +374,8 @@ func (c *Capsule) gaveUp(cause error) error {
 // notReady is what a call is told that does not wait any longer: the state, the
 // cause, the last lines on stderr and when the next start is due (SPEC D10).
 func (c *Capsule) notReady(s *status) error {
-	if s.held {
-		return fault.Unsent(c.heldError(fmt.Sprintf("is %s: it was stopped by hand", s.state)))
+	if s.starts == byOperator {
+		return fault.Unsent(c.heldError(fmt.Sprintf("is %s: it was stopped by an operator", s.state)))
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s is %s", c.tool.Name, s.state)
@@ -392,11 +392,11 @@ func (c *Capsule) notReady(s *status) error {
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)
 	}
 	switch due := max(0, time.Until(s.next)).Round(100 * time.Millisecond); {
-	case s.state == Stopped && s.wakes && s.cause != nil:
+	case s.state == Stopped && s.starts == byCall && s.cause != nil:
 		fmt.Fprintf(&text, "; the next call tries again, and Orla by itself in %s", due)
 	case !s.next.IsZero():
 		fmt.Fprintf(&text, "; the next start is due in %s", due)
-	case s.state == Stopped && !s.wakes:
+	case s.state == Stopped && s.starts != byCall:
 		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}
 	switch lines := c.lastStderr(); {
@@ -408,14 +408,14 @@ func (c *Capsule) notReady(s *status) error {
 	}
 	f := fault.New(code, "%s", text.String())
 	f.Unsent = true
-	if !c.far() && (s.state == Stopped && !s.wakes || s.state == Crashed && s.next.IsZero()) {
+	if !c.far() && (s.state == Stopped && s.starts != byCall || s.state == Crashed && s.next.IsZero()) {
 		never := false
 		f.Retry = &never // to try again cannot help
 	}
 	return f
 }
 
-// heldError is what calls are told of a capsule that was stopped by hand: to
+// heldError is what calls are told of a capsule that was stopped by an operator: to
 // try again cannot help.
 func (c *Capsule) heldError(what string) error {
 	never := false

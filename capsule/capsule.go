@@ -71,7 +71,7 @@ type Options struct {
 	Hub *watch.Hub
 	// Lists remembers what capsules offered. If nil, nothing is remembered.
 	Lists *Lists
-	// Holds remembers which capsules were stopped by hand. If nil, each Capsule
+	// Holds remembers which capsules were stopped by an operator. If nil, each Capsule
 	// knows it of itself.
 	Holds *Holds
 	// Shared reports whether clients of several callers may call the capsule: what it
@@ -173,7 +173,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	c.offers.init(c)
 	// What nobody knows the tools of nobody can call: it has to be started once.
 	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
-		c.amend(func(s *status) { s.wakes = true })
+		c.amend(func(s *status) { s.starts = byCall })
 		c.settled.Store(true)
 	}
 	c.log.Info("created", "tool", tool.Name, "version", tool.Version, "source", tool.Source)
@@ -283,7 +283,7 @@ func (c *Capsule) finish(ctx context.Context) {
 	if ctx.Err() == nil {
 		reason = "its service ended"
 	}
-	last := status{reason: reason, final: true}
+	last := status{reason: reason, starts: byNobody}
 	if s.state == Stopped || s.state == Created {
 		// The state stays, and those who wait in it must not. What has never begun
 		// does not stop: another one of its name may be stopping now.

@@ -12,7 +12,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Holds remembers which capsules were stopped by hand, so that neither another
+// Holds remembers which capsules were stopped by an operator, so that neither another
 // manifest nor another Orla starts them (SPEC J1). It is kept in a folder, a
 // file for each, and in memory for as long as Orla runs. Its methods may be
 // called from any goroutine; a nil *Holds remembers nothing.
@@ -82,7 +82,7 @@ func (h *Holds) save(t manifest.Tool, held bool, log *slog.Logger) {
 		err = nil
 	}
 	if err != nil && !h.warned {
-		log.Warn("what was stopped or started by hand cannot be kept for the next start of Orla", "dir", h.dir, "err", err)
+		log.Warn("what was stopped or started by an operator cannot be kept for the next start of Orla", "dir", h.dir, "err", err)
 	}
 	h.warned = err != nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 )
 
-// SPEC J1: a stop by hand is there at the next start, each project's own, and
+// SPEC J1: a stop by an operator is there at the next start, each project's own, and
 // for every version of a tool.
 func TestHoldsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "when needed")
@@ -35,7 +35,7 @@ func TestHoldsAreKept(t *testing.T) {
 	}
 	NewHolds(dir).save(two, false, discard)
 	if held, _ := NewHolds(dir).load(one); held {
-		t.Error("what was started by hand is held at the next start")
+		t.Error("what was started by an operator is held at the next start")
 	}
 }
 
@@ -76,7 +76,7 @@ func TestHoldsNowhere(t *testing.T) {
 }
 
 // SPEC J1, D7a: the capsule of a changed manifest, or of another Orla, stays
-// stopped by hand. It makes nobody wait, and its tools are listed.
+// stopped by an operator. It makes nobody wait, and its tools are listed.
 func TestHeldSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fakeWorld{t: t, plan: well, most: 1}
@@ -97,7 +97,7 @@ func TestHeldSuccessor(t *testing.T) {
 				if offers := c.Offers(); !offers.Known || len(offers.Tools) != 1 {
 					t.Errorf("it offers %+v", offers)
 				}
-				faulty(t, ask(t.Context(), c), fault.NotReady, "by hand")
+				faulty(t, ask(t.Context(), c), fault.NotReady, "by an operator")
 				time.Sleep(time.Hour)
 				down(t, c, w)
 			})
@@ -111,7 +111,7 @@ func TestHeldSuccessor(t *testing.T) {
 	})
 }
 
-// A stop by hand that comes while its successor waits for its turn holds that.
+// A stop by an operator that comes while its successor waits for its turn holds that.
 func TestHeldWhileTheSuccessorWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fakeWorld{t: t, plan: well, most: 1}

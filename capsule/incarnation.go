@@ -29,7 +29,7 @@ type incarnation struct {
 	c     *Capsule
 	p     Process
 	conn  *link
-	order int // the number of the last order by hand before its start
+	order int // the number of the last order of an operator before its start
 	began time.Time
 	ready time.Time // when it became READY; zero if it did not
 
@@ -65,7 +65,7 @@ type hello struct {
 	Capabilities []string `json:"capabilities"`
 }
 
-// begin starts a process, after the order by hand of a number, and reads what
+// begin starts a process, after the order of an operator of a number, and reads what
 // it says.
 func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	spec, err := c.spec()

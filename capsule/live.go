@@ -50,7 +50,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	} else {
 		end, in = c.attend(ctx, in, restarts, &retired)
 	}
-	// Looked at once: it may be stopped by hand at any moment, and what is said
+	// Looked at once: it may be stopped by an operator at any moment, and what is said
 	// of its end must not be of two minds.
 	cause := context.Cause(ctx)
 	if cause != nil {
@@ -73,7 +73,7 @@ func (c *Capsule) startReason(s *status) string {
 		return why
 	}
 	switch {
-	case s.wakes:
+	case s.starts == byCall:
 		return "a call wants it"
 	case s.state == Created:
 		return "Orla serves it"
@@ -111,7 +111,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	defer idle.Stop()
 	var coming chan successor // the process that is to replace this one
 	var again *trigger        // another wish, which came meanwhile
-	look := c.seen            // the last order by hand that was looked at
+	look := c.seen            // the last order of an operator that was looked at
 	fail := func(err error) (ending, *incarnation) {
 		if coming != nil { // it was to replace one that is gone now
 			cancel()
@@ -239,11 +239,11 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
 	refusal := c.unauthorized(end.err)
 	switch {
 	case errors.Is(cause, errHeld):
-		next.state, next.reason, next.held = Stopping, errHeld.Error(), true
+		next.state, next.reason, next.starts = Stopping, errHeld.Error(), byOperator
 	case cause != nil:
-		next.state, next.reason, next.final = Stopping, "Orla stops it", true
+		next.state, next.reason, next.starts = Stopping, "Orla stops it", byNobody
 	case refusal != nil: // no failure to count: somebody has to mend the credentials
-		next.state, next.reason, next.wakes, next.cause = Stopping, refusal.Reason, true, end.err
+		next.state, next.reason, next.starts, next.cause = Stopping, refusal.Reason, byCall, end.err
 		wait, again = restarts.later(), true
 	case end.err != nil:
 		wait, again = restarts.after(end.ready)
@@ -255,7 +255,7 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
 	case end.reload:
 		next.state = Reloading
 	default: // idle
-		next.state, next.wakes = Stopping, true
+		next.state, next.starts = Stopping, byCall
 	}
 	c.count(restarts) // first: whoever sees the state sees the count
 	if next.since = time.Now(); again {
@@ -280,7 +280,7 @@ func (c *Capsule) whyOver(cause error, end ending) error {
 	name := c.tool.Name
 	switch {
 	case errors.Is(cause, errHeld):
-		return c.heldError("was stopped by hand during the call")
+		return c.heldError("was stopped by an operator during the call")
 	case cause != nil:
 		return errCut
 	case end.err != nil:
@@ -297,13 +297,13 @@ func (c *Capsule) crashedDuring(how string) error {
 
 // pause waits for what comes after a process: in CRASHED until the next start
 // is due, in STOPPED until something changes (SPEC D9). It returns at once after
-// a reload, and when something is asked for by hand.
+// a reload, and when something is asked for by an operator.
 func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	s := c.status.Load()
 	switch {
-	case s.state == Stopping && !s.final:
+	case s.state == Stopping && s.starts != byNobody:
 		c.deafen()
-		c.become(status{state: Stopped, reason: s.reason, wakes: s.wakes, held: s.held, cause: s.cause, next: s.next})
+		c.become(status{state: Stopped, reason: s.reason, starts: s.starts, cause: s.cause, next: s.next})
 		return // awaitStart waits
 	case s.state != Crashed:
 		return
@@ -314,8 +314,9 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		if restarts.failures > 1 {
 			why = fmt.Errorf("%d failures in a row, the last: %w", restarts.failures, s.cause)
 		}
-		stopped := status{state: Stopped, reason: why.Error(), cause: why, wakes: c.far()}
-		if stopped.wakes {
+		stopped := status{state: Stopped, reason: why.Error(), cause: why}
+		if c.far() {
+			stopped.starts = byCall
 			c.deafen()
 			stopped.next = time.Now().Add(restarts.afterLimit())
 			c.become(stopped)
@@ -383,7 +384,7 @@ type successor struct {
 var errPanicked = errors.New("what the new process said made Orla panic; the log has the details")
 
 // replace starts a process beside the one that serves (SPEC D7b), after the
-// order by hand of a number.
+// order of an operator of a number.
 func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan successor {
 	coming := make(chan successor, 1)
 	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)

@@ -79,7 +79,7 @@ func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 		_, err := l.ask(capsuletest.Args{})
 		unsent(t, err, fault.NotReady, true)
 	})
-	t.Run("stopped by hand", func(t *testing.T) {
+	t.Run("stopped by an operator", func(t *testing.T) {
 		l := live(t, "echo")
 		l.await("READY")
 		asked := l.asking(capsuletest.Args{Hold: "it"})

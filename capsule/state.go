@@ -39,6 +39,16 @@ func (s State) String() string {
 	return [...]string{"CREATED", "STARTING", "READY", "RELOADING", "CRASHED", "STOPPING", "STOPPED"}[s]
 }
 
+// startedBy is what starts a capsule that does not run.
+type startedBy int
+
+const (
+	byItself   startedBy = iota // Orla does, at next; nothing does if there is no next
+	byCall                      // a call: it is lazy, or was idle; a remote server that failed is tried at next as well
+	byOperator                  // an operator, who has stopped it
+	byNobody                    // nothing: it is not served any more
+)
+
 // status is an immutable picture of a capsule at one moment.
 type status struct {
 	state  State
@@ -49,15 +59,9 @@ type status struct {
 	cause  error     // why it is Crashed, or Stopped by its failures; else nil
 	stderr string    // the last lines of a process that was never READY, for the log
 	next   time.Time // when the next start is due; zero if none is
-	// wakes says that a call starts the capsule: it is lazy, or was idle, or a remote
-	// server that failed, which is started at next as well.
-	wakes bool
-	// held says that it was stopped by hand.
-	held bool
-	// final says that the capsule is not served any more.
-	final bool
+	starts startedBy // what starts it where it does not run
 
-	heard   int   // the number of the last order by hand that was followed
+	heard   int   // the number of the last order of an operator that was followed
 	tried   int   // that of the last order before a process was to replace this one, and could not
 	refused error // why it could not; nil if none was tried
 
@@ -68,7 +72,7 @@ type status struct {
 type run struct {
 	pid   int
 	began time.Time
-	order int // the number of the last order by hand before its start
+	order int // the number of the last order of an operator before its start
 }
 
 // become publishes the next status and writes its line in the log (SPEC D1,

@@ -250,7 +250,7 @@ func walk(t *testing.T, seed uint64) {
 			err := do(ctx)
 			_, coded := errors.AsType[*fault.Error](err)
 			if err != nil && !coded || fault.CodeOf(err) == fault.Timeout && !impatient {
-				t.Errorf("an order by hand gave %v", err)
+				t.Errorf("an order of an operator gave %v", err)
 			}
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // SPEC-TOOLS 6.2: how many attempts there were is in the answer of a call that
@@ -31,8 +31,8 @@ func TestAttemptsAreTold(t *testing.T) {
 		return nil, &jsonrpc.Error{Code: -32603, Message: "no"}
 	})
 	const peers = `{"content":[],"_meta":{"mine":1}}`
-	w.raw("peer", func(context.Context, supervisor.Call) (json.RawMessage, error) { return json.RawMessage(peers), nil })
-	w.raw("peer_fails", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+	w.raw("peer", func(context.Context, peer.Call) (json.RawMessage, error) { return json.RawMessage(peers), nil })
+	w.raw("peer_fails", func(context.Context, peer.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[],"isError":true,"_meta":{"attempts":"mine","x":1.0}}`), nil
 	})
 	w.answer("says_so", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
@@ -70,7 +70,7 @@ func TestTaskOfACall(t *testing.T) {
 	tasks := make(chan string, 1)
 	w := newWorld(t)
 	w.set(tool("echo"))
-	w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(_ context.Context, call peer.Call) (json.RawMessage, error) {
 		if said := strings.Contains(string(call.Meta), "orloj.dev/task"); said != (len(call.Meta) > 0) {
 			t.Errorf("the tool does not get what the client said: %s", call.Meta)
 		}

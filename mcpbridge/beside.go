@@ -6,14 +6,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/supervisor"
+	"github.com/orla-project/orla/internal/peer"
 )
 
 // Call answers a call that comes from beside MCP with a CallToolResult as JSON,
 // or with a JSON-RPC error. It is logged and observed as any other; but the
 // answer is whole, however large it is, since there is no client here that
 // would drop its connection for it.
-func (b *Bridge) Call(ctx context.Context, asked supervisor.Call) (json.RawMessage, *jsonrpc.Error) {
+func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *jsonrpc.Error) {
 	answer, made, rpcErr := b.answerCall(ctx, asked, origin{caller: asked.Caller, transport: Control, whole: true})
 	b.record(ctx, made)
 	if rpcErr != nil {

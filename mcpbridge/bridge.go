@@ -30,7 +30,7 @@ import (
 // Catalog is what the bridge serves.
 type Catalog interface {
 	Catalog() *supervisor.Catalog
-	Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error)
+	Call(ctx context.Context, call peer.Call) (supervisor.Answer, error)
 	// Request passes on what is no call. An error is a *fault.Error, or a
 	// *jsonrpc.Error for the client.
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)

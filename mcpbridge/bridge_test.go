@@ -38,7 +38,7 @@ const patience = time.Minute
 type answer func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error)
 
 // rawAnswer is what a peer's tool of a test does.
-type rawAnswer func(ctx context.Context, call supervisor.Call) (json.RawMessage, error)
+type rawAnswer func(ctx context.Context, call peer.Call) (json.RawMessage, error)
 
 // catalog is a Catalog whose tools a test gives.
 type catalog struct {
@@ -95,7 +95,7 @@ func (c *catalog) Catalog() *supervisor.Catalog {
 	return c.now
 }
 
-func (c *catalog) Call(ctx context.Context, call supervisor.Call) (supervisor.Answer, error) {
+func (c *catalog) Call(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.mu.Lock()

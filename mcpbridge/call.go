@@ -17,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/turns"
@@ -123,7 +124,7 @@ func (o outcome) end(result bool, took time.Duration) CallEnd {
 // answerCall answers one call. What it returns beside an error is nothing. The
 // caller has record write the call's line in the log, when the answer is on
 // its way or before.
-func (b *Bridge) answerCall(ctx context.Context, asked supervisor.Call, from origin) (a answer, c *call, rpcErr *jsonrpc.Error) {
+func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from origin) (a answer, c *call, rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: from}
 	asked.Task = taskOf(asked.Meta, &c.from)
@@ -179,7 +180,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, ou
 }
 
 // ask calls the catalog. A provider that panics has failed its call, no more.
-func (b *Bridge) ask(ctx context.Context, call supervisor.Call) (got supervisor.Answer, err error) {
+func (b *Bridge) ask(ctx context.Context, call peer.Call) (got supervisor.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.log.Error("panic in a call", "tool", call.Tool, "call_id", callid.From(ctx), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

@@ -27,7 +27,7 @@ func talking(t *testing.T, talk func(ctx context.Context, c peer.Client) (string
 	w := newWorld(t)
 	w.offer(func(c *supervisor.Catalog) { c.Talks = map[string]bool{"echo": true} })
 	w.set(tool("echo"))
-	w.raw("echo", func(ctx context.Context, call supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(ctx context.Context, call peer.Call) (json.RawMessage, error) {
 		said, err := talk(ctx, call.Client)
 		if err != nil {
 			return nil, err
@@ -436,7 +436,7 @@ func TestN2StrangersAreToldApartByAddress(t *testing.T) {
 func TestTheClientsMetaReachesThePeer(t *testing.T) {
 	metas := make(chan string, 10)
 	w := newWorld(t)
-	w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(_ context.Context, call peer.Call) (json.RawMessage, error) {
 		metas <- string(call.Meta)
 		return json.RawMessage(`{"content":[]}`), nil
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // call answers a tools/call.
@@ -32,12 +31,11 @@ func (b *Bridge) call(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}
-	asked := supervisor.Call{Tool: name, Args: args, Meta: ownMetaOf(r.params.meta), Caller: r.from.caller}
+	asked := peer.Call{Tool: name, Args: args, Meta: ownMetaOf(r.params.meta), Caller: r.from.caller}
 	talks := l.of.Talks[name]
-	of := asking{r.Session(), methodCall, name, args}
 	if r.newest && (r.params.state != nil || r.params.responses != nil) {
 		var refused *jsonrpc.Error
-		if asked.Input, refused = b.inputIn(r, of); refused != nil {
+		if asked.Input, refused = b.inputIn(r, callOf(r, &asked)); refused != nil {
 			return nil, refused
 		}
 		if asked.Input.State != nil && !talks {
@@ -45,18 +43,28 @@ func (b *Bridge) call(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 		}
 	}
 	if !talks {
-		return b.callWith(ctx, r, of, asked, nil)
+		return b.callWith(ctx, r, &asked, nil)
 	}
+	return b.callConversing(ctx, r, asked)
+}
+
+// callConversing makes a call of a tool that may speak to its client.
+func (b *Bridge) callConversing(ctx context.Context, r *request, asked peer.Call) (parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
-	return b.converse(ctx, r, of, func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error) {
-		return b.callWith(ctx, r, of, asked, client)
+	return b.converse(ctx, r, callOf(r, &asked), func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error) {
+		return b.callWith(ctx, r, &asked, client)
 	})
 }
 
+// callOf is what a call asks for, and for whom.
+func callOf(r *request, asked *peer.Call) asking {
+	return asking{r.Session(), methodCall, asked.Tool, asked.Args}
+}
+
 // callWith makes a call for a client; nil if it cannot be spoken to meanwhile.
-func (b *Bridge) callWith(ctx context.Context, r *request, of asking, asked supervisor.Call, client peer.Client) (parts, *jsonrpc.Error) {
+func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, client peer.Client) (parts, *jsonrpc.Error) {
 	asked.Client = client
-	a, made, refused := b.answerCall(ctx, asked, r.from)
+	a, made, refused := b.answerCall(ctx, *asked, r.from)
 	if _, later := client.(*conversation); later { // the request may have been answered with questions
 		b.record(ctx, made)
 	} else {
@@ -68,8 +76,8 @@ func (b *Bridge) callWith(ctx context.Context, r *request, of asking, asked supe
 	if refused != nil {
 		return nil, refused
 	}
-	if a.passed != nil {
-		a.passed.sign(b.states, of)
+	if a.passed != nil && a.passed.state != nil {
+		a.passed.sign(b.states, callOf(r, asked))
 	}
 	result, err := b.encoded(a, r.newest)
 	if err != nil { // bound has seen to it that it can be encoded
@@ -84,7 +92,7 @@ func (b *Bridge) unknownTool(ctx context.Context, r *request, name string) *json
 	began := time.Now()
 	f := fault.New(fault.UnsupportedTool, "unknown tool %q", name)
 	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}
-	ctx, ended := b.observe(ctx, id, supervisor.Call{Tool: name, Args: r.params.arguments}, &r.from)
+	ctx, ended := b.observe(ctx, id, peer.Call{Tool: name, Args: r.params.arguments}, &r.from)
 	took := time.Since(began)
 	ended(how.end(false, took))
 	r.made = &call{id, name, len(r.params.arguments), r.from, trace.From(ctx), took, how}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // SPEC G1, L1: of calls that come all at once each gets its one answer, whole,
@@ -23,7 +23,7 @@ func TestG1AnswersThatAreWrittenTogetherStayWhole(t *testing.T) {
 	w := newWorld(t)
 	var calls atomic.Int64
 	sizes := []int{10, 3000, 16 << 10, 40 << 10, 200 << 10}
-	w.raw("echo", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) {
 		n := int(calls.Add(1))
 		return fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("x", sizes[n%len(sizes)])), nil
 	})
@@ -59,7 +59,7 @@ func TestG1AnswersThatAreWrittenTogetherStayWhole(t *testing.T) {
 func TestG5bAPanicOverAnAnswerEndsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.set(tool("echo"), tool("torn"))
-	w.raw("torn", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+	w.raw("torn", func(context.Context, peer.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[`), nil
 	})
 	f := w.front(t, mcpbridge.HTTPSettings{}) // its end awaits what is written to p, unless p has ended before
@@ -88,7 +88,7 @@ func TestAnAnswerHoldsRoomUntilItIsWritten(t *testing.T) {
 			const calls, size = 8, 300 << 10
 			w := newWorld(t)
 			answer := fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("x", size))
-			w.raw("echo", func(ctx context.Context, _ supervisor.Call) (json.RawMessage, error) {
+			w.raw("echo", func(ctx context.Context, _ peer.Call) (json.RawMessage, error) {
 				return answer, turns.HeldBy(ctx).Need(ctx, size)
 			})
 			p := w.stdio(t, maxLine)
@@ -147,7 +147,7 @@ func TestI2ACallIsLoggedThoughOthersHaveNoEnd(t *testing.T) {
 	called := make(chan struct{}, 1)
 	w.set(tool("echo"), tool("first"))
 	for _, name := range []string{"echo", "first"} {
-		w.raw(name, func(context.Context, supervisor.Call) (json.RawMessage, error) {
+		w.raw(name, func(context.Context, peer.Call) (json.RawMessage, error) {
 			called <- struct{}{}
 			return json.RawMessage(`{"content":[]}`), nil
 		})

@@ -19,7 +19,6 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // round is a request of the stateless era whose client can be asked anything.
@@ -375,7 +374,7 @@ func TestG2StatusOfAPeersError(t *testing.T) {
 	w := newWorld(t)
 	w.set(tool("echo"))
 	var code int64
-	w.raw("echo", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) {
 		if code == 0 {
 			return json.RawMessage(`{"content":[]}`), nil
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // nobody is a client of which nobody wants to know what it got.
@@ -40,7 +40,7 @@ func TestS1ALargeAnswerIsNotCopiedOften(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.raw("peer", func(context.Context, supervisor.Call) (json.RawMessage, error) { return raw, nil })
+	w.raw("peer", func(context.Context, peer.Call) (json.RawMessage, error) { return raw, nil })
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	session := f.initialize(t)
 	w.bridge.SetMaxInline(1)

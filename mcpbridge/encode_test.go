@@ -66,7 +66,7 @@ func BenchmarkEncode(b *testing.B) {
 		Meta:    mcp.Meta{"exit_code": 0, "duration_ms": int64(1), "stdout_dropped": int64(0), "stderr_dropped": int64(0)},
 		Content: []mcp.Content{&mcp.TextContent{Text: `{"text":"hello"}`}},
 	}
-	b.Run("by hand", func(b *testing.B) {
+	b.Run("direct", func(b *testing.B) {
 		for b.Loop() {
 			encode(res, nil)
 		}

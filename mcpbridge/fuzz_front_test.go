@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // FuzzFront posts any body with any headers: the front never fails inside, what it
@@ -70,7 +70,7 @@ func FuzzFront(f *testing.F) {
 // frontOf is a front with a tool called echo that runs as told.
 func frontOf(f *testing.F, run func()) *mcpbridge.HTTP {
 	w := newWorld(f)
-	w.raw("echo", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) {
 		run()
 		return json.RawMessage(`{"content":[]}`), nil
 	})

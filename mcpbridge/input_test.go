@@ -11,7 +11,6 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // stateful is a world whose peer requires input of each call that brings no answers. It
@@ -20,7 +19,7 @@ func stateful(t *testing.T, requires string) (*world, chan peer.Input) {
 	t.Helper()
 	w := talking(t, nil)
 	given := make(chan peer.Input, 10)
-	w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(_ context.Context, call peer.Call) (json.RawMessage, error) {
 		if !call.Client.Declared().Repeats {
 			t.Errorf("the client has declared %+v", call.Client.Declared())
 		}

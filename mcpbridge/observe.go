@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // Transport is the way that a call came in.
@@ -55,7 +55,7 @@ type CallEnd struct {
 
 // observe tells the observer, if there is one, of a call that begins. The
 // context is the call's from here on; ended is to be told how it ends.
-func (b *Bridge) observe(ctx context.Context, id string, asked supervisor.Call, from *origin) (_ context.Context, ended func(CallEnd)) {
+func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *origin) (_ context.Context, ended func(CallEnd)) {
 	ctx = trace.With(ctx, from.parent)
 	if b.observer == nil {
 		return ctx, func(CallEnd) {}

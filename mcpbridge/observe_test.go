@@ -12,9 +12,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // spy observes calls.
@@ -86,7 +86,7 @@ func TestEachCallIsObservedOnce(t *testing.T) {
 			w.answer("fails", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
 				return nil, fault.New(fault.InvalidInput, "arguments: n: is required")
 			})
-			w.raw("peer", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+			w.raw("peer", func(context.Context, peer.Call) (json.RawMessage, error) {
 				return json.RawMessage(`{"content":[],"isError":true,"_meta":{"tool_code":"rate_limited"}}`), nil
 			})
 			client := c.connect(t, w)

@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // callIDs finds what rand.Text makes.
@@ -79,7 +79,7 @@ func oracle(w *world, tools ...*mcp.Tool) *mcp.Server {
 	})
 	for _, tool := range tools {
 		plain.AddTool(tool, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			got, err := w.Call(ctx, supervisor.Call{Tool: r.Params.Name, Args: r.Params.Arguments})
+			got, err := w.Call(ctx, peer.Call{Tool: r.Params.Name, Args: r.Params.Arguments})
 			res, refused := mcpbridge.Answer(got, err)
 			if refused != nil {
 				return nil, refused

@@ -11,13 +11,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/supervisor"
 )
 
 // says makes echo a peer's tool that answers raw, or err.
 func (w *world) says(raw string, err error) {
-	w.raw("echo", func(context.Context, supervisor.Call) (json.RawMessage, error) {
+	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
@@ -227,7 +228,7 @@ func BenchmarkPassed(b *testing.B) {
 			b.SetBytes(int64(2 * size))
 			bench(b, 1, body, []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "tool-00000"},
 				func(c *catalog) {
-					c.raw("tool-00000", func(context.Context, supervisor.Call) (json.RawMessage, error) { return raw, nil })
+					c.raw("tool-00000", func(context.Context, peer.Call) (json.RawMessage, error) { return raw, nil })
 				})
 		})
 	}

@@ -151,6 +151,9 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *message) {
 		defer h.sessions.leave(from.own)
 		s, by.session = from.own.session, from.session
 	}
+	if s != nil || from.own == nil {
+		by.share = from.line
+	}
 	if !m.asks() {
 		h.take(out, s, m)
 		return

@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // SPEC N2: with tokens, /readyz tells those without one the status alone.
@@ -98,7 +98,7 @@ func TestN2AClientCannotChooseItsTransport(t *testing.T) {
 // may be as large as they are.
 func TestS2MetaIsBounded(t *testing.T) {
 	w := newWorld(t)
-	w.raw("echo", func(context.Context, supervisor.Call) (json.RawMessage, error) { return json.Marshal(text("ok")) })
+	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) { return json.Marshal(text("ok")) })
 	f := w.front(t, mcpbridge.HTTPSettings{})
 	large := strings.Repeat("x", 64<<10)
 	with := func(meta, arguments string) string {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // gated is a world whose tool waits until its call is cancelled, and a channel that
@@ -268,7 +268,7 @@ func TestN2OneCallersRequestsDoNotTakeAllProcessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		begun, release := make(chan string, 100), make(chan struct{})
-		w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+		w.raw("echo", func(_ context.Context, call peer.Call) (json.RawMessage, error) {
 			begun <- call.Caller
 			if call.Caller == "ann" {
 				<-release
@@ -319,7 +319,7 @@ func TestN2OneCallersStreamsDoNotTakeAllProcessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		begun, release := make(chan string, 100), make(chan struct{})
-		w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+		w.raw("echo", func(_ context.Context, call peer.Call) (json.RawMessage, error) {
 			begun <- call.Caller
 			<-release
 			return json.RawMessage(`{"content":[]}`), nil
@@ -377,7 +377,7 @@ func TestN2ABatchCountsForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		begun, release := make(chan string, 100), make(chan struct{})
-		w.raw("echo", func(_ context.Context, call supervisor.Call) (json.RawMessage, error) {
+		w.raw("echo", func(_ context.Context, call peer.Call) (json.RawMessage, error) {
 			begun <- call.Caller
 			<-release
 			return json.RawMessage(`{"content":[]}`), nil

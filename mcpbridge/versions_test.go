@@ -186,7 +186,7 @@ func TestG1ErrorsOverHTTP(t *testing.T) {
 	}
 }
 
-// rawSSE is a client of the legacy transport, by hand.
+// rawSSE is a client of the legacy transport, without an SDK.
 type rawSSE struct {
 	f        *front
 	scan     *bufio.Scanner

@@ -41,7 +41,7 @@ func TestStopEndsAttempts(t *testing.T) {
 		w.Apply([]manifest.Tool{tool("a", again)})
 		done := make(chan error)
 		go func() {
-			_, err := w.Call(t.Context(), supervisor.Call{Tool: "a"})
+			_, err := w.Call(t.Context(), peer.Call{Tool: "a"})
 			done <- err
 		}()
 		synctest.Wait()
@@ -65,7 +65,7 @@ func TestStopEndsAttempts(t *testing.T) {
 func TestStopEndsAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(func(o *supervisor.Options) {
-			o.Admit = func(ctx context.Context, _ supervisor.Call) error {
+			o.Admit = func(ctx context.Context, _ peer.Call) error {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
@@ -73,7 +73,7 @@ func TestStopEndsAdmission(t *testing.T) {
 		w.Apply([]manifest.Tool{tool("a")})
 		done := make(chan error)
 		go func() {
-			_, err := w.Call(t.Context(), supervisor.Call{Tool: "a"})
+			_, err := w.Call(t.Context(), peer.Call{Tool: "a"})
 			done <- err
 		}()
 		synctest.Wait()
@@ -102,7 +102,7 @@ func TestSuccessorNeedNotBeAPeer(t *testing.T) {
 	s.Apply([]manifest.Tool{capsuleTool("p", "")})
 	got := make(chan error)
 	go func() {
-		_, err := s.Call(t.Context(), supervisor.Call{Tool: "p"})
+		_, err := s.Call(t.Context(), peer.Call{Tool: "p"})
 		got <- err
 	}()
 	<-waiting.entered
@@ -129,7 +129,7 @@ func BenchmarkCall(b *testing.B) {
 				f.call = func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { return answer, nil }
 			}
 			w.Apply([]manifest.Tool{tool("a", append(way.change, func(t *manifest.Tool) { t.Run.Timeout = time.Minute })...)})
-			call := supervisor.Call{Tool: "a", Args: json.RawMessage(`{}`)}
+			call := peer.Call{Tool: "a", Args: json.RawMessage(`{}`)}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := w.Call(b.Context(), call); err != nil {
@@ -162,7 +162,7 @@ func TestTheAttemptsOfACallShareItsID(t *testing.T) {
 	}
 	w.Apply([]manifest.Tool{tool("a")})
 	for _, ctx := range []context.Context{t.Context(), callid.With(t.Context(), "given")} {
-		if _, err := w.Call(ctx, supervisor.Call{Tool: "a", Args: json.RawMessage(`{}`)}); err != nil {
+		if _, err := w.Call(ctx, peer.Call{Tool: "a", Args: json.RawMessage(`{}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // Calls in flight are bounded: one session has no more than it leaves to others,
@@ -41,7 +41,7 @@ func TestS2CallsInFlightAreBounded(t *testing.T) {
 			codes[caller] = map[fault.Code]int{}
 			for range n {
 				calls.Go(func() {
-					_, err := w.Call(t.Context(), supervisor.Call{Tool: "waits", Line: turns.Line{Caller: caller, Session: "1"}})
+					_, err := w.Call(t.Context(), peer.Call{Tool: "waits", Line: turns.Line{Caller: caller, Session: "1"}})
 					mu.Lock()
 					defer mu.Unlock()
 					codes[caller][fault.CodeOf(err)]++

@@ -8,7 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 )
 
-// Operator is what can be done by hand to a provider that lives. Each method
+// Operator is what an operator can do to a provider that lives. Each method
 // returns when it is done, or says why it is not; ctx bounds only the waiting.
 // An error that matches peer.ErrGone is one of a provider that is not served any
 // more. The methods may be called from any goroutine.
@@ -21,7 +21,7 @@ type Operator interface {
 	Restart(ctx context.Context) error
 }
 
-// Operate returns what can be done by hand to the provider of a manifest. The
+// Operate returns what an operator can do to the provider of a manifest. The
 // error is a *fault.Error; that of an unknown name matches ErrUnknownTool. What
 // is done to a provider whose manifest changes meanwhile is done to its
 // successor.

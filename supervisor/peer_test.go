@@ -127,7 +127,7 @@ func resources(uris ...string) (all []*mcp.Resource) {
 
 func raw(t *testing.T, s *supervisor.Supervisor, name string) string {
 	t.Helper()
-	answer, err := s.Call(t.Context(), supervisor.Call{Tool: name})
+	answer, err := s.Call(t.Context(), peer.Call{Tool: name})
 	if err != nil {
 		return err.Error()
 	}

@@ -131,7 +131,7 @@ func TestChangesWhileTheOldOneEnds(t *testing.T) {
 		}
 		call := func(args string) func() (json.RawMessage, error) {
 			return func() (json.RawMessage, error) {
-				a, err := s.Call(t.Context(), supervisor.Call{Tool: "p", Args: json.RawMessage(args)})
+				a, err := s.Call(t.Context(), peer.Call{Tool: "p", Args: json.RawMessage(args)})
 				return a.Raw, err
 			}
 		}

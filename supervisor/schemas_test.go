@@ -13,7 +13,6 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // slowSchema is a schema that takes until its gate opens to be looked at.
@@ -51,13 +50,13 @@ func TestS2SchemasAreCompiledOutsideTheLock(t *testing.T) {
 			t.Errorf("the watchdog: %v", err)
 		}
 		for _, name := range []string{"old", "fine"} { // what was offered before is served meanwhile
-			if _, err := s.Call(t.Context(), supervisor.Call{Tool: name}); err != nil {
+			if _, err := s.Call(t.Context(), peer.Call{Tool: name}); err != nil {
 				t.Errorf("a call of %s: %v", name, err)
 			}
 		}
 		close(slow.gate)
 		synctest.Wait()
-		if _, err := s.Call(t.Context(), supervisor.Call{Tool: "new"}); err != nil {
+		if _, err := s.Call(t.Context(), peer.Call{Tool: "new"}); err != nil {
 			t.Errorf("a call of what is offered now: %v", err)
 		}
 		stop()

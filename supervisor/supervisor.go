@@ -82,18 +82,6 @@ type Follower interface {
 // Build makes the Provider for a manifest of one kind.
 type Build func(manifest.Tool) (Provider, error)
 
-// Call is one request as admission sees it.
-type Call struct {
-	Tool   string
-	Args   json.RawMessage // as the client sent them
-	Meta   json.RawMessage // what is for the tool of the client's _meta; see peer.Call
-	Caller string          // the authenticated subject, else the transport
-	Task   string          // see peer.Call
-	Line   turns.Line      // see peer.Call
-	Client peer.Client     // who can be spoken to meanwhile; nil for nobody
-	Input  peer.Input      // see peer.Call
-}
-
 // Answer is what a call gave.
 type Answer = peer.Answer
 
@@ -106,7 +94,7 @@ type Options struct {
 	// not served.
 	Build map[manifest.Kind]Build
 	// Admit may refuse a call. If nil, all are admitted.
-	Admit func(context.Context, Call) error
+	Admit func(context.Context, peer.Call) error
 	// AdmitRequest may refuse a request that reads from a peer or asks it for
 	// something. If nil, all are admitted.
 	AdmitRequest func(context.Context, peer.Request) error
@@ -217,7 +205,7 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 // arguments, and makes the attempts that Wrap makes of it, each within the
 // tool's timeout. An error has a fault code, that of an unknown tool matches
 // ErrUnknownTool, or it is the *jsonrpc.Error with which a tool refuses.
-func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
+func (s *Supervisor) Call(ctx context.Context, call peer.Call) (Answer, error) {
 	e, ok := s.catalog.Load().entries[call.Tool]
 	if !ok {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
@@ -236,10 +224,8 @@ func (s *Supervisor) Call(ctx context.Context, call Call) (Answer, error) {
 	if err := e.check(ctx, call.Args); err != nil {
 		return Answer{}, err
 	}
-	return e.attempt(ctx, peer.Call{
-		Tool: call.Tool, Args: call.Args, Meta: call.Meta, Client: call.Client,
-		Caller: call.Caller, Task: call.Task, Line: call.Line, Input: call.Input, Attempt: 1,
-	})
+	call.Attempt = 1
+	return e.attempt(ctx, call)
 }
 
 // heavyArgs is the size of arguments from which their check has a deadline of its own: it

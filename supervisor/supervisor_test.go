@@ -144,7 +144,7 @@ func TestOneBadManifestLeavesTheRestAlone(t *testing.T) {
 }
 
 func TestUnknownToolIsNamed(t *testing.T) {
-	_, err := newWorld().Call(t.Context(), supervisor.Call{Tool: "none"})
+	_, err := newWorld().Call(t.Context(), peer.Call{Tool: "none"})
 	if !errors.Is(err, supervisor.ErrUnknownTool) || fault.CodeOf(err) != fault.UnsupportedTool {
 		t.Errorf("error = %v", err)
 	}
@@ -162,7 +162,7 @@ func TestG4ArgumentsAreCheckedBeforeAnythingRuns(t *testing.T) {
 		t.InputSchema = json.RawMessage(`{"type":"object","properties":{"count":{"type":"integer"}},"required":["count"]}`)
 	})})
 	for _, args := range []string{`{"count":"x"}`, `{}`, `[]`, ``} {
-		_, err := w.Call(t.Context(), supervisor.Call{Tool: "a", Args: json.RawMessage(args)})
+		_, err := w.Call(t.Context(), peer.Call{Tool: "a", Args: json.RawMessage(args)})
 		if fault.CodeOf(err) != fault.InvalidInput || args == `{"count":"x"}` && !strings.Contains(err.Error(), "count") {
 			t.Errorf("%s: error = %v; want invalid_input that names count", args, err)
 		}
@@ -171,12 +171,12 @@ func TestG4ArgumentsAreCheckedBeforeAnythingRuns(t *testing.T) {
 
 func TestAdmitMayRefuse(t *testing.T) {
 	w := newWorld(func(o *supervisor.Options) {
-		o.Admit = func(_ context.Context, c supervisor.Call) error {
+		o.Admit = func(_ context.Context, c peer.Call) error {
 			return fault.New(fault.PermissionDenied, "%s may not", c.Caller)
 		}
 	})
 	w.Apply([]manifest.Tool{tool("a")})
-	_, err := w.Call(t.Context(), supervisor.Call{Tool: "a", Caller: "eve"})
+	_, err := w.Call(t.Context(), peer.Call{Tool: "a", Caller: "eve"})
 	if fault.CodeOf(err) != fault.PermissionDenied || !strings.Contains(err.Error(), "eve") {
 		t.Errorf("error = %v", err)
 	}
@@ -194,7 +194,7 @@ func TestDeadlineIsTheToolsAndHasACause(t *testing.T) {
 		w.with = func(f *fake) { f.call = untilDone }
 		w.Apply([]manifest.Tool{tool("a", func(t *manifest.Tool) { t.Run.Timeout = time.Hour })})
 		began := time.Now()
-		_, err := w.Call(t.Context(), supervisor.Call{Tool: "a"})
+		_, err := w.Call(t.Context(), peer.Call{Tool: "a"})
 		if time.Since(began) != time.Hour || fault.CodeOf(err) != fault.Timeout || !strings.Contains(err.Error(), "1h0m0s") {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
@@ -219,12 +219,12 @@ func TestG3RemovalLeavesARunningCallAlone(t *testing.T) {
 		w.Apply([]manifest.Tool{tool("a")})
 		done := make(chan error, 1)
 		go func() {
-			_, err := w.Call(t.Context(), supervisor.Call{Tool: "a"})
+			_, err := w.Call(t.Context(), peer.Call{Tool: "a"})
 			done <- err
 		}()
 		synctest.Wait()
 		w.Apply(nil)
-		if _, err := w.Call(t.Context(), supervisor.Call{Tool: "a"}); !errors.Is(err, supervisor.ErrUnknownTool) {
+		if _, err := w.Call(t.Context(), peer.Call{Tool: "a"}); !errors.Is(err, supervisor.ErrUnknownTool) {
 			t.Errorf("a removed tool answers: %v", err)
 		}
 		close(proceed)
@@ -252,7 +252,7 @@ func TestH4Drain(t *testing.T) {
 		errs := map[string]chan error{"quick": make(chan error, 1), "endless": make(chan error, 1)}
 		for name, c := range errs {
 			go func() {
-				_, err := w.Call(t.Context(), supervisor.Call{Tool: name})
+				_, err := w.Call(t.Context(), peer.Call{Tool: name})
 				c <- err
 			}()
 		}
@@ -262,7 +262,7 @@ func TestH4Drain(t *testing.T) {
 		defer cancel()
 		go func() {
 			time.Sleep(time.Second) // in a bubble
-			if _, err := w.Call(t.Context(), supervisor.Call{Tool: "quick"}); fault.CodeOf(err) != fault.NotReady {
+			if _, err := w.Call(t.Context(), peer.Call{Tool: "quick"}); fault.CodeOf(err) != fault.NotReady {
 				t.Errorf("a new call while draining: %v; want not_ready", err)
 			}
 		}()
@@ -289,7 +289,7 @@ func TestH4RefuseIsAtOnce(t *testing.T) {
 		done := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := w.Call(ctx, supervisor.Call{Tool: "endless"})
+			_, err := w.Call(ctx, peer.Call{Tool: "endless"})
 			done <- err
 		}()
 		synctest.Wait()
@@ -298,7 +298,7 @@ func TestH4RefuseIsAtOnce(t *testing.T) {
 				t.Errorf("%d calls in flight; want 1", n)
 			}
 		}
-		if _, err := w.Call(t.Context(), supervisor.Call{Tool: "endless"}); fault.CodeOf(err) != fault.NotReady {
+		if _, err := w.Call(t.Context(), peer.Call{Tool: "endless"}); fault.CodeOf(err) != fault.NotReady {
 			t.Errorf("a new call: %v; want not_ready", err)
 		}
 		cancel()
@@ -417,7 +417,7 @@ func TestWrapMakesTheAttempts(t *testing.T) {
 		}
 		w.with = func(f *fake) { f.call, f.serve = answer, nil }
 		w.Apply([]manifest.Tool{tool("a", func(t *manifest.Tool) { t.Run.Timeout = time.Second })})
-		a, err := w.Call(t.Context(), supervisor.Call{Tool: "a", Caller: "eve", Task: "job"})
+		a, err := w.Call(t.Context(), peer.Call{Tool: "a", Caller: "eve", Task: "job"})
 		if err != nil || a.Result.Content[0].(*mcp.TextContent).Text != "2s" {
 			t.Errorf("got %+v, %v; want a second attempt with a second of its own", a.Result, err)
 		}
@@ -441,7 +441,7 @@ func TestManyCallsWhileToolsComeAndGo(t *testing.T) {
 	}()
 	w.Apply([]manifest.Tool{tool("a")})
 	for range 2000 {
-		if _, err := w.Call(t.Context(), supervisor.Call{Tool: "a"}); err != nil {
+		if _, err := w.Call(t.Context(), peer.Call{Tool: "a"}); err != nil {
 			t.Errorf("a call of a tool that stays: %v", err)
 			break
 		}

@@ -15,7 +15,7 @@ import (
 // Targets of SPEC-TOOLS 7.
 const (
 	maxSandbox   = 8 * time.Millisecond // over a bare exec
-	maxContainer = 1.1                  // against the same flags by hand
+	maxContainer = 1.1                  // against the same flags, direct
 )
 
 // measureIsolation compares what each place for a tool's processes costs.
@@ -66,7 +66,7 @@ func (b *bench) measureNative(ctx context.Context, dir string) (table, error) {
 	t := table{
 		title:  "A process of this machine in each place, against a bare fork and exec (SPEC-TOOLS 7)",
 		header: []string{"place", "p50", "over bare", "p50 ratio", "CPU", "target", "verdict"},
-		note: "A call of the smallest program there can be, one at a time, through Orla's MCP endpoint where it is Orla's. bubblewrap by hand has the namespaces and the mounts, but no cgroup, " +
+		note: "A call of the smallest program there can be, one at a time, through Orla's MCP endpoint where it is Orla's. bubblewrap directly has the namespaces and the mounts, but no cgroup, " +
 			"no filter of system calls and no uid of its own. CPU is that of the starting process and of all that it reaps.",
 	}
 	fronts := map[string]*front{}
@@ -91,7 +91,7 @@ func (b *bench) measureNative(ctx context.Context, dir string) (table, error) {
 		{what: "bare fork and exec", subject: bare},
 		{what: "Orla, isolation none", subject: fronts["none"].subject("none")},
 		{what: "Orla, native sandbox", subject: fronts["sandboxed"].subject("sandboxed"), most: maxSandbox},
-		{what: "bubblewrap by hand", subject: b.bubblewrap(ctx)},
+		{what: "bubblewrap directly", subject: b.bubblewrap(ctx)},
 	}
 	return t, b.comparePlaces(ctx, &t, rows)
 }
@@ -171,7 +171,7 @@ func (f *front) subject(tool string) subject {
 	}
 }
 
-// bubblewrap is the program in a sandbox as people make it by hand.
+// bubblewrap is the program in a sandbox as people make it themselves.
 func (b *bench) bubblewrap(ctx context.Context) subject {
 	return b.byHand(ctx, "bwrap", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", b.path("echo"), b.path("echo"),

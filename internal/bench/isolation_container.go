@@ -17,11 +17,11 @@ import (
 // benchImage is what containers are made of: the program, and nothing else.
 const benchImage = "localhost/orla-bench:1"
 
-// measureContained compares Orla's containers with the same ones by hand.
+// measureContained compares Orla's containers with the same ones run directly.
 func (b *bench) measureContained(ctx context.Context, dir string) (table, error) {
 	t := table{
-		title:  "A container for each call, against podman run by hand (SPEC-TOOLS 7.3)",
-		header: []string{"place", "p50", "over by hand", "p50 ratio", "CPU", "target", "verdict"},
+		title:  "A container for each call, against podman run directly (SPEC-TOOLS 7.3)",
+		header: []string{"place", "p50", "over direct", "p50 ratio", "CPU", "target", "verdict"},
 		note:   "By hand are the same image and the same flags. Orla starts podman too, and then sees to it that the container is gone.",
 	}
 	engine, err := openPodman()
@@ -30,7 +30,7 @@ func (b *bench) measureContained(ctx context.Context, dir string) (table, error)
 		err = errors.New("a quick run starts no containers")
 	}
 	if err != nil {
-		t.add("podman run by hand", "-", "-", "-", "-", "-", "not measured: "+oneLine(err))
+		t.add("podman run directly", "-", "-", "-", "-", "-", "not measured: "+oneLine(err))
 		return t, nil
 	}
 	defer engine.close()
@@ -45,7 +45,7 @@ func (b *bench) measureContained(ctx context.Context, dir string) (table, error)
 	}
 	defer front.close()
 	rows := []*place{
-		{what: "podman run by hand", subject: b.podman(ctx)},
+		{what: "podman run directly", subject: b.podman(ctx)},
 		{what: "Orla, container", subject: front.subject("container"), times: maxContainer},
 	}
 	return t, b.comparePlaces(ctx, &t, rows)
@@ -65,7 +65,7 @@ func (b *bench) podman(ctx context.Context) subject {
 type podman struct{ *containertest.Engine }
 
 // openPodman makes one, with an image that has folders alone: the program is
-// shown to the container, by Orla and by hand alike.
+// shown to the container, by Orla and by podman alike.
 func openPodman() (*podman, error) {
 	for _, program := range [...]string{"podman", "runc", "catatonit"} {
 		if _, err := exec.LookPath(program); err != nil {

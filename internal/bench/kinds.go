@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Targets of a call of each type of tool against the same call by hand.
+// Targets of a call of each type of tool against the same call made directly.
 const (
 	maxKind = 1.3
 	maxGRPC = 1.5
@@ -64,7 +64,7 @@ spec: {transport: stdio, command: %[2]q, args: [stdio]}
 `
 
 // measureKinds compares a call of each type of tool that is a service with the
-// same call made by hand, in this process both; and tells what such a tool
+// same call made directly, in this process both; and tells what such a tool
 // costs while it waits.
 func measureKinds(ctx context.Context, b *bench) ([]table, error) {
 	services, err := b.start(ctx, b.services)
@@ -102,9 +102,9 @@ func measureKinds(ctx context.Context, b *bench) ([]table, error) {
 	defer clients.close()
 
 	t := table{
-		title: "A call of each type of service against the same call by hand (SPEC-TOOLS 3)",
+		title: "A call of each type of service against the same call made directly (SPEC-TOOLS 3)",
 		header: []string{
-			"type, calls in flight", "p50 by hand", "p50 Orla", "p50", "CPU by hand", "CPU Orla", "CPU",
+			"type, calls in flight", "p50 direct", "p50 Orla", "p50", "CPU direct", "CPU Orla", "CPU",
 			"connections", "p50 whole", "CPU whole", "target", "verdict",
 		},
 		note: "By hand is Go's own client: net/http, connect for gRPC, the SDK's for MCP, with the same envelopes, which it checks as well. " +
@@ -142,7 +142,7 @@ func (b *bench) compareKind(ctx context.Context, t *table, k kind, inFlight int,
 		return err
 	}
 	subjects := []subject{
-		{name: "by hand", cpu: ownCPU, shared: true, load: func(n, inFlight int) ([]time.Duration, error) {
+		{name: "direct", cpu: ownCPU, shared: true, load: func(n, inFlight int) ([]time.Duration, error) {
 			return lanes(n, inFlight, func(int) error { return k.hand(ctx) })
 		}},
 		through,

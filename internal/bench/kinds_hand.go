@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// handTimeout is that of every call by hand, as of every call of Orla's.
+// handTimeout is that of every direct call, as of every call of Orla's.
 const handTimeout = 30 * time.Second
 
 // hands are clients as somebody would write them who has but one service each.
@@ -55,7 +55,7 @@ func (jsonCodec) Name() string                       { return "json" }
 func (jsonCodec) Marshal(m any) ([]byte, error)      { return json.Marshal(m) }
 func (jsonCodec) Unmarshal(data []byte, m any) error { return json.Unmarshal(data, m) }
 
-// openHands connects clients by hand. near is the MCP server on pipes.
+// openHands connects clients that make direct calls. near is the MCP server on pipes.
 func openHands(ctx context.Context, host, near string) (h *hands, err error) {
 	const idle = 128 // with the default of 2 it would connect for nearly every call
 	plain := new(http.Protocols)

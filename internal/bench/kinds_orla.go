@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/outbound"
+	orlapeer "github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/remote"
 	"github.com/orla-project/orla/internal/retry"
 	"github.com/orla-project/orla/internal/secret"
@@ -101,7 +102,7 @@ func (p *inProcess) stop() {
 
 // call makes one call and checks its answer.
 func (p *inProcess) call(ctx context.Context, tool, args string) error {
-	answer, err := p.supervisor.Call(callid.With(ctx, callid.New()), supervisor.Call{Tool: tool, Args: json.RawMessage(args), Caller: "bench"})
+	answer, err := p.supervisor.Call(callid.With(ctx, callid.New()), orlapeer.Call{Tool: tool, Args: json.RawMessage(args), Caller: "bench"})
 	switch {
 	case err != nil:
 		return err

@@ -47,10 +47,10 @@ func TestOracleFindsWrongAnswers(t *testing.T) {
 		}
 	}
 	held := good(func(o *outcome) {
-		o.code, o.retryable, o.text = "not_ready", false, `stopped by hand; "orla start calm" starts it`
+		o.code, o.retryable, o.text = "not_ready", false, `stopped by an operator; "orla start calm" starts it`
 	})
 	if faults := judgeAnswer(held); len(faults) > 0 {
-		t.Errorf("what was stopped by hand: %v", faults)
+		t.Errorf("what was stopped by an operator: %v", faults)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// client speaks MCP over HTTP by hand: an SDK would hide what must not be seen,
+// client speaks MCP over HTTP without an SDK: an SDK would hide what must not be seen,
 // such as a second answer.
 type client struct {
 	http    *http.Client

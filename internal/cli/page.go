@@ -184,7 +184,7 @@ func (p *page) why(t *control.ToolStatus) string {
 	}
 	why := terminal.Printable(t.Reason)
 	if t.Held {
-		why = "stopped by hand; orla start " + terminal.Printable(t.Name) + " starts it"
+		why = "stopped by an operator; orla start " + terminal.Printable(t.Name) + " starts it"
 	}
 	if !t.Next.IsZero() {
 		if t.Failures > 1 {
@@ -220,7 +220,7 @@ func (p *page) tool(t *control.ToolStatus) {
 		fact("since", p.moment(t.Since))
 		fact("reason", terminal.Printable(t.Reason))
 		if t.Held {
-			fact("", "stopped by hand, until orla start or orla restart")
+			fact("", "stopped by an operator, until orla start or orla restart")
 		}
 		fact("next start", p.ahead(t.Next))
 		if t.Pid != 0 {

@@ -46,7 +46,7 @@ type Backend interface {
 	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
 }
 
-// Action is what can be done to a capsule by hand.
+// Action is what an operator can do to a capsule.
 type Action string
 
 // The actions.
@@ -95,7 +95,7 @@ func Events() []string {
 		"serving", "stopping", "stopped",
 		"reload", "reload: the configuration has faults; the old one stays", "reload: the old configuration stays",
 		"a tool is not served", "listening elsewhere",
-		"created", "asked by hand", "state", "started", "ended", "offers", "replacing", "replaced",
+		"created", "operator request", "state", "started", "ended", "offers", "replacing", "replaced",
 		"attempt", "call",
 	}
 }

@@ -188,7 +188,7 @@ func (o operations) Call(ctx context.Context, tool string, arguments json.RawMes
 	if !listed() {
 		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
 	}
-	result, rpcErr := o.bridge.Call(ctx, supervisor.Call{Tool: tool, Args: arguments, Caller: "cli"})
+	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: "cli"})
 	switch {
 	case rpcErr == nil:
 		return result, nil

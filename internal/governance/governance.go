@@ -13,7 +13,6 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // Gate decides whether a call may be made. This version enforces no
@@ -46,7 +45,7 @@ func (g *Gate) Set(found *manifest.Result) {
 }
 
 // Admit is of supervisor.Options.
-func (g *Gate) Admit(context.Context, supervisor.Call) error { return g.decide() }
+func (g *Gate) Admit(context.Context, peer.Call) error { return g.decide() }
 
 // AdmitRequest is of supervisor.Options.
 func (g *Gate) AdmitRequest(context.Context, peer.Request) error { return g.decide() }

@@ -62,64 +62,38 @@ func (c *Conn) clean(line []byte) []byte {
 // maxID bounds the id of a request in bytes: the answer repeats it.
 const maxID = 256
 
-// message is a JSON-RPC message, undecoded.
-type message struct {
-	version            bool // it says that it is of JSON-RPC 2.0
-	method             string
-	id, params, result json.RawMessage
-	failure            json.RawMessage // its error
-}
-
 func (c *Conn) takeMessage(raw []byte) {
-	var m message
-	strange := false
-	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
-		switch string(key) {
-		case "jsonrpc":
-			m.version = rawjson.String(value) == "2.0"
-		case "method":
-			m.method = rawjson.String(value)
-			strange = strange || m.method == ""
-		case "id":
-			m.id = value
-		case "params":
-			m.params = value
-		case "result":
-			m.result = value
-		case "error":
-			m.failure = value
-		}
-		return true
-	})
+	m, plain := rawjson.ReadMessage(raw)
+	method := rawjson.String(m.Method)
 	switch {
-	case !plain || strange:
+	case !plain || m.Method != nil && method == "":
 		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message")
-	case !m.version: // a log line that looks like one must not answer a call
+	case rawjson.String(m.Version) != "2.0": // a log line that looks like one must not answer a call
 		c.opts.Handler.Noise(shortened(raw), `no JSON-RPC message: it has no "jsonrpc":"2.0"`)
-	case m.method != "" && m.id == nil:
-		c.opts.Handler.Notified(m.method, m.params)
-	case m.method != "" && len(m.id) > maxID:
+	case method != "" && m.ID == nil:
+		c.opts.Handler.Notified(method, m.Params)
+	case method != "" && len(m.ID) > maxID:
 		c.opts.Handler.Noise(shortened(raw), fmt.Sprintf("a request whose id is over %d bytes", maxID))
-	case m.method != "":
-		c.opts.Handler.Asked(m.id, m.method, m.params)
-	case m.id != nil && (m.result != nil || m.failure != nil):
+	case method != "":
+		c.opts.Handler.Asked(m.ID, method, m.Params)
+	case m.ID != nil && (m.Result != nil || m.Error != nil):
 		c.takeAnswer(m)
 	default:
 		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message: it has neither a method nor a result")
 	}
 }
 
-func (c *Conn) takeAnswer(m message) {
-	e := Event{Result: m.result}
-	if m.failure != nil && !bytes.Equal(m.failure, []byte("null")) {
-		e = Event{Err: errorOf(m.failure)}
+func (c *Conn) takeAnswer(m rawjson.Message) {
+	e := Event{Result: m.Result}
+	if m.Error != nil && !bytes.Equal(m.Error, []byte("null")) {
+		e = Event{Err: errorOf(m.Error)}
 	}
-	id, err := strconv.ParseInt(string(m.id), 10, 64)
-	if err == nil && len(m.result) > turns.Little {
-		e.inHand = c.makeRoom(id, int64(len(m.result)))
+	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	if err == nil && len(m.Result) > turns.Little {
+		e.inHand = c.makeRoom(id, int64(len(m.Result)))
 	}
 	if err != nil || !c.settle(id, e) {
-		c.opts.Handler.Unclaimed(m.id)
+		c.opts.Handler.Unclaimed(m.ID)
 		return
 	}
 	c.unasked--

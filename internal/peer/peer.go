@@ -183,7 +183,7 @@ type Life struct {
 	State    string    // CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED
 	Since    time.Time // when it came into State
 	Reason   string    // why it did
-	Held     bool      // it was stopped by hand, and is to stay so until it is started by hand
+	Held     bool      // it was stopped by an operator, and is to stay so until it is started by an operator
 	Pid      int       // of its process; 0 if there is none
 	Started  time.Time // when its process was; zero if there is none
 	Failures int       // in a row

@@ -58,20 +58,6 @@ func NameOf(params json.RawMessage) string {
 }
 
 // meta returns a member of the _meta of params; nil if there is none.
-func meta(params json.RawMessage, member string) (found json.RawMessage) {
-	if !rawjson.IsObject(params) {
-		return nil
-	}
-	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
-		if string(key) == "_meta" && rawjson.IsObject(value) {
-			rawjson.Members(value, func(key []byte, value json.RawMessage) bool {
-				if string(key) == member {
-					found = value
-				}
-				return true
-			})
-		}
-		return true
-	})
-	return found
+func meta(params json.RawMessage, member string) json.RawMessage {
+	return rawjson.Get(rawjson.Get(params, "_meta"), member)
 }

@@ -34,18 +34,8 @@ type message struct {
 
 // parse reads a line. What the capsule writes is well-formed.
 func parse(line []byte) message {
-	m := message{line: line}
-	rawjson.Members(line, func(key []byte, value json.RawMessage) bool {
-		switch string(key) {
-		case "method":
-			m.method = rawjson.String(value)
-		case "id":
-			m.id = value
-		case "params":
-			m.params = value
-		}
-		return true
-	})
+	its, _ := rawjson.ReadMessage(line)
+	m := message{line: line, method: rawjson.String(its.Method), id: its.ID, params: its.Params}
 	if m.isRequest() {
 		m.look()
 	}
@@ -67,18 +57,7 @@ func (m message) called() string {
 }
 
 // cancels is the id of the request that a notifications/cancelled is about.
-func (m message) cancels() string {
-	var id string
-	if rawjson.IsObject(m.params) {
-		rawjson.Members(m.params, func(key []byte, value json.RawMessage) bool {
-			if string(key) == "requestId" {
-				id = string(value)
-			}
-			return true
-		})
-	}
-	return id
-}
+func (m message) cancels() string { return string(rawjson.Get(m.params, "requestId")) }
 
 // answers reports whether a message of the server's is, or holds, the answer to
 // the request of an id, and returns its result; nil for an error. raw is valid.
@@ -92,22 +71,8 @@ func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
 		})
 		return result, ok
 	}
-	var its, failure json.RawMessage
-	request := false
-	rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
-		switch string(key) {
-		case "id":
-			its = value
-		case "method":
-			request = true
-		case "result":
-			result = value
-		case "error":
-			failure = value
-		}
-		return true
-	})
-	return result, !request && bytes.Equal(its, id) && (result != nil || failure != nil)
+	m, _ := rawjson.ReadMessage(raw)
+	return m.Result, m.Method == nil && bytes.Equal(m.ID, id) && (m.Result != nil || m.Error != nil)
 }
 
 // about returns a message of the server's that says which request it is about
@@ -118,39 +83,23 @@ func about(line []byte, id json.RawMessage) (marked []byte, question json.RawMes
 	if !rawjson.IsObject(line) {
 		return line, nil
 	}
-	var method string
-	var params json.RawMessage
-	rawjson.Members(line, func(key []byte, value json.RawMessage) bool {
-		switch string(key) {
-		case "method":
-			method = rawjson.String(value)
-		case "id":
-			question = value
-		case "params":
-			params = value
-		}
-		return true
-	})
+	m, _ := rawjson.ReadMessage(line)
+	method := rawjson.String(m.Method)
 	switch {
 	case method == "": // an answer
 		return line, nil
-	case question == nil && method != "notifications/message":
+	case m.ID == nil && method != "notifications/message":
 		return line, nil
 	}
+	params := m.Params
 	if !rawjson.IsObject(params) {
 		params = json.RawMessage("{}")
 	}
-	var meta json.RawMessage
-	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
-		if string(key) == "_meta" {
-			meta = value
-		}
-		return true
-	})
+	meta := rawjson.Get(params, "_meta")
 	if !rawjson.IsObject(meta) {
 		meta = json.RawMessage("{}")
 	}
-	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id))), question
+	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id))), m.ID
 }
 
 // line makes one line of a message of the server's; nil if it is no JSON.

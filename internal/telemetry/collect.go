@@ -28,7 +28,7 @@ var (
 	capsuleState    = prometheus.NewDesc("orla_capsule_state", "1 for the state that a capsule is in, 0 for the others.", []string{"tool", "state"}, nil)
 	capsuleRestarts = prometheus.NewDesc("orla_capsule_restarts_total", "Starts of a capsule's process after the first one.", []string{"tool"}, nil)
 	capsuleFailures = prometheus.NewDesc("orla_capsule_failures", "Failures of a capsule in a row; 0 after it has been ready for long enough.", []string{"tool"}, nil)
-	capsuleHeld     = prometheus.NewDesc("orla_capsule_held", "1 for a capsule that was stopped by hand, and stays so.", []string{"tool"}, nil)
+	capsuleHeld     = prometheus.NewDesc("orla_capsule_held", "1 for a capsule that was stopped by an operator, and stays so.", []string{"tool"}, nil)
 	capsuleUptime   = prometheus.NewDesc("orla_capsule_uptime_seconds", "For how long a capsule's process has been running; 0 while there is none.", []string{"tool"}, nil)
 	capsuleMemory   = prometheus.NewDesc("orla_capsule_memory_bytes", "Memory that a capsule's processes take.", []string{"tool"}, nil)
 	capsuleCPU      = prometheus.NewDesc("orla_capsule_cpu_seconds_total", "CPU time that a capsule's processes have taken; starts again at 0 with each process.", []string{"tool"}, nil)

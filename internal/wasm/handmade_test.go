@@ -127,7 +127,7 @@ func TestT37WASIIsEachToolsOwn(t *testing.T) {
 	if got := answer(t, compile(t, r, silent.bytes(), wasm.Limits{WASI: true}), ""); got != "" {
 		t.Errorf("got %q", got)
 	}
-	// One that would call it by hand, through a table of its own.
+	// One that would call it itself, through a table of its own.
 	calls := buffered(i64Const, int64(0))
 	calls.imports = []funcImport{{"wasi_snapshot_preview1", "random_get", 0, count(1)}}
 	_, err = r.Compile(t.Context(), calls.bytes(), wasm.Limits{})

@@ -99,7 +99,7 @@ func wasiCalling(name, of, body string) program {
 	return p
 }
 
-// Each case is counted by hand, from the rule in the package comment.
+// Each case is counted by a person, from the rule in the package comment.
 func TestT37FuelIsCountedAsWritten(t *testing.T) {
 	// SPEC-TOOLS 3.7: fuel ends an endless loop.
 	loopTimes := code(loop, empty, localGet, 0, i32Const, 1, i32Sub, localTee, 0, brIf, 0, end) // 5 each time

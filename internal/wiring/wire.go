@@ -54,7 +54,7 @@ type Parts struct {
 	Modules       *Modules
 	Governance    governance.Gate
 	LastProcesses LastProcesses
-	Holds         *capsule.Holds // nil for a call without a server, which a stop by hand does not bind
+	Holds         *capsule.Holds // nil for a call without a server, which a stop by an operator does not bind
 	log           *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
@@ -134,7 +134,7 @@ func openCgroup(log *slog.Logger) *cgroup.Root {
 	return root
 }
 
-// HoldsOf are the stops by hand that bind whoever serves: who develops one tool
+// HoldsOf are the stops by an operator that bind whoever serves: who develops one tool
 // wants it to run, whatever was done to it elsewhere.
 func HoldsOf(cfg *config.Loaded) *capsule.Holds {
 	if cfg.Only != "" {

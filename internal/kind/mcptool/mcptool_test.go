@@ -151,11 +151,11 @@ func TestToolOfAServer(t *testing.T) {
 	if !s.Catalog().Talks["read"] {
 		t.Error("its server cannot speak to clients")
 	}
-	answer, err := s.Call(t.Context(), supervisor.Call{Tool: "read", Args: json.RawMessage(`{"path":"x"}`)})
+	answer, err := s.Call(t.Context(), peer.Call{Tool: "read", Args: json.RawMessage(`{"path":"x"}`)})
 	if err != nil || string(answer.Raw) != `"read_file{\"path\":\"x\"}"` {
 		t.Errorf("the answer is %s, %v", answer.Raw, err)
 	}
-	if _, err := s.Call(t.Context(), supervisor.Call{Tool: "read"}); fault.CodeOf(err) != fault.InvalidInput {
+	if _, err := s.Call(t.Context(), peer.Call{Tool: "read"}); fault.CodeOf(err) != fault.InvalidInput {
 		t.Errorf("without what the server's schema requires the error is %v", err)
 	}
 }
@@ -194,7 +194,7 @@ func TestFollowsTheServer(t *testing.T) {
 	if got := listed(t, s); got.Description != "" {
 		t.Errorf("before its server is known it is listed as %+v", got)
 	}
-	if answer, err := s.Call(t.Context(), supervisor.Call{Tool: "read"}); err != nil || string(answer.Raw) != `"read_file"` {
+	if answer, err := s.Call(t.Context(), peer.Call{Tool: "read"}); err != nil || string(answer.Raw) != `"read_file"` {
 		t.Errorf("before its server is known the answer is %s, %v", answer.Raw, err)
 	}
 	warnings := func(text string) int {
@@ -239,7 +239,7 @@ func TestFollowsTheServer(t *testing.T) {
 		if got := listed(t, s); got.Description != "third" {
 			t.Errorf("%s: it is listed as %+v", test.name, got)
 		}
-		_, err := s.Call(t.Context(), supervisor.Call{Tool: "read"})
+		_, err := s.Call(t.Context(), peer.Call{Tool: "read"})
 		if fault.CodeOf(err) != fault.UnsupportedTool || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %s", test.name, err, test.want)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// BenchmarkCall compares a call of each type with the same call made by hand
+// BenchmarkCall compares a call of each type with the same call made directly
 // with Go's own client.
 func BenchmarkCall(b *testing.B) {
 	args := json.RawMessage(`{"query":"enterprise AI adoption trends","limit":10}`)
@@ -33,7 +33,7 @@ func BenchmarkCall(b *testing.B) {
 		_, _ = w.Write(body)
 	}))
 	b.Cleanup(s.Close)
-	b.Run("by hand", func(b *testing.B) {
+	b.Run("direct", func(b *testing.B) {
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}
 		b.Cleanup(client.CloseIdleConnections)
 		b.ReportAllocs()

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkOverhead measures, in turn, a process started by a Launcher and the
-// same by hand: podman run with the flags that Orla gives it, and --rm.
+// same without Orla: podman run with the flags that Orla gives it, and --rm.
 func BenchmarkOverhead(b *testing.B) {
 	bench := usualBench(b)
 	l := bench.launcher(sandboxed)

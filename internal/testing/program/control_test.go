@@ -114,7 +114,7 @@ func serveThere(t *testing.T, dir string) *running {
 	return o
 }
 
-// SPEC D9, J1: a stop by hand outlives a save, a changed manifest, a reload and
+// SPEC D9, J1: a stop by an operator outlives a save, a changed manifest, a reload and
 // a restart of Orla, until somebody starts the capsule.
 func TestJ1AStopByHandLasts(t *testing.T) {
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestJ1AStopByHandLasts(t *testing.T) {
 	p.manifest("max_concurrency: 3", "mcp: {input_schema: {type: object}}")
 	follow.next("reload", func(l map[string]any) bool { return l["changed"] == 1.0 })
 	stays("a change of the manifest")
-	if s := o.orla("call", "held"); s.code != 1 || !strings.Contains(s.err, "STOPPED") || !strings.Contains(s.err, "by hand") {
+	if s := o.orla("call", "held"); s.code != 1 || !strings.Contains(s.err, "STOPPED") || !strings.Contains(s.err, "by an operator") {
 		t.Errorf("a call ends with %d: %s", s.code, s.err)
 	}
 	o.signal(syscall.SIGTERM)

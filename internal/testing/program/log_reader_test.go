@@ -266,7 +266,7 @@ func TestI3TheLogTellsWhatWasSeen(t *testing.T) {
 	ready("crashes")
 
 	hand(o, "stop", "byhand")
-	log.next("state", is("byhand", "STOPPED", "by hand"))
+	log.next("state", is("byhand", "STOPPED", "by an operator"))
 	w.await(t, "byhand", "STOPPED")
 	o.signal(syscall.SIGHUP)
 	log.next("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" })
@@ -336,8 +336,8 @@ func TestI3TheLogTellsWhatWasSeen(t *testing.T) {
 	}
 	after := c.during("byhand", second.timeOf(second.waitLog("serving", nil)), time.Now())
 	for _, s := range after {
-		if s.state != "CREATED" && s.state != "STOPPED" || s.state == "STOPPED" && !strings.Contains(s.reason, "by hand") {
-			t.Errorf("in the second Orla, the log says, byhand was %s for the reason %q; want STOPPED by hand", s.state, s.reason)
+		if s.state != "CREATED" && s.state != "STOPPED" || s.state == "STOPPED" && !strings.Contains(s.reason, "by an operator") {
+			t.Errorf("in the second Orla, the log says, byhand was %s for the reason %q; want STOPPED by an operator", s.state, s.reason)
 		}
 	}
 }

@@ -270,13 +270,13 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 
 	o.mustOrla("stop", "far")
 	if a := echo("far"); a.Result == nil || !a.Result.IsError {
-		t.Errorf("a server that was stopped by hand answers %+v", a)
+		t.Errorf("a server that was stopped by an operator answers %+v", a)
 	}
-	same("while the far server is stopped by hand")
+	same("while the far server is stopped by an operator")
 	o.mustOrla("start", "far")
 	o.mustOrla("restart", "far")
 	if a := echo("far"); !works(a) {
-		t.Errorf("after a restart by hand it answers %+v", a)
+		t.Errorf("after a restart by an operator it answers %+v", a)
 	}
 	o.mustOrla("logs", "far")
 

@@ -110,7 +110,7 @@ func echo(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 }
 
-// speak is written by hand: a server made with the SDK has been seen to keep an
+// speak is written without the SDK: a server made with the SDK has been seen to keep an
 // answer to itself, once in a hundred thousand times or so.
 func speak() error {
 	in := json.NewDecoder(os.Stdin)

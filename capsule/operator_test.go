@@ -37,11 +37,11 @@ func faulty(t *testing.T, err error, code fault.Code, words ...string) {
 	}
 }
 
-// down wants a capsule that was stopped by hand.
+// down wants a capsule that was stopped by an operator.
 func down(t *testing.T, c *Capsule, w *fakeWorld) {
 	t.Helper()
 	life := c.Life()
-	if life.State != "STOPPED" || !life.Held || life.Pid != 0 || !life.Started.IsZero() || life.Reason != "stopped by hand" || !life.Settled || !life.Next.IsZero() {
+	if life.State != "STOPPED" || !life.Held || life.Pid != 0 || !life.Started.IsZero() || life.Reason != "stopped by an operator" || !life.Settled || !life.Next.IsZero() {
 		t.Errorf("it is %+v", life)
 	}
 	if n := w.alive.Load(); n != 0 {
@@ -53,8 +53,8 @@ func broken(int) behaviour { return behaviour{fails: true} }
 func mute(int) behaviour   { return behaviour{mute: true} }
 func well(int) behaviour   { return behaviour{} }
 
-// SPEC D9, D10, J1: a capsule that was stopped by hand stays so until it is
-// started by hand, and tells those who call it.
+// SPEC D9, D10, J1: a capsule that was stopped by an operator stays so until it is
+// started by an operator, and tells those who call it.
 func TestStopByHand(t *testing.T) {
 	inBubble(t, well, unchanged, func(t *testing.T, w *fakeWorld, c *Capsule, m *moves) {
 		ok(t, c.Start) // of one that is starting
@@ -70,7 +70,7 @@ func TestStopByHand(t *testing.T) {
 		c.Reload("a file changed")
 		time.Sleep(time.Hour)
 		err := ask(t.Context(), c)
-		faulty(t, err, fault.NotReady, "walker is STOPPED", "by hand", `"orla start walker"`)
+		faulty(t, err, fault.NotReady, "walker is STOPPED", "by an operator", `"orla start walker"`)
 		if fault.From(err).Retryable() {
 			t.Error("a call is told to try again")
 		}
@@ -89,7 +89,7 @@ func TestStopByHand(t *testing.T) {
 	})
 }
 
-// SPEC D11: a stop by hand lets calls end within drain_ms, and takes no others.
+// SPEC D11: a stop by an operator lets calls end within drain_ms, and takes no others.
 func TestStopByHandDrains(t *testing.T) {
 	inBubble(t, func(int) behaviour { return behaviour{slow: 700 * time.Millisecond} }, unchanged, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
 		ok(t, c.Start)
@@ -101,11 +101,11 @@ func TestStopByHandDrains(t *testing.T) {
 		stopped := make(chan error, 1)
 		go func() { stopped <- c.Stop(t.Context()) }()
 		synctest.Wait()
-		faulty(t, ask(t.Context(), c), fault.NotReady, "STOPPING", "by hand")
+		faulty(t, ask(t.Context(), c), fault.NotReady, "STOPPING", "by an operator")
 		if err := <-fast; err != nil {
 			t.Error(err)
 		}
-		faulty(t, <-late, fault.NotReady, "stopped by hand during the call")
+		faulty(t, <-late, fault.NotReady, "stopped by an operator during the call")
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
@@ -113,7 +113,7 @@ func TestStopByHandDrains(t *testing.T) {
 	})
 }
 
-// A stop by hand takes effect at once in every state.
+// A stop by an operator takes effect at once in every state.
 func TestStopByHandInAnyState(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan   func(int) behaviour
@@ -140,7 +140,7 @@ func TestStopByHandInAnyState(t *testing.T) {
 				}
 				down(t, c, w)
 				started := w.started.Load()
-				faulty(t, ask(t.Context(), c), fault.NotReady, "by hand")
+				faulty(t, ask(t.Context(), c), fault.NotReady, "by an operator")
 				time.Sleep(10 * time.Hour)
 				if n := w.started.Load(); n != started {
 					t.Errorf("%d processes were started", n-started)
@@ -150,17 +150,17 @@ func TestStopByHandInAnyState(t *testing.T) {
 	}
 }
 
-// A stop by hand that comes at the last moment before a start is in time.
+// A stop by an operator that comes at the last moment before a start is in time.
 func TestStopByHandJustBeforeAStart(t *testing.T) {
 	w := &fakeWorld{t: t, plan: well, most: 1}
 	c := walker(t, w, unchanged)
-	c.give("stopped by hand", true, true)
+	c.give("stopped by an operator", true, true)
 	if end := c.liveUntilHeld(t.Context(), newRestarts(c.tool.Runtime.Restart)); end != (ending{}) || w.started.Load() != 0 {
 		t.Errorf("it lived, and ended by %+v", end)
 	}
 }
 
-// SPEC D9: a start by hand skips the backoff, and the count starts afresh.
+// SPEC D9: a start by an operator skips the backoff, and the count starts afresh.
 func TestStartByHand(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan   func(int) behaviour
@@ -190,7 +190,7 @@ func TestStartByHand(t *testing.T) {
 	}
 }
 
-// A start by hand of one that is READY forgives nothing that comes later.
+// A start by an operator of one that is READY forgives nothing that comes later.
 func TestStartByHandOfOneThatIsReady(t *testing.T) {
 	patient := func(rt *manifest.Runtime) { rt.Restart.Initial, rt.Restart.Max = time.Hour, time.Hour }
 	inBubble(t, well, patient, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
@@ -207,7 +207,7 @@ func TestStartByHandOfOneThatIsReady(t *testing.T) {
 	})
 }
 
-// A start by hand that fails says why, and when the next one is due.
+// A start by an operator that fails says why, and when the next one is due.
 func TestStartByHandFails(t *testing.T) {
 	inBubble(t, broken, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
 		ok(t, c.Stop)
@@ -224,12 +224,12 @@ func TestStartByHandFails(t *testing.T) {
 		ok(t, c.Stop)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		faulty(t, c.Start(ctx), fault.Timeout, "walker is STARTING yet", "started by hand")
+		faulty(t, c.Start(ctx), fault.Timeout, "walker is STARTING yet", "started by an operator")
 		faulty(t, c.Start(t.Context()), fault.StartFailed, "no orla.hello within 2s")
 	})
 }
 
-// SPEC D9: a restart by hand makes a new process, and is no failure.
+// SPEC D9: a restart by an operator makes a new process, and is no failure.
 func TestRestartByHand(t *testing.T) {
 	inBubble(t, func(int) behaviour { return behaviour{hello: time.Second} }, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, m *moves) {
 		ok(t, c.Restart) // of one that was not started yet, or is starting
@@ -253,7 +253,7 @@ func TestRestartByHand(t *testing.T) {
 	})
 }
 
-// A restart by hand that comes during a start has a process of its own.
+// A restart by an operator that comes during a start has a process of its own.
 func TestRestartByHandDuringAStart(t *testing.T) {
 	inBubble(t, func(int) behaviour { return behaviour{hello: time.Second} }, unchanged, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
 		time.Sleep(500 * time.Millisecond)
@@ -272,7 +272,7 @@ func TestRestartByHandDuringAStart(t *testing.T) {
 	})
 }
 
-// SPEC D7b: in mode replace a restart by hand starts the new process beside the
+// SPEC D7b: in mode replace a restart by an operator starts the new process beside the
 // old one, which serves on when the new one does not start.
 func TestRestartByHandReplaces(t *testing.T) {
 	plan := func(n int) behaviour { return behaviour{hello: time.Second, mute: n == 3, fails: n == 4} }
@@ -307,7 +307,7 @@ func TestRestartByHandReplaces(t *testing.T) {
 
 func replaces(rt *manifest.Runtime) { rt.HotLoad.Mode = manifest.HotLoadReplace }
 
-// When the old process dies while a restart by hand brings its successor up, the
+// When the old process dies while a restart by an operator brings its successor up, the
 // restart is made at once all the same.
 func TestRestartByHandOfOneThatDies(t *testing.T) {
 	plan := func(int) behaviour { return behaviour{hello: time.Second} }
@@ -331,7 +331,7 @@ func TestRestartByHandOfOneThatDies(t *testing.T) {
 	})
 }
 
-// What is asked for by hand at once ends in what was asked for last, and each
+// What is asked for by an operator at once ends in what was asked for last, and each
 // who asked is answered.
 func TestOrdersByHandOvertakeEachOther(t *testing.T) {
 	plan := func(int) behaviour { return behaviour{hello: time.Second, stubborn: 500 * time.Millisecond} }
@@ -342,7 +342,7 @@ func TestOrdersByHandOvertakeEachOther(t *testing.T) {
 		time.Sleep(time.Second) // it is starting
 		go func() { stop <- c.Stop(t.Context()) }()
 		synctest.Wait()
-		faulty(t, <-restart, fault.NotReady, "by hand")
+		faulty(t, <-restart, fault.NotReady, "by an operator")
 		if err := <-stop; err != nil {
 			t.Error(err)
 		}
@@ -357,7 +357,7 @@ func TestOrdersByHandOvertakeEachOther(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-stop; err != nil { // or it was STOPPED for a moment
-			faulty(t, err, fault.NotReady, "started again by hand")
+			faulty(t, err, fault.NotReady, "started again by an operator")
 		}
 		if life := c.Life(); life.State != "READY" || life.Pid != pid+1 || life.Held {
 			t.Errorf("it is %+v", life)
@@ -435,7 +435,7 @@ func TestOrdersByHandOfOneThatNeverBegins(t *testing.T) {
 	}
 }
 
-// A service that panics and is served again stays as it was left by hand.
+// A service that panics and is served again stays as it was left by an operator.
 func TestHeldIsServedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fakeWorld{t: t, plan: well, most: 1}
@@ -447,7 +447,7 @@ func TestHeldIsServedAgain(t *testing.T) {
 				ok(t, c.Stop)
 			}
 			down(t, c, w)
-			faulty(t, ask(t.Context(), c), fault.NotReady, "by hand")
+			faulty(t, ask(t.Context(), c), fault.NotReady, "by an operator")
 			stop()
 		}
 		if n := w.started.Load(); n > 1 {

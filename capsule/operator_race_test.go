@@ -8,7 +8,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// SPEC D1, J1: a stop by hand that comes in the moment in which a process ends
+// SPEC D1, J1: a stop by an operator that comes in the moment in which a process ends
 // leaves the capsule one that can be started again.
 func TestStopInTheMomentOfAnEnd(t *testing.T) {
 	plan := func(int) behaviour { return behaviour{} }

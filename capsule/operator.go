@@ -12,10 +12,10 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 )
 
-// errHeld is why the life of a process ends that is stopped by hand.
-var errHeld = errors.New("stopped by hand")
+// errHeld is why the life of a process ends that is stopped by an operator.
+var errHeld = errors.New("stopped by an operator")
 
-// order is what was last asked of a capsule by hand (SPEC D9, J1). It is never
+// order is what was last asked of a capsule by an operator (SPEC D9, J1). It is never
 // changed, only replaced.
 type order struct {
 	n      int // it is the nth; the 0th is none
@@ -26,7 +26,7 @@ type order struct {
 	changed chan struct{} // closed when a newer order replaces this one
 }
 
-// orders brings what is asked by hand to Serve's goroutine, which follows it.
+// orders brings what is asked by an operator to Serve's goroutine, which follows it.
 type orders struct {
 	last atomic.Pointer[order]
 
@@ -62,9 +62,9 @@ func (o *orders) attach(ctx context.Context) (context.Context, *order, context.C
 	return ctx, o.last.Load(), func() { end(nil) }
 }
 
-// give has the capsule do something by hand, and remembers a hold.
+// give has the capsule do what an operator asks, and remembers a hold.
 func (c *Capsule) give(reason string, held, fresh bool) *order {
-	c.log.Info("asked by hand", "tool", c.tool.Name, "reason", reason)
+	c.log.Info("operator request", "tool", c.tool.Name, "reason", reason)
 	c.orders.mu.Lock() // while the hold is written too: what is kept is what the last order says
 	defer c.orders.mu.Unlock()
 	c.opts.Holds.save(c.tool, held, c.log)
@@ -82,7 +82,7 @@ func (c *Capsule) recall() {
 	case held:
 		c.orders.giveLocked(errHeld.Error(), true, true)
 	default:
-		c.orders.giveLocked("started by hand", false, false)
+		c.orders.giveLocked("started by an operator", false, false)
 	}
 }
 
@@ -93,27 +93,27 @@ func (c *Capsule) Stop(ctx context.Context) error {
 	o := c.give(errHeld.Error(), true, true)
 	return c.await(ctx, func(s *status) (over bool, err error) {
 		switch {
-		case s.final && s.state != Stopping: // one that never began stays CREATED
+		case s.starts == byNobody && s.state != Stopping: // one that never began stays CREATED
 			return true, c.notServed()
 		case s.heard < o.n || s.state == Stopping:
 			return false, nil
 		case s.state == Stopped:
 			return true, nil
 		}
-		return true, fault.New(fault.NotReady, "%s was started again by hand meanwhile", c.tool.Name)
+		return true, fault.New(fault.NotReady, "%s was started again by an operator meanwhile", c.tool.Name)
 	})
 }
 
-// Start ends a stop by hand, and starts the capsule at once if it is not READY,
+// Start ends a stop by an operator, and starts the capsule at once if it is not READY,
 // with a fresh count of its failures. It returns when the capsule is READY, or
 // with why it is not to be. ctx bounds only the waiting.
 func (c *Capsule) Start(ctx context.Context) error {
-	return c.awaitReady(ctx, c.give("started by hand", false, false))
+	return c.awaitReady(ctx, c.give("started by an operator", false, false))
 }
 
 // Restart does as Start, but with a new process in any case.
 func (c *Capsule) Restart(ctx context.Context) error {
-	return c.awaitReady(ctx, c.give("restarted by hand", false, true))
+	return c.awaitReady(ctx, c.give("restarted by an operator", false, true))
 }
 
 // awaitReady returns when a process that obeys o is READY, or when a start that
@@ -121,7 +121,7 @@ func (c *Capsule) Restart(ctx context.Context) error {
 func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 	return c.await(ctx, func(s *status) (over bool, err error) {
 		switch {
-		case s.final:
+		case s.starts == byNobody:
 			return true, c.notServed()
 		case s.state == Ready:
 			switch {
@@ -137,7 +137,7 @@ func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 			return false, nil // Serve's goroutine has yet to follow it
 		case s.state == Crashed && s.next.IsZero():
 			return false, nil // it is about to be STOPPED
-		case s.wakes && s.cause == nil:
+		case s.starts == byCall && s.cause == nil:
 			return true, nil // it was READY, and waits to be called again
 		}
 		return true, c.notReady(s)
@@ -173,7 +173,7 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 		o, s := c.orders.last.Load(), c.status.Load()
 		switch {
 		case o.held:
-			if o != c.seen || !s.held {
+			if o != c.seen || s.starts != byOperator {
 				c.rest(o)
 			}
 		case o != c.seen:
@@ -181,7 +181,7 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 			restarts.forgive()
 			c.count(restarts)
 			return true
-		case !s.wakes:
+		case s.starts != byCall:
 			return true
 		}
 		if c.awaitWish(ctx, o, s) {
@@ -219,14 +219,14 @@ func (c *Capsule) rest(o *order) {
 	switch c.status.Load().state {
 	case Stopped:
 		c.amend(func(s *status) {
-			*s = status{state: Stopped, since: s.since, reason: o.reason, held: true, heard: o.n, changed: s.changed}
+			*s = status{state: Stopped, since: s.since, reason: o.reason, starts: byOperator, heard: o.n, changed: s.changed}
 		})
 		return
 	case Reloading:
-		c.become(status{state: Stopping, reason: o.reason, held: true})
+		c.become(status{state: Stopping, reason: o.reason, starts: byOperator})
 	default:
 	}
-	c.become(status{state: Stopped, reason: o.reason, held: true})
+	c.become(status{state: Stopped, reason: o.reason, starts: byOperator})
 }
 
 // liveUntilHeld runs one process, unless the capsule is held meanwhile.

@@ -14,7 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 )
 
-// byHand does something by hand that must be done within patience.
+// byHand does as an operator what must be done within patience.
 func (l *living) byHand(do func(*capsule.Capsule, context.Context) error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
@@ -24,8 +24,8 @@ func (l *living) byHand(do func(*capsule.Capsule, context.Context) error) {
 	}
 }
 
-// SPEC D11, J1: a stop by hand leaves no process, whatever that takes; saves and
-// calls start none, and the start by hand has what was saved.
+// SPEC D11, J1: a stop by an operator leaves no process, whatever that takes; saves and
+// calls start none, and the start by an operator has what was saved.
 func TestStopsByHandWhateverItTakes(t *testing.T) {
 	for _, script := range []string{"echo", "deaf", "forks-deaf"} {
 		t.Run(script, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestStopsByHandWhateverItTakes(t *testing.T) {
 			}
 			capsuletest.Save(t, l.tool, "2")
 			_, err := l.ask(capsuletest.Args{})
-			wantFault(t, err, fault.NotReady, "STOPPED", "by hand", "orla start capsule")
+			wantFault(t, err, fault.NotReady, "STOPPED", "by an operator", "orla start capsule")
 			if n := l.log.count(`"to":"STARTING"`); n != 1 {
 				t.Errorf("it was started %d times", n)
 			}
@@ -60,7 +60,7 @@ func TestStopsByHandWhateverItTakes(t *testing.T) {
 	}
 }
 
-// A stop by hand waits for no start.
+// A stop by an operator waits for no start.
 func TestStopsByHandDuringAStart(t *testing.T) {
 	l := live(t, "silent", startupTimeout(time.Hour))
 	eventually(t, "it has a process", func() bool { return l.Life().Pid != 0 })
@@ -70,7 +70,7 @@ func TestStopsByHandDuringAStart(t *testing.T) {
 	}
 }
 
-// SPEC D9: a start by hand that fails says what the process said last.
+// SPEC D9: a start by an operator that fails says what the process said last.
 func TestStartsByHandInVain(t *testing.T) {
 	l := live(t, "exits-starting", capsuletest.Set("STDERR", "no module named numpy"), capsuletest.SetInt("CODE", 3), startsOnce)
 	l.await("STOPPED")
@@ -82,7 +82,7 @@ func TestStartsByHandInVain(t *testing.T) {
 	}
 }
 
-// SPEC D9, L3: restarts by hand under load lose no call.
+// SPEC D9, L3: restarts by an operator under load lose no call.
 func TestRestartsByHandUnderLoad(t *testing.T) {
 	n := 20
 	if testing.Short() {
@@ -98,7 +98,7 @@ func TestRestartsByHandUnderLoad(t *testing.T) {
 	})
 }
 
-// SPEC J1: a stop by hand is kept for the next Orla, which begins without a
+// SPEC J1: a stop by an operator is kept for the next Orla, which begins without a
 // process and is told so by a file.
 func TestStaysStoppedByHand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "held")
@@ -123,8 +123,8 @@ func TestStaysStoppedByHand(t *testing.T) {
 	l = serve(t, tool, hold)
 	l.await("STOPPED")
 	_, err = l.ask(capsuletest.Args{})
-	wantFault(t, err, fault.NotReady, "by hand")
-	l.logged(`"from":"CREATED"`, `"to":"STOPPED"`, "stopped by hand")
+	wantFault(t, err, fault.NotReady, "by an operator")
+	l.logged(`"from":"CREATED"`, `"to":"STOPPED"`, "stopped by an operator")
 	if l.log.has(`"to":"STARTING"`) {
 		t.Error("it did not begin as it was left")
 	}
