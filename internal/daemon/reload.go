@@ -51,25 +51,25 @@ func (s *server) Serve(ctx context.Context) error {
 }
 
 // current is the configuration in force.
-func (s *server) current() *config.Loaded {
-	s.cfgMu.Lock()
-	defer s.cfgMu.Unlock()
-	return s.cfg
+func (f *inForce) current() *config.Loaded {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cfg
 }
 
 // problems are what is wrong with the folders of tools now, and what tools offer that is
 // not served.
 func (s *server) problems() []manifest.Problem {
 	offered := s.Supervisor.Problems()
-	s.cfgMu.Lock()
-	defer s.cfgMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return slices.Concat(s.wrong, offered)
 }
 
-func (s *server) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
-	s.cfgMu.Lock()
-	defer s.cfgMu.Unlock()
-	s.cfg, s.wrong = cfg, wrong
+func (f *inForce) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cfg, f.wrong = cfg, wrong
 }
 
 // requested is the reason of a reload that was requested over the control socket.

@@ -80,8 +80,8 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	}
 	p.Holds = wiring.HoldsOf(cfg)
 	s := &server{
-		Parts: p, from: from, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(),
-		hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), stopped: make(chan struct{}),
+		Parts: p, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(), stopped: make(chan struct{}),
+		reloads: reloads{from: from, hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded)},
 	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.stopped)
@@ -114,28 +114,42 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 // server is a running Orla.
 type server struct {
 	*wiring.Parts
-	from      *config.Loader
 	log       *logging.Log
 	telemetry *telemetry.Telemetry
 	traced    telemetry.Tracing // where spans go; owned by trace
 	notifier  *systemd.Notifier // nil without systemd
 	bridge    *mcpbridge.Bridge
-	http      *mcpbridge.HTTP // nil on stdio
-	web       *listen.Server  // nil on stdio
-	given     []net.Listener  // what systemd listens on for HTTP
-	watchers  *watchers
-	control   *control.Server
-	began     time.Time
-	hup       chan struct{} // holds one request to reload
-	asked     chan chan<- reloaded
-	reported  map[string]bool // problems that were logged; owned by apply
-	weaker    []string        // than by default tools are held in these ways; owned by apply
+	httpFront
+	control *control.Server
+	reloads
+	inForce
 
+	began        time.Time
 	stopped      chan struct{}  // closed when all has stopped
 	secondSignal sync.WaitGroup // holds endAtOnce
+}
 
-	cfgMu sync.Mutex         // guards the fields that follow
-	cfg   *config.Loaded     // what is in force
+// httpFront is where clients come in over HTTP. It is empty on stdio.
+type httpFront struct {
+	http  *mcpbridge.HTTP
+	web   *listen.Server
+	given []net.Listener // what systemd listens on
+}
+
+// reloads are what the reloader reads, and what it waits for.
+type reloads struct {
+	from     *config.Loader
+	watchers *watchers
+	hup      chan struct{} // holds one request to reload
+	asked    chan chan<- reloaded
+	reported map[string]bool // problems that were logged; owned by apply
+	weaker   []string        // than by default tools are held in these ways; owned by apply
+}
+
+// inForce is what the last reload left.
+type inForce struct {
+	mu    sync.Mutex // guards the fields that follow
+	cfg   *config.Loaded
 	wrong []manifest.Problem // with the folders of tools
 }
 

@@ -41,23 +41,28 @@ var (
 
 // Parts are the pieces that answer calls, joined. The caller closes them.
 type Parts struct {
+	launchers
+	Supervisor *supervisor.Supervisor
+	Slots      *simple.Slots
+	Hub        *watch.Hub
+	Lists      *capsule.Lists
+	Services   *Services
+	Modules    *Modules
+	Governance governance.Gate
+	Holds      *capsule.Holds // nil for a call without a server, which a stop by an operator does not bind
+	log        *slog.Logger
+
+	Tenants atomic.Bool // there are several callers; see ManyCallers
+}
+
+// launchers are what starts processes, on this machine and elsewhere.
+type launchers struct {
 	cgroup        *cgroup.Root // nil where none was delegated
 	Launcher      *launch.Local
 	sandboxes     *sandbox.Host
 	engines       *engines // of containers
 	clusters      *clusters
-	Supervisor    *supervisor.Supervisor
-	Slots         *simple.Slots
-	Hub           *watch.Hub
-	Lists         *capsule.Lists
-	Services      *Services
-	Modules       *Modules
-	Governance    governance.Gate
 	LastProcesses LastProcesses
-	Holds         *capsule.Holds // nil for a call without a server, which a stop by an operator does not bind
-	log           *slog.Logger
-
-	Tenants atomic.Bool // there are several callers; see ManyCallers
 }
 
 // ManyCallers reports whether a configuration has callers who are not to learn of
@@ -78,15 +83,14 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		return nil, err
 	}
 	p := &Parts{
-		cgroup:    root,
-		Launcher:  launcher,
-		sandboxes: sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log}),
-		Slots:     simple.NewShared(cfg.MaxConcurrentCalls),
-		Hub:       watch.NewHub(),
-		Lists:     capsule.NewLists(config.StateDir(cfg, "lists")),
-		Services:  newServices(cfg),
-		log:       log,
+		Slots:    simple.NewShared(cfg.MaxConcurrentCalls),
+		Hub:      watch.NewHub(),
+		Lists:    capsule.NewLists(config.StateDir(cfg, "lists")),
+		Services: newServices(cfg),
+		log:      log,
 	}
+	p.cgroup, p.Launcher = root, launcher
+	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
 	p.Modules = newModules(cfg, p.Services, log)
 	clean := environ.Clean(os.Environ())
