@@ -58,6 +58,9 @@ type greeting struct {
 	err   error // it was none, or not a good one
 }
 
+// maxHello is how much is shown of a name or a version in an orla.hello, in bytes.
+const maxHello = 128
+
 // hello is the params of orla.hello (RFC 2 §9).
 type hello struct {
 	Name         string   `json:"name"`
@@ -161,7 +164,7 @@ func (in *incarnation) greet(ctx context.Context) error {
 	case errors.Is(err, errSilent):
 		return fmt.Errorf("no orla.hello within %s", within)
 	}
-	return err
+	return brief(err)
 }
 
 var errSilent = errors.New("it said nothing in time")
@@ -238,11 +241,11 @@ func (in *incarnation) exitOr(before, otherwise string) error {
 func (in *incarnation) checkHello() error {
 	t := in.c.tool
 	if in.hello.Name != t.Name {
-		return fmt.Errorf("its orla.hello names %q, but %s says %q", in.hello.Name, t.Source, t.Name)
+		return fmt.Errorf("its orla.hello names %q, but %s says %q", cut(in.hello.Name, maxHello), t.Source, t.Name)
 	}
 	if in.hello.Version != t.Version {
 		in.c.log.Warn("a capsule's orla.hello has another version than its manifest", "tool", t.Name,
-			"hello_version", in.hello.Version, "manifest_version", t.Version)
+			"hello_version", cut(in.hello.Version, maxHello), "manifest_version", t.Version)
 	}
 	return nil
 }

@@ -294,7 +294,7 @@ func (l *leftOut) count(err error) {
 
 func (l *leftOut) log(c *Capsule, kind string) {
 	if l.n > 0 {
-		c.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", c.tool.Name, "kind", kind, "count", l.n, "err", l.first)
+		c.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", c.tool.Name, "kind", kind, "count", l.n, "err", brief(l.first))
 	}
 }
 

@@ -97,14 +97,33 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		return nil, false
 	}
 	f := fault.New(code, "%s", cmp.Or(said.Reason, wire.Message, "it gave no reason"))
-	if len(f.Reason) > maxReason {
-		f.Reason = strings.ToValidUTF8(f.Reason[:maxReason], "") + "…"
-	}
+	f.Reason = cut(f.Reason, maxReason)
 	f.Retry = said.Retryable
 	f.Logged = "it gave this tool_code" // its reason may quote arguments (SPEC I2)
 	if wire.Code == CodeTransport {     // others cannot know
-		f.Unsent, f.Logged = said.Unsent, said.Logged
+		f.Unsent, f.Logged = said.Unsent, cut(said.Logged, maxReason)
 	}
 	f.RetryAfter = time.Duration(max(0, min(said.RetryAfter, maxRetryAfter.Seconds()*1000)) * float64(time.Millisecond))
 	return f, true
 }
+
+// cut returns a text, or as much of a long one's beginning as most bytes have room for.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// brief bounds the text of an error, which may quote what a capsule has said (SPEC S2).
+func brief(err error) error {
+	if err == nil || len(err.Error()) <= maxReason {
+		return err
+	}
+	return &briefError{err}
+}
+
+type briefError struct{ err error }
+
+func (e *briefError) Error() string { return cut(e.err.Error(), maxReason) }
+func (e *briefError) Unwrap() error { return e.err }

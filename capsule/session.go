@@ -276,7 +276,7 @@ func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
 				items = before
 			}
 		}
-		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", err)
+		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", brief(err))
 		return items
 	}
 	if caps.Tools != nil {
