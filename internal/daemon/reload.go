@@ -98,6 +98,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
+		s.govern()
 		return applied{}, faultyConfig{err}
 	}
 	traces, err := s.tracing(cfg)
@@ -116,6 +117,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if err != nil {
 		s.log.Error("reload: the old configuration stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
+		s.govern()
 		return applied{}, err
 	}
 	s.log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
@@ -135,6 +137,19 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	done := s.apply(cfg, reason)
 	s.point(cfg)
 	return done, nil
+}
+
+// govern puts governance documents into force where a reload changes nothing else: they
+// deny, whatever is wrong beside them (SPEC-TOOLS 8.3).
+func (s *server) govern() {
+	cfg := s.current()
+	found := discovery.Find(cfg, s.from.Home)
+	if !slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Denies }) {
+		return
+	}
+	s.Governance.Set(&found)
+	s.reportProblems(found.Problems, nil)
+	s.adopt(cfg, found.Problems)
 }
 
 // faultyConfig says that a configuration does not hold.

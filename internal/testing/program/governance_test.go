@@ -61,6 +61,34 @@ func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
 	o.isDenied("hello", "pack")
 }
 
+// SPEC-TOOLS 8.3: a document denies also where a reload that would find it has a
+// configuration with faults.
+func TestT83ADocumentDeniesBesideAFaultyConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "orla.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("auto_reload: false\n")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "hello.sh", "#!/bin/sh\necho hello\n")
+	o := serveThere(t, dir)
+	if text, code := o.coded("hello", "{}"); code != "" || text != "hello\n" {
+		t.Fatalf("without a document: %s: %s", code, text)
+	}
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "policy.yaml", permission)
+	write("auto_reload: maybe\n")
+	if s := o.orla("reload"); s.code == 0 {
+		t.Errorf("a reload with a faulty configuration says %s", s.out)
+	}
+	o.isDenied("hello")
+	if got := o.mustOrla("status"); !strings.Contains(got, "every call is denied") {
+		t.Errorf("orla status says\n%s", got)
+	}
+}
+
 // SPEC-TOOLS 8.3: what may be a document and cannot be read denies as well, and
 // operators are told its place.
 func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
