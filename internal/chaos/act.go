@@ -76,13 +76,14 @@ func readCharacter(path string) (c character) {
 	return c
 }
 
-// note writes a line into the journal.
+// note writes a line into the journal. It begins with the end of another one, which a full
+// disk may have cut.
 func note(format string, args ...any) {
 	f, err := os.OpenFile(os.Getenv(envJournal), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return
 	}
-	_, _ = fmt.Fprintf(f, format+"\n", args...) // the harness looks whether its disk is full
+	_, _ = fmt.Fprintf(f, "\n"+format+"\n", args...) // the harness looks whether its disk is full
 	_ = f.Close()
 }
 

@@ -276,7 +276,7 @@ func (w *world) readJournal() {
 	for _, f := range judgeJournal(string(text)) {
 		w.book.violated("journal", "%s", f)
 	}
-	w.book.count(w.book.checks, "calls that reached a tool", strings.Count(string(text), "\n"))
+	w.book.count(w.book.checks, "calls that reached a tool", strings.Count(string(text), "\nran "))
 	_ = os.Remove(path) // it was just read, and nobody calls
 }
 

@@ -102,7 +102,8 @@ func TestOracleFindsCallsThatReachedAToolTwice(t *testing.T) {
 		"ran retried n1 7\nran retried n1 8\n": false, // its manifest says that it may be
 		"ran calm n1 7\noverlap calm - 8\n":    true,
 		"broken calm {] 7\n":                   true,
-		"ran calm\n":                           true,
+		"ra\nran calm n1 7\n":                  false, // the disk was full
+		"done calm\n":                          true,
 	} {
 		if faults := judgeJournal(text); len(faults) > 0 != wrong {
 			t.Errorf("%q: %v", text, faults)
