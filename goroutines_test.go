@@ -59,7 +59,7 @@ var uncontained = map[string]struct {
 	"internal/launch.LocalProcess.Stop":          {1, own},
 	"internal/launch.NewLocal":                   {1, own},
 	"internal/launch.guard.runOnce":              {1, waits},
-	"internal/launch.newHeir":                    {1, own},
+	"internal/launch.newReaper":                    {1, own},
 	"internal/launch.reserveThreads":             {1, waits},
 	"internal/launch.startGuard":                 {1, own},
 	"internal/launch/container.Engine.bounded":   {1, waits},

@@ -153,7 +153,7 @@ type guard struct {
 	argv     []string
 	instance string
 	groups   *groupTable
-	heir     *heir // must not take the guard for an orphan; may be nil
+	reaper   *reaper // must not take the guard for a child that nobody waits for
 	tags     *tagger
 	log      *slog.Logger
 	begun    chan struct{} // closed when the first guard process was started, or could not be
@@ -162,8 +162,8 @@ type guard struct {
 }
 
 // startGuard keeps a guard process running until dismiss.
-func startGuard(argv []string, instance string, groups *groupTable, heir *heir, tags *tagger, log *slog.Logger) *guard {
-	g := &guard{argv: argv, instance: instance, groups: groups, heir: heir, tags: tags, log: log, begun: make(chan struct{}), done: make(chan struct{})}
+func startGuard(argv []string, instance string, groups *groupTable, reaper *reaper, tags *tagger, log *slog.Logger) *guard {
+	g := &guard{argv: argv, instance: instance, groups: groups, reaper: reaper, tags: tags, log: log, begun: make(chan struct{}), done: make(chan struct{})}
 	g.stopped.Go(g.keep)
 	return g
 }
@@ -223,7 +223,7 @@ func (g *guard) runOnce(begun func()) error {
 		SysProcAttr: guardProcAttr(),
 	}
 	g.tags.begin()
-	pid, err := g.heir.starting(func() (int, error) {
+	pid, err := g.reaper.starting(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
@@ -238,7 +238,7 @@ func (g *guard) runOnce(begun func()) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
-		g.heir.forget(cmd.Process.Pid)
+		g.reaper.forget(cmd.Process.Pid)
 		ended <- err
 	}()
 	select {

@@ -54,7 +54,7 @@ type Local struct {
 	groups   *groupTable
 	census   *census
 	guard    *guard
-	heir     *heir // nil unless Orla is the first process
+	reaper   *reaper
 	cgroup   *cgroup.Root
 	cells    cells
 	procs    sync.WaitGroup
@@ -137,7 +137,7 @@ func NewLocal(opts Options) (*Local, error) {
 		outer:    os.Getenv(markVar),
 		spawns:   make(chan spawn),
 		stays:    make(chan struct{}, stays()),
-		heir:     newHeir(),
+		reaper:   newReaper(strayPause),
 		cgroup:   opts.Cgroup,
 	}
 	l.tags = newTagger(l.instance, l.outer != "")
@@ -147,7 +147,7 @@ func NewLocal(opts Options) (*Local, error) {
 	}
 	l.census = newCensus(l.instance, l.groups)
 	if opts.Guard != nil {
-		l.guard = startGuard(opts.Guard, l.instance, l.groups, l.heir, l.tags, opts.Log)
+		l.guard = startGuard(opts.Guard, l.instance, l.groups, l.reaper, l.tags, opts.Log)
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
@@ -170,7 +170,7 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 // fork starts a process, which dies with the thread that this runs on.
 func (l *Local) fork(s spawn) spawned {
 	l.tags.begin()
-	pid, err := l.heir.starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
+	pid, err := l.reaper.starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
 	tag := l.tags.end(pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
@@ -331,6 +331,6 @@ func (l *Local) Close() {
 	close(l.spawns)
 	l.spawner.Wait()
 	l.guard.dismiss()
-	l.heir.close()
+	l.reaper.close()
 	l.groups.close()
 }

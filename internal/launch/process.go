@@ -189,7 +189,7 @@ func (p *LocalProcess) reap() {
 	}
 	p.reaped, p.known = true, err == nil
 	p.groupLeft() // at once: an empty group's id is anybody's from now on
-	p.local.heir.forget(p.pid)
+	p.local.reaper.forget(p.pid)
 	if err != nil {
 		p.local.log.Error("reap", "pid", p.pid, "err", err)
 	}

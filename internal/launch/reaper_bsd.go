@@ -1,0 +1,18 @@
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+
+package launch
+
+import "time"
+
+const strayPause = time.Duration(0)
+
+// reaper is for the first process of a container, and for what Linux alone lets a tool do.
+type reaper struct{}
+
+func newReaper(time.Duration) *reaper { return &reaper{} }
+
+func (*reaper) starting(start func() (pid int, err error)) (int, error) { return start() }
+
+func (*reaper) forget(int) {}
+
+func (*reaper) close() {}
