@@ -16,6 +16,7 @@ package turns
 import (
 	"container/list"
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
@@ -52,6 +53,10 @@ type Queue struct {
 	waiting int
 	spare   []*node // to be used again
 	recent  *node   // the session that was looked up last, if there is one; as a rule it is the next
+
+	kept   map[*node]struct{} // that wait for others to have left long enough
+	look   *time.Timer        // looks at kept; nil before the first time
+	lookAt time.Time          // when it does; zero if it does not
 
 	moment         time.Duration // see NewAging; 0 if places do not age
 	oldest, newest *Brief        // those that have not come of age, linked by next
@@ -390,7 +395,13 @@ func (q *Queue) dropLocked(n *node) {
 				parent.other = parent.latest
 			}
 			parent.latest = left{n.line, time.Now()}
+			if len(parent.children) == 1 {
+				for other := range maps.Values(parent.children) {
+					q.readyLocked(other)
+				}
+			}
 		}
+		delete(q.kept, n)
 		n.parent, n.latest, n.other = nil, left{}, left{}
 		if len(q.spare) < maxSpare {
 			q.spare = append(q.spare, n)
@@ -431,22 +442,31 @@ func (q *Queue) mayLocked(n *node) bool {
 	if q.beside == 0 || n.taken-n.aged < q.beside {
 		return true
 	}
-	if len(n.parent.children) > 1 {
-		return false
-	}
+	return len(n.parent.children) == 1 && !time.Now().Before(n.aloneAt())
+}
+
+// aloneAt is when a node that is its parent's only child counts as alone.
+func (n *node) aloneAt() time.Time {
 	other := n.parent.latest
 	if other.line == n.line {
 		other = n.parent.other
 	}
-	return other.at.IsZero() || time.Since(other.at) > lately
+	if other.at.IsZero() {
+		return other.at
+	}
+	return other.at.Add(lately)
 }
 
 // readyLocked puts a node, and those above it, among those that can be served, or
-// takes them out. A node that its own bound keeps out has a place to give back, and
-// is looked at again then.
+// takes them out. A node that its own bound keeps out is looked at again when it gives
+// back a place, and when it has been alone for long enough.
 func (q *Queue) readyLocked(n *node) {
 	for ; n.parent != nil; n = n.parent {
-		ready := n.waiting.Len()+n.ready.Len() > 0 && q.mayLocked(n)
+		waits := n.waiting.Len()+n.ready.Len() > 0
+		ready := waits && q.mayLocked(n)
+		if waits && !ready && q.beside > 0 && len(n.parent.children) == 1 {
+			q.keepLocked(n)
+		}
 		switch {
 		case ready && n.inReady == nil:
 			n.inReady = n.parent.ready.PushBack(n)
@@ -455,6 +475,35 @@ func (q *Queue) readyLocked(n *node) {
 			n.inReady = nil
 		}
 	}
+}
+
+// keepLocked has a node looked at again when it counts as alone.
+func (q *Queue) keepLocked(n *node) {
+	if q.kept == nil {
+		q.kept = map[*node]struct{}{}
+	}
+	q.kept[n] = struct{}{}
+	at := n.aloneAt()
+	if !q.lookAt.IsZero() && !at.Before(q.lookAt) {
+		return
+	}
+	q.lookAt = at
+	if q.look == nil {
+		q.look = time.AfterFunc(time.Until(at), q.lookAgain)
+	} else {
+		q.look.Reset(time.Until(at))
+	}
+}
+
+func (q *Queue) lookAgain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := q.kept
+	q.kept, q.lookAt = nil, time.Time{}
+	for n := range kept {
+		q.readyLocked(n)
+	}
+	q.serveLocked()
 }
 
 // serveLocked gives out the places that are free, in turn.

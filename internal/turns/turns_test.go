@@ -435,3 +435,49 @@ func TestLongerTakenPlacesComeOfAgeLater(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// SPEC N2: who waits because there was another caller, or another session, is served when
+// that one has been away for long enough, though nobody gives a place back meanwhile.
+func TestN2WhoIsAloneAgainIsServed(t *testing.T) {
+	for name, c := range map[string]struct{ stays, comes string }{
+		"callers":  {"ann/1", "bob/1"},
+		"sessions": {"ann/1", "ann/2"},
+		"nobodies": {"one", "two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				places := turns.NewQueue(turns.NoLimit, 2)
+				take := func(n int) (served *atomic.Int32) {
+					served = &atomic.Int32{}
+					for range n {
+						go func() {
+							if places.Take(t.Context(), of(c.stays)) == nil {
+								served.Add(1)
+							}
+						}()
+					}
+					synctest.Wait()
+					return served
+				}
+				take(2) // and keeps them
+				places.Try(of(c.comes))
+				before := take(3)
+				places.Give(of(c.comes))
+				after := take(3)
+				time.Sleep(9 * time.Second)
+				synctest.Wait()
+				if n := before.Load() + after.Load(); n != 0 {
+					t.Errorf("%d are served while the other one counts as present", n)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if before.Load() != 3 || after.Load() != 3 || places.Waiting() != 0 {
+					t.Errorf("%d and %d of 3 are served when the other one is away", before.Load(), after.Load())
+				}
+				if !places.Try(of(c.stays)) {
+					t.Error("there is no place for who is alone")
+				}
+			})
+		})
+	}
+}
