@@ -81,6 +81,7 @@ var uncontained = map[string]struct {
 	"internal/remote.session.live":               {1, waits},
 	"internal/telemetry.exporter.send":           {1, waits},
 	"internal/turns.Queue.armLocked":             {1, own},
+	"internal/turns.Queue.keepLocked":            {1, own},
 	"internal/turns.Room.take":                   {1, waits},
 	"internal/wasm.Runtime.Close":                {1, waits},
 	"internal/wasm.Runtime.find":                 {1, below},

@@ -30,6 +30,9 @@ const (
 	// maxHeld bounds the calls of one caller that wait for answers at one time. All
 	// callers may have twice as many.
 	maxHeld = 256
+	// maxHeldBytes bounds their requests, which stay in memory. The answers come with the
+	// whole request again, which counts by itself.
+	maxHeldBytes = 128 << 20
 )
 
 // conversation is a request of the stateless era whose peer may ask the client
@@ -52,6 +55,11 @@ type conversation struct {
 
 	result parts
 	err    *jsonrpc.Error
+
+	size    int64 // bytes of the request, which stay in memory
+	counted bool  // they are, in held.bytes; guarded by held.mu, as are the next fields
+	parked  bool  // the client is thinking
+	ended   bool  // the work has
 
 	mu      sync.Mutex // guards the fields that follow
 	open    *request   // the request that is being answered; nil while the peer is kept waiting
@@ -312,6 +320,7 @@ type held struct {
 	all    map[*conversation]bool
 	parked map[string]parked
 	shares *turns.Shares // of 2*maxHeld
+	bytes  *turns.Shares // of maxHeldBytes
 }
 
 // parked is a conversation that waits for its client.
@@ -325,10 +334,10 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do w
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, letGo := b.room.Hold(ctx, r.line)
-	v := &conversation{of: of.sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r}
+	v := &conversation{of: of.sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.params.raw))}
 	h.mu.Lock()
 	if h.all == nil {
-		h.all, h.parked, h.shares = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld)
+		h.all, h.parked, h.shares, h.bytes = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld), turns.NewShares(maxHeldBytes)
 	}
 	h.all[v] = true
 	h.mu.Unlock()
@@ -343,6 +352,8 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do w
 			cancel()
 			h.mu.Lock()
 			delete(h.all, v)
+			v.ended = true
+			h.forgetLocked(v)
 			h.mu.Unlock()
 			close(v.done)
 		}()
@@ -356,9 +367,14 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do w
 func (h *held) park(v *conversation) (state string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !v.counted && !h.bytes.Try(v.line, v.size) { // until now they count for the POST, which is about to be answered
+		return "", false
+	}
+	v.counted = true
 	if !h.shares.Try(v.line, 1) {
 		return "", false
 	}
+	v.parked = true
 	state = heldPrefix + rand.Text()
 	h.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
 		h.mu.Lock()
@@ -399,6 +415,16 @@ func (h *held) unparkLocked(state string) {
 	p.late.Stop()
 	delete(h.parked, state)
 	h.shares.Give(p.line, 1)
+	p.conversation.parked = false
+	h.forgetLocked(p.conversation)
+}
+
+// forgetLocked counts the request of a conversation no more, if nothing holds it.
+func (h *held) forgetLocked(v *conversation) {
+	if v.counted && v.ended && !v.parked {
+		v.counted = false
+		h.bytes.Give(v.line, v.size)
+	}
 }
 
 // endOf gives up the conversations of some callers that wait for their clients.

@@ -415,3 +415,43 @@ func TestN2ConversationsAreSharedByCaller(t *testing.T) {
 		}
 	}
 }
+
+// SPEC S2, N2: a request whose client is thinking stays in memory, and so it stays counted
+// among the bytes of requests until it is answered.
+func TestS2ARequestWhoseClientThinksIsCounted(t *testing.T) {
+	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
+		_, err := c.Ask(ctx, "elicitation/create", json.RawMessage(`{"message":"M"}`))
+		return fmt.Sprint(err), nil
+	})
+	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	const size = 4 << 20
+	more := `,"arguments":{"a":"` + strings.Repeat("x", size) + `"}`
+	call := func(name, more string) reply {
+		body, headers := round(`"name":"echo"` + more)
+		return f.post(t, body, append(headers, bearer(name)...)...)
+	}
+	type thinking struct{ state, answers string }
+	var waits []thinking
+	for range 64 {
+		r := call("ann", more)
+		if !strings.Contains(r.raw, "input_required") {
+			break
+		}
+		state, questions := required(t, r)
+		for name := range questions {
+			waits = append(waits, thinking{state, `"` + name + `":{"action":"decline"}`})
+		}
+	}
+	if n := len(waits); n < 8 || n*size > 128<<20 {
+		t.Fatalf("%d requests of %d MiB wait for their client, want at most 128 MiB", n, size>>20)
+	}
+	if r := call("bob", more); !strings.Contains(r.raw, "input_required") {
+		t.Errorf("another caller's request: %.200s", r.raw)
+	}
+	for _, one := range waits {
+		if r := call("ann", more+goOn(one.state, one.answers)); strings.Contains(r.raw, "input_required") || r.failed {
+			t.Fatalf("the answer: %.200s", r.raw)
+		}
+	}
+	eventually(t, "what was answered is not counted", func() bool { return strings.Contains(call("ann", more).raw, "input_required") })
+}
