@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -28,21 +27,14 @@ const (
 // takes out nothing. It may be used from any goroutine.
 type Redactor struct {
 	values []Value
-	forms  func() forms
-}
-
-// forms are the texts by which values are known, the longest first, and what
-// replaces them.
-type forms struct {
-	texts    [][]byte
-	replacer *strings.Replacer
+	forms  func() *search // the texts by which the values are known
 }
 
 // NewRedactor returns a Redactor for values: each as it is, as base64, as a part
 // of an URL, and as a part of JSON in any spelling. Values under 4 bytes stay.
 func NewRedactor(values ...Value) *Redactor {
 	values = slices.Clone(values)
-	return &Redactor{values, sync.OnceValue(func() forms {
+	return &Redactor{values, sync.OnceValue(func() *search {
 		known := map[string]bool{}
 		for _, v := range values {
 			for _, form := range formsOf(v.Reveal()) {
@@ -50,48 +42,48 @@ func NewRedactor(values ...Value) *Redactor {
 			}
 		}
 		delete(known, "")
-		// The longest first: what is a part of another must not leave the rest of it.
-		texts := slices.SortedFunc(maps.Keys(known), func(a, b string) int {
-			return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
-		})
-		var all forms
-		pairs := make([]string, 0, 2*len(texts))
-		for _, text := range texts {
-			all.texts = append(all.texts, []byte(text))
-			pairs = append(pairs, text, redacted)
+		texts := make([][]byte, 0, len(known))
+		for form := range known {
+			texts = append(texts, []byte(form))
 		}
-		all.replacer = strings.NewReplacer(pairs...)
-		return all
+		slices.SortFunc(texts, func(a, b []byte) int {
+			return cmp.Or(cmp.Compare(len(b), len(a)), bytes.Compare(a, b))
+		})
+		return newSearch(texts)
 	})}
 }
 
-// large is from how many bytes on a text is looked through for one form after the
-// other. A replacer takes as long as text and form multiplied, if they begin alike.
-const large = 4 << 10
-
-// Redact returns text with [redacted] in place of every value.
+// Redact returns text with [redacted] in place of every value. Values that overlap
+// are one.
 func (r *Redactor) Redact(text string) string {
-	switch {
-	case r == nil || text == "":
+	if r == nil || !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) && len(r.forms().find([]byte(text))) == 0 {
 		return text
-	case len(text) >= large, strings.Contains(text, `\u`), strings.Contains(text, `\/`):
-		return string(r.RedactBytes([]byte(text)))
 	}
-	return r.forms().replacer.Replace(text)
+	return string(r.RedactBytes([]byte(text)))
 }
 
-// RedactBytes is Redact for large texts, of which few have a secret in them. It
-// returns text itself if there is none.
+// RedactBytes is Redact for bytes. It returns text itself if no value is in it.
 func (r *Redactor) RedactBytes(text []byte) []byte {
 	if r == nil {
 		return text
 	}
-	for _, form := range r.forms().texts {
-		if bytes.Contains(text, form) {
-			text = bytes.ReplaceAll(text, form, []byte(redacted))
-		}
+	text = replaced(text, r.forms().find(text))
+	return replaced(text, r.escaped(text, maxEscapeLevels))
+}
+
+// replaced returns a text with [redacted] in place of each span, and text itself if
+// there is none.
+func replaced(text []byte, spans []span) []byte {
+	if len(spans) == 0 {
+		return text
 	}
-	return r.redactEscaped(text)
+	out := make([]byte, 0, len(text))
+	at := 0
+	for _, s := range spans {
+		out = append(append(out, text[at:s.from]...), redacted...)
+		at = s.to
+	}
+	return append(out, text[at:]...)
 }
 
 // TrimBytes takes off the end of a text that was cut short what may be the

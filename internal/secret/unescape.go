@@ -16,41 +16,16 @@ const maxEscapeLevels = 3
 // span is a part of a text: the bytes from one offset up to another.
 type span struct{ from, to int }
 
-// redactEscaped replaces the values that a text spells with JSON escapes which no form has.
-// JSON allows several spellings of most characters: PHP writes "/" as "\/" and .NET writes
-// "+" as "\u002B". It returns text itself if there is no such value.
-func (r *Redactor) redactEscaped(text []byte) []byte {
-	spans := r.escaped(text, maxEscapeLevels)
-	if len(spans) == 0 {
-		return text
-	}
-	out := make([]byte, 0, len(text))
-	at := 0
-	for _, s := range merged(spans) {
-		out = append(append(out, text[at:s.from]...), redacted...)
-		at = s.to
-	}
-	return append(out, text[at:]...)
-}
-
-// escaped returns where values stand in a text that has been unescaped up to so many times.
-// The time is linear in the size of the text for each form and level.
+// escaped returns where values stand that a text spells with JSON escapes which no form
+// has, in a text that is unescaped up to so many times. JSON allows several spellings of
+// most characters: PHP writes "/" as "\/" and .NET writes "+" as "\u002B". The time is
+// linear in the size of the text for each level.
 func (r *Redactor) escaped(text []byte, levels int) []span {
 	if levels == 0 || !bytes.Contains(text, []byte(`\u`)) && !bytes.Contains(text, []byte(`\/`)) {
 		return nil
 	}
 	plain := unescaped(text)
-	spans := r.escaped(plain, levels-1)
-	for _, form := range r.forms().texts {
-		for at := 0; ; {
-			i := bytes.Index(plain[at:], form)
-			if i < 0 {
-				break
-			}
-			spans = append(spans, span{at + i, at + i + len(form)})
-			at += i + len(form)
-		}
-	}
+	spans := append(r.escaped(plain, levels-1), r.forms().find(plain)...)
 	return origins(text, merged(spans))
 }
 

@@ -1,0 +1,262 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+const (
+	// maxPrefix is how much of a text search keeps in its tree. A longer text is
+	// compared as a whole where this much of it stands.
+	maxPrefix = 256
+	// maxWindow is how many bytes search looks at to tell that no text begins there.
+	maxWindow = 8
+)
+
+// search finds many texts in one pass. The time depends on the size of what is
+// searched, and not on how many texts there are or how they begin.
+//
+// It is the automaton of Aho and Corasick: a tree of the texts, in which each node
+// also knows the longest end of its path that begins another text. The nodes are
+// numbered so that the first child of a node, if it has any, is the next one.
+type search struct {
+	texts [][]byte // the longest first
+
+	window int      // how many bytes every text has at least, up to maxWindow
+	mask   uint64   // what of eight bytes is in the window
+	shift  int      // makes a hash of a window a bit of begins
+	begins []uint64 // the bits of the windows that texts begin with
+
+	root    [256]int32 // the children of the first node, 0 for none
+	label   []byte     // the byte that leads to a node
+	depth   []uint16   // how many bytes lead to a node
+	found   []uint16   // how long the longest text is that ends at a node, 0 for none
+	sibling []int32    // the next child of the same parent, 0 for none
+	fail    []int32    // the node of the longest end of a node's path
+	long    map[int32][]int
+}
+
+// newSearch returns a search for texts, none of which is empty.
+func newSearch(texts [][]byte) *search {
+	s := &search{texts: texts, window: maxWindow}
+	if len(texts) == 0 {
+		return s
+	}
+	s.window = min(maxWindow, len(texts[len(texts)-1]))
+	s.mask = ^uint64(0) >> (8 * (8 - s.window))
+	size := max(10, bits.Len(uint(len(texts)))+6) // at most one bit of 64 is set
+	s.shift = 64 - size
+	s.begins = make([]uint64, 1<<size/64)
+	s.grow()
+	s.link()
+	return s
+}
+
+// grow makes the tree.
+func (s *search) grow() {
+	order := make([]int, len(s.texts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(s.texts[a], s.texts[b]) })
+	s.add(0, 0)
+	s.long = map[int32][]int{}
+	path := make([]int32, maxPrefix+1) // the nodes of the text before
+	var before []byte
+	for _, i := range order {
+		text := s.texts[i][:min(len(s.texts[i]), maxPrefix)]
+		same := 0
+		for same < min(len(text), len(before)) && text[same] == before[same] {
+			same++
+		}
+		for at := same; at < len(text); at++ {
+			node := s.add(text[at], at+1)
+			if at == same && at < len(before) {
+				s.sibling[path[at+1]] = node
+			}
+			if at == 0 {
+				s.root[text[0]] = node
+			}
+			path[at+1] = node
+		}
+		if len(text) == len(s.texts[i]) {
+			s.found[path[len(text)]] = uint16(len(text))
+		} else {
+			s.long[path[len(text)]] = append(s.long[path[len(text)]], i)
+		}
+		bit := s.bit(windowAt(text, 0) & s.mask)
+		s.begins[bit/64] |= 1 << (bit % 64)
+		before = text
+	}
+}
+
+func (s *search) add(label byte, depth int) int32 {
+	s.label = append(s.label, label)
+	s.depth = append(s.depth, uint16(depth))
+	s.found = append(s.found, 0)
+	s.sibling = append(s.sibling, 0)
+	return int32(len(s.label) - 1)
+}
+
+// link sets fail of every node, and completes found.
+func (s *search) link() {
+	s.fail = make([]int32, len(s.label))
+	queue := make([]int32, 1, len(s.label)) // the shorter paths first
+	for i := 0; i < len(queue); i++ {
+		node := queue[i]
+		for child := s.first(node); child != 0; child = s.sibling[child] {
+			if node != 0 {
+				s.fail[child] = s.step(s.fail[node], s.label[child])
+			}
+			if s.found[child] == 0 {
+				s.found[child] = s.found[s.fail[child]]
+			}
+			queue = append(queue, child)
+		}
+	}
+}
+
+// first returns the first child of a node, or 0.
+func (s *search) first(node int32) int32 {
+	if next := int(node) + 1; next < len(s.depth) && s.depth[next] == s.depth[node]+1 {
+		return node + 1
+	}
+	return 0
+}
+
+// child returns the child of a node that a byte leads to, or 0.
+func (s *search) child(node int32, b byte) int32 {
+	if node == 0 {
+		return s.root[b]
+	}
+	child := s.first(node)
+	for child != 0 && s.label[child] != b {
+		child = s.sibling[child]
+	}
+	return child
+}
+
+// step returns the node of the longest end of a node's path and one more byte.
+func (s *search) step(node int32, b byte) int32 {
+	for {
+		if child := s.child(node, b); child != 0 || node == 0 {
+			return child
+		}
+		node = s.fail[node]
+	}
+}
+
+// windowAt returns the eight bytes of a text at a place, with zeros after its end.
+func windowAt(text []byte, at int) uint64 {
+	if at+8 <= len(text) {
+		return binary.LittleEndian.Uint64(text[at:])
+	}
+	var last [8]byte
+	copy(last[:], text[at:])
+	return binary.LittleEndian.Uint64(last[:])
+}
+
+// bit returns the bit of begins for a window.
+func (s *search) bit(window uint64) uint64 { return window * 0x9E3779B97F4A7C15 >> s.shift }
+
+// next returns the first place from one on at which a text may begin, or -1.
+func (s *search) next(text []byte, from int) int {
+	begins, mask, shift := s.begins, s.mask, s.shift&63
+	for ; from+8 <= len(text); from++ {
+		bit := binary.LittleEndian.Uint64(text[from:]) & mask * 0x9E3779B97F4A7C15 >> shift
+		if begins[bit/64]&(1<<(bit%64)) != 0 {
+			return from
+		}
+	}
+	for ; from+s.window <= len(text); from++ {
+		bit := s.bit(windowAt(text, from) & mask)
+		if begins[bit/64]&(1<<(bit%64)) != 0 {
+			return from
+		}
+	}
+	return -1
+}
+
+// enter returns the node of the window at the beginning of a text, or 0.
+func (s *search) enter(text []byte) int32 {
+	node := int32(0)
+	for _, b := range text[:s.window] {
+		if node = s.child(node, b); node == 0 {
+			return 0
+		}
+	}
+	return node
+}
+
+// find returns where the texts stand in another, in order. Those that overlap are one span.
+func (s *search) find(text []byte) []span {
+	if len(s.texts) == 0 {
+		return nil
+	}
+	var spans []span
+	var long longSpans
+	for from := s.next(text, 0); from >= 0; from = s.next(text, from) {
+		node := s.enter(text[from:])
+		if node == 0 {
+			from++
+			continue
+		}
+		at := from + s.window
+		for {
+			if n := int(s.found[node]); n > 0 {
+				spans = joined(spans, span{at - n, at})
+			}
+			if s.depth[node] == maxPrefix {
+				long.add(s, node, text, at-maxPrefix)
+			}
+			if at == len(text) {
+				return merged(append(spans, long.spans...))
+			}
+			node = s.step(node, text[at])
+			at++
+			if depth := int(s.depth[node]); depth < s.window {
+				from = at - depth
+				break
+			}
+		}
+	}
+	return merged(append(spans, long.spans...))
+}
+
+// joined adds a span to others that end before it, and joins it with those it overlaps.
+func joined(spans []span, s span) []span {
+	for last := len(spans) - 1; last >= 0 && spans[last].to > s.from; last-- {
+		s.from = min(s.from, spans[last].from)
+		spans = spans[:last]
+	}
+	return append(spans, s)
+}
+
+// longSpans are where texts stand that are longer than maxPrefix.
+type longSpans struct {
+	spans []span
+	until map[int]int // up to where a text was searched for
+}
+
+// add looks for the texts that begin with the path of a node, which stands at a place.
+// Each is searched for from there on, since bytes.Index takes no longer if it nearly
+// is there many times.
+func (l *longSpans) add(s *search, node int32, text []byte, from int) {
+	for _, i := range s.long[node] {
+		if from < l.until[i] {
+			continue
+		}
+		if l.until == nil {
+			l.until = map[int]int{}
+		}
+		at := bytes.Index(text[from:], s.texts[i])
+		if at < 0 {
+			l.until[i] = len(text)
+			continue
+		}
+		found := span{from + at, from + at + len(s.texts[i])}
+		l.spans, l.until[i] = append(l.spans, found), found.to
+	}
+}
