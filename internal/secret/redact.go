@@ -41,10 +41,11 @@ func NewRedactor(values ...Value) *Redactor {
 				known[form] = true
 			}
 		}
-		delete(known, "")
 		texts := make([][]byte, 0, len(known))
 		for form := range known {
-			texts = append(texts, []byte(form))
+			if len(form) >= minRedacted {
+				texts = append(texts, []byte(form))
+			}
 		}
 		slices.SortFunc(texts, func(a, b []byte) int {
 			return cmp.Or(cmp.Compare(len(b), len(a)), bytes.Compare(a, b))
@@ -54,9 +55,9 @@ func NewRedactor(values ...Value) *Redactor {
 }
 
 // Redact returns text with [redacted] in place of every value. Values that overlap
-// are one.
+// become one.
 func (r *Redactor) Redact(text string) string {
-	if r == nil || !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) && len(r.forms().find([]byte(text))) == 0 {
+	if r.isEmpty() || !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) && len(r.forms().find([]byte(text))) == 0 {
 		return text
 	}
 	return string(r.RedactBytes([]byte(text)))
@@ -64,12 +65,15 @@ func (r *Redactor) Redact(text string) string {
 
 // RedactBytes is Redact for bytes. It returns text itself if no value is in it.
 func (r *Redactor) RedactBytes(text []byte) []byte {
-	if r == nil {
+	if r.isEmpty() {
 		return text
 	}
 	text = replaced(text, r.forms().find(text))
 	return replaced(text, r.escaped(text, maxEscapeLevels))
 }
+
+// isEmpty reports whether r takes out nothing.
+func (r *Redactor) isEmpty() bool { return r == nil || len(r.forms().texts) == 0 }
 
 // replaced returns a text with [redacted] in place of each span, and text itself if
 // there is none.

@@ -12,7 +12,11 @@ const (
 	// compared as a whole where this much of it stands.
 	maxPrefix = 256
 	// maxWindow is how many bytes search looks at to tell that no text begins there.
-	maxWindow = 8
+	maxWindow = 16
+	// With a window under smallWindow, up to few texts are found faster one by one.
+	smallWindow, few = 6, 10
+	// hashFactor makes the upper bits of a product depend on all bits of a block.
+	hashFactor = 0x9E3779B1
 )
 
 // search finds many texts in one pass. The time depends on the size of what is
@@ -21,13 +25,16 @@ const (
 // It is the automaton of Aho and Corasick: a tree of the texts, in which each node
 // also knows the longest end of its path that begins another text. The nodes are
 // numbered so that the first child of a node, if it has any, is the next one.
+//
+// Most places need not be looked at: the last bytes of a window tell how far away the
+// next place is at which a text may begin (Wu and Manber).
 type search struct {
 	texts [][]byte // the longest first
 
-	window int      // how many bytes every text has at least, up to maxWindow
-	mask   uint64   // what of eight bytes is in the window
-	shift  int      // makes a hash of a window a bit of begins
-	begins []uint64 // the bits of the windows that texts begin with
+	window int     // how many bytes every text has at least, up to maxWindow
+	block  int     // how many bytes at the end of a window skips knows
+	skips  []uint8 // by the hash of a block
+	shift  int     // makes a product the hash of a block
 
 	root    [256]int32 // the children of the first node, 0 for none
 	label   []byte     // the byte that leads to a node
@@ -38,17 +45,19 @@ type search struct {
 	long    map[int32][]int
 }
 
-// newSearch returns a search for texts, none of which is empty.
+// newSearch returns a search for texts, the longest first, of at least minRedacted bytes.
 func newSearch(texts [][]byte) *search {
-	s := &search{texts: texts, window: maxWindow}
+	s := &search{texts: texts}
 	if len(texts) == 0 {
 		return s
 	}
-	s.window = min(maxWindow, len(texts[len(texts)-1]))
-	s.mask = ^uint64(0) >> (8 * (8 - s.window))
-	size := max(10, bits.Len(uint(len(texts)))+6) // at most one bit of 64 is set
-	s.shift = 64 - size
-	s.begins = make([]uint64, 1<<size/64)
+	s.window, s.block = min(maxWindow, len(texts[len(texts)-1])), 3
+	if s.window < smallWindow {
+		s.block = 2
+	}
+	size := min(18, max(10, bits.Len(uint(len(texts)*s.window))+3))
+	s.shift = 32 - size
+	s.skips = bytes.Repeat([]byte{uint8(s.window - s.block + 1)}, 1<<size)
 	s.grow()
 	s.link()
 	return s
@@ -86,8 +95,14 @@ func (s *search) grow() {
 		} else {
 			s.long[path[len(text)]] = append(s.long[path[len(text)]], i)
 		}
-		bit := s.bit(windowAt(text, 0) & s.mask)
-		s.begins[bit/64] |= 1 << (bit % 64)
+		for end := s.block; same < s.window && end <= s.window; end++ {
+			var block uint32
+			for i, b := range text[end-s.block : end] {
+				block |= uint32(b) << (8 * i)
+			}
+			skip := &s.skips[block*hashFactor>>s.shift]
+			*skip = min(*skip, uint8(s.window-end))
+		}
 		before = text
 	}
 }
@@ -148,33 +163,15 @@ func (s *search) step(node int32, b byte) int32 {
 	}
 }
 
-// windowAt returns the eight bytes of a text at a place, with zeros after its end.
-func windowAt(text []byte, at int) uint64 {
-	if at+8 <= len(text) {
-		return binary.LittleEndian.Uint64(text[at:])
-	}
-	var last [8]byte
-	copy(last[:], text[at:])
-	return binary.LittleEndian.Uint64(last[:])
-}
-
-// bit returns the bit of begins for a window.
-func (s *search) bit(window uint64) uint64 { return window * 0x9E3779B97F4A7C15 >> s.shift }
-
 // next returns the first place from one on at which a text may begin, or -1.
 func (s *search) next(text []byte, from int) int {
-	begins, mask, shift := s.begins, s.mask, s.shift&63
-	for ; from+8 <= len(text); from++ {
-		bit := binary.LittleEndian.Uint64(text[from:]) & mask * 0x9E3779B97F4A7C15 >> shift
-		if begins[bit/64]&(1<<(bit%64)) != 0 {
-			return from
+	skips, shift, drop := s.skips, s.shift&31, (32-8*s.block)&31
+	for end := from + s.window; end <= len(text); {
+		skip := int(skips[binary.LittleEndian.Uint32(text[end-4:])>>drop*hashFactor>>shift])
+		if skip == 0 {
+			return end - s.window
 		}
-	}
-	for ; from+s.window <= len(text); from++ {
-		bit := s.bit(windowAt(text, from) & mask)
-		if begins[bit/64]&(1<<(bit%64)) != 0 {
-			return from
-		}
+		end += skip
 	}
 	return -1
 }
@@ -192,7 +189,8 @@ func (s *search) enter(text []byte) int32 {
 
 // find returns where the texts stand in another, in order. Those that overlap are one span.
 func (s *search) find(text []byte) []span {
-	if len(s.texts) == 0 {
+	if len(s.texts) == 0 ||
+		s.window < smallWindow && len(s.texts) <= few && !s.anyIn(text) {
 		return nil
 	}
 	var spans []span
@@ -225,6 +223,11 @@ func (s *search) find(text []byte) []span {
 	return merged(append(spans, long.spans...))
 }
 
+// anyIn looks for one text after the other.
+func (s *search) anyIn(text []byte) bool {
+	return slices.ContainsFunc(s.texts, func(t []byte) bool { return bytes.Contains(text, t) })
+}
+
 // joined adds a span to others that end before it, and joins it with those it overlaps.
 func joined(spans []span, s span) []span {
 	for last := len(spans) - 1; last >= 0 && spans[last].to > s.from; last-- {
@@ -242,7 +245,7 @@ type longSpans struct {
 
 // add looks for the texts that begin with the path of a node, which stands at a place.
 // Each is searched for from there on, since bytes.Index takes no longer if it nearly
-// is there many times.
+// is there many times. Where a text overlaps itself, the first is found.
 func (l *longSpans) add(s *search, node int32, text []byte, from int) {
 	for _, i := range s.long[node] {
 		if from < l.until[i] {
