@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func (s *Supervisor) newClaiming() *claiming {
 }
 
 // settle returns who serves each key: a provider to which the name belongs by its
-// manifest, else the one that offered it first in this Orla's life. Of those that are
+// manifest, else the one that offered it first, also before a restart of Orla (claimFile). Of those that are
 // new at the same time, that is the first in the order of offers.
 func (c *claiming) settle(sort sort, offers []offer) map[string]*living {
 	n := 0
@@ -162,10 +163,13 @@ func (c *claiming) done(warn warner) {
 		if _, offered := c.next[k]; offered || kept == maxClaims {
 			continue
 		}
-		if left := slices.DeleteFunc(line, func(name string) bool { return !c.of.absent(name) }); len(left) > 0 {
+		if left := slices.DeleteFunc(slices.Clone(line), func(name string) bool { return !c.of.absent(name) }); len(left) > 0 {
 			c.next[k] = left
 			kept++
 		}
+	}
+	if !maps.EqualFunc(c.of.claims, c.next, slices.Equal[[]string]) {
+		c.of.kept.note()
 	}
 	c.of.claims = c.next
 	c.of.disputed = nil

@@ -2,9 +2,12 @@ package supervisor_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -112,6 +115,50 @@ func TestN2NoTakeoverByName(t *testing.T) {
 	b.offer(peer.Offers{Known: true, Reads: true, Completes: true, Tools: listed("shared"), Resources: resources("file:///r"), Templates: templates("note:///{id}"), Prompts: []*mcp.Prompt{{Name: "p"}}})
 	s.Refresh()
 	check("when the other offers it again", "a")
+}
+
+// SPEC N2: who offered something first does so after a restart of Orla too, also if another
+// one that offers the same came meanwhile, and said so first.
+func TestN2NoTakeoverByARestart(t *testing.T) {
+	offers := peer.Offers{Known: true, Reads: true, Completes: true, Tools: listed("shared"), Resources: resources("file:///r"), Templates: templates("note:///{id}")}
+	file := filepath.Join(t.TempDir(), "state", "claims.json")
+	begin := func(a, b *fakePeer, names ...string) (s *supervisor.Supervisor, end func()) {
+		s = supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{
+				manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
+					return map[string]supervisor.Provider{"a": a, "b": b}[t.Name], nil
+				},
+			},
+			ClaimFile: file,
+			Log:       slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, names...)
+		return s, func() {
+			cancel()
+			<-done
+		}
+	}
+	_, end := begin(newFakePeer("a", peer.Offers{Known: true}), newFakePeer("b", offers), "b")
+	end()
+	b := newFakePeer("b", peer.Offers{})
+	s, end := begin(newFakePeer("a", offers), b, "a", "b")
+	reads(t, s, map[string]string{"file:///r": "a", "note:///1": "a"}) // b has not said anything yet
+	b.offer(offers)
+	s.Refresh()
+	reads(t, s, map[string]string{"file:///r": "b", "note:///1": "b"})
+	if got := raw(t, s, "shared"); got != `"b shared"` {
+		t.Errorf("the tool gives %s", got)
+	}
+	end()
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, end = begin(newFakePeer("a", offers), newFakePeer("b", offers), "a", "b")
+	defer end()
+	reads(t, s, map[string]string{"file:///r": "a"}) // nobody knows any more
 }
 
 // SPEC N2: a tool has the name of its manifest, whoever offers that name and since when.

@@ -103,6 +103,9 @@ type Options struct {
 	// must not be modified, and what makes one attempt, within the tool's
 	// timeout. If nil, a call is one attempt.
 	Wrap func(of manifest.Tool, listed *mcp.Tool, next Attempt) Attempt
+	// ClaimFile is where to keep who offered something first, for the next Supervisor. If
+	// "", the next one does not know.
+	ClaimFile string
 	// Log is required.
 	Log *slog.Logger
 }
@@ -163,6 +166,7 @@ type Supervisor struct {
 	living   map[string]*living
 	told     map[string]bool    // what publish has warned of
 	claims   map[claim][]string // who served first what several offer, by the names of manifests
+	kept     *claimFile         // of claims; nil if they are not kept
 	disputed []manifest.Problem // what is not served, since it belongs to another
 	gates    map[string]gate    // by the name of a manifest whose provider lives, or lived
 
@@ -186,6 +190,11 @@ func New(opts Options) *Supervisor {
 		stopping: make(chan struct{}),
 		idle:     make(chan struct{}),
 		shares:   turns.NewShares(maxInFlight),
+	}
+	if opts.ClaimFile != "" {
+		s.claims = readClaims(opts.ClaimFile)
+		s.kept = &claimFile{of: s, path: opts.ClaimFile, log: opts.Log, changed: make(chan struct{}, 1)}
+		s.tree.Add(s.kept)
 	}
 	s.publish()
 	return s

@@ -4,8 +4,11 @@ package wiring
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/orla-project/orla/capsule"
@@ -114,9 +117,21 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 			Stopping: func() <-chan struct{} { return p.Supervisor.Stopping() },
 			Log:      log,
 		}),
-		Log: log,
+		ClaimFile: claimFile(cfg),
+		Log:       log,
 	})
 	return p, nil
+}
+
+// claimFile is where it is kept who offered something first, of the capsules of a
+// configuration; "" for nowhere.
+func claimFile(cfg *config.Loaded) string {
+	dir := config.StateDir(cfg, "claims")
+	if dir == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(config.Absolute(cfg.ToolsDir)))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
 }
 
 // simple makes the provider of a tool whose calls are a process each.
