@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,9 +93,11 @@ func (v *view) text(ctx context.Context) ([]byte, error) {
 	if !v.asJSON {
 		return []byte(p.text.String()), nil
 	}
-	var out strings.Builder
-	err := terminal.WriteJSON(&out, shown)
-	return []byte(out.String()), err
+	out, err := terminal.JSON(shown)
+	if terminal.IsTerminal(v.out) {
+		out = terminal.EscapedJSON(out)
+	}
+	return out, err
 }
 
 // watch shows it again and again: on a terminal in one place, else one after

@@ -2,14 +2,19 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
+	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/simple"
 )
@@ -81,4 +86,28 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 	if got := shown(); strings.ContainsAny(got, odd) || !strings.Contains(got, `\u202e`) {
 		t.Errorf("the terminal gets %q", got)
 	}
+	tty, shown = openTerminal(t)
+	v := view{client: statusOf(t, control.Status{Problems: []control.Problem{{Path: text, Messages: []string{text}}}}), asJSON: true, out: tty}
+	if err := v.show(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown(); strings.ContainsAny(got, odd) || !strings.Contains(got, `\u202e`) {
+		t.Errorf("the terminal gets as a status %q", got)
+	}
+}
+
+// statusOf is a client of an Orla that answers with a status.
+func statusOf(t *testing.T, status control.Status) *control.Client {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(status)
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return control.NewClient(socket)
 }

@@ -90,19 +90,25 @@ func FirstLine(text string) string {
 
 // WriteJSON writes v as indented JSON, escaped where w is a terminal.
 func WriteJSON(w io.Writer, v any) error {
+	out, err := JSON(v)
+	if err != nil {
+		return err
+	}
+	if IsTerminal(w) {
+		out = EscapedJSON(out)
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+// JSON returns v as indented JSON, with a line's end.
+func JSON(v any) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	out := text.Bytes()
-	if IsTerminal(w) {
-		out = EscapedJSON(out)
-	}
-	_, err := w.Write(out)
-	return err
+	err := enc.Encode(v)
+	return text.Bytes(), err
 }
 
 // Count is a number with its noun: "1 tool", "2 tools".
