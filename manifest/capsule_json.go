@@ -1,15 +1,6 @@
 package manifest
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
-	"unicode/utf8"
-
-	"github.com/orla-project/orla/internal/yamldoc"
-)
+import "github.com/orla-project/orla/internal/yamldoc"
 
 // capsuleJSON is orla-tool.json, key by key (RFC 2 §6, SPEC B4): tool.yaml
 // with the keys of runtime at the top level, and always a capsule.
@@ -50,28 +41,6 @@ func parseCapsuleJSON(display string, data []byte) (t Tool, d description, entry
 	entrypoint = d.identify(&t, keys.Name, keys.Version, keys.Description, keys.Entrypoint)
 	d.fill(&t)
 	return t, d, entrypoint
-}
-
-// notJSON returns the fault of a file that is no JSON. The decoder takes more
-// than JSON; what it takes for YAML alone, other readers of the file would not.
-func notJSON(display string, data []byte) error {
-	if len(data) >= maxManifest || !utf8.Valid(data) {
-		return nil // the decoder says so
-	}
-	text := bytes.TrimPrefix(data, byteOrderMark)
-	var whole json.RawMessage
-	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &whole))
-	if !ok {
-		return nil
-	}
-	// The offset is how much was read, the offending byte included.
-	before := text[:max(0, min(int(syntax.Offset)-1, len(text)))]
-	if strings.HasPrefix(syntax.Error(), "unexpected end") {
-		before = bytes.TrimRight(text, " \t\r\n") // no byte offends; it is one that is not there
-	}
-	line := bytes.Count(before, []byte("\n"))
-	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	return yamldoc.Faults{{File: display, Line: line + 1, Column: column + 1, Msg: fmt.Sprintf("is not JSON: %v", syntax)}}
 }
 
 // CapsuleSchemaJSON returns the JSON Schema of orla-tool.json, indented.

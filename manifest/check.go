@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,3 +152,5 @@ func (d *description) run() Run {
 		MaxConcurrency: r.MaxConcurrency,
 	}
 }
+
+func indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }

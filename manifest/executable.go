@@ -120,3 +120,22 @@ func readSidecar(e executable, name string) ([]byte, error) {
 	}
 	return readRegular(file)
 }
+
+// stem is a file name without its last extension.
+func stem(file string) string {
+	return strings.TrimSuffix(file, filepath.Ext(file))
+}
+
+// nameOf gives the name of the tool in a file (SPEC A3), and whether that is
+// another than the file's own because MCP would not allow it.
+func nameOf(file string) (name string, changed bool) {
+	own := stem(file)
+	name = strings.Map(func(c rune) rune {
+		if notInName(c) {
+			return '_'
+		}
+		return c
+	}, own)
+	name = name[:min(len(name), maxName)]
+	return name, name != own
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,17 +91,3 @@ func strayIsolation(display string, text []byte, opening int) error {
 	}
 	return nil
 }
-
-// readError drops the path, which the Problem has, from an error of os.
-func readError(err error) error {
-	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
-		err = pathErr.Err
-	}
-	return &unreadableError{err}
-}
-
-// An unreadableError is trouble with reading an entry, not with what it says.
-type unreadableError struct{ cause error }
-
-func (e *unreadableError) Error() string { return "cannot be read: " + e.cause.Error() }
-func (e *unreadableError) Unwrap() error { return e.cause }

@@ -1,6 +1,9 @@
 package manifest
 
 import (
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/orla-project/orla/internal/secret"
@@ -121,4 +124,60 @@ type WASM struct {
 	Fuel       int64
 	WASI       bool
 	PullSecret secret.Ref // of an oci:// module; zero: nothing
+}
+
+// Exposed lists what of this machine the tool's processes need where they do not
+// see its files, as absolute paths: a package's folder, a simple tool's file; of
+// an McpServer what its command and its arguments name of the folder that its
+// file is in, and of type cli a command and a working folder of that folder.
+// Nothing else of the folder is shown, and never the folder itself: there may be secrets in it.
+func (t Tool) Exposed() []string {
+	var named []string
+	switch {
+	case t.Kind == Cli:
+		named = []string{t.Path, t.Resource.CLI.WorkingDir}
+	case t.Runtime.Generated:
+		named = append([]string{t.Path}, t.Run.Args...)
+		if !strings.Contains(t.Path, "/") {
+			named = named[1:]
+		}
+	case t.Version != "":
+		return []string{t.Dir}
+	default:
+		return []string{t.Path}
+	}
+	var list []string
+	for _, name := range named {
+		if file := t.inDir(name); file != "" && !slices.Contains(list, file) {
+			list = append(list, file)
+		}
+	}
+	return list
+}
+
+// WorkDir is where the tool's processes begin. Where they are isolated, that is
+// /tmp, unless the folder is one that they see.
+func (t Tool) WorkDir() string {
+	switch {
+	case t.Kind == Cli && t.Resource.CLI.WorkingDir != "":
+		return t.Resource.CLI.WorkingDir
+	case !t.Isolation.Isolated():
+		return t.Dir
+	case t.Runtime.Generated && len(t.Exposed()) > 0, t.Kind != Cli && t.Version != "": // its arguments count from there
+		return t.Dir
+	}
+	return "/tmp"
+}
+
+// inDir is what a path that may count from the tool's folder names in it, or "".
+func (t Tool) inDir(name string) string {
+	file := name
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(t.Dir, file)
+	}
+	at := resolved(t.Dir, file)
+	if name == "" || at == "" || at == resolved(t.Dir, t.Dir) || !within(t.Dir, at) || !within(t.Dir, file) {
+		return ""
+	}
+	return filepath.Clean(file)
 }

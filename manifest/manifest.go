@@ -104,23 +104,6 @@ func (t Tool) Service() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Interpreter is what a shebang line asks for (SPEC A5). The zero value means
-// that the file is executed directly.
-type Interpreter struct {
-	// Name is the program's base name: "bash", "python3".
-	Name string
-	// Path is the path that the shebang gave, or "" when env looks the name up in
-	// PATH. It is absolute in a Tool.
-	Path string
-	// Local says that Path is the tool's own, as that of a .venv is: nothing in PATH
-	// takes its place.
-	Local bool
-	// Args stand between the interpreter and the file.
-	Args []string
-	// Env holds NAME=value pairs that "env -S" sets.
-	Env []string
-}
-
 // Run says how a tool's process is started and what its answer is made of.
 // Zero limits mean that the configured ones apply.
 type Run struct {

@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/mod/semver"
@@ -25,25 +23,6 @@ func validName(name string) bool {
 	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, notInName)
 }
 
-// stem is a file name without its last extension.
-func stem(file string) string {
-	return strings.TrimSuffix(file, filepath.Ext(file))
-}
-
-// nameOf gives the name of the tool in a file (SPEC A3), and whether that is
-// another than the file's own because MCP would not allow it.
-func nameOf(file string) (name string, changed bool) {
-	own := stem(file)
-	name = strings.Map(func(c rune) rune {
-		if notInName(c) {
-			return '_'
-		}
-		return c
-	}, own)
-	name = name[:min(len(name), maxName)]
-	return name, name != own
-}
-
 // validVersion reports whether v is SemVer 2.0, all three numbers given.
 func validVersion(v string) bool {
 	core, _, _ := strings.Cut(v, "+")
@@ -56,11 +35,3 @@ func validVersion(v string) bool {
 func compareVersions(a, b string) int {
 	return semver.Compare("v"+strings.TrimPrefix(a, "v"), "v"+strings.TrimPrefix(b, "v"))
 }
-
-// isVersionFolder reports whether a folder's name is a version, as in
-// NAME/VERSION/tool.yaml.
-func isVersionFolder(name string) bool {
-	return validVersion(strings.TrimPrefix(name, "v"))
-}
-
-func indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/orla-project/orla/internal/yamldoc"
 )
 
 // maxLinked is how many entries of folders are searched that links lead to outside
@@ -107,4 +109,80 @@ func (w *walker) unfollowed(at, path string, err error) {
 	if mayBeResource(at) || mayLead {
 		w.unreadable(at, path, readError(err))
 	}
+}
+
+// denied reports a document that denies every call.
+func (w *walker) denied(path string, err error) {
+	w.problems = append(w.problems, Problem{Path: path, Severity: Fault, Err: err, Denies: true})
+}
+
+// unreadable reports a file or a folder that may be or hold a governance document,
+// and cannot be read. path is where it is. A nil err is none.
+func (w *walker) unreadable(at, path string, err error) {
+	if err == nil || isGone(path, err) {
+		return
+	}
+	w.denied(at, unknown(err))
+}
+
+// isGone reports whether an entry cannot be read because it was removed since its
+// folder was read. A link that leads nowhere is there.
+func isGone(path string, err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// partly reports why a part of a file is not read. denies says that there may be a
+// governance document in it.
+func (w *walker) partly(path string, denies bool, err error) {
+	if denies {
+		w.denied(path, unknown(err))
+		return
+	}
+	w.problem(path, "", Fault, err)
+}
+
+// unknown adds to the fault of a file what follows where nobody knows all that is
+// in it.
+func unknown(err error) error {
+	return fmt.Errorf("%w; there may be a governance document in it, so that every call is denied until it can be read or is gone", err)
+}
+
+// rulesOf reports the governance documents of a file that is not read for
+// resources, and that it cannot be read.
+func (w *walker) rulesOf(at, path string) { w.unreadable(at, path, w.readRules(at, path)) }
+
+// readRules is rulesOf that returns the error of reading.
+func (w *walker) readRules(at, path string) error {
+	c, err := declaring(path)
+	switch {
+	case err != nil || c.data == nil:
+		return err
+	case c.large:
+		w.tooLarge(at, c)
+		return nil
+	}
+	list, err := readDeclarations(file{display: at, dir: filepath.Dir(path)}, c.data)
+	for _, d := range list {
+		if d.rule {
+			w.denied(at, d.doc.Err())
+		}
+	}
+	if err != nil && holdsWord(c.data, ruleWords) {
+		w.denied(at, unknown(err))
+	}
+	return nil
+}
+
+// tooLarge reports a file that is too large for resources, if it seems to hold
+// some, or a governance document. It reports whether it does.
+func (w *walker) tooLarge(at string, c content) bool {
+	if c.rule || versionLine.Match(c.data[:min(len(c.data), headSize)]) {
+		w.partly(at, c.rule, yamldoc.Parse(at, c.data, yamldoc.Options{}).Err())
+		return true
+	}
+	return false
 }

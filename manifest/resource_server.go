@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -205,38 +204,4 @@ func (d *declaration) named(name string) (string, error) {
 		d.warnings = append(d.warnings, d.doc.At("spec.command", "%q %v", name, warning))
 	}
 	return name, err
-}
-
-// settle leaves to the McpServers that were found what they run: a program of
-// theirs is no tool beside it, executable or not, and does not become one while
-// their description is at fault.
-func (w *walker) settle() {
-	theirs := map[string]bool{}
-	for _, server := range w.servers {
-		if strings.Contains(server.Path, "/") { // else it is a name
-			theirs[resolved(server.Dir, server.Path)] = true
-		}
-		for _, file := range server.Run.Args {
-			theirs[resolved(server.Dir, file)] = true
-		}
-	}
-	w.found = slices.DeleteFunc(w.found, func(f found) bool { return f.tool.Kind == Simple && theirs[f.tool.Path] })
-	for _, file := range w.plain {
-		if !theirs[file.path] {
-			w.warn(file.at, "is not executable: chmod +x %s", file.at)
-		}
-	}
-	w.plain, w.servers = nil, nil
-}
-
-// resolved is the path without links of a file that may count from dir, or "".
-func resolved(dir, file string) string {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(dir, file)
-	}
-	path, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return ""
-	}
-	return path
 }

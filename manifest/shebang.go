@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -122,31 +120,6 @@ func (i Interpreter) beside(venv bool, folders ...string) Interpreter {
 	return i
 }
 
-// isProgram reports whether a file, or what a link leads to, can be executed.
-func isProgram(file string) bool {
-	info, err := os.Stat(file)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-}
-
-// ResolveInterpreter returns the path of what runs the tool's file: as Interpreter.Resolve
-// does, in the PATH that the tool has itself, if it has one (runtime.env.PATH).
-func (t *Tool) ResolveInterpreter() (string, error) {
-	i := t.Interpreter
-	own, has := t.Run.Env["PATH"]
-	if !has || i.Name == "" || i.Path != "" {
-		return i.Resolve()
-	}
-	for _, folder := range filepath.SplitList(own) {
-		if !filepath.IsAbs(folder) {
-			folder = filepath.Join(t.WorkDir(), folder)
-		}
-		if at := filepath.Join(folder, i.Name); isProgram(at) {
-			return at, nil
-		}
-	}
-	return "", &NoInterpreterError{i}
-}
-
 // cutSplit takes env's split option off the front of its arguments.
 func cutSplit(args string) (command string, ok bool) {
 	for _, option := range []string{"-S", "--split-string=", "--split-string "} {
@@ -155,49 +128,4 @@ func cutSplit(args string) (command string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// Resolve returns the path of the interpreter's program: Path if that can be
-// run, else what PATH has under Name. It is "" for the zero Interpreter. The
-// error is a *NoInterpreterError.
-func (i Interpreter) Resolve() (string, error) {
-	if i.Name == "" {
-		return "", nil
-	}
-	if i.Path != "" && isProgram(i.Path) {
-		return i.Path, nil
-	}
-	if i.Local {
-		return "", &NoInterpreterError{i}
-	}
-	found, err := exec.LookPath(i.Name)
-	if err != nil {
-		return "", &NoInterpreterError{i}
-	}
-	return found, nil
-}
-
-// Program is what runs the file where this machine's programs are not: the path
-// that the shebang gave, or the name that is to be looked up. It is "" for the
-// zero Interpreter.
-func (i Interpreter) Program() string {
-	if i.Path != "" {
-		return i.Path
-	}
-	return i.Name
-}
-
-// NoInterpreterError says that the interpreter of a file is not there.
-type NoInterpreterError struct{ Interpreter Interpreter }
-
-// Error names the interpreter, and says what to do.
-func (e *NoInterpreterError) Error() string {
-	i := e.Interpreter
-	if i.Local {
-		return fmt.Sprintf("interpreter %q is not there: there is no program %s; make it, for Python with python3 -m venv, or change the file's first line", i.Name, i.Path)
-	}
-	if i.Path != "" {
-		return fmt.Sprintf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
-	}
-	return fmt.Sprintf("interpreter %q is not there: no %s in PATH; install it, or change the file's first line", i.Name, i.Name)
 }

@@ -100,3 +100,9 @@ func isFile(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && !info.IsDir()
 }
+
+// isVersionFolder reports whether a folder's name is a version, as in
+// NAME/VERSION/tool.yaml.
+func isVersionFolder(name string) bool {
+	return validVersion(strings.TrimPrefix(name, "v"))
+}

@@ -1,0 +1,88 @@
+package manifest
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// Interpreter is what a shebang line asks for (SPEC A5). The zero value means
+// that the file is executed directly.
+type Interpreter struct {
+	// Name is the program's base name: "bash", "python3".
+	Name string
+	// Path is the path that the shebang gave, or "" when env looks the name up in
+	// PATH. It is absolute in a Tool.
+	Path string
+	// Local says that Path is the tool's own, as that of a .venv is: nothing in PATH
+	// takes its place.
+	Local bool
+	// Args stand between the interpreter and the file.
+	Args []string
+	// Env holds NAME=value pairs that "env -S" sets.
+	Env []string
+}
+
+// ResolveInterpreter returns the path of what runs the tool's file: as Interpreter.Resolve
+// does, in the PATH that the tool has itself, if it has one (runtime.env.PATH).
+func (t *Tool) ResolveInterpreter() (string, error) {
+	i := t.Interpreter
+	own, has := t.Run.Env["PATH"]
+	if !has || i.Name == "" || i.Path != "" {
+		return i.Resolve()
+	}
+	for _, folder := range filepath.SplitList(own) {
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(t.WorkDir(), folder)
+		}
+		if at := filepath.Join(folder, i.Name); isProgram(at) {
+			return at, nil
+		}
+	}
+	return "", &NoInterpreterError{i}
+}
+
+// Resolve returns the path of the interpreter's program: Path if that can be
+// run, else what PATH has under Name. It is "" for the zero Interpreter. The
+// error is a *NoInterpreterError.
+func (i Interpreter) Resolve() (string, error) {
+	if i.Name == "" {
+		return "", nil
+	}
+	if i.Path != "" && isProgram(i.Path) {
+		return i.Path, nil
+	}
+	if i.Local {
+		return "", &NoInterpreterError{i}
+	}
+	found, err := exec.LookPath(i.Name)
+	if err != nil {
+		return "", &NoInterpreterError{i}
+	}
+	return found, nil
+}
+
+// Program is what runs the file where this machine's programs are not: the path
+// that the shebang gave, or the name that is to be looked up. It is "" for the
+// zero Interpreter.
+func (i Interpreter) Program() string {
+	if i.Path != "" {
+		return i.Path
+	}
+	return i.Name
+}
+
+// NoInterpreterError says that the interpreter of a file is not there.
+type NoInterpreterError struct{ Interpreter Interpreter }
+
+// Error names the interpreter, and says what to do.
+func (e *NoInterpreterError) Error() string {
+	i := e.Interpreter
+	if i.Local {
+		return fmt.Sprintf("interpreter %q is not there: there is no program %s; make it, for Python with python3 -m venv, or change the file's first line", i.Name, i.Path)
+	}
+	if i.Path != "" {
+		return fmt.Sprintf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
+	}
+	return fmt.Sprintf("interpreter %q is not there: no %s in PATH; install it, or change the file's first line", i.Name, i.Name)
+}

@@ -1,0 +1,34 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/yamldoc"
+)
+
+// notJSON returns the fault of a file that is no JSON. The decoder takes more
+// than JSON; what it takes for YAML alone, other readers of the file would not.
+func notJSON(display string, data []byte) error {
+	if len(data) >= maxManifest || !utf8.Valid(data) {
+		return nil // the decoder says so
+	}
+	text := bytes.TrimPrefix(data, byteOrderMark)
+	var whole json.RawMessage
+	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &whole))
+	if !ok {
+		return nil
+	}
+	// The offset is how much was read, the offending byte included.
+	before := text[:max(0, min(int(syntax.Offset)-1, len(text)))]
+	if strings.HasPrefix(syntax.Error(), "unexpected end") {
+		before = bytes.TrimRight(text, " \t\r\n") // no byte offends; it is one that is not there
+	}
+	line := bytes.Count(before, []byte("\n"))
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return yamldoc.Faults{{File: display, Line: line + 1, Column: column + 1, Msg: fmt.Sprintf("is not JSON: %v", syntax)}}
+}
