@@ -157,15 +157,15 @@ var notInBlock = map[string]string{
 // applyBlock reads the body of a block, or a whole sidecar, into t.
 func applyBlock(t *Tool, file string, data []byte, position func(int, int) (int, int)) (warnings []error, err error) {
 	defaults := runtimeDefaults()
-	keys := blockYAML{Runtime: defaults, simpleKeys: defaults.simpleKeys}
-	doc, err := yamldoc.Decode(file, data, &keys, yamldoc.Options{Position: position, Refuse: notInBlock})
+	written := blockYAML{Runtime: defaults, simpleKeys: defaults.simpleKeys}
+	doc, err := yamldoc.Decode(file, data, &written, yamldoc.Options{Position: position, Refuse: notInBlock})
 	if err != nil {
 		return nil, err
 	}
-	d := description{doc: doc, folded: true, mcp: keys.MCP, runtime: keys.Runtime}
-	d.unfold("mcp", reflect.ValueOf(keys.mcpKeys), reflect.ValueOf(&d.mcp).Elem())
-	d.unfold("runtime", reflect.ValueOf(keys.simpleKeys), reflect.ValueOf(&d.runtime.simpleKeys).Elem())
-	t.Description = keys.Description
+	d := description{doc: doc, folded: true, mcp: written.MCP, runtime: written.Runtime}
+	d.unfold("mcp", reflect.ValueOf(written.mcpKeys), reflect.ValueOf(&d.mcp).Elem())
+	d.unfold("runtime", reflect.ValueOf(written.simpleKeys), reflect.ValueOf(&d.runtime.simpleKeys).Elem())
+	t.Description = written.Description
 	d.fill(t)
 	if t.Kind == Capsule {
 		d.doc.Faultf("runtime.mode", "must be simple: a capsule is a folder with tool.yaml")

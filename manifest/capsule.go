@@ -11,13 +11,6 @@ import (
 )
 
 const (
-	// CloseGrace is how long a capsule may take to end by itself after its
-	// stdin was closed, before SIGTERM (SPEC D11).
-	CloseGrace = 500 * time.Millisecond
-	// MaxStop bounds drain_ms, CloseGrace and stop_grace_ms together. It is
-	// less than what the supervisor gives a service for its stop.
-	MaxStop = 18 * time.Second
-
 	// longestMS bounds every key in milliseconds: 24 days, beyond which
 	// somebody counted in another unit.
 	longestMS = 1<<31 - 1

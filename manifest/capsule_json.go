@@ -30,15 +30,15 @@ const (
 // parseCapsuleJSON is parseManifest for an orla-tool.json.
 func parseCapsuleJSON(display string, data []byte) (t Tool, d description, entrypoint string) {
 	defaults := runtimeDefaults()
-	keys := capsuleJSON{simpleKeys: defaults.simpleKeys, capsuleKeys: defaults.capsuleKeys}
+	written := capsuleJSON{simpleKeys: defaults.simpleKeys, capsuleKeys: defaults.capsuleKeys}
 	// The error is the doc's, which more faults are added to.
-	doc, _ := yamldoc.Decode(display, data, &keys, yamldoc.Options{Refuse: notInCapsuleJSON})
+	doc, _ := yamldoc.Decode(display, data, &written, yamldoc.Options{Refuse: notInCapsuleJSON})
 	d = description{
-		doc: doc, flat: true, mcp: keys.MCP,
-		runtime: runtimeKeys{Mode: Capsule, simpleKeys: keys.simpleKeys, capsuleKeys: keys.capsuleKeys},
+		doc: doc, flat: true, mcp: written.MCP,
+		runtime: runtimeKeys{Mode: Capsule, simpleKeys: written.simpleKeys, capsuleKeys: written.capsuleKeys},
 	}
 	t = Tool{Source: display}
-	entrypoint = d.identify(&t, keys.Name, keys.Version, keys.Description, keys.Entrypoint)
+	entrypoint = d.identify(&t, written.Name, written.Version, written.Description, written.Entrypoint)
 	d.fill(&t)
 	return t, d, entrypoint
 }

@@ -71,13 +71,13 @@ func (e executable) read(resolve func(Interpreter) error) (t Tool, warnings []er
 		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
 	}
 	more, err := e.describe(&t, h.block)
-	t.Interpreter = h.interpreter.beside(!t.Isolation.Isolated(), filepath.Dir(e.path), e.dir)
+	t.Interpreter = beside(h.interpreter, !t.Isolation.Isolated(), filepath.Dir(e.path), e.dir)
 	_, own := t.Run.Env["PATH"]
 	find := resolve
 	if own {
 		find = func(Interpreter) error { _, err := t.ResolveInterpreter(); return err }
 	}
-	absent, missing := t.Isolation.missing(find(t.Interpreter))
+	absent, missing := missingInterpreter(t.Isolation, find(t.Interpreter))
 	if absent != nil {
 		more = append(more, absent)
 	}

@@ -51,7 +51,7 @@ func (d *description) isolation(k isolationKeys, namespace string) Isolation {
 		i.PullSecret = ref
 	}
 	if d.given("runtime", "network") {
-		if err := i.setNetwork(k.Network); err != nil {
+		if err := setNetwork(&i, k.Network); err != nil {
 			d.fault("runtime", "network", "%v", err)
 		}
 	}
@@ -83,7 +83,7 @@ func (d *description) checkBounds(k resourceKeys, at func(string) string) {
 
 // setNetwork takes a network that a file gives. It is said to an engine as it
 // is, so that it must not be mistaken for anything else.
-func (i *Isolation) setNetwork(name string) error {
+func setNetwork(i *Isolation, name string) error {
 	switch {
 	case !networkName.MatchString(name):
 		return errors.New("must be the name of a network: letters, digits and _ . -, and no - in front; none is no network")
@@ -118,9 +118,9 @@ func checkImage(name string) error {
 	return nil
 }
 
-// missing says what it means that an interpreter is not on this machine, for a
+// missingInterpreter says what it means that an interpreter is not on this machine, for a
 // tool that is isolated: in a container nothing, since the image is to have it.
-func (i Isolation) missing(err error) (warning, fault error) {
+func missingInterpreter(i Isolation, err error) (warning, fault error) {
 	switch {
 	case err == nil || i.Mode == IsolationContainer:
 		return nil, nil

@@ -51,12 +51,12 @@ func readPackage(dir, name, display string) (t Tool, warnings []error, err error
 // parseManifest reads a tool.yaml as far as that goes without looking at the
 // other files of the package. The faults are in the description's doc.
 func parseManifest(display string, data []byte) (t Tool, d description, entrypoint string) {
-	keys := toolYAML{Runtime: runtimeDefaults()}
+	written := toolYAML{Runtime: runtimeDefaults()}
 	// The error is the doc's, which more faults are added to.
-	doc, _ := yamldoc.Decode(display, data, &keys, yamldoc.Options{})
-	d = description{doc: doc, mcp: keys.MCP, runtime: keys.Runtime}
+	doc, _ := yamldoc.Decode(display, data, &written, yamldoc.Options{})
+	d = description{doc: doc, mcp: written.MCP, runtime: written.Runtime}
 	t = Tool{Source: display}
-	entrypoint = d.identify(&t, keys.Name, keys.Version, keys.Description, keys.Entrypoint)
+	entrypoint = d.identify(&t, written.Name, written.Version, written.Description, written.Entrypoint)
 	d.fill(&t)
 	return t, d, entrypoint
 }
@@ -120,10 +120,10 @@ func (d *description) entrypoint(t *Tool, entrypoint string) {
 	case !shebang && info.Mode()&0o111 == 0:
 		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
 	default:
-		interpreter = interpreter.beside(!t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
+		interpreter = beside(interpreter, !t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
 		t.Interpreter = interpreter
 		_, err := t.ResolveInterpreter()
-		warning, err := t.Isolation.missing(err)
+		warning, err := missingInterpreter(t.Isolation, err)
 		if warning != nil {
 			d.warnings = append(d.warnings, d.doc.At("entrypoint", "%q: %v", entrypoint, warning))
 		}

@@ -171,7 +171,7 @@ func (w *walker) readRules(at, path string) error {
 			w.denied(at, d.doc.Err())
 		}
 	}
-	if err != nil && holdsWord(c.data, ruleWords) {
+	if err != nil && mentionsRule(c.data) {
 		w.denied(at, unknown(err))
 	}
 	return nil
@@ -180,7 +180,7 @@ func (w *walker) readRules(at, path string) error {
 // tooLarge reports a file that is too large for resources, if it seems to hold
 // some, or a governance document. It reports whether it does.
 func (w *walker) tooLarge(at string, c content) bool {
-	if c.rule || versionLine.Match(c.data[:min(len(c.data), headSize)]) {
+	if c.rule || c.hasVersion() {
 		w.partly(at, c.rule, yamldoc.Parse(at, c.data, yamldoc.Options{}).Err())
 		return true
 	}

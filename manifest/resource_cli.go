@@ -230,7 +230,7 @@ func (d *declaration) cliIsolation(k cliKeys) {
 		}
 	}
 	if given("network") {
-		if err := i.setNetwork(k.Network); err != nil {
+		if err := setNetwork(i, k.Network); err != nil {
 			d.doc.Faultf(at+"network", "%v", err)
 		}
 	}

@@ -81,6 +81,9 @@ type content struct {
 	late  bool   // nothing in its beginning is a resource, so that none is served of it
 }
 
+// hasVersion reports whether the beginning of the file has an apiVersion of ours.
+func (c content) hasVersion() bool { return versionLine.Match(c.data[:min(len(c.data), headSize)]) }
+
 // declaring reads a file that may hold resources. One that is too large to be
 // decoded is searched to its end for what may be a governance document.
 func declaring(path string) (content, error) {

@@ -43,6 +43,9 @@ var (
 	anyKind = regexp.MustCompile(`\bkind["']?\s*:\s*["']?([A-Za-z]+)`)
 )
 
+// mentionsRule reports whether a text has the name of a governance document in it.
+func mentionsRule(data []byte) bool { return holdsWord(data, ruleWords) }
+
 // squashed takes the dashes and blanks out of a kind.
 var squashed = strings.NewReplacer("_", "", "-", "", " ", "")
 

@@ -10,12 +10,12 @@ import (
 
 // readSecret reads a Secret (SPEC-TOOLS 5.1). Nothing of its values is in a fault.
 func (d *declaration) readSecret() {
-	var keys secretResource
-	_ = d.doc.Decode(&keys) // it is the doc's, which more faults are added to
-	name := d.identify(keys.Metadata)
-	at, held := "spec.", keys.Spec
+	var document secretResource
+	_ = d.doc.Decode(&document) // it is the doc's, which more faults are added to
+	name := d.identify(document.Metadata)
+	at, held := "spec.", document.Spec
 	if !d.doc.Has("spec") {
-		at, held = "", keys.secretKeys
+		at, held = "", document.secretKeys
 	} else {
 		for _, key := range []string{"data", "stringData"} {
 			if d.doc.Has(key) {

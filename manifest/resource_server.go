@@ -17,10 +17,10 @@ const serverStart = 30 * time.Second
 
 // readServer reads an McpServer, which is a capsule (SPEC-TOOLS 3.5).
 func (d *declaration) readServer() {
-	keys := serverResource{Spec: serverDefaults()}
-	_ = d.doc.Decode(&keys) // it is the doc's, which more faults are added to
-	spec := keys.Spec
-	d.name = d.identify(keys.Metadata)
+	document := serverResource{Spec: serverDefaults()}
+	_ = d.doc.Decode(&document) // it is the doc's, which more faults are added to
+	spec := document.Spec
+	d.name = d.identify(document.Metadata)
 	if !d.hasSpec() {
 		return
 	}
@@ -199,7 +199,7 @@ func (d *declaration) named(name string) (string, error) {
 	if err != nil {
 		err = errors.New("is not in PATH; install it, or give its path")
 	}
-	warning, err := d.tool.Isolation.missing(err)
+	warning, err := missingInterpreter(d.tool.Isolation, err)
 	if warning != nil {
 		d.warnings = append(d.warnings, d.doc.At("spec.command", "%q %v", name, warning))
 	}

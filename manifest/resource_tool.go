@@ -10,10 +10,10 @@ import (
 
 // readTool reads a Tool (SPEC-TOOLS 1.2).
 func (d *declaration) readTool() {
-	keys := toolResource{Spec: toolDefaults()}
-	_ = d.doc.Decode(&keys) // it is the doc's, which more faults are added to
-	spec := keys.Spec
-	d.name = d.identify(keys.Metadata)
+	document := toolResource{Spec: toolDefaults()}
+	_ = d.doc.Decode(&document) // it is the doc's, which more faults are added to
+	spec := document.Spec
+	d.name = d.identify(document.Metadata)
 	if !d.hasSpec() {
 		return
 	}

@@ -2,6 +2,15 @@ package manifest
 
 import "time"
 
+const (
+	// CloseGrace is how long a capsule may take to end by itself after its
+	// stdin was closed, before SIGTERM (SPEC D11).
+	CloseGrace = 500 * time.Millisecond
+	// MaxStop bounds drain_ms, CloseGrace and stop_grace_ms together. It is
+	// less than what the supervisor gives a service for its stop.
+	MaxStop = 18 * time.Second
+)
+
 // Runtime says how the process of a capsule is kept (SPEC B2, D). Every
 // default is filled in.
 type Runtime struct {

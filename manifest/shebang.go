@@ -99,7 +99,7 @@ func interpreterAt(program string) Interpreter {
 // beside returns the interpreter as a file means it for which these folders are its own:
 // a path that is not absolute counts from the first that has it, and with venv, a Python is
 // that of a .venv in one of them.
-func (i Interpreter) beside(venv bool, folders ...string) Interpreter {
+func beside(i Interpreter, venv bool, folders ...string) Interpreter {
 	want := i.Path
 	switch {
 	case i.Local && !filepath.IsAbs(i.Path):

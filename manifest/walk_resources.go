@@ -44,7 +44,7 @@ func (w *walker) resources(at, path string) bool {
 		w.partly(at, denies, yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("%d more documents of this file are at fault", faulty-maxFaulty)}})
 	}
 	if err != nil {
-		w.partly(at, holdsWord(data, ruleWords), err)
+		w.partly(at, mentionsRule(data), err)
 	}
 	if slices.ContainsFunc(list, func(d *declaration) bool { return d.secret.Data != nil }) {
 		w.checkMode(at, path)
