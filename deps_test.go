@@ -24,32 +24,33 @@ var imports = map[string][]string{
 	".": {},
 
 	// Leaves.
-	"internal/address":   {}, // which addresses no tool may reach
-	"internal/callid":    {},
-	"internal/fault":     {},
-	"internal/peer":      {"internal/rawjson", "internal/turns", "internal/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
-	"internal/urimatch":  {},
-	"internal/rawjson":   {},
-	"internal/recovered": {}, // a panic in a goroutine fails what it was doing, and no more
-	"internal/pace":      {},
-	"internal/tail":      {},
-	"internal/turns":     {},
-	"internal/wholefile": {},
-	"internal/version":   {},
-	"internal/terminal":  {}, // text for people: escaped, coloured, shortened
-	"internal/watch":     {},
-	"internal/history":   {"internal/tail"}, // what the log said last, in a ring of lines
-	"internal/systemd":   {},                // notifications, sockets, the journal
-	"internal/trace":     {},                // the W3C trace context of a call, without OpenTelemetry
-	"internal/cgroup":    {},
-	"internal/doctor":    {}, // what a machine has and lacks; internal/cli says what matters
-	"internal/yamldoc":   {},
+	"internal/address":     {}, // which addresses no tool may reach
+	"internal/callid":      {},
+	"internal/regularfile": {}, // files of a folder that strangers may fill
+	"internal/fault":       {},
+	"internal/peer":        {"internal/rawjson", "internal/turns", "internal/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
+	"internal/urimatch":    {},
+	"internal/rawjson":     {},
+	"internal/recovered":   {}, // a panic in a goroutine fails what it was doing, and no more
+	"internal/pace":        {},
+	"internal/tail":        {},
+	"internal/turns":       {},
+	"internal/wholefile":   {},
+	"internal/version":     {},
+	"internal/terminal":    {}, // text for people: escaped, coloured, shortened
+	"internal/watch":       {},
+	"internal/history":     {"internal/tail"}, // what the log said last, in a ring of lines
+	"internal/systemd":     {},                // notifications, sockets, the journal
+	"internal/trace":       {},                // the W3C trace context of a call, without OpenTelemetry
+	"internal/cgroup":      {},
+	"internal/doctor":      {}, // what a machine has and lacks; internal/cli says what matters
+	"internal/yamldoc":     {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson", "internal/turns"},
 	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
-	"manifest":         {"internal/address", "internal/yamldoc", "internal/schema", "internal/secret"},
+	"manifest":         {"internal/address", "internal/regularfile", "internal/yamldoc", "internal/schema", "internal/secret"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
@@ -68,7 +69,7 @@ var imports = map[string][]string{
 	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                                    // one tool of an McpServer under a name of its own
 	"internal/remote":       {"internal/pace", "internal/turns", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
-	"internal/clientconf":   {"manifest", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
+	"internal/clientconf":   {"internal/address", "manifest", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
@@ -106,7 +107,7 @@ var imports = map[string][]string{
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/exit":    {"internal/terminal"},
 	"internal/logging": {"internal/terminal", "internal/fault", "internal/history", "internal/systemd"},
-	"internal/config":  {"internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge"}, // the defaults are the packages' own
+	"internal/config":  {"internal/address", "internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "supervisor"},

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 const (
@@ -47,7 +49,7 @@ func (d *description) checkCapsule() {
 	if r.Restart.MaxMS < r.Restart.InitialMS {
 		d.fault("runtime", "restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
 	}
-	if p := r.ToolPrefix; p != nil && (len(*p) > maxName/2 || strings.ContainsFunc(*p, notInName)) {
+	if p := r.ToolPrefix; p != nil && (len(*p) > maxName/2 || strings.ContainsFunc(*p, NotInName)) {
 		d.fault("runtime", "tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", maxName/2, *p)
 	}
 	for i, p := range r.HotLoad.Watch {
@@ -93,8 +95,8 @@ func (d *description) checkWatched(dir string) {
 		case errors.Is(err, fs.ErrNotExist):
 			d.warn(key, "%q does not exist in the package; nothing is watched there until it does", p)
 		case err != nil:
-			d.warn(key, "%q %v", p, readError(err))
-		case !within(dir, file):
+			d.warn(key, "%q %v", p, regularfile.ReadError(err))
+		case !regularfile.Within(dir, file):
 			d.fault("runtime", key, "%q is a link that leaves the package", p)
 		}
 	}

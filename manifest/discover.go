@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // Options says where to look for tools.
@@ -42,7 +44,7 @@ func Discover(opts Options) Result {
 		c.names = map[string]found{}
 		if _, err := os.Stat(dir); err != nil {
 			// Another user's home is nothing to be mended.
-			w.problem(dir, "", Warning, readError(err))
+			w.problem(dir, "", Warning, regularfile.ReadError(err))
 		} else {
 			w.tree(dir)
 		}
@@ -76,13 +78,13 @@ func Validate(path string) Result {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		w.problem(path, "", Fault, readError(err))
+		w.problem(path, "", Fault, regularfile.ReadError(err))
 	case info.IsDir():
 		w.rootHasVersions = true
 		w.tree(path)
 		w.warnIfEmpty(path)
 	case !info.Mode().IsRegular():
-		w.problem(path, "", Fault, fmt.Errorf("is neither a folder nor a file but %s", kindOf(info.Mode())))
+		w.problem(path, "", Fault, fmt.Errorf("is neither a folder nor a file but %s", regularfile.KindOf(info.Mode())))
 	default:
 		w.single(path)
 	}
@@ -110,7 +112,7 @@ func (w *walker) single(file string) {
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		w.problem(file, "", Fault, readError(err))
+		w.problem(file, "", Fault, regularfile.ReadError(err))
 		return
 	}
 	w.only = func(entry string) bool {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // sidecarSuffix ends the name of the file that describes the executable beside
@@ -113,12 +115,12 @@ func (e executable) describe(t *Tool, b *block) (warnings []error, err error) {
 func readSidecar(e executable, name string) ([]byte, error) {
 	file, err := filepath.EvalSymlinks(filepath.Join(e.folder, name))
 	if err != nil {
-		return nil, readError(err)
+		return nil, regularfile.ReadError(err)
 	}
-	if !within(e.dir, file) {
+	if !regularfile.Within(e.dir, file) {
 		return nil, errors.New("is a link that leaves the folder")
 	}
-	return readRegular(file)
+	return regularfile.Read(file, maxManifest)
 }
 
 // stem is a file name without its last extension.
@@ -131,7 +133,7 @@ func stem(file string) string {
 func nameOf(file string) (name string, changed bool) {
 	own := stem(file)
 	name = strings.Map(func(c rune) rune {
-		if notInName(c) {
+		if NotInName(c) {
 			return '_'
 		}
 		return c

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // firstRead is how much of a file is read before it is known that more is
@@ -25,7 +27,7 @@ type head struct {
 // readHead reads the shebang and the metadata block of a regular file, and no
 // more bytes than it takes. display is the file's name for messages.
 func readHead(file, display string) (head, error) {
-	f, _, err := openRegular(file)
+	f, _, err := regularfile.Open(file)
 	if err != nil {
 		return head{}, err
 	}
@@ -33,7 +35,7 @@ func readHead(file, display string) (head, error) {
 	buf := make([]byte, firstRead)
 	n, err := io.ReadFull(f, buf)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return head{}, readError(err)
+		return head{}, regularfile.ReadError(err)
 	}
 	whole := err != nil
 	buf = buf[:n]
@@ -41,7 +43,7 @@ func readHead(file, display string) (head, error) {
 	if unsure && !whole {
 		rest, rerr := io.ReadAll(io.LimitReader(f, headSize-firstRead+1))
 		if rerr != nil {
-			return head{}, readError(rerr)
+			return head{}, regularfile.ReadError(rerr)
 		}
 		buf = append(buf, rest...)
 		whole = len(buf) <= headSize

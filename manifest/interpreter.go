@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // Interpreter is what a shebang line asks for (SPEC A5). The zero value means
@@ -35,7 +37,7 @@ func (t *Tool) ResolveInterpreter() (string, error) {
 		if !filepath.IsAbs(folder) {
 			folder = filepath.Join(t.WorkDir(), folder)
 		}
-		if at := filepath.Join(folder, i.Name); isProgram(at) {
+		if at := filepath.Join(folder, i.Name); regularfile.IsProgram(at) {
 			return at, nil
 		}
 	}
@@ -49,7 +51,7 @@ func (i Interpreter) Resolve() (string, error) {
 	if i.Name == "" {
 		return "", nil
 	}
-	if i.Path != "" && isProgram(i.Path) {
+	if i.Path != "" && regularfile.IsProgram(i.Path) {
 		return i.Path, nil
 	}
 	if i.Local {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/secret"
 )
 
@@ -175,8 +176,8 @@ func (t Tool) inDir(name string) string {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(t.Dir, file)
 	}
-	at := resolved(t.Dir, file)
-	if name == "" || at == "" || at == resolved(t.Dir, t.Dir) || !within(t.Dir, at) || !within(t.Dir, file) {
+	at := regularfile.Resolve(t.Dir, file)
+	if name == "" || at == "" || at == regularfile.Resolve(t.Dir, t.Dir) || !regularfile.Within(t.Dir, at) || !regularfile.Within(t.Dir, file) {
 		return ""
 	}
 	return filepath.Clean(file)

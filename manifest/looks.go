@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // scriptExtensions are those of files that are most likely meant to be run.
@@ -45,7 +47,7 @@ func isBackup(name string) bool {
 // firstBytes returns at most n bytes from the front of a regular file, and
 // none if they cannot be read: whoever asks is only guessing.
 func firstBytes(file string, n int64) []byte {
-	f, _, err := openRegular(file)
+	f, _, err := regularfile.Open(file)
 	if err != nil {
 		return nil
 	}

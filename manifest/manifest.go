@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/secret"
 )
 
@@ -188,7 +189,7 @@ type Problem struct {
 // Unreadable reports whether the entry could not be read, so that nobody knows
 // what is in it.
 func (p Problem) Unreadable() bool {
-	_, ok := errors.AsType[*unreadableError](p.Err)
+	_, ok := errors.AsType[*regularfile.UnreadableError](p.Err)
 	return ok
 }
 

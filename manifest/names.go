@@ -9,8 +9,8 @@ import (
 // maxName is how long a tool's name may be; clients accept no more.
 const maxName = 64
 
-// notInName reports whether MCP does not allow a character in a tool's name.
-func notInName(c rune) bool {
+// NotInName reports whether MCP does not allow a character in a tool's name.
+func NotInName(c rune) bool {
 	switch {
 	case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_', c == '.', c == '-':
 		return false
@@ -20,7 +20,7 @@ func notInName(c rune) bool {
 
 // validName reports whether a tool can have the name as it is.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, notInName)
+	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, NotInName)
 }
 
 // validVersion reports whether v is SemVer 2.0, all three numbers given.

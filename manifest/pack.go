@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
@@ -17,25 +18,29 @@ const (
 	capsuleFile  = "orla-tool.json" // RFC 2
 )
 
+// maxManifest is one byte more than is ever decoded, so that a longer file is
+// seen to be longer without being read.
+const maxManifest = yamldoc.MaxFile + 1
+
 // readPackage reads the package in dir, an absolute path without links, as its
 // file called name describes it; display is that file for messages. The tool's
 // name is filled in even if there is an error, where it is known.
 func readPackage(dir, name, display string) (t Tool, warnings []error, err error) {
 	file, err := filepath.EvalSymlinks(filepath.Join(dir, name))
 	if err != nil {
-		return Tool{}, nil, readError(err)
+		return Tool{}, nil, regularfile.ReadError(err)
 	}
-	if !within(dir, file) {
+	if !regularfile.Within(dir, file) {
 		return Tool{}, nil, errors.New("is a link that leaves the package")
 	}
-	data, err := readRegular(file)
+	data, err := regularfile.Read(file, maxManifest)
 	if err != nil {
 		return Tool{}, nil, err
 	}
 	parse := parseManifest
 	if name == capsuleFile {
 		parse = parseCapsuleJSON
-		if err := notJSON(display, data); err != nil {
+		if err := yamldoc.NotJSON(display, data); err != nil {
 			return Tool{}, nil, err
 		}
 	}
@@ -86,7 +91,7 @@ func (d *description) identify(t *Tool, name, version, text, entrypoint string) 
 // entrypoint finds the file to run and what runs it.
 func (d *description) entrypoint(t *Tool, entrypoint string) {
 	wrong := func(format string, args ...any) { d.doc.Faultf("entrypoint", format, args...) }
-	if at := filepath.Join(t.Dir, filepath.FromSlash(entrypoint)); isVenvPython(entrypoint) && isProgram(at) {
+	if at := filepath.Join(t.Dir, filepath.FromSlash(entrypoint)); isVenvPython(entrypoint) && regularfile.IsProgram(at) {
 		t.Path = at // which is a link to the Python of the machine, and works as itself alone
 		return
 	}
@@ -95,20 +100,20 @@ func (d *description) entrypoint(t *Tool, entrypoint string) {
 		wrong("%q does not exist in the package", entrypoint)
 		return
 	} else if err != nil {
-		wrong("%q %v", entrypoint, readError(err))
+		wrong("%q %v", entrypoint, regularfile.ReadError(err))
 		return
 	}
-	if !within(t.Dir, file) {
+	if !regularfile.Within(t.Dir, file) {
 		wrong("%q is a link that leaves the package", entrypoint)
 		return
 	}
 	info, err := os.Lstat(file)
 	if err != nil {
-		wrong("%q %v", entrypoint, readError(err))
+		wrong("%q %v", entrypoint, regularfile.ReadError(err))
 		return
 	}
 	if !info.Mode().IsRegular() {
-		wrong("%q is no regular file but %s", entrypoint, kindOf(info.Mode()))
+		wrong("%q is no regular file but %s", entrypoint, regularfile.KindOf(info.Mode()))
 		return
 	}
 	// The description of a package is its tool.yaml, so a block in the
@@ -142,7 +147,7 @@ func isVenvPython(entrypoint string) bool {
 
 // readShebang reads the first line of a regular file.
 func readShebang(file string) (i Interpreter, ok bool, err error) {
-	f, _, err := openRegular(file)
+	f, _, err := regularfile.Open(file)
 	if err != nil {
 		return Interpreter{}, false, err
 	}
@@ -150,7 +155,7 @@ func readShebang(file string) (i Interpreter, ok bool, err error) {
 	first := make([]byte, firstRead)
 	n, err := f.ReadAt(first, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Interpreter{}, false, readError(err)
+		return Interpreter{}, false, regularfile.ReadError(err)
 	}
 	return ParseShebang(first[:n])
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/schema"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
@@ -244,7 +245,7 @@ func FuzzCapsuleJSON(f *testing.F) {
 	f.Add([]byte(`{"name":"a","version":"1.0.0","entrypoint":"run.sh","hot_load":{"watch":["./"]},"env":{"A":"\u00e9\/"},"drain_ms":1e3}`))
 	f.Add([]byte("\xef\xbb\xbf{\n 'a': 1}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := notJSON("orla-tool.json", data); err != nil {
+		if err := yamldoc.NotJSON("orla-tool.json", data); err != nil {
 			sound(t, Tool{}, err)
 			return
 		}
@@ -376,7 +377,7 @@ func soundCLI(t *testing.T, tool Tool) {
 	if cli.Command == "" || at.Mode == "" || at.Mode == IsolationWASM || strings.ContainsAny(at.Image+at.Network, " ,=") ||
 		at.Image == "" && (at.Mode == IsolationContainer || at.Mode == IsolationKubernetes) ||
 		at.Mode == IsolationNone && at.Resources != (Resources{}) || at.Network != "" && at.Mode != IsolationContainer ||
-		tool.Path != "" && !within(tool.Dir, tool.Path) || cli.WorkingDir != "" && !filepath.IsAbs(cli.WorkingDir) {
+		tool.Path != "" && !regularfile.Within(tool.Dir, tool.Path) || cli.WorkingDir != "" && !filepath.IsAbs(cli.WorkingDir) {
 		t.Fatalf("%+v %+v", cli, at)
 	}
 }

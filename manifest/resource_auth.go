@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/secret"
 )
 
@@ -50,7 +51,7 @@ func (d *declaration) auth(k authKeys) Auth {
 func (d *declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
 	if k.TokenURL == "" {
 		d.doc.Faultf(at+".tokenURL", "is required for profile %s", AuthOAuth2)
-	} else if err := CheckURL(k.TokenURL); err != nil {
+	} else if err := address.CheckURL(k.TokenURL); err != nil {
 		d.doc.Faultf(at+".tokenURL", "%v", err)
 	}
 	if strings.Contains(k.SecretRef, ":") && !ref.IsZero() {
@@ -71,7 +72,7 @@ var ownHeaders = []string{
 
 // CheckHeader checks the name of a header that carries a credential.
 func CheckHeader(name string) error {
-	notToken := func(c rune) bool { return notInName(c) && !strings.ContainsRune("!#$%&'*+^`|~", c) }
+	notToken := func(c rune) bool { return NotInName(c) && !strings.ContainsRune("!#$%&'*+^`|~", c) }
 	switch {
 	case name == "":
 		return fmt.Errorf("is required for profile %s", AuthAPIKey)
@@ -95,7 +96,7 @@ func (d *declaration) endpoint(text string, grpc bool) string {
 	case grpc:
 		text, err = grpcURL(text)
 	default:
-		err = CheckURL(text)
+		err = address.CheckURL(text)
 	}
 	if err != nil {
 		d.doc.Faultf(key, "%v", err)
@@ -129,5 +130,5 @@ func grpcURL(text string) (string, error) {
 		return text, errors.New("wants a host and a port: host:port")
 	}
 	at := url.URL{Scheme: scheme, Host: u.Host} // a zone of IPv6 is escaped again
-	return at.String(), checkDialled(u)
+	return at.String(), address.CheckDialled(u)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
@@ -66,7 +67,7 @@ func readFolderError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return readError(err)
+	return regularfile.ReadError(err)
 }
 
 // isPassedOver reports whether an entry of that name is never looked at.
@@ -85,7 +86,7 @@ func (w *walker) rulesLinked(at, path string, linked bool) {
 		w.unfollowed(at, path, err)
 	case info.IsDir():
 		if !slices.Contains(skippedFolders, filepath.Base(at)) && !w.visited[target] {
-			w.rulesBelow(target, at, "", 0, linked || !within(w.root, target))
+			w.rulesBelow(target, at, "", 0, linked || !regularfile.Within(w.root, target))
 		}
 	case mayBeResource(at), mayBeResource(target):
 		w.rulesOf(at, target)
@@ -107,7 +108,7 @@ func (w *walker) unfollowed(at, path string, err error) {
 	errno, ok := errors.AsType[syscall.Errno](err) // it is none where links go round in a circle
 	mayLead := ok && !slices.Contains([]syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG}, errno)
 	if mayBeResource(at) || mayLead {
-		w.unreadable(at, path, readError(err))
+		w.unreadable(at, path, regularfile.ReadError(err))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
@@ -66,7 +67,7 @@ func (d *declaration) readCLI(k cliKeys) {
 		if err != nil {
 			d.doc.Faultf(at+"working_dir", "%v", err)
 		}
-		if err == nil && d.tool.Isolation.Isolated() && resolved(d.file.dir, dir) == d.file.dir {
+		if err == nil && d.tool.Isolation.Isolated() && regularfile.Resolve(d.file.dir, dir) == d.file.dir {
 			d.doc.Faultf(at+"working_dir", "is the folder of this file, of which nothing is shown as a whole where the command is isolated: there may be secrets in it; name a folder inside it")
 		}
 		cli.WorkingDir = dir
@@ -117,7 +118,7 @@ func (d *declaration) localProgram(command string) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("is no regular file but %s", kindOf(info.Mode()))
+		return "", fmt.Errorf("is no regular file but %s", regularfile.KindOf(info.Mode()))
 	case info.Mode()&0o111 == 0:
 		return "", fmt.Errorf("is not executable: chmod +x %s", file)
 	}
@@ -161,14 +162,14 @@ func (d *declaration) inFolder(name string) (string, fs.FileInfo, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, errors.New("does not exist in the file's folder")
 	} else if err != nil {
-		return "", nil, readError(err)
+		return "", nil, regularfile.ReadError(err)
 	}
-	if !within(d.file.dir, file) {
+	if !regularfile.Within(d.file.dir, file) {
 		return "", nil, errors.New("is a link that leaves the file's folder")
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return "", nil, readError(err)
+		return "", nil, regularfile.ReadError(err)
 	}
 	return file, info, nil
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"regexp"
 	"slices"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // resourceExtensions are those of files that may hold resources.
@@ -87,7 +89,7 @@ func (c content) hasVersion() bool { return versionLine.Match(c.data[:min(len(c.
 // declaring reads a file that may hold resources. One that is too large to be
 // decoded is searched to its end for what may be a governance document.
 func declaring(path string) (content, error) {
-	f, info, err := openRegular(path)
+	f, info, err := regularfile.Open(path)
 	if err != nil {
 		return content{}, err
 	}
@@ -95,7 +97,7 @@ func declaring(path string) (content, error) {
 	head := make([]byte, min(info.Size()+1, headSize))
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return content{}, readError(err)
+		return content{}, regularfile.ReadError(err)
 	}
 	whole := head[:n]
 	head = plain(whole)
@@ -108,7 +110,7 @@ func declaring(path string) (content, error) {
 	}
 	rest, err := io.ReadAll(io.LimitReader(f, maxManifest-int64(n)))
 	if err != nil {
-		return content{}, readError(err)
+		return content{}, regularfile.ReadError(err)
 	}
 	data := plain(append(whole, rest...))
 	if n+len(rest) >= maxManifest {
@@ -131,7 +133,7 @@ const maxSearched = 1 << 30
 // governance document: it has the words of one, and is not JSON without one.
 func largeRule(f *os.File, most int64) (bool, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return false, readError(err)
+		return false, regularfile.ReadError(err)
 	}
 	found, err := findWord(f, append([]string{"orloj.dev"}, ruleWords...), most)
 	if !found && !errors.Is(err, errTooLong) {

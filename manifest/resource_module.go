@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/orla-project/orla/internal/address"
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
@@ -85,7 +87,7 @@ func (d *declaration) module(text string, w *WASM) error {
 	case err != nil, u.Hostname() == "", u.User != nil, strings.Trim(u.Path, "/") == "":
 		return errors.New("is no " + scheme + ":// address with a host and a path, and without user and password")
 	}
-	if err := checkDialled(u); err != nil {
+	if err := address.CheckDialled(u); err != nil {
 		return err
 	}
 	if scheme == "oci" && !ociPlace.MatchString(place) {
@@ -103,15 +105,15 @@ func (d *declaration) localModule(place string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", errors.New("does not exist in the file's folder")
 	} else if err != nil {
-		return "", readError(err)
+		return "", regularfile.ReadError(err)
 	}
-	if !within(d.file.dir, file) {
+	if !regularfile.Within(d.file.dir, file) {
 		return "", errors.New("is a link that leaves the file's folder")
 	}
 	if info, err := os.Stat(file); err != nil {
-		return "", readError(err)
+		return "", regularfile.ReadError(err)
 	} else if !info.Mode().IsRegular() {
-		return "", errors.New("is no regular file but " + kindOf(info.Mode()))
+		return "", errors.New("is no regular file but " + regularfile.KindOf(info.Mode()))
 	}
 	return file, nil
 }

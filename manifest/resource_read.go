@@ -83,7 +83,7 @@ func readJSON(f file, data []byte) ([]*declaration, error) {
 	}
 	doc := yamldoc.Parse(f.display, data, yamldoc.Options{Hide: true})
 	d, declares := declare(f, doc, data)
-	err := notJSON(f.display, data) // the decoder takes more than JSON, other readers do not
+	err := yamldoc.NotJSON(f.display, data) // the decoder takes more than JSON, other readers do not
 	switch {
 	case declares && (err == nil || d.rule):
 		return []*declaration{d}, nil

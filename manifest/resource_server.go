@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // serverStart is how long an McpServer may take to be ready: what npx or uvx
@@ -167,7 +169,7 @@ func (d *declaration) command(name string) (string, error) {
 	path := name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(d.file.dir, path)
-		if isolation.Isolated() && !within(d.file.dir, path) {
+		if isolation.Isolated() && !regularfile.Within(d.file.dir, path) {
 			return "", fmt.Errorf("leaves the file's folder, and with isolation_mode %s nothing else of this machine is seen", isolation.Mode)
 		}
 	} else if isolation.Isolated() {
@@ -178,9 +180,9 @@ func (d *declaration) command(name string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", errors.New("does not exist; a path that is not absolute counts from the file's folder")
 	case err != nil:
-		return "", readError(err)
+		return "", regularfile.ReadError(err)
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("is no regular file but %s", kindOf(info.Mode()))
+		return "", fmt.Errorf("is no regular file but %s", regularfile.KindOf(info.Mode()))
 	case info.Mode()&0o111 == 0:
 		return "", fmt.Errorf("is not executable: chmod +x %s", path)
 	}

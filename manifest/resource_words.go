@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // wordSearch looks for words in a text that comes in parts. It finds them in any
@@ -55,7 +57,7 @@ func findWord(r io.Reader, words []string, most int64) (bool, error) {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return s.feed(text, true), nil
 		case err != nil:
-			return false, readError(err)
+			return false, regularfile.ReadError(err)
 		case s.feed(text, ended):
 			return true, nil
 		case ended:

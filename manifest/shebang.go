@@ -7,6 +7,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // maxShebang is longer than any kernel takes, so that no sound file has more.
@@ -109,7 +111,7 @@ func beside(i Interpreter, venv bool, folders ...string) Interpreter {
 		return i
 	}
 	for _, folder := range folders {
-		if at := filepath.Join(folder, want); isProgram(at) {
+		if at := filepath.Join(folder, want); regularfile.IsProgram(at) {
 			i.Path, i.Local = at, true
 			return i
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
 )
 
 // maxLevels is how deep folders are searched.
@@ -84,7 +86,7 @@ func resolveRoot(dir string) (string, error) {
 	}
 	root, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return "", readError(err)
+		return "", regularfile.ReadError(err)
 	}
 	return root, nil
 }
@@ -98,7 +100,7 @@ func (w *walker) tree(dir string) {
 	}
 	info, err := os.Stat(root)
 	if err != nil {
-		w.denied(dir, unknown(readError(err)))
+		w.denied(dir, unknown(regularfile.ReadError(err)))
 		return
 	}
 	if !info.IsDir() {
@@ -112,7 +114,7 @@ func (w *walker) tree(dir string) {
 		if w.visited[link.target] {
 			continue
 		}
-		inside := within(root, link.target)
+		inside := regularfile.Within(root, link.target)
 		if inside {
 			w.warn(link.at, "is skipped: it is a link to %s, a folder that is not searched where it stands", link.target)
 		}
@@ -187,7 +189,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		case mayBeResource(name):
 			w.rulesOf(at, filepath.Join(abs, name))
 		default:
-			w.warn(at, "is skipped: it is %s, not a file", kindOf(entry.Type()))
+			w.warn(at, "is skipped: it is %s, not a file", regularfile.KindOf(entry.Type()))
 		}
 	}
 	w.strayDescriptions(in)
@@ -221,7 +223,7 @@ func (w *walker) link(in *listing, name string) {
 	case err != nil:
 		w.warn(at, "is skipped: it is a link that cannot be followed: %s", strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
 		w.unfollowed(at, path, err)
-	case !within(w.root, target):
+	case !regularfile.Within(w.root, target):
 		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
 		if info.IsDir() && !slices.Contains(skippedFolders, name) {
 			w.folderLinks = append(w.folderLinks, folderLink{at, target})
@@ -234,7 +236,7 @@ func (w *walker) link(in *listing, name string) {
 			w.folderLinks = append(w.folderLinks, folderLink{at, target})
 		}
 	case !info.Mode().IsRegular():
-		w.warn(at, "is skipped: it is a link to %s, not to a file", kindOf(info.Mode()))
+		w.warn(at, "is skipped: it is a link to %s, not to a file", regularfile.KindOf(info.Mode()))
 		if mayBeResource(name) {
 			w.rulesOf(at, target)
 		}
@@ -250,9 +252,9 @@ func (w *walker) file(in *listing, entry fs.DirEntry) {
 	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
 	case err != nil:
 		at, path := filepath.Join(in.display, entry.Name()), filepath.Join(in.abs, entry.Name())
-		w.problem(at, "", Warning, readError(err))
+		w.problem(at, "", Warning, regularfile.ReadError(err))
 		if mayBeResource(at) {
-			w.unreadable(at, path, readError(err))
+			w.unreadable(at, path, regularfile.ReadError(err))
 		}
 	default:
 		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info.Mode())
@@ -300,7 +302,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 		}
 	}
 	severity := Fault
-	if _, ok := errors.AsType[*unreadableError](err); ok {
+	if _, ok := errors.AsType[*regularfile.UnreadableError](err); ok {
 		severity = Warning
 	}
 	w.take(at, t, warnings, severity, err)

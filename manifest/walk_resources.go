@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
@@ -89,10 +90,10 @@ func (w *walker) settle() {
 	theirs := map[string]bool{}
 	for _, server := range w.servers {
 		if strings.Contains(server.Path, "/") { // else it is a name
-			theirs[resolved(server.Dir, server.Path)] = true
+			theirs[regularfile.Resolve(server.Dir, server.Path)] = true
 		}
 		for _, file := range server.Run.Args {
-			theirs[resolved(server.Dir, file)] = true
+			theirs[regularfile.Resolve(server.Dir, file)] = true
 		}
 	}
 	w.found = slices.DeleteFunc(w.found, func(f found) bool { return f.tool.Kind == Simple && theirs[f.tool.Path] })

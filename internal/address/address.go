@@ -1,6 +1,6 @@
 // Package address says which addresses no tool may ever reach, whatever the
 // configuration allows: what the dialer refuses, and what a manifest need not
-// name. It looks nothing up.
+// name. It also checks the URLs of services. It looks nothing up.
 package address
 
 import (

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/clientconf"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
@@ -360,8 +361,8 @@ func readBack(t *testing.T, s clientconf.Server) {
 	if _, err := yamldoc.Decode("f.yaml", text, &read, yamldoc.Options{}); err != nil || read.Metadata.Name != s.Name || (read.Spec.Command == "") == (read.Spec.Endpoint == "") {
 		t.Errorf("%v: %+v of\n%s", err, read, text)
 	}
-	if at := read.Spec.Endpoint; at != "" && manifest.CheckURL(at) != nil {
-		t.Errorf("Orla takes %q for none: %v", at, manifest.CheckURL(at))
+	if at := read.Spec.Endpoint; at != "" && address.CheckURL(at) != nil {
+		t.Errorf("Orla takes %q for none: %v", at, address.CheckURL(at))
 	}
 	if got, want := read.said(), s.Said(); !reflect.DeepEqual(got, want) {
 		t.Errorf("it says %+q, want %+q, in\n%s", got, want, text)

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/manifest"
 )
@@ -239,33 +240,33 @@ func (c *conversion) wanted(v reference, ref secret.Ref) string {
 }
 
 // http converts a server that is far away.
-func (c *conversion) http(entry, address node, key string) {
-	at, ok := c.plainText(address, key, address.text, nil)
+func (c *conversion) http(entry, location node, key string) {
+	at, ok := c.plainText(location, key, location.text, nil)
 	if !ok {
 		return
 	}
 	u, err := url.Parse(at)
 	if err != nil {
-		c.fault(address.at, key, "is no URL; write it as https://host/path")
+		c.fault(location.at, key, "is no URL; write it as https://host/path")
 		return
 	}
 	user := u.User
 	if u.User = nil; user != nil {
 		at = u.String()
 	}
-	if err := manifest.CheckURL(at); err != nil {
-		c.fault(address.at, key, "%v", err)
+	if err := address.CheckURL(at); err != nil {
+		c.fault(location.at, key, "%v", err)
 		return
 	}
 	if kind, _ := entry.member("type"); kind.kind == "" && strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/sse") {
-		c.note(address.at, key, "ends as the addresses of the older SSE transport do, which Orla does not speak as a client; if it does not answer, ask for its Streamable HTTP address (often …/mcp)")
+		c.note(location.at, key, "ends as the addresses of the older SSE transport do, which Orla does not speak as a client; if it does not answer, ask for its Streamable HTTP address (often …/mcp)")
 	}
 	if user != nil && strings.Trim(user.String(), ":") != "" {
 		password, _ := user.Password()
 		c.spec.auth = c.basic(user.Username() + ":" + password)
 	}
 	if secretQuery(at) {
-		c.note(address.at, key, "has what looks like a secret: the file of the McpServer is for its owner's eyes alone")
+		c.note(location.at, key, "has what looks like a secret: the file of the McpServer is for its owner's eyes alone")
 		c.spec.private = true
 	}
 	c.spec.endpoint = at

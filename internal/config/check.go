@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/outbound"
-	"github.com/orla-project/orla/manifest"
 )
 
 // check returns what is wrong with the values of flags and the environment, each
@@ -172,8 +172,8 @@ func webOrigin(text string) error {
 		return errors.New("holds a user, which no web origin does; write it as https://host or https://host:port")
 	case err != nil || u.Hostname() == "" || u.Path != "" || strings.ContainsAny(text, "?#") || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is no web origin; write it as https://host or https://host:port", text)
-	case manifest.CheckHost(u) != nil:
-		return fmt.Errorf("%q %w", text, manifest.CheckHost(u))
+	case address.CheckHost(u) != nil:
+		return fmt.Errorf("%q %w", text, address.CheckHost(u))
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
 		return fmt.Errorf("%q: browsers send the ASCII form of a host, which begins with xn--; write that", text)
 	}

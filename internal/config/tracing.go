@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/internal/address"
 )
 
 // TracingConfig says where traces go.
@@ -17,17 +17,17 @@ type TracingConfig struct {
 }
 
 // CollectorURL parses an address that traces are sent to, or says why it is none.
-func CollectorURL(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
+func CollectorURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, unicode.IsSpace):
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(text, unicode.IsSpace):
 		return nil, errors.New("wants an http or https address, such as http://127.0.0.1:4318")
 	case u.User != nil:
 		return nil, errors.New("must hold no password; headers are for that")
-	case strings.Contains(address, "#"):
+	case strings.Contains(text, "#"):
 		return nil, errors.New("must hold no fragment (#), which no collector would see")
 	}
-	return u, manifest.CheckHost(u)
+	return u, address.CheckHost(u)
 }
 
 // traces checks the section tracing, which only a file can give.

@@ -21,8 +21,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxFile is the size in bytes over which a file is refused unread.
-const maxFile = 1 << 20
+// MaxFile is the size in bytes over which a file is refused unread.
+const MaxFile = 1 << 20
 
 // Options adjusts Decode. The zero value decodes a file of its own.
 type Options struct {
@@ -94,8 +94,8 @@ func (d *Doc) Decode(v any) error {
 
 // readable reports whether data can be text at all, and faults it if not.
 func (d *Doc) readable(data []byte) bool {
-	if len(data) > maxFile {
-		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), maxFile)
+	if len(data) > MaxFile {
+		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), MaxFile)
 		return false
 	}
 	line, column := 1, 1

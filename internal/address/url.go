@@ -1,4 +1,4 @@
-package manifest
+package address
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/orla-project/orla/internal/address"
 )
 
 // CheckURL checks the http or https URL of a service. The error repeats none of it,
@@ -28,16 +26,16 @@ func CheckURL(text string) error {
 	case strings.Contains(text, "#"):
 		return errors.New("must hold no fragment (#), which no server would see")
 	}
-	return checkDialled(u)
+	return CheckDialled(u)
 }
 
-// checkDialled is CheckHost for what a tool is at, which must not be where no tool
+// CheckDialled is CheckHost for the URL of a service, which must not be where no tool
 // may ever reach, as far as that can be told without looking it up.
-func checkDialled(u *url.URL) error {
+func CheckDialled(u *url.URL) error {
 	if err := CheckHost(u); err != nil {
 		return err
 	}
-	if what := address.ForbiddenHost(u.Hostname()); what != "" {
+	if what := ForbiddenHost(u.Hostname()); what != "" {
 		return fmt.Errorf("leads to an address that is %s, which no tool may reach", what)
 	}
 	return nil
@@ -62,7 +60,7 @@ func CheckHost(u *url.URL) error {
 func nameable(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	odd := func(r rune) bool {
-		return r < utf8.RuneSelf && notInName(r) || r >= utf8.RuneSelf && !unicode.IsPrint(r)
+		return r < utf8.RuneSelf && !isLetterOrDigit(r) && !strings.ContainsRune("_.-", r) || r >= utf8.RuneSelf && !unicode.IsPrint(r)
 	}
 	for part := range strings.SplitSeq(host, ".") {
 		if part == "" || len(part) > 63 && isASCII(part) || part[0] == '-' || part[len(part)-1] == '-' || strings.ContainsFunc(part, odd) {
@@ -70,6 +68,10 @@ func nameable(host string) bool {
 		}
 	}
 	return len(host) <= 253 || !isASCII(host)
+}
+
+func isLetterOrDigit(r rune) bool {
+	return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
 }
 
 func isASCII(text string) bool {

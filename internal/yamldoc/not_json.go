@@ -1,4 +1,4 @@
-package manifest
+package yamldoc
 
 import (
 	"bytes"
@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// notJSON returns the fault of a file that is no JSON. The decoder takes more
+// NotJSON returns the fault of a file that is not JSON, or nil. The decoder takes more
 // than JSON; what it takes for YAML alone, other readers of the file would not.
-func notJSON(display string, data []byte) error {
-	if len(data) >= maxManifest || !utf8.Valid(data) {
+func NotJSON(file string, data []byte) error {
+	if len(data) > MaxFile || !utf8.Valid(data) {
 		return nil // the decoder says so
 	}
 	text := bytes.TrimPrefix(data, byteOrderMark)
@@ -30,5 +28,5 @@ func notJSON(display string, data []byte) error {
 	}
 	line := bytes.Count(before, []byte("\n"))
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	return yamldoc.Faults{{File: display, Line: line + 1, Column: column + 1, Msg: fmt.Sprintf("is not JSON: %v", syntax)}}
+	return Faults{{File: file, Line: line + 1, Column: column + 1, Msg: fmt.Sprintf("is not JSON: %v", syntax)}}
 }
