@@ -50,7 +50,13 @@ var imports = map[string][]string{
 	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
-	"manifest":         {"internal/address", "internal/regularfile", "internal/yamldoc", "internal/schema", "internal/secret"},
+	"manifest":         {"internal/regularfile", "internal/secret"},
+
+	// Descriptions of tools, read into manifest.Tool.
+	"manifest/keys":     {"internal/regularfile", "internal/schema", "internal/secret", "internal/yamldoc", "manifest"},
+	"manifest/toolfile": {"internal/regularfile", "internal/yamldoc", "manifest", "manifest/keys"},
+	"manifest/resource": {"internal/address", "internal/regularfile", "internal/secret", "internal/yamldoc", "manifest", "manifest/keys"},
+	"manifest/discover": {"internal/regularfile", "internal/secret", "internal/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
@@ -69,7 +75,7 @@ var imports = map[string][]string{
 	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                                    // one tool of an McpServer under a name of its own
 	"internal/remote":       {"internal/pace", "internal/turns", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
-	"internal/clientconf":   {"internal/address", "manifest", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
+	"internal/clientconf":   {"internal/address", "manifest", "manifest/resource", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
@@ -89,12 +95,13 @@ var imports = map[string][]string{
 	"internal/kind/wasm": {"internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
-	"internal/needs":           {},
-	"internal/containertest":   {"internal/needs"},
-	"internal/leaks":           {},
-	"internal/attack":          {},
-	"internal/costtest":        {}, // fails what grows faster than its input
-	"internal/testing/testkit": {}, // waits, files
+	"internal/needs":                {},
+	"internal/containertest":        {"internal/needs"},
+	"internal/leaks":                {},
+	"internal/attack":               {},
+	"internal/costtest":             {},                                                  // fails what grows faster than its input
+	"internal/testing/testkit":      {},                                                  // waits, files
+	"internal/testing/manifesttest": {"internal/schema", "internal/yamldoc", "manifest"}, // folders of tools, and what is found in them
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
@@ -110,8 +117,8 @@ var imports = map[string][]string{
 	"internal/config":  {"internal/address", "internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
-	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "supervisor"},
-	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest"},
+	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "manifest/discover", "supervisor"},
+	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest", "manifest/discover"},
 	"internal/listen":     {"internal/exit"},
 	"internal/wiring": {
 		"internal/config", "internal/discovery", "internal/doctor", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
@@ -129,11 +136,11 @@ var imports = map[string][]string{
 	// The command line. It asks a running Orla, or looks at files itself.
 	"internal/cli/author": {
 		"internal/exit", "internal/terminal", "internal/config", "internal/discovery", "internal/callid", "internal/clientconf", "internal/contract", "internal/doctor", "internal/fault",
-		"internal/peer", "internal/wasm", "internal/yamldoc", "manifest",
+		"internal/peer", "internal/wasm", "internal/yamldoc", "manifest", "manifest/discover",
 	},
 	"internal/cli": {
 		"internal/cli/author", "internal/exit", "internal/terminal", "internal/config", "internal/control", "internal/daemon", "internal/discovery", "internal/doctor", "internal/contract",
-		"internal/version", "internal/yamldoc", "manifest",
+		"internal/version", "internal/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/wiring", // what doctor tries, and the hidden commands
 		"simple",          // which stream of a simple tool a part of its answer was
 	},
@@ -152,7 +159,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

@@ -1,11 +1,15 @@
-// Package manifest reads, checks and finds descriptions of tools: simple
-// executables with or without a metadata block, packages with a tool.yaml or an
-// orla-tool.json, and files of tool resources, secrets among them. It is pure: it
-// reads files and starts no process.
+// Package manifest says what a tool is: its checked description, and what a
+// search for tools finds. It reads no description itself. The packages below it do:
 //
-// Its invariant: a Tool that leaves this package can be run. What cannot be is
-// reported as a Problem that says where the fault is and what to do about it,
-// and one bad entry never keeps another from being found (SPEC A2, B5).
+//	keys      the keys that all descriptions share, and their checks
+//	toolfile  tool.yaml, orla-tool.json, metadata blocks and sidecars
+//	resource  files of tool resources, secrets among them
+//	discover  folders of tools
+//
+// All of them read files and start no process. Their invariant: a Tool that leaves
+// them can be run. What cannot be is reported as a Problem that says where the fault
+// is and what to do about it, and one bad entry never keeps another from being found
+// (SPEC A2, B5).
 package manifest
 
 import (

@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 	"github.com/orla-project/orla/simple"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -80,7 +81,7 @@ func startInProcess(ctx context.Context, dir string) (*inProcess, error) {
 		defer close(p.served)
 		_ = p.supervisor.Serve(serving) // it is told to end
 	}()
-	found := manifest.Discover(manifest.Options{ToolsDir: dir})
+	found := discover.Tools(discover.Options{ToolsDir: dir})
 	for i := range found.Tools {
 		t := &found.Tools[i]
 		t.Run.MaxOutput = simple.DefaultMaxOutput

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 func TestMain(m *testing.M) { capsuletest.Main(m) }
@@ -406,7 +407,7 @@ func TestToolHasTheDefaultsOfAManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found := manifest.Validate(got.Dir)
+	found := discover.Validate(got.Dir)
 	if len(found.Tools) != 1 {
 		t.Fatalf("no tool was found: %v", found.Problems)
 	}

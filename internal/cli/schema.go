@@ -9,7 +9,8 @@ import (
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/contract"
 	"github.com/orla-project/orla/internal/terminal"
-	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/resource"
+	"github.com/orla-project/orla/manifest/toolfile"
 )
 
 // newSchema prints the JSON Schemas that editors check files with.
@@ -29,10 +30,10 @@ func newSchema(std terminal.Streams) *cobra.Command {
 				return err
 			}
 			schemas := map[string]json.RawMessage{
-				"tool.yaml":      manifest.SchemaJSON(),
+				"tool.yaml":      toolfile.SchemaJSON(),
 				"orla.yaml":      configSchema,
-				"orla-tool.json": manifest.CapsuleSchemaJSON(),
-				"resource":       manifest.ResourceSchemaJSON(),
+				"orla-tool.json": toolfile.CapsuleSchemaJSON(),
+				"resource":       resource.ResourceSchemaJSON(),
 				"contract":       fmt.Appendf(nil, `{"request":%s,"response":%s}`, contract.RequestSchema(), contract.ResponseSchema()),
 			}
 			if len(args) == 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // newValidate checks tools and says what is wrong with them.
@@ -50,7 +51,7 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 		if notLoaded != nil {
 			cfg = &config.Loaded{Config: config.Defaults()}
 		}
-		return discovery.WithLimits(manifest.Validate(path[0]), cfg)
+		return discovery.WithLimits(discover.Validate(path[0]), cfg)
 	case notLoaded != nil:
 		return fault(notLoaded)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/clientconf"
 	"github.com/orla-project/orla/internal/yamldoc"
-	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 var update = flag.Bool("update", false, "write what is wanted anew")
@@ -130,7 +130,7 @@ func TestResourcesAreInOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			found := manifest.Validate(dir)
+			found := discover.Validate(dir)
 			for _, p := range found.Problems {
 				if !strings.Contains(p.Err.Error(), "is not in PATH; install it") {
 					t.Errorf("%s: %s: %v", path, s.Key, p.Err)

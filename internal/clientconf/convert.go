@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/address"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/resource"
 )
 
 // spec is what the McpServer says.
@@ -303,7 +304,7 @@ func (c *conversion) headers(headers node) {
 
 // header makes an auth profile of a header.
 func (c *conversion) header(m member, key string) {
-	if err := manifest.CheckHeader(m.name); err != nil {
+	if err := resource.CheckHeader(m.name); err != nil {
 		c.fault(m.at, key, "%v", err)
 		return
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/governance"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // Folders are where tools are found: the project's first.
-func Folders(cfg *config.Loaded, home string) manifest.Options {
-	opts := manifest.Options{ToolsDir: cfg.ToolsDir}
+func Folders(cfg *config.Loaded, home string) discover.Options {
+	opts := discover.Options{ToolsDir: cfg.ToolsDir}
 	if home != "" {
 		opts.UserDir = filepath.Join(home, ".orla", "tools")
 	}
@@ -26,9 +27,9 @@ func Folders(cfg *config.Loaded, home string) manifest.Options {
 // sets, so that a change of those is a change of the tools.
 func Find(cfg *config.Loaded, home string) manifest.Result {
 	if cfg.Only != "" {
-		return WithLimits(governance.AddDocuments(manifest.Validate(cfg.Only), Folders(cfg, home)), cfg)
+		return WithLimits(governance.AddDocuments(discover.Validate(cfg.Only), Folders(cfg, home)), cfg)
 	}
-	return WithLimits(manifest.Discover(Folders(cfg, home)), cfg)
+	return WithLimits(discover.Tools(Folders(cfg, home)), cfg)
 }
 
 // WithLimits gives the tools their limits, and takes out those that ask for more

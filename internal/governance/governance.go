@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // Gate decides whether a call may be made. This version enforces no
@@ -59,8 +60,8 @@ func (g *Gate) decide() error {
 
 // AddDocuments adds to what a search has found the governance documents of the folders
 // of tools, where the search was for one tool alone.
-func AddDocuments(found manifest.Result, folders manifest.Options) manifest.Result {
-	for _, p := range manifest.Discover(folders).Problems {
+func AddDocuments(found manifest.Result, folders discover.Options) manifest.Result {
+	for _, p := range discover.Tools(folders).Problems {
 		same := func(other manifest.Problem) bool { return config.Absolute(other.Path) == config.Absolute(p.Path) }
 		if p.Denies && !slices.ContainsFunc(found.Problems, same) {
 			found.Problems = append(found.Problems, p)

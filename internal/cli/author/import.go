@@ -20,7 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
-	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // Import makes McpServers of what other MCP clients are configured with.
@@ -215,7 +215,7 @@ func (i *importer) server(s clientconf.Server) {
 		i.show(f)
 	}
 	if i.write { // a program that is not here, above all
-		discovery.PrintProblems(i.std.Err, manifest.Validate(files[len(files)-1].path).Problems)
+		discovery.PrintProblems(i.std.Err, discover.Validate(files[len(files)-1].path).Problems)
 	}
 }
 

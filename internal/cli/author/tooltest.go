@@ -27,6 +27,7 @@ import (
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // moduleFlags are the flags of orla tool test.
@@ -146,7 +147,7 @@ func (f *moduleFlags) toolOf(module string, std terminal.Streams) (manifest.Tool
 	if err != nil {
 		return manifest.Tool{}, err
 	}
-	found := manifest.Validate(filepath.Dir(module))
+	found := discover.Validate(filepath.Dir(module))
 	var names []string
 	var tools []manifest.Tool
 	for _, t := range found.Tools {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
-	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // examplePorts are those that examples/resources/serve takes unless it is told others.
@@ -231,7 +231,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, "resource.yaml"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found := manifest.Validate(dir)
+		found := discover.Validate(dir)
 		for _, p := range found.Problems {
 			t.Errorf("%s\n%v", yaml, p.Err)
 		}

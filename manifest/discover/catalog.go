@@ -1,0 +1,147 @@
+package discover
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// place is where something was found.
+type place struct {
+	entry string // as messages have it
+	id    string // the same for one thing that is found in two ways
+	// named is where a file of resources names it, without a message; zero for
+	// what no such file declares.
+	named yamldoc.Fault
+}
+
+// String gives the entry, and the line if there is one.
+func (p place) String() string {
+	if p.named.Line == 0 {
+		return p.entry
+	}
+	return fmt.Sprintf("%s:%d", p.entry, p.named.Line)
+}
+
+// fault says what is wrong with what is found there.
+func (p place) fault(format string, args ...any) error {
+	msg := fmt.Sprintf(format, args...)
+	if p.named.Line == 0 {
+		return errors.New(msg)
+	}
+	f := p.named
+	f.Msg = msg
+	return yamldoc.Faults{f}
+}
+
+// found is a tool and where it was found.
+type found struct {
+	place
+	tool   manifest.Tool
+	server yamldoc.Fault // that there is no such server, if there is none; zero for all but type mcp
+}
+
+// foundSecret is a secret and where it was found.
+type foundSecret struct {
+	place
+	secret secret.Secret
+}
+
+// catalog gives each name to one tool, and to one secret.
+type catalog struct {
+	names    map[string]found // of the folder that is searched
+	tools    []found
+	secrets  map[secret.Ref]foundSecret // by namespace and name
+	problems []manifest.Problem
+}
+
+func newCatalog() *catalog {
+	return &catalog{names: map[string]found{}, secrets: map[secret.Ref]foundSecret{}}
+}
+
+// add takes what w has found since the last time, in path order. The first of
+// a name serves; another is a conflict, unless hidden already has the name, as
+// the project's tools hide the user's (SPEC A4). One file that is found in two
+// ways is no conflict with itself.
+func (c *catalog) add(w *walker, hidden map[string]found) {
+	for _, f := range w.found {
+		if _, ok := hidden[f.tool.Name]; ok {
+			continue
+		}
+		first, taken := c.names[f.tool.Name]
+		switch {
+		case !taken:
+			c.names[f.tool.Name] = f
+			c.tools = append(c.tools, f)
+		case first.id != f.id || first.tool.Kind != f.tool.Kind:
+			c.conflict(f.place, f.tool.Name, "the tool %q is served from %s", f.tool.Name, first.place)
+		}
+	}
+	w.found = nil
+	c.addSecrets(w, hidden != nil)
+}
+
+// addSecrets does the same for secrets. again is whether another folder, which
+// hides this one's, was searched before.
+func (c *catalog) addSecrets(w *walker, again bool) {
+	before := map[secret.Ref]bool{}
+	for name := range c.secrets {
+		before[name] = again
+	}
+	for _, f := range w.secrets {
+		name := secret.Ref{Namespace: f.secret.Namespace, Name: f.secret.Name}
+		first, taken := c.secrets[name]
+		switch {
+		case !taken:
+			c.secrets[name] = f
+		case !before[name] && first.id != f.id:
+			c.conflict(f.place, "", "the secret %q of namespace %s is that of %s", name.Name, name.Namespace, first.place)
+		}
+	}
+	w.secrets = nil
+}
+
+func (c *catalog) conflict(at place, tool, format string, args ...any) {
+	c.problems = append(c.problems, manifest.Problem{
+		Path: at.entry, Tool: tool, Severity: manifest.Fault,
+		Err: at.fault("conflict: "+format+"; rename one of the two", args...),
+	})
+}
+
+// checkServers warns of tools of servers that there are none of.
+func (c *catalog) checkServers() {
+	for _, f := range c.tools {
+		if f.server.Line == 0 {
+			continue
+		}
+		isServer := func(other found) bool {
+			return other.tool.Name == f.tool.Resource.Server && other.tool.Kind == manifest.Capsule
+		}
+		if !slices.ContainsFunc(c.tools, isServer) {
+			c.problems = append(c.problems, manifest.Problem{Path: f.entry, Tool: f.tool.Name, Severity: manifest.Warning, Err: yamldoc.Faults{f.server}})
+		}
+	}
+}
+
+func (c *catalog) result() manifest.Result {
+	var r manifest.Result
+	for _, f := range c.tools {
+		r.Tools = append(r.Tools, f.tool)
+	}
+	for _, f := range c.secrets {
+		r.Secrets = append(r.Secrets, f.secret)
+	}
+	slices.SortFunc(r.Tools, func(a, b manifest.Tool) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Secrets, func(a, b secret.Secret) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortStableFunc(c.problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
+	r.Problems = c.problems
+	return r
+}

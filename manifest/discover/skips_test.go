@@ -1,0 +1,100 @@
+package discover_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/manifesttest"
+)
+
+// SPEC A2: every skip has one visible reason.
+func TestA2ALinkToAFolderIsReportedWhereNothingFindsTheFolder(t *testing.T) {
+	var store, inside string
+	r := search(t, func() {
+		manifesttest.Write(t, "tools", ".store/pack/x.sh", manifesttest.Script, 0o755)
+		manifesttest.Write(t, "tools", "node_modules/bin/x.sh", manifesttest.Script, 0o755)
+		manifesttest.Write(t, "tools", "found/y.sh", manifesttest.Script, 0o755)
+		manifesttest.WritePackage(t, "tools/pack", "pack", "1.0.0")
+		manifesttest.Write(t, "tools", "pack/bin/z.sh", manifesttest.Script, 0o755)
+		root, err := filepath.EvalSymlinks("tools")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if root, err = filepath.Abs(root); err != nil {
+			t.Fatal(err)
+		}
+		store, inside = filepath.Join(root, ".store/pack"), filepath.Join(root, "pack/bin")
+		for name, target := range map[string]string{
+			"stored": ".store/pack", "again": "found", "all": ".", "bin": "pack/bin", "venv": ".store", ".hidden": ".store",
+		} {
+			if err := os.Symlink(target, filepath.Join("tools", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	manifesttest.Expect(t, r, []string{"pack", "y"}, []string{
+		"warning tools/bin: is skipped: it is a link to " + inside + ", a folder that is not searched where it stands",
+		"warning tools/stored: is skipped: it is a link to " + store + ", a folder that is not searched where it stands",
+	})
+}
+
+func TestA6ABadSidecarIsReportedOnce(t *testing.T) {
+	r := search(t, func() {
+		for _, name := range []string{"dangling", "leaving", "pipe"} {
+			manifesttest.Write(t, "tools", name, manifesttest.Script, 0o755)
+		}
+		fifo(t, "tools/pipe.tool.yaml")
+		fifo(t, "tools/stray.tool.yaml")
+		for name, target := range map[string]string{"dangling": "nowhere", "leaving": "/etc/passwd"} {
+			if err := os.Symlink(target, "tools/"+name+".tool.yaml"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	manifesttest.Expect(t, r, nil, []string{
+		"error tools/dangling: tools/dangling.tool.yaml: cannot be read: no such file or directory" + manifesttest.MayBeRule,
+		"error tools/leaving: tools/leaving.tool.yaml: is a link that leaves the folder",
+		"error tools/pipe: tools/pipe.tool.yaml: is no regular file but a FIFO" + manifesttest.MayBeRule,
+		"error tools/stray.tool.yaml: is no regular file but a FIFO" + manifesttest.MayBeRule,
+	})
+}
+
+func TestEditorsBackupsAreNoTools(t *testing.T) {
+	r := search(t, func() {
+		manifesttest.Write(t, "tools", "a.sh", manifesttest.Script, 0o755)
+		manifesttest.Write(t, "tools", "a.sh~", manifesttest.Script, 0o755)
+		manifesttest.Write(t, "tools", "#a.sh#", manifesttest.Script, 0o755)
+		manifesttest.Write(t, "tools", "a.sh.tmp", manifesttest.Script, 0o755)
+	})
+	manifesttest.Expect(t, r, []string{"a"}, nil)
+}
+
+func TestAProgramThatLostItsModeIsPointedOut(t *testing.T) {
+	r := search(t, func() {
+		manifesttest.Write(t, "tools", "built", "\x7fELF\x02", 0o644)
+		manifesttest.Write(t, "tools", "lib.so", "\x7fELF\x02", 0o644)
+		manifesttest.Write(t, "tools", "notes", "to do", 0o644)
+	})
+	manifesttest.Expect(t, r, nil, []string{"warning tools/built: is not executable: chmod +x tools/built"})
+}
+
+// SPEC A2: NAME/VERSION/tool.yaml serves as NAME. SPEC A4: nothing is dropped silently.
+func TestVersionsThatAreEquallyHighConflict(t *testing.T) {
+	r := search(t, func() {
+		for _, version := range []string{"0.9.0", "1.0.0", "1.0.0+b", "v1.0.0"} {
+			says := version
+			if version == "v1.0.0" {
+				says = "1.0.0"
+			}
+			manifesttest.WritePackage(t, "tools/pack/"+version, "pack", says)
+		}
+		manifesttest.WritePackage(t, "tools/renamed/1.0.0", "other", "1.0.0")
+	})
+	const conflict = " is as high a version as tools/pack/1.0.0/tool.yaml, which is served; remove one of the two"
+	manifesttest.Expect(t, r, []string{"other", "pack"}, []string{
+		"error tools/pack/1.0.0+b/tool.yaml: conflict: 1.0.0+b" + conflict,
+		"error tools/pack/v1.0.0/tool.yaml: conflict: v1.0.0" + conflict,
+		`warning tools/renamed/1.0.0/tool.yaml: is served as "other", as it says, though its folder is called "renamed"`,
+	})
+}

@@ -1,0 +1,346 @@
+package discover
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/resource"
+	"github.com/orla-project/orla/manifest/toolfile"
+)
+
+// maxLevels is how deep folders are searched.
+const maxLevels = 64
+
+// skippedFolders belong to package managers. They are full of executables that
+// nobody means to serve.
+var skippedFolders = []string{"node_modules", "__pycache__", ".venv", "venv"}
+
+// walker goes through folders and collects what it finds, in path order: the
+// entries of a folder by name, each folder where its name stands.
+type walker struct {
+	found    []found
+	secrets  []foundSecret
+	problems []manifest.Problem
+	plain    []plainFile
+	servers  []manifest.Tool // McpServers, faulty ones too; see settle
+
+	root string // the folder that is searched: absolute, links resolved
+	// rootHasVersions: the root may itself be the NAME of NAME/VERSION/tool.yaml.
+	rootHasVersions bool
+	// only limits the entries of a folder that are looked at. nil: all are.
+	only func(name string) bool
+
+	visited     map[string]bool // folders that have been searched, absolute
+	ruled       map[string]bool // folders that have been searched for governance documents alone, absolute
+	linked      int             // entries of those that links lead to outside of root
+	mostLinked  int             // and how many of these are searched
+	folderLinks []folderLink    // met below root
+	interpreter map[string]error
+}
+
+// plainFile is a file that looks as if it were to be run, and is not executable.
+type plainFile struct {
+	at   string // for messages
+	path string // absolute, links resolved
+}
+
+// folderLink is a link to a folder. It is not followed for tools, as what it points
+// to is found where it stands.
+type folderLink struct {
+	at     string // for messages
+	target string // absolute, links resolved
+}
+
+func newWalker() *walker {
+	return &walker{visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
+}
+
+func (w *walker) problem(path, tool string, severity manifest.Severity, err error) {
+	w.problems = append(w.problems, manifest.Problem{Path: path, Tool: tool, Severity: severity, Err: err})
+}
+
+func (w *walker) warn(path, format string, args ...any) {
+	w.problem(path, "", manifest.Warning, fmt.Errorf(format, args...))
+}
+
+// resolve looks an interpreter up, once for all the files that want it.
+func (w *walker) resolve(i manifest.Interpreter) error {
+	key := i.Name + "\x00" + i.Path
+	err, known := w.interpreter[key]
+	if !known {
+		_, err = i.Resolve()
+		w.interpreter[key] = err
+	}
+	return err
+}
+
+// resolveRoot returns the absolute path of a folder, without links.
+func resolveRoot(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", regularfile.ReadError(err)
+	}
+	return root, nil
+}
+
+// tree searches a folder that a user named.
+func (w *walker) tree(dir string) {
+	root, err := resolveRoot(dir)
+	if err != nil {
+		w.denied(dir, unknown(err))
+		return
+	}
+	info, err := os.Stat(root)
+	if err != nil {
+		w.denied(dir, unknown(regularfile.ReadError(err)))
+		return
+	}
+	if !info.IsDir() {
+		w.problem(dir, "", manifest.Fault, errors.New("is no folder"))
+		return
+	}
+	w.root = root
+	w.folder(root, dir, 0)
+	w.settle()
+	for _, link := range w.folderLinks {
+		if w.visited[link.target] {
+			continue
+		}
+		inside := regularfile.Within(root, link.target)
+		if inside {
+			w.warn(link.at, "is skipped: it is a link to %s, a folder that is not searched where it stands", link.target)
+		}
+		w.rulesBelow(link.target, link.at, "", 0, !inside)
+	}
+	w.folderLinks = nil
+}
+
+// folder searches one folder: abs is its path without links, display the same
+// as messages have it.
+func (w *walker) folder(abs, display string, level int) {
+	if w.visited[abs] {
+		return
+	}
+	w.visited[abs] = true
+	if level > maxLevels {
+		w.denied(display, unknown(errTooDeep))
+		return
+	}
+	entries, err := os.ReadDir(abs)
+	w.unreadable(display, abs, readFolderError(err)) // what could be read of it is listed all the same
+	if has(entries, toolfile.ManifestFile) || has(entries, toolfile.CapsuleFile) {
+		w.packageAt(abs, display)
+		return
+	}
+	if level > 0 && has(entries, misnamedManifest) {
+		w.rulesBelow(abs, display, "", 0, false)
+		// What it holds must not be served as if it said nothing of itself.
+		w.problem(filepath.Join(display, misnamedManifest), "", manifest.Fault, fmt.Errorf("is not read: call it %s; nothing in its folder is served", toolfile.ManifestFile))
+		return
+	}
+	w.entries(abs, display, entries, level)
+}
+
+// misnamedManifest is what people call a manifestFile by mistake.
+const misnamedManifest = "tool.yml"
+
+// has reports whether a folder has an entry of that name that is no folder.
+// The entries are sorted.
+func has(entries []fs.DirEntry, name string) bool {
+	i, ok := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+	return ok && !entries[i].IsDir()
+}
+
+// entries looks at what is in a folder that is no package.
+func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) {
+	in := listing{abs: abs, display: display, entries: entries, described: map[string]bool{}}
+	var versions []string
+	if abs != w.root || w.rootHasVersions {
+		versions = in.versions()
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		at := filepath.Join(display, name)
+		switch {
+		case isPassedOver(name), w.only != nil && (entry.IsDir() || !w.only(name)):
+		case entry.IsDir():
+			if slices.Contains(skippedFolders, name) {
+				continue
+			}
+			if len(versions) > 0 && slices.Contains(versions, name) {
+				w.versions(in, versions)
+				versions = nil
+				continue
+			}
+			w.folder(filepath.Join(abs, name), at, level+1)
+		case entry.Type() == fs.ModeSymlink:
+			w.link(&in, name)
+		case entry.Type().IsRegular():
+			w.file(&in, entry)
+		case strings.HasSuffix(name, toolfile.SidecarSuffix): // see strayDescriptions
+		case resource.HasExtension(name):
+			w.rulesOf(at, filepath.Join(abs, name))
+		default:
+			w.warn(at, "is skipped: it is %s, not a file", regularfile.KindOf(entry.Type()))
+		}
+	}
+	w.strayDescriptions(in)
+}
+
+// listing is a folder that is being looked at.
+type listing struct {
+	abs, display string
+	entries      []fs.DirEntry
+	described    map[string]bool // executables that were met, by their sidecars' names
+}
+
+func (in listing) has(name string) bool { return has(in.entries, name) }
+
+// link looks at what a link points to. A folder is not entered: it is found by
+// itself, and so no loop of links can lead astray.
+func (w *walker) link(in *listing, name string) {
+	if strings.HasSuffix(name, toolfile.SidecarSuffix) {
+		return // it describes an executable; see strayDescriptions
+	}
+	at, path := filepath.Join(in.display, name), filepath.Join(in.abs, name)
+	target, err := filepath.EvalSymlinks(path)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Lstat(target)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		w.warn(at, "is skipped: it is a link to what does not exist")
+		w.unfollowed(at, path, err)
+	case err != nil:
+		w.warn(at, "is skipped: it is a link that cannot be followed: %s", strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
+		w.unfollowed(at, path, err)
+	case !regularfile.Within(w.root, target):
+		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
+		if info.IsDir() && !slices.Contains(skippedFolders, name) {
+			w.folderLinks = append(w.folderLinks, folderLink{at, target})
+		}
+		if !info.IsDir() && (resource.HasExtension(name) || resource.HasExtension(target)) {
+			w.rulesOf(at, target)
+		}
+	case info.IsDir():
+		if !slices.Contains(skippedFolders, name) {
+			w.folderLinks = append(w.folderLinks, folderLink{at, target})
+		}
+	case !info.Mode().IsRegular():
+		w.warn(at, "is skipped: it is a link to %s, not to a file", regularfile.KindOf(info.Mode()))
+		if resource.HasExtension(name) {
+			w.rulesOf(at, target)
+		}
+	default:
+		w.regular(in, name, target, info.Mode())
+	}
+}
+
+// file looks at a regular file.
+func (w *walker) file(in *listing, entry fs.DirEntry) {
+	info, err := entry.Info()
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
+	case err != nil:
+		at, path := filepath.Join(in.display, entry.Name()), filepath.Join(in.abs, entry.Name())
+		w.problem(at, "", manifest.Warning, regularfile.ReadError(err))
+		if resource.HasExtension(at) {
+			w.unreadable(at, path, regularfile.ReadError(err))
+		}
+	default:
+		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info.Mode())
+	}
+}
+
+// regular looks at a regular file called name, whose path without links is file.
+func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
+	at := filepath.Join(in.display, name)
+	if strings.HasSuffix(name, toolfile.SidecarSuffix) {
+		return // it describes an executable; see strayDescriptions
+	}
+	if name == misnamedManifest {
+		w.warn(at, "is not read: call it %s", toolfile.ManifestFile)
+		w.rulesOf(at, file)
+		return
+	}
+	if resource.HasExtension(name) && w.resources(at, file) {
+		return
+	}
+	sidecars := toolfile.SidecarsOf(name, in.has)
+	if mode&0o111 == 0 {
+		if len(sidecars) == 0 && looksLikeTool(file) {
+			w.plain = append(w.plain, plainFile{at, file})
+		}
+		return
+	}
+	if len(sidecars) == 0 && isModule(file) {
+		return // compilers make them executable; a resource says what it is a tool of
+	}
+	for _, sidecar := range sidecars {
+		in.described[sidecar] = true
+	}
+	e := toolfile.Executable{Base: name, Path: file, Display: at, Folder: in.abs, Dir: w.root, Sidecars: sidecars, Misnamed: toolfile.MisnamedSidecar(name, in.has)}
+	t, warnings, err := e.Read(w.resolve)
+	for _, sidecar := range sidecars {
+		if err == nil {
+			break // it is a description
+		}
+		describes := filepath.Join(in.abs, sidecar)
+		unread := w.readRules(filepath.Join(in.display, sidecar), describes)
+		if unread != nil && !isGone(describes, unread) {
+			w.denied(at, unknown(err))
+			return
+		}
+	}
+	severity := manifest.Fault
+	if _, ok := errors.AsType[*regularfile.UnreadableError](err); ok {
+		severity = manifest.Warning
+	}
+	w.take(at, t, warnings, severity, err)
+}
+
+// take keeps a tool, or says why it is not served.
+func (w *walker) take(at string, t manifest.Tool, warnings []error, severity manifest.Severity, err error) {
+	for _, warning := range warnings {
+		w.problem(at, t.Name, manifest.Warning, warning)
+	}
+	if err == nil {
+		w.found = append(w.found, found{tool: t, place: place{entry: at, id: t.Path}})
+		return
+	}
+	w.problem(at, t.Name, severity, err)
+}
+
+// strayDescriptions reports sidecars without an executable beside them.
+func (w *walker) strayDescriptions(in listing) {
+	for _, entry := range in.entries {
+		name := entry.Name()
+		target, ok := strings.CutSuffix(name, toolfile.SidecarSuffix)
+		if !ok || target == "" || target[0] == '.' || entry.IsDir() || in.described[name] || w.only != nil && !w.only(name) {
+			continue
+		}
+		at := filepath.Join(in.display, name)
+		switch kind := entry.Type(); {
+		case kind.IsRegular() && w.resources(at, filepath.Join(in.abs, name)):
+			continue
+		case !kind.IsRegular() && kind != fs.ModeSymlink:
+			w.rulesOf(at, filepath.Join(in.abs, name))
+			continue
+		case !kind.IsRegular():
+			w.rulesOf(at, filepath.Join(in.abs, name))
+		}
+		w.problem(at, "", manifest.Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
+	}
+}

@@ -1,0 +1,171 @@
+package keys
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// longestMS bounds every key in milliseconds: 24 days, beyond which
+	// somebody counted in another unit.
+	longestMS = 1<<31 - 1
+	// longestBurst is when a reload begins at the latest after the first of
+	// many changes (SPEC E2).
+	longestBurst = 2 * time.Second
+)
+
+// checkCapsule checks the keys of runtime that only capsules have.
+func (d *Description) checkCapsule() {
+	r := d.Runtime
+	for _, ms := range []struct {
+		key   string
+		value int
+		least int
+	}{
+		{"startup_timeout_ms", r.StartupTimeoutMS, 1},
+		{"drain_ms", r.DrainMS, 0},
+		{"stop_grace_ms", r.StopGraceMS, 0},
+		{"hot_load.debounce_ms", r.HotLoad.DebounceMS, 0},
+		{"restart.initial_ms", r.Restart.InitialMS, 1},
+		{"restart.max_ms", r.Restart.MaxMS, 1},
+		{"restart.max_failures", r.Restart.MaxFailures, 0},
+		{"restart.reset_after_ms", r.Restart.ResetAfterMS, 0},
+		{"health.interval_ms", r.Health.IntervalMS, 1},
+		{"health.timeout_ms", r.Health.TimeoutMS, 1},
+		{"health.failures", r.Health.Failures, 1},
+	} {
+		if ms.value < ms.least || ms.value > longestMS {
+			d.Fault("runtime", ms.key, "must be between %d and %d, got %d", ms.least, longestMS, ms.value)
+		}
+	}
+	d.checkStop()
+	if r.Restart.MaxMS < r.Restart.InitialMS {
+		d.Fault("runtime", "restart.max_ms", "must be at least initial_ms, which is %d, got %d", r.Restart.InitialMS, r.Restart.MaxMS)
+	}
+	if p := r.ToolPrefix; p != nil && (len(*p) > manifest.MaxName/2 || strings.ContainsFunc(*p, manifest.NotInName)) {
+		d.Fault("runtime", "tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", manifest.MaxName/2, *p)
+	}
+	for i, p := range r.HotLoad.Watch {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			d.Fault("runtime", "hot_load.watch"+Indexed(i), "must be a relative path inside the package, got %q", p)
+		}
+	}
+	for i, p := range r.HotLoad.Ignore {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			d.Fault("runtime", "hot_load.ignore"+Indexed(i), "is no glob pattern: %q", p)
+		}
+	}
+}
+
+// checkStop checks that the steps of a stop fit into the time that Orla's own
+// stop leaves for them. Past it, Orla would end with the capsule still there.
+func (d *Description) checkStop() {
+	drain, grace := milliseconds(d.Runtime.DrainMS), milliseconds(d.Runtime.StopGraceMS)
+	if drain < 0 || grace < 0 || drain+manifest.CloseGrace+grace <= manifest.MaxStop {
+		return
+	}
+	key := "stop_grace_ms"
+	if !d.given("runtime", key) || drain > grace && d.given("runtime", "drain_ms") {
+		key = "drain_ms"
+	}
+	d.Fault("runtime", key, "a stop may take %d ms in all: drain_ms, %d until SIGTERM and stop_grace_ms, here %d + %d + %d",
+		manifest.MaxStop.Milliseconds(), manifest.CloseGrace.Milliseconds(), drain.Milliseconds(), manifest.CloseGrace.Milliseconds(), grace.Milliseconds())
+}
+
+// CheckWatched looks for the watched paths in dir, the package's folder. What
+// is behind a link that leaves it is not the package's own.
+func (d *Description) CheckWatched(dir string) {
+	if d.Runtime.Mode != manifest.Capsule {
+		return
+	}
+	for i, p := range d.Runtime.HotLoad.Watch {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			continue // which is a fault already
+		}
+		key := "hot_load.watch" + Indexed(i)
+		file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(p)))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			d.Warn(key, "%q does not exist in the package; nothing is watched there until it does", p)
+		case err != nil:
+			d.Warn(key, "%q %v", p, regularfile.ReadError(err))
+		case !regularfile.Within(dir, file):
+			d.Fault("runtime", key, "%q is a link that leaves the package", p)
+		}
+	}
+}
+
+// warnOfIdleKeys warns of keys that do nothing in the tool's mode, since their
+// author expects that they do.
+func (d *Description) warnOfIdleKeys() {
+	if d.Runtime.Mode == manifest.Capsule {
+		d.warnOfIdleCapsuleKeys()
+		return
+	}
+	for field := range reflect.TypeFor[Capsule]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if d.Doc.Has("runtime." + name) {
+			d.Warn(name, "has no effect without runtime.mode: capsule")
+		}
+	}
+}
+
+func (d *Description) warnOfIdleCapsuleKeys() {
+	for _, name := range simpleOnly {
+		if d.given("runtime", name) {
+			d.Warn(name, "has no effect on a capsule")
+		}
+	}
+	if d.Doc.Has("mcp") && d.given("runtime", "tool_prefix") {
+		d.Warn("tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
+	}
+	if milliseconds(d.Runtime.HotLoad.DebounceMS) > longestBurst {
+		d.Warn("hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
+	}
+}
+
+// CapsuleRuntime is how the process of the capsule is kept.
+func (d *Description) CapsuleRuntime() manifest.Runtime {
+	r := d.Runtime
+	c := manifest.Runtime{
+		Declared:       d.Doc.Has("mcp"),
+		Handshake:      r.Handshake,
+		Protocol:       r.Protocol,
+		Start:          r.Start,
+		StartupTimeout: milliseconds(r.StartupTimeoutMS),
+		Drain:          milliseconds(r.DrainMS),
+		StopGrace:      milliseconds(r.StopGraceMS),
+		IdleTimeout:    time.Duration(r.IdleTimeout),
+		ToolPrefix:     r.ToolPrefix,
+		HotLoad: manifest.HotLoad{
+			Watch:    r.HotLoad.Watch,
+			Ignore:   r.HotLoad.Ignore,
+			Mode:     r.HotLoad.Mode,
+			Debounce: milliseconds(r.HotLoad.DebounceMS),
+		},
+		Restart: manifest.Restart{
+			Initial:     milliseconds(r.Restart.InitialMS),
+			Max:         milliseconds(r.Restart.MaxMS),
+			MaxFailures: r.Restart.MaxFailures,
+			ResetAfter:  milliseconds(r.Restart.ResetAfterMS),
+		},
+	}
+	if d.given("runtime", "health") {
+		c.Health = &manifest.Health{
+			Interval: milliseconds(r.Health.IntervalMS),
+			Timeout:  milliseconds(r.Health.TimeoutMS),
+			Failures: r.Health.Failures,
+		}
+	}
+	return c
+}
+
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,157 @@
+package keys
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Description is what tool.yaml, a block and a sidecar have in common, on its
+// way to being a Tool. It collects faults in doc and warnings.
+type Description struct {
+	Doc      *yamldoc.Doc
+	Folded   bool              // keys may stand without their section
+	Flat     bool              // the keys of runtime have no section
+	Sections map[string]string // where the file has a section, if elsewhere
+	MCP      MCPKeys
+	Runtime  Runtime
+	Warnings []error
+}
+
+// Key is the path by which the file gives a key of a section.
+func (d *Description) Key(section, name string) string {
+	if elsewhere, ok := d.Sections[section]; ok {
+		return elsewhere + "." + name
+	}
+	if d.Flat && section == "runtime" || d.Folded && d.Doc.Has(name) {
+		return name
+	}
+	return section + "." + name
+}
+
+// given reports whether the file gives a key of a section.
+func (d *Description) given(section, name string) bool {
+	return d.Doc.Has(d.Key(section, name))
+}
+
+func (d *Description) Fault(section, name, format string, args ...any) {
+	d.Doc.Faultf(d.Key(section, name), format, args...)
+}
+
+// Warn adds a warning for a key of runtime.
+func (d *Description) Warn(name, format string, args ...any) {
+	d.Warnings = append(d.Warnings, d.Doc.At(d.Key("runtime", name), format, args...))
+}
+
+// Unfold moves the keys of flat that the file gives to where they belong, in
+// section. Both forms of one key are a fault.
+func (d *Description) Unfold(section string, flat, nested reflect.Value) {
+	for i := range flat.NumField() {
+		name, _, _ := strings.Cut(flat.Type().Field(i).Tag.Get("json"), ",")
+		if !d.Doc.Has(name) {
+			continue
+		}
+		if full := section + "." + name; d.Doc.Has(full) {
+			d.Doc.Faultf(full, "is given twice, as %s and as %s; keep one", name, full)
+		}
+		nested.Field(i).Set(flat.Field(i))
+	}
+}
+
+// Fill checks what the file says and puts it into t.
+func (d *Description) Fill(t *manifest.Tool) {
+	t.Kind = d.Runtime.Mode
+	t.Title = d.MCP.Title
+	t.Annotations = d.annotations()
+	t.InputSchema = d.InputSchema()
+	t.OutputSchema = d.OutputSchema()
+	d.checkRun()
+	d.checkCapsule()
+	t.Run = d.run()
+	if t.Kind == manifest.Capsule {
+		t.Runtime = d.CapsuleRuntime()
+	}
+	t.Isolation = d.Isolation(d.Runtime.IsolationKeys(), secret.DefaultNamespace)
+	d.warnOfIdleIsolation(t)
+	if d.given("runtime", "retry") {
+		t.Retry = d.Retry(d.Runtime.Retry)
+		d.warnOfIdleRetry(t)
+	}
+	d.warnOfIdleKeys()
+}
+
+func (d *Description) annotations() *mcp.ToolAnnotations {
+	if !d.given("mcp", "annotations") {
+		return nil
+	}
+	a := d.MCP.Annotations
+	return &mcp.ToolAnnotations{
+		Title:           a.Title,
+		ReadOnlyHint:    a.ReadOnlyHint,
+		DestructiveHint: a.DestructiveHint,
+		IdempotentHint:  a.IdempotentHint,
+		OpenWorldHint:   a.OpenWorldHint,
+	}
+}
+
+func (d *Description) checkRun() {
+	r := d.Runtime
+	if d.given("runtime", "timeout") && r.Timeout == 0 {
+		d.Fault("runtime", "timeout", "must be above 0; leave it out for the configured timeout")
+	}
+	if d.given("runtime", "max_output") && r.MaxOutput == 0 {
+		d.Fault("runtime", "max_output", "must be above 0; leave it out for the configured max_output")
+	}
+	if d.given("runtime", "max_concurrency") && r.MaxConcurrency < 1 {
+		d.Fault("runtime", "max_concurrency", "must be at least 1, got %d; leave it out for no limit", r.MaxConcurrency)
+	}
+	for i, arg := range r.Args {
+		if strings.ContainsRune(arg, 0) {
+			d.Doc.Faultf(d.Key("runtime", "args")+Indexed(i), "must not hold a NUL byte")
+		}
+	}
+	// In order, so that the same file always has the same faults.
+	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
+		value := r.Env[name]
+		at := d.Key("runtime", "env") + "." + name
+		if why := BadVariable(name); why != "" {
+			d.Doc.Faultf(at, "%s", why)
+		}
+		if strings.ContainsRune(value, 0) {
+			d.Doc.Faultf(at, "must not hold a NUL byte")
+		}
+	}
+}
+
+// BadVariable says why no environment variable can have the name, or "".
+func BadVariable(name string) string {
+	if name == "" || strings.ContainsAny(name, "=\x00") {
+		return "is no name of a variable: it must not be empty, and must not hold = or a NUL byte"
+	}
+	return ""
+}
+
+func (d *Description) run() manifest.Run {
+	r := d.Runtime
+	return manifest.Run{
+		Args:           r.Args,
+		Env:            r.Env,
+		InheritEnv:     manifest.EnvPolicy(r.InheritEnv),
+		Arguments:      r.Arguments,
+		Output:         r.Output,
+		Timeout:        time.Duration(r.Timeout),
+		MaxOutput:      int64(r.MaxOutput),
+		MaxConcurrency: r.MaxConcurrency,
+	}
+}
+
+func Indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }

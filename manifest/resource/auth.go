@@ -1,0 +1,136 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/address"
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/keys"
+)
+
+// auth checks spec.auth and returns what it says (SPEC-TOOLS 1.2, 5.2).
+func (d *Declaration) auth(k authKeys) manifest.Auth {
+	const at = "spec.auth"
+	if !d.Doc.Has(at) {
+		return manifest.Auth{}
+	}
+	a := manifest.Auth{Profile: k.Profile, HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
+	if a.Profile == "" {
+		a.Profile = manifest.AuthBearer
+	}
+	if k.SecretRef == "" {
+		d.Doc.Faultf(at+".secretRef", "is required")
+	} else {
+		a.Secret = d.secretRef(at+".secretRef", k.SecretRef)
+	}
+	if d.Doc.Has(at+".profile") && k.Profile == "" {
+		return a // it is none: what it needs is not known
+	}
+	only := func(name string, profile manifest.AuthProfile) bool {
+		if a.Profile != profile && d.Doc.Has(at+"."+name) {
+			d.Doc.Faultf(at+"."+name, "is for profile %s, and this one is %s", profile, a.Profile)
+		}
+		return a.Profile == profile
+	}
+	if only("headerName", manifest.AuthAPIKey) {
+		if err := CheckHeader(k.HeaderName); err != nil {
+			d.Doc.Faultf(at+".headerName", "%v", err)
+		}
+	}
+	only("scopes", manifest.AuthOAuth2)
+	if only("tokenURL", manifest.AuthOAuth2) {
+		d.checkOAuth2(at, k, a.Secret)
+	}
+	return a
+}
+
+func (d *Declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
+	if k.TokenURL == "" {
+		d.Doc.Faultf(at+".tokenURL", "is required for profile %s", manifest.AuthOAuth2)
+	} else if err := address.CheckURL(k.TokenURL); err != nil {
+		d.Doc.Faultf(at+".tokenURL", "%v", err)
+	}
+	if strings.Contains(k.SecretRef, ":") && !ref.IsZero() {
+		d.Doc.Faultf(at+".secretRef", "must name no key: profile %s takes client_id and client_secret of the secret", manifest.AuthOAuth2)
+	}
+	for i, scope := range k.Scopes {
+		if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+			d.Doc.Faultf(at+".scopes"+keys.Indexed(i), "must be one scope, without spaces and quotes")
+		}
+	}
+}
+
+// ownHeaders are those that carry the request itself, and no credential.
+var ownHeaders = []string{
+	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Expect",
+}
+
+// CheckHeader checks the name of a header that carries a credential.
+func CheckHeader(name string) error {
+	notToken := func(c rune) bool { return manifest.NotInName(c) && !strings.ContainsRune("!#$%&'*+^`|~", c) }
+	switch {
+	case name == "":
+		return fmt.Errorf("is required for profile %s", manifest.AuthAPIKey)
+	case strings.ContainsFunc(name, notToken):
+		return errors.New("must be the name of a header, such as X-Api-Key: letters, digits and !#$%&'*+-.^_`|~")
+	case slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(name)):
+		return fmt.Errorf("%s carries the request itself, and no credential", textproto.CanonicalMIMEHeaderKey(name))
+	}
+	return nil
+}
+
+// endpoint checks spec.endpoint and returns it as a URL with a scheme.
+func (d *Declaration) endpoint(text string, grpc bool) string {
+	const key = "spec.endpoint"
+	var err error
+	switch {
+	case text == "" && grpc:
+		err = errors.New("is required: host:port, grpc://host:port (plain) or grpcs://host:port (TLS)")
+	case text == "":
+		err = errors.New("is required: an http or https URL")
+	case grpc:
+		text, err = grpcURL(text)
+	default:
+		err = address.CheckURL(text)
+	}
+	if err != nil {
+		d.Doc.Faultf(key, "%v", err)
+	}
+	return text
+}
+
+// grpcURL returns the endpoint of a gRPC service as grpc:// or grpcs://, TLS
+// unless it says otherwise.
+func grpcURL(text string) (string, error) {
+	scheme, rest, given := strings.Cut(text, "://")
+	if !given {
+		scheme, rest = "grpcs", text
+	}
+	switch scheme = strings.ToLower(scheme); scheme {
+	case "grpc", "grpcs":
+	case "http", "https":
+		return text, fmt.Errorf("of type grpc must be host:port, grpc://host:port (plain) or grpcs://host:port (TLS), not %s://", scheme)
+	default:
+		return text, errors.New("must be host:port, grpc://host:port (plain) or grpcs://host:port (TLS)")
+	}
+	u, err := url.Parse(scheme + "://" + rest)
+	switch {
+	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		return text, errors.New("is no host:port")
+	case u.User != nil:
+		return text, errors.New("must hold no user and no password: auth is for these")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || strings.ContainsAny(text, "?#"):
+		return text, errors.New("must be a host and a port and nothing more")
+	case u.Hostname() == "" || u.Port() == "":
+		return text, errors.New("wants a host and a port: host:port")
+	}
+	at := url.URL{Scheme: scheme, Host: u.Host} // a zone of IPv6 is escaped again
+	return at.String(), address.CheckDialled(u)
+}

@@ -1,0 +1,227 @@
+// Package resource reads files of tool resources: YAML and JSON documents that
+// declare a tool, an MCP server or a secret. It also tells which files may hold a
+// governance document. These are not enforced, so that every call is denied while
+// there is one (SPEC-TOOLS 8.3).
+package resource
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/keys"
+)
+
+// maxDocuments is how many documents of a file are read.
+const maxDocuments = 1000
+
+// versionLine, kindLine and headLine, which is anybody's, find what a document
+// says of itself where it cannot be parsed. Only what begins a line is certain not to be about something else.
+var (
+	versionLine = regexp.MustCompile(`(?m)^(?:[ \t]*\{)?[ \t]*["']?apiVersion["']?[ \t]*:[ \t]*["']?(orloj\.dev/[^\s"',}]*)`)
+	kindLine    = regexp.MustCompile(`(?m)^["']?kind["']?[ \t]*:[ \t]*["']?([A-Za-z]+)`)
+	headLine    = regexp.MustCompile(`(?m)^["']?(?:apiVersion|kind)["']?[ \t]*:`)
+)
+
+// Declaration is one document of a file of resources, on its way to being what
+// it declares.
+type Declaration struct {
+	keys.Description
+	File File
+	Name string // of the tool; "" where it is none, or not known
+
+	namespace string
+
+	Tool     manifest.Tool // meant if it has a name and the doc no faults
+	Secret   secret.Secret
+	NoServer yamldoc.Fault // where mcp_server_ref stands; zero where that is not given
+	Rule     bool          // it is, or may be, a governance document, and has a fault
+}
+
+// File is a file of resources.
+type File struct {
+	Display string // for messages
+	Dir     string // absolute, links resolved: the folder it is in
+}
+
+// Parse reads the documents of a file. Those that are no resources
+// are left out; if there is not one, the file is just data.
+func Parse(f File, data []byte) (list []*Declaration, err error) {
+	if filepath.Ext(f.Display) == ".json" {
+		return readJSON(f, data)
+	}
+	documents, more := yamldoc.Documents(data, maxDocuments)
+	resources := 0
+	for _, document := range documents {
+		doc := yamldoc.Parse(f.Display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
+		d, declares := declare(f, doc, document.Data)
+		switch {
+		case declares:
+			resources++
+			list = append(list, d)
+		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
+			stray := doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", APIVersion)
+			list = append(list, &Declaration{Description: keys.Description{Doc: doc, Warnings: []error{stray}}, File: f})
+		case doc.Err() != nil && !headLine.Match(document.Data): // it may be the rest of a resource
+			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f})
+		}
+	}
+	if resources == 0 && (more == 0 || !holdsWord(data, ruleWords)) {
+		return nil, nil
+	}
+	if more > 0 {
+		err = yamldoc.Faults{{File: f.Display, Line: more, Column: 1, Msg: fmt.Sprintf("a file may hold %d documents; this one and those below it are not read", maxDocuments)}}
+	}
+	return list, err
+}
+
+// readJSON reads a file that is to be JSON, and so holds one document.
+func readJSON(f File, data []byte) ([]*Declaration, error) {
+	if !mayDeclare(data) {
+		return nil, nil
+	}
+	doc := yamldoc.Parse(f.Display, data, yamldoc.Options{Hide: true})
+	d, declares := declare(f, doc, data)
+	err := yamldoc.NotJSON(f.Display, data) // the decoder takes more than JSON, other readers do not
+	switch {
+	case declares && (err == nil || d.Rule):
+		return []*Declaration{d}, nil
+	case declares, err != nil && holdsWord(data, ruleWords): // in a comment above it may be anything
+		return nil, err
+	}
+	return nil, nil
+}
+
+// declare reads a document. It reports whether that declares something of ours,
+// as its version or its kind says.
+func declare(f File, doc *yamldoc.Doc, data []byte) (*Declaration, bool) {
+	version, _ := doc.Text("apiVersion")
+	kind, _ := doc.Text("kind")
+	parsed := doc.Err() == nil
+	if !parsed {
+		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
+	}
+	ours := strings.HasPrefix(version, "orloj.dev/")
+	rule := mayRule(doc, version, kind, data)
+	if !ours && !slices.Contains(servedKinds, kind) && !rule {
+		return nil, false
+	}
+	d := &Declaration{Description: keys.Description{Doc: doc}, File: f}
+	if rule {
+		doc.Reveal("spec.auth")
+		d.readRule(kind, version, data)
+		return d, true
+	}
+	if !ours && kind == kindSecret && version == "v1" {
+		d.Warnings = append(d.Warnings, doc.At("apiVersion", "is ignored, as it is a Secret of Kubernetes; one for Orla has apiVersion: %s", APIVersion))
+		return d, true
+	}
+	if kind != kindSecret && slices.Contains(servedKinds, kind) {
+		doc.Reveal("spec.auth") // people write secrets there
+	}
+	switch {
+	case kind == kindTool:
+		d.readTool()
+	case kind == kindMCPServer:
+		d.readServer()
+	case kind == kindSecret:
+		d.readSecret()
+	case !parsed: // which is its fault already
+	default:
+		d.checkVersion(version)
+		d.unknownKind(kind)
+	}
+	if rule, _, _ := ruleIn(doc); doc.Err() != nil && rule != "" { // of two keys kind, nobody knows which is meant
+		d.readRule("", version, data)
+	}
+	return d, true
+}
+
+// firstGroup returns what a pattern's only group finds, or "".
+func firstGroup(pattern *regexp.Regexp, data []byte) string {
+	if m := pattern.FindSubmatch(data); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+func (d *Declaration) checkVersion(version string) {
+	switch {
+	case !d.Doc.Has("apiVersion"):
+		d.Doc.Faultf("apiVersion", "is required: %s", APIVersion)
+	case version != APIVersion:
+		d.Doc.Faultf("apiVersion", "wants %s, got %q", APIVersion, version)
+	}
+}
+
+func (d *Declaration) unknownKind(kind string) {
+	wants := "wants " + strings.Join(servedKinds[:len(servedKinds)-1], ", ") + " or " + servedKinds[len(servedKinds)-1]
+	if !d.Doc.Has("kind") {
+		d.Doc.Faultf("kind", "is required: it %s", wants)
+		return
+	}
+	if near := yamldoc.Nearest(kind, servedKinds); near != "" {
+		wants += fmt.Sprintf("; did you mean %q?", near)
+	}
+	d.Doc.Faultf("kind", "%s", wants)
+}
+
+// identify checks what every kind has in metadata, and keeps the namespace. It
+// returns the name, or "" if that is none.
+func (d *Declaration) identify(m metadataKeys) (name string) {
+	if d.Doc.Has("metadata.name") && !manifest.ValidName(m.Name) {
+		d.Doc.Faultf("metadata.name", "must be 1 to %d of A-Z a-z 0-9 _ . and -", manifest.MaxName)
+		m.Name = ""
+	}
+	if !d.Doc.Has("metadata.namespace") {
+		d.namespace = secret.DefaultNamespace
+		return m.Name
+	}
+	if err := secret.CheckWord(m.Namespace); err != nil {
+		d.Doc.Faultf("metadata.namespace", "%v", err)
+	}
+	d.namespace = m.Namespace
+	return m.Name
+}
+
+// hasSpec reports whether there is a spec to look at. What it lacks is no news
+// where there is none.
+func (d *Declaration) hasSpec() bool {
+	_, text := d.Doc.Text("spec")
+	return d.Doc.Has("spec") && !text
+}
+
+// secretRef reads a reference to a secret.
+func (d *Declaration) secretRef(key, text string) secret.Ref {
+	ref, err := secret.ParseRef(text, d.namespace)
+	if err != nil {
+		d.Doc.Faultf(key, "%v", err)
+	}
+	return ref
+}
+
+// checkVariables checks environment variables, in order, so that the same file
+// always has the same faults.
+func (d *Declaration) checkVariables(key string, env keys.Env) {
+	for _, name := range sortedKeys(env) {
+		d.checkVariable(key+"."+name, name)
+		d.checkNUL(key+"."+name, env[name])
+	}
+}
+
+func (d *Declaration) checkVariable(key, name string) {
+	if why := keys.BadVariable(name); why != "" {
+		d.Doc.Faultf(key, "%s", why)
+	}
+}
+
+func (d *Declaration) checkNUL(key, text string) {
+	if strings.ContainsRune(text, 0) {
+		d.Doc.Faultf(key, "must not hold a NUL byte")
+	}
+}

@@ -1,0 +1,55 @@
+package resource
+
+import (
+	"encoding/base64"
+	"maps"
+	"slices"
+
+	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/manifest/keys"
+)
+
+// readSecret reads a Secret (SPEC-TOOLS 5.1). Nothing of its values is in a fault.
+func (d *Declaration) readSecret() {
+	var document secretResource
+	_ = d.Doc.Decode(&document) // it is the doc's, which more faults are added to
+	name := d.identify(document.Metadata)
+	at, held := "spec.", document.Spec
+	if !d.Doc.Has("spec") {
+		at, held = "", document.secretKeys
+	} else {
+		for _, key := range []string{"data", "stringData"} {
+			if d.Doc.Has(key) {
+				d.Doc.Faultf(key, "stands beside spec; move it there")
+			}
+		}
+	}
+	values := map[string]secret.Value{}
+	for _, key := range sortedKeys(held.Data) {
+		d.checkSecretKey(at+"data."+key, key, held.Data[key])
+		text, err := base64.StdEncoding.DecodeString(held.Data[key])
+		if err != nil {
+			d.Doc.Faultf(at+"data."+key, "is not base64, which it has to be: %v; what is to be taken as it is belongs in stringData", err)
+		}
+		values[key] = secret.NewValue(string(text))
+	}
+	for _, key := range sortedKeys(held.StringData) {
+		d.checkSecretKey(at+"stringData."+key, key, held.StringData[key])
+		values[key] = secret.NewValue(held.StringData[key])
+	}
+	if len(values) == 0 && d.Doc.Err() == nil {
+		d.Doc.Faultf("spec", "wants data or stringData with at least one key; the key of a secret with one value is %s", secret.DefaultKey)
+	}
+	d.Secret = secret.Secret{Namespace: d.namespace, Name: name, Data: values, Source: d.File.Display}
+}
+
+func (d *Declaration) checkSecretKey(at, key, value string) {
+	if err := secret.CheckWord(key); err != nil {
+		d.Doc.Faultf(at, "the key %v", err)
+	}
+	if value == "" {
+		d.Doc.Faultf(at, "must not be empty")
+	}
+}
+
+func sortedKeys(m keys.Env) []string { return slices.Sorted(maps.Keys(m)) }

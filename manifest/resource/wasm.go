@@ -1,0 +1,120 @@
+package resource
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/orla-project/orla/internal/address"
+	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+)
+
+// wasmKeys are spec.wasm (SPEC-TOOLS 1.2, 3.7).
+type wasmKeys struct {
+	Module          string       `json:"module,omitempty" jsonschema:"The module: a path inside the file's folder, https:// or oci://, with @sha256: and its digest if it is to be checked"`
+	Entrypoint      string       `json:"entrypoint,omitempty" jsonschema:"The function to call, if the module exports it; else _start is called. Default run"`
+	MaxMemoryBytes  yamldoc.Size `json:"max_memory_bytes,omitempty" jsonschema:"Memory of a call: 64MiB or a number of bytes. Default 67108864"`
+	Fuel            int64        `json:"fuel,omitempty" jsonschema:"Work of a call, in units of 100 instructions each. Default 1000000"`
+	EnableWASI      bool         `json:"enable_wasi,omitempty" jsonschema:"Whether the module has stdin, stdout and stderr, by WASI; most need them. Default false"`
+	ImagePullSecret string       `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull an oci:// module with"`
+}
+
+var digest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+
+// readWASM checks spec.wasm, and returns what it says.
+func (d *Declaration) readWASM(k wasmKeys) *manifest.WASM {
+	const at = "spec.wasm."
+	w := &manifest.WASM{Entrypoint: k.Entrypoint, MaxMemory: int64(k.MaxMemoryBytes), Fuel: k.Fuel, WASI: k.EnableWASI}
+	if k.Module == "" {
+		d.Doc.Faultf(at+"module", "is required for type wasm")
+	} else if err := d.module(k.Module, w); err != nil {
+		d.Doc.Faultf(at+"module", "%v", err)
+	}
+	if k.Entrypoint == "" {
+		d.Doc.Faultf(at+"entrypoint", "must not be empty; leave it out for run")
+	}
+	if k.MaxMemoryBytes < 64<<10 || k.MaxMemoryBytes > 4<<30 {
+		d.Doc.Faultf(at+"max_memory_bytes", "must be between 64KiB, which is one page, and 4GiB, got %s", k.MaxMemoryBytes)
+	}
+	if k.Fuel < 1 {
+		d.Doc.Faultf(at+"fuel", "must be above 0, got %d", k.Fuel)
+	}
+	if !d.Doc.Has(at + "image_pull_secret") {
+		return w
+	}
+	pull := d.secretRef(at+"image_pull_secret", k.ImagePullSecret)
+	if strings.HasPrefix(k.Module, "oci://") {
+		w.PullSecret = pull
+	} else if k.Module != "" {
+		d.Warnings = append(d.Warnings, d.Doc.At(at+"image_pull_secret", "has no effect: it is for a module that begins with oci://"))
+	}
+	return w
+}
+
+var (
+	schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	// A repository and a tag (OCI distribution specification, "Pulling manifests").
+	ociPlace = regexp.MustCompile(`^oci://[^/?#]+(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
+)
+
+// module finds out where a module is.
+func (d *Declaration) module(text string, w *manifest.WASM) error {
+	place := digest.ReplaceAllString(text, "")
+	if strings.Contains(place, "@sha256:") {
+		return errors.New("a digest is @sha256: and 64 hexadecimal digits in lower case, at the end")
+	}
+	w.Module = place
+	w.Digest = strings.TrimPrefix(text[len(place):], "@")
+	scheme, _, remote := strings.Cut(place, "://")
+	if !remote {
+		file, err := d.localModule(place)
+		w.Module = file
+		return err
+	}
+	u, err := url.Parse(place)
+	switch {
+	case scheme != "https" && scheme != "oci":
+		got := ""
+		if schemeLike.MatchString(scheme) { // else a password may stand before the ://
+			got = ", got " + scheme + "://"
+		}
+		return errors.New("must be a path inside the file's folder, https:// or oci://" + got)
+	case err != nil, u.Hostname() == "", u.User != nil, strings.Trim(u.Path, "/") == "":
+		return errors.New("is no " + scheme + ":// address with a host and a path, and without user and password")
+	}
+	if err := address.CheckDialled(u); err != nil {
+		return err
+	}
+	if scheme == "oci" && !ociPlace.MatchString(place) {
+		return errors.New("must be oci://REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST, the repository in lower case")
+	}
+	return nil
+}
+
+// localModule finds a module in the file's folder.
+func (d *Declaration) localModule(place string) (string, error) {
+	if !filepath.IsLocal(filepath.FromSlash(place)) {
+		return "", errors.New("must be a relative path inside the file's folder")
+	}
+	file, err := filepath.EvalSymlinks(filepath.Join(d.File.Dir, filepath.FromSlash(place)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("does not exist in the file's folder")
+	} else if err != nil {
+		return "", regularfile.ReadError(err)
+	}
+	if !regularfile.Within(d.File.Dir, file) {
+		return "", errors.New("is a link that leaves the file's folder")
+	}
+	if info, err := os.Stat(file); err != nil {
+		return "", regularfile.ReadError(err)
+	} else if !info.Mode().IsRegular() {
+		return "", errors.New("is no regular file but " + regularfile.KindOf(info.Mode()))
+	}
+	return file, nil
+}

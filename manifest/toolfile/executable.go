@@ -1,0 +1,145 @@
+package toolfile
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/keys"
+)
+
+// SidecarSuffix ends the name of the file that describes the executable beside
+// it (SPEC A6).
+const SidecarSuffix = ".tool.yaml"
+
+// Executable is a file to be served as a simple tool.
+type Executable struct {
+	Base     string   // its name in the folder
+	Path     string   // absolute, links resolved
+	Display  string   // for messages
+	Folder   string   // absolute, links resolved: where it was found
+	Dir      string   // absolute: the working directory of its calls
+	Sidecars []string // the names of the files that describe it
+	Misnamed string   // a file that looks as if it were to; "" for none
+}
+
+// SidecarsOf picks those of a folder's sidecars that describe an executable:
+// report.py is described by report.tool.yaml or by report.py.tool.yaml.
+func SidecarsOf(base string, has func(string) bool) []string {
+	var list []string
+	for _, name := range []string{base + SidecarSuffix, Stem(base) + SidecarSuffix} {
+		if has(name) && (len(list) == 0 || list[0] != name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// MisnamedSidecar finds what its author takes for a sidecar. Nobody must find out
+// later that a tool does not live where its file says (SPEC-TOOLS 7).
+func MisnamedSidecar(base string, has func(string) bool) string {
+	for _, of := range [...]string{base, Stem(base)} {
+		for _, end := range [...]string{".tool.yml", ".tool.json", ".Tool.yaml", ".tool.YAML"} {
+			if has(of + end) {
+				return of + end
+			}
+		}
+	}
+	return ""
+}
+
+// Read makes a Tool of an executable. The name is filled in even if there is
+// an error. resolve looks an interpreter up.
+func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.Tool, warnings []error, err error) {
+	name, changed := nameOf(e.Base)
+	t = manifest.Tool{
+		Name:        name,
+		Kind:        manifest.Simple,
+		Path:        e.Path,
+		Dir:         e.Dir,
+		Source:      e.Display,
+		InputSchema: []byte(keys.AnyObject),
+		Run:         manifest.Run{Arguments: manifest.ArgumentsBoth, Output: manifest.OutputText},
+	}
+	if changed {
+		warnings = append(warnings, fmt.Errorf("is served as %q: the name %q is longer than %d characters or has some other than A-Z a-z 0-9 _ . and -", name, Stem(e.Base), manifest.MaxName))
+	}
+	h, err := readHead(e.Path, e.Display)
+	if err != nil {
+		return t, warnings, err
+	}
+	if h.stray > 0 && len(e.Sidecars) == 0 {
+		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
+	}
+	more, err := e.describe(&t, h.block)
+	t.Interpreter = beside(h.interpreter, !t.Isolation.Isolated(), filepath.Dir(e.Path), e.Dir)
+	_, own := t.Run.Env["PATH"]
+	find := resolve
+	if own {
+		find = func(manifest.Interpreter) error { _, err := t.ResolveInterpreter(); return err }
+	}
+	absent, missing := keys.MissingInterpreter(t.Isolation, find(t.Interpreter))
+	if absent != nil {
+		more = append(more, absent)
+	}
+	return t, append(warnings, more...), errors.Join(missing, err)
+}
+
+// describe reads the block or the sidecar, whichever there is.
+func (e Executable) describe(t *manifest.Tool, b *block) (warnings []error, err error) {
+	switch {
+	case b != nil && len(e.Sidecars) > 0:
+		return nil, fmt.Errorf("is described twice, by the block on its line %d and by %s; keep one", b.line, e.Sidecars[0])
+	case e.Misnamed != "":
+		return nil, fmt.Errorf("%s is not read, and what it says would have no effect: call it %s", e.Misnamed, Stem(e.Base)+SidecarSuffix)
+	case len(e.Sidecars) > 1:
+		return nil, fmt.Errorf("is described twice, by %s; keep one", strings.Join(e.Sidecars, " and "))
+	case b != nil:
+		return applyBlock(t, e.Display, b.body, b.position)
+	case len(e.Sidecars) == 0:
+		return nil, nil
+	}
+	sidecar := e.Sidecars[0]
+	t.Source = filepath.Join(filepath.Dir(e.Display), sidecar)
+	data, err := readSidecar(e, sidecar)
+	if err != nil {
+		// Not being readable is a fault of a description, so the cause ends here.
+		return nil, fmt.Errorf("%s: %v", t.Source, err)
+	}
+	return applyBlock(t, t.Source, data, nil)
+}
+
+// readSidecar reads a sidecar. It stands beside the executable as found, not
+// beside what a link points to, and may be a link itself that stays in dir.
+func readSidecar(e Executable, name string) ([]byte, error) {
+	file, err := filepath.EvalSymlinks(filepath.Join(e.Folder, name))
+	if err != nil {
+		return nil, regularfile.ReadError(err)
+	}
+	if !regularfile.Within(e.Dir, file) {
+		return nil, errors.New("is a link that leaves the folder")
+	}
+	return regularfile.Read(file, maxManifest)
+}
+
+// Stem is a file name without its last extension.
+func Stem(file string) string {
+	return strings.TrimSuffix(file, filepath.Ext(file))
+}
+
+// nameOf gives the name of the tool in a file (SPEC A3), and whether that is
+// another than the file's own because MCP would not allow it.
+func nameOf(file string) (name string, changed bool) {
+	own := Stem(file)
+	name = strings.Map(func(c rune) rune {
+		if manifest.NotInName(c) {
+			return '_'
+		}
+		return c
+	}, own)
+	name = name[:min(len(name), manifest.MaxName)]
+	return name, name != own
+}

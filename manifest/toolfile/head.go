@@ -1,0 +1,96 @@
+package toolfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/manifest"
+)
+
+// firstRead is how much of a file is read before it is known that more is
+// needed. The shebang and the code after it are within it almost always.
+const firstRead = 4 << 10
+
+// head is what the first bytes of an executable say.
+type head struct {
+	interpreter manifest.Interpreter
+	block       *block // nil when there is none
+	// stray is the line of a script that looks like the opening of a block and
+	// is none; 0 when there is no such line, or a block.
+	stray int
+}
+
+// readHead reads the shebang and the metadata block of a regular file, and no
+// more bytes than it takes. display is the file's name for messages.
+func readHead(file, display string) (head, error) {
+	f, _, err := regularfile.Open(file)
+	if err != nil {
+		return head{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	buf := make([]byte, firstRead)
+	n, err := io.ReadFull(f, buf)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return head{}, regularfile.ReadError(err)
+	}
+	whole := err != nil
+	buf = buf[:n]
+	b, unsure, err := findBlock(display, buf, whole)
+	if unsure && !whole {
+		rest, rerr := io.ReadAll(io.LimitReader(f, headSize-firstRead+1))
+		if rerr != nil {
+			return head{}, regularfile.ReadError(rerr)
+		}
+		buf = append(buf, rest...)
+		whole = len(buf) <= headSize
+		b, _, err = findBlock(display, buf[:min(len(buf), headSize)], whole)
+	}
+	first, _, _ := bytes.Cut(buf, []byte("\n"))
+	interpreter, script, serr := ParseShebang(first)
+	h := head{interpreter: interpreter, block: b}
+	if script && b == nil {
+		h.stray = strayOpening(buf)
+		err = errors.Join(err, strayIsolation(display, buf, h.stray))
+	}
+	return h, errors.Join(serr, err)
+}
+
+var nearlyOpening = regexp.MustCompile(`(?m)^[ \t]*(#|//|--|;)[ \t]*///[ \t]*[Tt]ools?[ \t\r]*$`)
+
+// strayOpening is the line, from 1, that its author may take for the opening of
+// a metadata block: below the code, indented, or misspelt. 0 is none.
+func strayOpening(text []byte) int {
+	at := nearlyOpening.FindIndex(text)
+	if at == nil {
+		return 0
+	}
+	return 1 + bytes.Count(text[:at[0]], []byte("\n"))
+}
+
+var isolates = regexp.MustCompile(`\bisolation_mode["']?[ \t]*:[ \t]*["']?(sandboxed|container|kubernetes|wasm)\b`)
+
+// strayIsolation refuses a script that asks to be isolated where nobody reads it:
+// in the comments from a line that its author takes for the opening of a block.
+func strayIsolation(display string, text []byte, opening int) error {
+	if opening == 0 {
+		return nil
+	}
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		trimmed := strings.TrimSpace(string(line))
+		switch {
+		case number < opening:
+		case !slices.ContainsFunc(signs, func(sign string) bool { return strings.HasPrefix(trimmed, sign) }):
+			return nil
+		case isolates.MatchString(trimmed):
+			return (&blockScan{file: display}).fault(number, "isolation_mode would have no effect: line %d opens no metadata block, which stands above all code and opens with \"# /// tool\" (or //, --, ;) at the left edge", opening)
+		}
+	}
+	return nil
+}

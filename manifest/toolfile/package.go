@@ -1,0 +1,163 @@
+package toolfile
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/keys"
+)
+
+const (
+	ManifestFile = "tool.yaml"
+	CapsuleFile  = "orla-tool.json" // RFC 2
+)
+
+// maxManifest is one byte more than is ever decoded, so that a longer file is
+// seen to be longer without being read.
+const maxManifest = yamldoc.MaxFile + 1
+
+// ReadPackage reads the package in dir, an absolute path without links, as its
+// file called name describes it; display is that file for messages. The tool's
+// name is filled in even if there is an error, where it is known.
+func ReadPackage(dir, name, display string) (t manifest.Tool, warnings []error, err error) {
+	file, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+	if err != nil {
+		return manifest.Tool{}, nil, regularfile.ReadError(err)
+	}
+	if !regularfile.Within(dir, file) {
+		return manifest.Tool{}, nil, errors.New("is a link that leaves the package")
+	}
+	data, err := regularfile.Read(file, maxManifest)
+	if err != nil {
+		return manifest.Tool{}, nil, err
+	}
+	parse := parseToolYAML
+	if name == CapsuleFile {
+		parse = parseCapsuleJSON
+		if err := yamldoc.NotJSON(display, data); err != nil {
+			return manifest.Tool{}, nil, err
+		}
+	}
+	t, d, entrypoint := parse(display, data)
+	t.Dir = dir
+	if entrypoint != "" {
+		findEntrypoint(&d, &t, entrypoint)
+	}
+	d.CheckWatched(dir)
+	return t, d.Warnings, d.Doc.Err()
+}
+
+// parseToolYAML reads a tool.yaml as far as that goes without looking at the
+// other files of the package. The faults are in the description's doc.
+func parseToolYAML(display string, data []byte) (t manifest.Tool, d keys.Description, entrypoint string) {
+	written := toolYAML{Runtime: keys.RuntimeDefaults()}
+	// The error is the doc's, which more faults are added to.
+	doc, _ := yamldoc.Decode(display, data, &written, yamldoc.Options{})
+	d = keys.Description{Doc: doc, MCP: written.MCP, Runtime: written.Runtime}
+	t = manifest.Tool{Source: display}
+	entrypoint = identify(&d, &t, written.Name, written.Version, written.Description, written.Entrypoint)
+	d.Fill(&t)
+	return t, d, entrypoint
+}
+
+// identify checks what says which tool it is and puts it into t. It returns
+// the entrypoint, or "" if that cannot be looked for.
+func identify(d *keys.Description, t *manifest.Tool, name, version, text, entrypoint string) string {
+	t.Version, t.Description = version, text
+	if manifest.ValidName(name) {
+		t.Name = name
+	} else if d.Doc.Has("name") {
+		d.Doc.Faultf("name", "must be 1 to %d of A-Z a-z 0-9 _ . and -, got %q", manifest.MaxName, name)
+	}
+	if d.Doc.Has("version") && !manifest.ValidVersion(version) {
+		d.Doc.Faultf("version", "must be a SemVer 2.0 version such as 1.2.3, got %q", version)
+	}
+	if d.Doc.Has("description") && strings.TrimSpace(text) == "" {
+		d.Doc.Faultf("description", "must not be empty: models choose tools by it")
+	}
+	if d.Doc.Has("entrypoint") && !filepath.IsLocal(filepath.FromSlash(entrypoint)) {
+		d.Doc.Faultf("entrypoint", "must be a relative path inside the package, got %q", entrypoint)
+		return ""
+	}
+	return entrypoint
+}
+
+// findEntrypoint finds the file to run and what runs it.
+func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
+	wrong := func(format string, args ...any) { d.Doc.Faultf("entrypoint", format, args...) }
+	if at := filepath.Join(t.Dir, filepath.FromSlash(entrypoint)); isVenvPython(entrypoint) && regularfile.IsProgram(at) {
+		t.Path = at // which is a link to the Python of the machine, and works as itself alone
+		return
+	}
+	file, err := filepath.EvalSymlinks(filepath.Join(t.Dir, filepath.FromSlash(entrypoint)))
+	if errors.Is(err, fs.ErrNotExist) {
+		wrong("%q does not exist in the package", entrypoint)
+		return
+	} else if err != nil {
+		wrong("%q %v", entrypoint, regularfile.ReadError(err))
+		return
+	}
+	if !regularfile.Within(t.Dir, file) {
+		wrong("%q is a link that leaves the package", entrypoint)
+		return
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		wrong("%q %v", entrypoint, regularfile.ReadError(err))
+		return
+	}
+	if !info.Mode().IsRegular() {
+		wrong("%q is no regular file but %s", entrypoint, regularfile.KindOf(info.Mode()))
+		return
+	}
+	// The description of a package is its tool.yaml, so a block in the
+	// entrypoint is a comment like any other, broken or not.
+	interpreter, shebang, err := readShebang(file)
+	switch {
+	case err != nil:
+		wrong("%q: %v", entrypoint, err)
+	case !shebang && info.Mode()&0o111 == 0:
+		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
+	default:
+		interpreter = beside(interpreter, !t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
+		t.Interpreter = interpreter
+		_, err := t.ResolveInterpreter()
+		warning, err := keys.MissingInterpreter(t.Isolation, err)
+		if warning != nil {
+			d.Warnings = append(d.Warnings, d.Doc.At("entrypoint", "%q: %v", entrypoint, warning))
+		}
+		if err != nil {
+			wrong("%q: %w", entrypoint, err)
+		}
+	}
+	t.Path, t.Interpreter = file, interpreter
+}
+
+// isVenvPython reports whether a path in a package is that of the Python of a .venv there.
+func isVenvPython(entrypoint string) bool {
+	folder, name := path.Split(path.Clean(entrypoint))
+	return (folder == ".venv/bin/" || folder == "venv/bin/") && strings.HasPrefix(name, "python")
+}
+
+// readShebang reads the first line of a regular file.
+func readShebang(file string) (i manifest.Interpreter, ok bool, err error) {
+	f, _, err := regularfile.Open(file)
+	if err != nil {
+		return manifest.Interpreter{}, false, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	first := make([]byte, firstRead)
+	n, err := f.ReadAt(first, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return manifest.Interpreter{}, false, regularfile.ReadError(err)
+	}
+	return ParseShebang(first[:n])
+}

@@ -1,0 +1,55 @@
+// Package toolfile reads what describes a tool next to the tool itself: the
+// tool.yaml or orla-tool.json of a package, the metadata block of a script, and the
+// NAME.tool.yaml of an executable. It reads one tool at a time, and starts no process.
+package toolfile
+
+import (
+	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/manifest/keys"
+)
+
+// toolYAML is tool.yaml, key by key (SPEC B1, B2). What a tag says of a key is
+// what editors show for it.
+type toolYAML struct {
+	Name        string `json:"name" jsonschema:"Name of the tool, as clients call it: 1 to 64 of A-Z a-z 0-9 _ . and -"`
+	Version     string `json:"version" jsonschema:"Version of the package: SemVer 2.0, such as 1.2.3"`
+	Description string `json:"description" jsonschema:"What the tool does and when to use it. Models read this."`
+	Entrypoint  string `json:"entrypoint" jsonschema:"File to run, relative to the package: an executable, or a script that names its interpreter in a shebang line"`
+	about
+	MCP     keys.MCPKeys `json:"mcp,omitzero" jsonschema:"How the tool looks to MCP clients"`
+	Runtime keys.Runtime `json:"runtime,omitzero" jsonschema:"How the tool is run"`
+}
+
+// blockYAML is a metadata block or a NAME.tool.yaml (SPEC A6). What matters to
+// a simple tool may be written without its section; see unfold.
+type blockYAML struct {
+	Description string `json:"description,omitempty"`
+	about
+	MCP     keys.MCPKeys `json:"mcp,omitzero"`
+	Runtime keys.Runtime `json:"runtime,omitzero"`
+	keys.MCPKeys
+	keys.Simple
+}
+
+// about is what people want to know of a package. Orla does nothing with it.
+type about struct {
+	Author       string       `json:"author,omitempty" jsonschema:"Who wrote the tool"`
+	License      string       `json:"license,omitempty" jsonschema:"SPDX identifier of the licence"`
+	Repository   string       `json:"repository,omitempty" jsonschema:"Where the source is kept"`
+	Homepage     string       `json:"homepage,omitempty" jsonschema:"Where to read more"`
+	Keywords     []string     `json:"keywords,omitempty" jsonschema:"Words to find the tool by"`
+	Dependencies yamldoc.JSON `json:"dependencies,omitempty" jsonschema:"What the tool needs. Informational only"`
+	Permissions  yamldoc.JSON `json:"permissions,omitempty" jsonschema:"What the tool is meant to be allowed. Informational only"`
+	Language     string       `json:"language,omitempty" jsonschema:"What the tool is written in. Informational only"`
+}
+
+// SchemaJSON returns the JSON Schema of tool.yaml, indented (SPEC B6).
+func SchemaJSON() []byte { return schemaOf[toolYAML](ManifestFile, "A package of tools for Orla") }
+
+func schemaOf[T any](title, description string) []byte {
+	raw, err := yamldoc.Schema[T](yamldoc.SchemaOptions{Title: title, Description: description})
+	if err != nil {
+		panic(err) // the types above are all that it depends on
+	}
+	return raw
+}
