@@ -24,27 +24,26 @@ var imports = map[string][]string{
 	".": {},
 
 	// Leaves.
-	"internal/address":     {}, // which addresses no tool may reach
-	"internal/callid":      {},
-	"internal/regularfile": {}, // files of a folder that strangers may fill
-	"internal/fault":       {},
-	"internal/peer":        {"internal/rawjson", "internal/turns", "internal/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
-	"internal/urimatch":    {},
-	"internal/rawjson":     {},
-	"internal/recovered":   {}, // a panic in a goroutine fails what it was doing, and no more
-	"internal/pace":        {},
-	"internal/tail":        {},
-	"internal/turns":       {},
-	"internal/wholefile":   {},
-	"internal/version":     {},
-	"internal/terminal":    {}, // text for people: escaped, coloured, shortened
-	"internal/watch":       {},
-	"internal/history":     {"internal/tail"}, // what the log said last, in a ring of lines
-	"internal/systemd":     {},                // notifications, sockets, the journal
-	"internal/trace":       {},                // the W3C trace context of a call, without OpenTelemetry
-	"internal/cgroup":      {},
-	"internal/doctor":      {}, // what a machine has and lacks; internal/cli says what matters
-	"internal/yamldoc":     {},
+	"internal/address":   {}, // which addresses no tool may reach
+	"internal/callid":    {},
+	"internal/fault":     {},
+	"internal/peer":      {"internal/rawjson", "internal/turns", "internal/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
+	"internal/urimatch":  {},
+	"internal/rawjson":   {},
+	"internal/recovered": {}, // a panic in a goroutine fails what it was doing, and no more
+	"internal/pace":      {},
+	"internal/tail":      {},
+	"internal/turns":     {},
+	"internal/wholefile": {},
+	"internal/version":   {},
+	"internal/terminal":  {}, // text for people: escaped, coloured, shortened
+	"internal/watch":     {},
+	"internal/history":   {"internal/tail"}, // what the log said last, in a ring of lines
+	"internal/systemd":   {},                // notifications, sockets, the journal
+	"internal/trace":     {},                // the W3C trace context of a call, without OpenTelemetry
+	"internal/cgroup":    {},
+	"internal/doctor":    {}, // what a machine has and lacks; internal/cli says what matters
+	"internal/yamldoc":   {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson", "internal/turns"},
 	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
@@ -53,10 +52,11 @@ var imports = map[string][]string{
 	"manifest":         {"internal/regularfile", "internal/secret"},
 
 	// Descriptions of tools, read into manifest.Tool.
-	"manifest/keys":     {"internal/regularfile", "internal/schema", "internal/secret", "internal/yamldoc", "manifest"},
-	"manifest/toolfile": {"internal/regularfile", "internal/yamldoc", "manifest", "manifest/keys"},
-	"manifest/resource": {"internal/address", "internal/regularfile", "internal/secret", "internal/yamldoc", "manifest", "manifest/keys"},
-	"manifest/discover": {"internal/regularfile", "internal/secret", "internal/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
+	"internal/regularfile": {}, // files of folders that strangers may fill
+	"manifest/keys":        {"internal/regularfile", "internal/schema", "internal/secret", "internal/yamldoc", "manifest"},
+	"manifest/toolfile":    {"internal/regularfile", "internal/yamldoc", "manifest", "manifest/keys"},
+	"manifest/resource":    {"internal/address", "internal/regularfile", "internal/secret", "internal/yamldoc", "manifest", "manifest/keys"},
+	"manifest/discover":    {"internal/regularfile", "internal/secret", "internal/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// What a process inherits, as its manifest has it.
 	"internal/environ": {"manifest"},
@@ -95,13 +95,15 @@ var imports = map[string][]string{
 	"internal/kind/wasm": {"internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
-	"internal/needs":                {},
-	"internal/containertest":        {"internal/needs"},
-	"internal/leaks":                {},
-	"internal/attack":               {},
-	"internal/costtest":             {},                                                  // fails what grows faster than its input
-	"internal/testing/testkit":      {},                                                  // waits, files
-	"internal/testing/manifesttest": {"internal/schema", "internal/yamldoc", "manifest"}, // folders of tools, and what is found in them
+	"internal/needs":           {},
+	"internal/containertest":   {"internal/needs"},
+	"internal/leaks":           {},
+	"internal/attack":          {},
+	"internal/costtest":        {}, // fails what grows faster than its input
+	"internal/testing/testkit": {}, // waits, files
+
+	// Folders of tools, and checks of what is found in them; only tests import it.
+	"internal/testing/manifesttest": {"internal/schema", "internal/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor": {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},

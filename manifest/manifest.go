@@ -38,7 +38,8 @@ const (
 func (Kind) Values() []string { return []string{string(Simple), string(Capsule)} }
 
 // Tool is the checked description of one tool. Two Tools that are equal by
-// reflect.DeepEqual behave the same, so a reload keeps the one it has.
+// reflect.DeepEqual behave the same, so a reload keeps the one it has. It has many
+// fields because it is all that is known of a tool.
 type Tool struct {
 	Name string // as clients call it: [A-Za-z0-9_.-]{1,64}, unique in a Result
 	Kind Kind

@@ -12,7 +12,7 @@ const (
 )
 
 // Runtime says how the process of a capsule is kept (SPEC B2, D). Every
-// default is filled in.
+// default is filled in. It has a field for each key of runtime.
 type Runtime struct {
 	// Declared: the manifest has an mcp section, and the capsule is exactly
 	// the one tool that it describes (SPEC D7).

@@ -76,7 +76,7 @@ func (w *walker) warnIfEmpty(dir string) {
 
 // Validate checks what stands at path: a folder of tools, a package, a
 // tool.yaml or orla-tool.json, a file of resources, one executable, or the
-// NAME.tool.yaml beside it. It finds what Discover would find there.
+// NAME.tool.yaml beside it. It finds what Tools would find there.
 func Validate(path string) manifest.Result {
 	c := newCatalog()
 	w := newWalker()

@@ -64,7 +64,7 @@ func (w *walker) rulesBelow(abs, display, except string, level int, linked bool)
 
 var errTooDeep = fmt.Errorf("is more than %d folders deep, and is not searched", maxLevels)
 
-// readFolderError is readError that takes nil.
+// readFolderError is regularfile.ReadError that takes nil.
 func readFolderError(err error) error {
 	if err == nil {
 		return nil

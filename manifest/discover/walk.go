@@ -25,11 +25,7 @@ var skippedFolders = []string{"node_modules", "__pycache__", ".venv", "venv"}
 // walker goes through folders and collects what it finds, in path order: the
 // entries of a folder by name, each folder where its name stands.
 type walker struct {
-	found    []found
-	secrets  []foundSecret
-	problems []manifest.Problem
-	plain    []plainFile
-	servers  []manifest.Tool // McpServers, faulty ones too; see settle
+	finds
 
 	root string // the folder that is searched: absolute, links resolved
 	// rootHasVersions: the root may itself be the NAME of NAME/VERSION/tool.yaml.
@@ -43,6 +39,15 @@ type walker struct {
 	mostLinked  int             // and how many of these are searched
 	folderLinks []folderLink    // met below root
 	interpreter map[string]error
+}
+
+// finds is what a walker has collected since it was last asked.
+type finds struct {
+	found    []found
+	secrets  []foundSecret
+	problems []manifest.Problem
+	plain    []plainFile
+	servers  []manifest.Tool // McpServers, faulty ones too; see settle
 }
 
 // plainFile is a file that looks as if it were to be run, and is not executable.

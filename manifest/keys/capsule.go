@@ -94,9 +94,9 @@ func (d *Description) CheckWatched(dir string) {
 		file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(p)))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			d.Warn(key, "%q does not exist in the package; nothing is watched there until it does", p)
+			d.warn(key, "%q does not exist in the package; nothing is watched there until it does", p)
 		case err != nil:
-			d.Warn(key, "%q %v", p, regularfile.ReadError(err))
+			d.warn(key, "%q %v", p, regularfile.ReadError(err))
 		case !regularfile.Within(dir, file):
 			d.Fault("runtime", key, "%q is a link that leaves the package", p)
 		}
@@ -113,7 +113,7 @@ func (d *Description) warnOfIdleKeys() {
 	for field := range reflect.TypeFor[Capsule]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if d.Doc.Has("runtime." + name) {
-			d.Warn(name, "has no effect without runtime.mode: capsule")
+			d.warn(name, "has no effect without runtime.mode: capsule")
 		}
 	}
 }
@@ -121,14 +121,14 @@ func (d *Description) warnOfIdleKeys() {
 func (d *Description) warnOfIdleCapsuleKeys() {
 	for _, name := range simpleOnly {
 		if d.given("runtime", name) {
-			d.Warn(name, "has no effect on a capsule")
+			d.warn(name, "has no effect on a capsule")
 		}
 	}
 	if d.Doc.Has("mcp") && d.given("runtime", "tool_prefix") {
-		d.Warn("tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
+		d.warn("tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
 	}
 	if milliseconds(d.Runtime.HotLoad.DebounceMS) > longestBurst {
-		d.Warn("hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
+		d.warn("hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Description is what tool.yaml, a block and a sidecar have in common, on its
-// way to being a Tool. It collects faults in doc and warnings.
+// Description is what the descriptions of tools have in common, on its way to
+// being a Tool. It collects faults and warnings.
 type Description struct {
-	Doc      *yamldoc.Doc
+	Doc      *yamldoc.Doc      // the file, with its faults
 	Folded   bool              // keys may stand without their section
 	Flat     bool              // the keys of runtime have no section
 	Sections map[string]string // where the file has a section, if elsewhere
@@ -27,8 +27,8 @@ type Description struct {
 	Warnings []error
 }
 
-// Key is the path by which the file gives a key of a section.
-func (d *Description) Key(section, name string) string {
+// key is the path by which the file gives a key of a section.
+func (d *Description) key(section, name string) string {
 	if elsewhere, ok := d.Sections[section]; ok {
 		return elsewhere + "." + name
 	}
@@ -40,16 +40,17 @@ func (d *Description) Key(section, name string) string {
 
 // given reports whether the file gives a key of a section.
 func (d *Description) given(section, name string) bool {
-	return d.Doc.Has(d.Key(section, name))
+	return d.Doc.Has(d.key(section, name))
 }
 
+// Fault adds a fault for a key of a section.
 func (d *Description) Fault(section, name, format string, args ...any) {
-	d.Doc.Faultf(d.Key(section, name), format, args...)
+	d.Doc.Faultf(d.key(section, name), format, args...)
 }
 
-// Warn adds a warning for a key of runtime.
-func (d *Description) Warn(name, format string, args ...any) {
-	d.Warnings = append(d.Warnings, d.Doc.At(d.Key("runtime", name), format, args...))
+// warn adds a warning for a key of runtime.
+func (d *Description) warn(name, format string, args ...any) {
+	d.Warnings = append(d.Warnings, d.Doc.At(d.key("runtime", name), format, args...))
 }
 
 // Unfold moves the keys of flat that the file gives to where they belong, in
@@ -116,13 +117,13 @@ func (d *Description) checkRun() {
 	}
 	for i, arg := range r.Args {
 		if strings.ContainsRune(arg, 0) {
-			d.Doc.Faultf(d.Key("runtime", "args")+Indexed(i), "must not hold a NUL byte")
+			d.Doc.Faultf(d.key("runtime", "args")+Indexed(i), "must not hold a NUL byte")
 		}
 	}
 	// In order, so that the same file always has the same faults.
 	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
 		value := r.Env[name]
-		at := d.Key("runtime", "env") + "." + name
+		at := d.key("runtime", "env") + "." + name
 		if why := BadVariable(name); why != "" {
 			d.Doc.Faultf(at, "%s", why)
 		}
@@ -154,4 +155,5 @@ func (d *Description) run() manifest.Run {
 	}
 }
 
+// Indexed is the end of the path of a list's element.
 func Indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }

@@ -56,7 +56,7 @@ func (d *Description) Isolation(k Isolation, namespace string) manifest.Isolatio
 			d.Fault("runtime", "network", "%v", err)
 		}
 	}
-	d.CheckBounds(k.Resources, func(key string) string { return d.Key("runtime", "resources."+key) })
+	d.CheckBounds(k.Resources, func(key string) string { return d.key("runtime", "resources."+key) })
 	i.Resources = manifest.Resources{Memory: int64(k.Resources.Memory), CPUs: k.Resources.CPUs, Pids: k.Resources.Pids}
 	return i
 }
@@ -138,6 +138,6 @@ func (d *Description) warnOfIdleIsolation(t *manifest.Tool) {
 		d.Fault("runtime", "resources", "bounds capsules and what is isolated, and this is a simple tool that is not: set isolation_mode, or take it out")
 	}
 	if isolated && d.given("runtime", "inherit_env") {
-		d.Warn("inherit_env", "has no effect with isolation_mode %s, where nothing of Orla's own variables is", t.Isolation.Mode)
+		d.warn("inherit_env", "has no effect with isolation_mode %s, where nothing of Orla's own variables is", t.Isolation.Mode)
 	}
 }

@@ -30,6 +30,7 @@ type Annotations struct {
 	OpenWorldHint   *bool  `json:"openWorldHint,omitempty" jsonschema:"A call reaches beyond this machine. Default true"`
 }
 
+// Runtime are the section runtime.
 type Runtime struct {
 	Mode manifest.Kind `json:"mode,omitempty" jsonschema:"simple: one process for each call; capsule: one process that stays. Default simple"`
 	Simple
@@ -37,7 +38,7 @@ type Runtime struct {
 }
 
 // Simple are the keys of runtime that matter to a simple tool. Some matter
-// to capsules as well; simpleOnly lists the rest.
+// to capsules as well; simpleOnly lists the rest. It has a field for each key.
 type Simple struct {
 	Args           Args                   `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
 	Env            Env                    `json:"env,omitempty" jsonschema:"Environment variables to set"`
@@ -61,7 +62,7 @@ func (k Simple) IsolationKeys() Isolation {
 	return Isolation{k.IsolationMode, k.Image, k.ImagePullSecret, k.Network, k.Resources}
 }
 
-// simpleOnly are the simpleKeys without effect on a capsule.
+// simpleOnly are the keys of Simple without effect on a capsule.
 var simpleOnly = []string{"arguments", "output", "max_output"}
 
 // Capsule are the keys of runtime without effect on a simple tool.
@@ -79,6 +80,7 @@ type Capsule struct {
 	Health           Health             `json:"health,omitzero" jsonschema:"Ask the capsule whether it is well. Off unless given"`
 }
 
+// HotLoad are the keys of runtime.hot_load.
 type HotLoad struct {
 	Watch      []string             `json:"watch,omitempty" jsonschema:"Paths to watch, relative to the package. Default [./]"`
 	Ignore     []string             `json:"ignore,omitempty" jsonschema:"Files that do not count, as lines of a .gitignore"`
@@ -86,6 +88,7 @@ type HotLoad struct {
 	DebounceMS int                  `json:"debounce_ms,omitempty" jsonschema:"Quiet time after the last change, in ms. Default 100"`
 }
 
+// Restart are the keys of runtime.restart.
 type Restart struct {
 	InitialMS    int `json:"initial_ms,omitempty" jsonschema:"First pause, in ms. Default 500"`
 	MaxMS        int `json:"max_ms,omitempty" jsonschema:"Longest pause, in ms. Default 30000"`
@@ -93,12 +96,14 @@ type Restart struct {
 	ResetAfterMS int `json:"reset_after_ms,omitempty" jsonschema:"Time of readiness that makes the count start afresh, in ms. Default 30000"`
 }
 
+// Health are the keys of runtime.health.
 type Health struct {
 	IntervalMS int `json:"interval_ms,omitempty" jsonschema:"Time between two questions, in ms. Default 10000"`
 	TimeoutMS  int `json:"timeout_ms,omitempty" jsonschema:"Longest time for an answer, in ms. Default 1000"`
 	Failures   int `json:"failures,omitempty" jsonschema:"Questions in a row without an answer that count as a crash. Default 3"`
 }
 
+// Resources are the keys of runtime.resources.
 type Resources struct {
 	Memory yamldoc.Size `json:"memory,omitempty" jsonschema:"Memory, swap included: 256MiB or a number of bytes. Past it a capsule is killed and started again. Default: no limit; of what is isolated the configured one"`
 	CPUs   float64      `json:"cpus,omitempty" jsonschema:"Processors: 0.5 is half of one. Default: no limit"`

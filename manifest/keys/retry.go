@@ -43,6 +43,6 @@ func (d *Description) warnOfIdleRetry(t *manifest.Tool) {
 	own := t.Kind == manifest.Capsule && !t.Runtime.Declared
 	safe := t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint)
 	if t.Retry.MaxAttempts > 1 && !own && !safe {
-		d.Warn("retry", "has no effect on a call that was sent, as the tool is annotated neither readOnlyHint nor idempotentHint: a second attempt could do its work twice")
+		d.warn("retry", "has no effect on a call that was sent, as the tool is annotated neither readOnlyHint nor idempotentHint: a second attempt could do its work twice")
 	}
 }

@@ -166,7 +166,7 @@ func (d *Description) expand(list []member) (raw json.RawMessage, ok bool) {
 			out = append(out, m.value...)
 			optional = slices.ContainsFunc(members(m.value), func(below member) bool { return below.name == "default" })
 		default:
-			d.Doc.Faultf(d.Key("mcp", "input_schema")+"."+m.name, "%s", wantsType(m))
+			d.Doc.Faultf(d.key("mcp", "input_schema")+"."+m.name, "%s", wantsType(m))
 			ok = false
 		}
 		if !optional {
@@ -214,7 +214,7 @@ func (d *Description) schemaFaults(name string, short bool, err error) {
 	if err == nil {
 		return
 	}
-	at := d.Key("mcp", name)
+	at := d.key("mcp", name)
 	compile, ok := errors.AsType[*schema.CompileError](err)
 	if !ok {
 		d.Doc.Faultf(at, "%v", err)

@@ -35,12 +35,12 @@ type Declaration struct {
 	File File
 	Name string // of the tool; "" where it is none, or not known
 
-	namespace string
-
-	Tool     manifest.Tool // meant if it has a name and the doc no faults
+	Tool     manifest.Tool // meant if it has a name and Doc has no faults
 	Secret   secret.Secret
 	NoServer yamldoc.Fault // where mcp_server_ref stands; zero where that is not given
 	Rule     bool          // it is, or may be, a governance document, and has a fault
+
+	namespace string
 }
 
 // File is a file of resources.

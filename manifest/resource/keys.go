@@ -29,6 +29,7 @@ type toolResource struct {
 	Spec       toolSpec     `json:"spec" jsonschema:"What the tool is"`
 }
 
+// toolSpec are the keys of spec, with a field for each.
 type toolSpec struct {
 	Type             toolType                  `json:"type,omitempty" jsonschema:"How the tool is called. Default http"`
 	Endpoint         string                    `json:"endpoint,omitempty" jsonschema:"Where the service is: an http or https URL; of type grpc host:port, grpc:// (plain) or grpcs:// (TLS, as without either)"`

@@ -25,7 +25,7 @@ var notInCapsuleJSON = map[string]string{
 	"runtime": "does not belong here: in orla-tool.json its keys stand at the top level; tool.yaml has the section",
 }
 
-// parseCapsuleJSON is parseManifest for an orla-tool.json.
+// parseCapsuleJSON is parseToolYAML for an orla-tool.json.
 func parseCapsuleJSON(display string, data []byte) (t manifest.Tool, d keys.Description, entrypoint string) {
 	defaults := keys.RuntimeDefaults()
 	written := capsuleJSON{Simple: defaults.Simple, Capsule: defaults.Capsule}

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/manifest/keys"
 )
 
+// The files that make a folder a package.
 const (
 	ManifestFile = "tool.yaml"
 	CapsuleFile  = "orla-tool.json" // RFC 2

@@ -21,7 +21,7 @@ type toolYAML struct {
 }
 
 // blockYAML is a metadata block or a NAME.tool.yaml (SPEC A6). What matters to
-// a simple tool may be written without its section; see unfold.
+// a simple tool may be written without its section; see keys.Description.Unfold.
 type blockYAML struct {
 	Description string `json:"description,omitempty"`
 	about
