@@ -14,11 +14,6 @@ import (
 )
 
 const (
-	// DefaultMaxInline is the size in bytes from which an answer is kept as a
-	// resource: clients drop the connection at 8 to 10 MiB (SPEC G5a).
-	DefaultMaxInline = 4 << 20
-	// MinMaxInline is the least that head, tail and links fit into.
-	MinMaxInline = 64 << 10
 	// keepInline is how much of the head and of the tail stay in the answer.
 	keepInline = 16 << 10
 	// around is what may come around a result on its way: the JSON-RPC

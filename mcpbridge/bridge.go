@@ -43,6 +43,14 @@ type Catalog interface {
 	Updated() <-chan string
 }
 
+const (
+	// DefaultMaxInline is the size in bytes from which an answer is kept as a
+	// resource: clients drop the connection at 8 to 10 MiB (SPEC G5a).
+	DefaultMaxInline = 4 << 20
+	// MinMaxInline is the least that head, tail and links fit into.
+	MinMaxInline = 64 << 10
+)
+
 // Options configures a Bridge.
 type Options struct {
 	// Version is told to clients as the server's version. Required.

@@ -345,22 +345,3 @@ func (b *Bridge) record(ctx context.Context, c *call) {
 	line.AddAttrs(attrs...)
 	_ = to.Handle(ctx, line) // as a Logger does
 }
-
-// brief bounds what a client's words, such as the name of no tool, take in the log.
-func brief(text string) string {
-	const enough = 4 << 10
-	if len(text) <= enough {
-		return text
-	}
-	return strings.ToValidUTF8(text[:enough], "") + "…"
-}
-
-// shortened gives enough of a session's id to tell sessions apart in a log:
-// the whole of it would let a reader of the log take the session over.
-func shortened(id string) string {
-	const enough = 8
-	if len(id) > enough {
-		return id[:enough]
-	}
-	return id
-}

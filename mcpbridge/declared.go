@@ -197,3 +197,13 @@ func unsupported(asked string, spoken []string) *jsonrpc.Error {
 	}
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: fmt.Sprintf("protocol version %q is not spoken here", asked), Data: data}
 }
+
+// protocolPrefix begins the keys of _meta that the protocol keeps for the
+// parties themselves.
+const protocolPrefix = "io.modelcontextprotocol/"
+
+// metaLogLevel is where a request of the stateless era says which messages it wants.
+const metaLogLevel = protocolPrefix + "logLevel"
+
+// levels are those of log messages, from the most verbose on.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

@@ -47,14 +47,3 @@ func (b *Bridge) respond(ctx context.Context, r *request) (response parts, code 
 func refusalOf(r *request, refused *jsonrpc.Error) (parts, int64) {
 	return parts{errorOf(r.id, refused)}, refused.Code
 }
-
-// What stands around the id and the result of a response. Nobody changes it.
-var (
-	responseHead = []byte(`{"jsonrpc":"2.0","id":`)
-	resultKey    = []byte(`,"result":`)
-	closing      = []byte("}")
-)
-
-func internalError() *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
-}

@@ -26,8 +26,6 @@ const (
 // changedBy are the notifications that a list has changed.
 var changedBy = [lists]string{"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
 
-const methodUpdated = "notifications/resources/updated"
-
 // inbox has the news for one client that it has not been told yet. However often the same
 // thing changes, it is told once.
 type inbox struct {

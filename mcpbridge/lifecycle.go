@@ -117,15 +117,6 @@ func (b *Bridge) discover(context.Context, *request) (parts, *jsonrpc.Error) {
 	}, nil
 }
 
-// notified takes a notification of a client's. What it does not know is nobody's trouble.
-func notified(m *message, cancel func(id json.RawMessage)) {
-	if m.method == methodCancelled {
-		if id := memberOf(m.params.raw, "requestId"); id != nil {
-			cancel(id)
-		}
-	}
-}
-
 // setLevel answers a logging/setLevel.
 func (b *Bridge) setLevel(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 	level, ok := textOf(memberOf(r.params.raw, "level"))

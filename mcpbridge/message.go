@@ -6,54 +6,11 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/rawjson"
 )
-
-const (
-	methodCall       = "tools/call"
-	methodList       = "tools/list"
-	methodPing       = "ping"
-	methodDiscover   = "server/discover"
-	methodListen     = "subscriptions/listen"
-	methodInitialize = "initialize"
-	methodCancelled  = "notifications/cancelled"
-
-	methodRead      = "resources/read"
-	methodGetPrompt = "prompts/get"
-	methodComplete  = "completion/complete"
-	methodSetLevel  = "logging/setLevel"
-
-	// What the server asks and tells.
-	methodSample   = "sampling/createMessage"
-	methodElicit   = "elicitation/create"
-	methodRoots    = "roots/list"
-	methodProgress = "notifications/progress"
-	methodMessage  = "notifications/message"
-)
-
-// errorJSON is an error response; a missing id is null.
-func errorJSON(id json.RawMessage, code int64, text string) json.RawMessage {
-	return errorOf(id, &jsonrpc.Error{Code: code, Message: text})
-}
-
-func errorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
-	if len(id) == 0 {
-		id = json.RawMessage("null")
-	}
-	raw, err := json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   *jsonrpc.Error  `json:"error"`
-	}{"2.0", id, e})
-	if err != nil { // the id and the data are JSON, and the rest are strings
-		panic(err)
-	}
-	return raw
-}
 
 // idOf returns the id of a message that is JSON but maybe no message; nil if it has none.
 func idOf(raw json.RawMessage) json.RawMessage {
@@ -81,9 +38,6 @@ const maxInitialize = 16 << 10
 
 // maxValues bounds the values in an initialize, and in a _meta.
 const maxValues = 512
-
-// maxMembers bounds the arguments of what is not a tool.
-const maxMembers = 1000
 
 // What is wrong with a message that is too large in part.
 const (
@@ -277,42 +231,6 @@ func iconsIn(params json.RawMessage) (icons json.RawMessage) {
 	return memberOf(memberOf(params, "clientInfo"), "icons")
 }
 
-// memberOf returns a member of an object; nil for none, and of what is not an object.
-func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
-	if !rawjson.IsObject(object) {
-		return nil
-	}
-	rawjson.Members(object, func(key []byte, value json.RawMessage) bool {
-		if string(key) == wanted {
-			found = value
-		}
-		return true
-	})
-	return found
-}
-
-// textOf returns the text of a JSON string. It reports false for what is not one.
-func textOf(raw json.RawMessage) (text string, ok bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	var decoded string // by itself: text would be on the heap in every call
-	err := json.Unmarshal(raw, &decoded)
-	return decoded, err == nil
-}
-
-// fewMembers reports whether a value is an object of few members.
-func fewMembers(value json.RawMessage) bool {
-	n := 0
-	return rawjson.IsObject(value) && rawjson.Members(value, func([]byte, json.RawMessage) bool {
-		n++
-		return n <= maxMembers
-	})
-}
-
 // oddID reports whether an id is a number that not every client can hold, and whether it is
 // one at all: a string, a number, null or none.
 func oddID(id json.RawMessage) (odd, usual bool) {
@@ -342,4 +260,21 @@ func idKey(id json.RawMessage) string {
 		}
 	}
 	return string(id)
+}
+
+// asksSomething reports whether a message that is not read yet wants an answer.
+func asksSomething(raw []byte) bool {
+	if !rawjson.Valid(raw) {
+		return true // it gets one
+	}
+	return memberOf(raw, "method") != nil && memberOf(raw, "id") != nil
+}
+
+// notified takes a notification of a client's. What it does not know is nobody's trouble.
+func notified(m *message, cancel func(id json.RawMessage)) {
+	if m.method == methodCancelled {
+		if id := memberOf(m.params.raw, "requestId"); id != nil {
+			cancel(id)
+		}
+	}
 }

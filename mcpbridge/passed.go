@@ -16,14 +16,6 @@ import (
 	"github.com/orla-project/orla/internal/turns"
 )
 
-// protocolPrefix begins the keys of _meta that the protocol keeps for the
-// parties themselves.
-const protocolPrefix = "io.modelcontextprotocol/"
-
-// maxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times
-// its bytes.
-const maxLookedInto = 10_000
-
 // passedAnswer is a peer's result on its way to the client, a CallToolResult as
 // a rule: the bytes are the peer's own, and of its members only _meta may be another (SPEC L1).
 type passedAnswer struct {
@@ -136,33 +128,6 @@ func (p *passedAnswer) tell(attempts int) {
 		p.meta = json.RawMessage("{}")
 	}
 	p.meta, p.newMeta = replaced(p.meta, member{Key: MetaAttempts, Value: strconv.AppendInt(nil, int64(attempts), 10)}), true
-}
-
-// plainObject returns raw if it is an object whose keys have no escapes, or
-// another way to write it if they have; changed says which. It returns nil for
-// all else, and for what has too many members to be written another way.
-func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
-	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
-		return nil, false
-	}
-	if rawjson.Members(raw, func([]byte, json.RawMessage) bool { return true }) {
-		return raw, false
-	}
-	if rawjson.Count(raw) > maxLookedInto {
-		return nil, false
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
-		return nil, false
-	}
-	written, err := json.Marshal(members)
-	if err != nil { // it was JSON
-		panic(err)
-	}
-	if !rawjson.Members(written, func([]byte, json.RawMessage) bool { return true }) {
-		return nil, false // a key that cannot be written without an escape
-	}
-	return written, true
 }
 
 // parts is the answer as the client gets it. self is what the server says of

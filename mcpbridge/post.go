@@ -369,3 +369,36 @@ func statusOf(code int64) int {
 	}
 	return 0
 }
+
+// checkHeaders says what the headers of a message of the stateless era say differently from
+// the message (2026-07-28, basic/transports).
+func (b *Bridge) checkHeaders(headers http.Header, m *message) *jsonrpc.Error {
+	if m.answers() {
+		return nil
+	}
+	switch given := first(headers, methodHeader); {
+	case given == "":
+		return mismatch("missing required Mcp-Method header")
+	case given != m.method:
+		return mismatch("header mismatch: Mcp-Method header value '%s' does not match body value '%s'", brief(given), brief(m.method))
+	}
+	raw, named := m.namedBy()
+	if !named {
+		return nil
+	}
+	name, ok := textOf(raw)
+	given := first(headers, nameHeader)
+	switch decoded, plain := headerText(given); {
+	case given == "":
+		return mismatch("missing required Mcp-Name header for method %q", m.method)
+	case !ok:
+		return mismatch("failed to extract name from parameters for method %q", m.method)
+	case given != name && (!plain || decoded != name):
+		return mismatch("header mismatch: Mcp-Name header value '%s' does not match body value '%s'", brief(given), brief(name))
+	}
+	if m.method != methodCall {
+		return nil
+	}
+	tool, _ := b.listedTraits(name)
+	return tool.headers.check(headers, m.params.arguments)
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -293,63 +292,16 @@ func joined(of, with context.Context) (context.Context, func()) {
 	}
 }
 
-// notification is a message that wants no answer.
-func notification(method string, params json.RawMessage) json.RawMessage {
-	if len(params) == 0 {
-		params = json.RawMessage("{}")
-	}
-	out := append(make([]byte, 0, 64+len(method)+len(params)), `{"jsonrpc":"2.0","method":"`...)
-	out = append(append(out, method...), `","params":`...)
-	return append(append(out, params...), '}')
-}
-
-func methodNotFound(method string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + quoted(method)}
-}
-
-// quoted is a name of a client's in a text.
-func quoted(name string) string { return string(rawjson.Quote(brief(name))) }
-
-// ownMetaOf returns of a request's _meta what is for the peer: not what the
-// protocol and Orla keep for the parties, and no progress token, which is the client's.
-// A peer may give it back with what it says, which must not be about another request.
-// It returns nil if nothing is left.
-func ownMetaOf(meta json.RawMessage) json.RawMessage {
-	if meta == nil {
-		return nil
-	}
-	plain, _ := plainObject(meta)
-	if plain == nil {
-		return nil
-	}
-	own, _ := rawjson.Edit(plain, func(key string) bool {
-		return begins(key, protocolPrefix) || begins(key, ownPrefix) || strings.EqualFold(key, "progressToken")
-	})
-	if rawjson.Empty(own) {
-		return nil
-	}
-	return own
-}
-
-// ownPrefix begins the keys of _meta by which a peer says what is about which request
-// (peer.MetaCall).
-const ownPrefix = "orla/"
-
-// begins reports whether a key begins so, in any case: some peers do not tell cases apart.
-func begins(key, prefix string) bool {
-	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
-}
-
 // errCannotBeAsked answers a question to a client that has no way to be asked one.
 var errCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
 
 // rpcError is an error as one that a client may see. Text of an unexpected one stays here.
 func (b *Bridge) rpcError(r *request, err error) *jsonrpc.Error {
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code != 0 {
-		if wire.Data != nil && !rawjson.Valid(wire.Data) {
-			return &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
+	if given, ok := errors.AsType[*jsonrpc.Error](err); ok && given.Code != 0 {
+		if given.Data != nil && !rawjson.Valid(given.Data) {
+			return &jsonrpc.Error{Code: given.Code, Message: given.Message}
 		}
-		return wire
+		return given
 	}
 	if r.ctx.Err() != nil {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -51,22 +50,6 @@ func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked pee
 		p.raw = cacheable(p.raw)
 	}
 	return p.parts(r.self()), nil
-}
-
-// ownParams are the params of a request that are for the peer: not what the protocol keeps
-// for the parties, and no progress token, which is the client's.
-func ownParams(p params) json.RawMessage {
-	if p.raw == nil {
-		return nil
-	}
-	own, _ := rawjson.Edit(p.raw, keptByOrla, member{Key: "_meta", Value: ownMetaOf(p.meta)})
-	return own
-}
-
-// keptByOrla reports whether a key of params, in any case, is one that a peer gets from
-// Orla alone: some peers do not tell cases apart.
-func keptByOrla(key string) bool {
-	return strings.EqualFold(key, "_meta") || strings.EqualFold(key, "inputResponses") || strings.EqualFold(key, "requestState")
 }
 
 // cacheable says of a result that has no word on it that it is not to be kept.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 )
 
@@ -134,14 +133,6 @@ func (c *conn) admit(raw []byte) (held *share, ok bool) {
 	}
 	c.deliverLogged(parts{crowdedJSON(idOf(raw), noRoom)})
 	return nil, false
-}
-
-// asksSomething reports whether a message that is not read yet wants an answer.
-func asksSomething(raw []byte) bool {
-	if !rawjson.Valid(raw) {
-		return true // it gets one
-	}
-	return memberOf(raw, "method") != nil && memberOf(raw, "id") != nil
 }
 
 // readLine reads one line of at most maxLine bytes; a longer one is read to its

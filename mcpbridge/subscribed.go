@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	methodSubscribe   = "resources/subscribe"
-	methodUnsubscribe = "resources/unsubscribe"
 	// beginTime bounds how long a client waits to follow a resource.
 	beginTime = 30 * time.Second
 	// maxSubscriptions bounds the resources that all sessions follow, each counted

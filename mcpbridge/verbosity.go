@@ -11,12 +11,6 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// metaLogLevel is where a request of the stateless era says which messages it wants.
-const metaLogLevel = protocolPrefix + "logLevel"
-
-// levels are those of log messages, from the most verbose on.
-var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
 // tellTime bounds how long peers are told something, and how long a client waits
 // for it.
 const tellTime = 5 * time.Second

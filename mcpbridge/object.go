@@ -1,0 +1,80 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/orla-project/orla/internal/rawjson"
+
+	"unicode/utf8"
+)
+
+// maxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times
+// its bytes.
+const maxLookedInto = 10_000
+
+// plainObject returns raw if it is an object whose keys have no escapes, or
+// another way to write it if they have; changed says which. It returns nil for
+// all else, and for what has too many members to be written another way.
+func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
+	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
+		return nil, false
+	}
+	if rawjson.Members(raw, func([]byte, json.RawMessage) bool { return true }) {
+		return raw, false
+	}
+	if rawjson.Count(raw) > maxLookedInto {
+		return nil, false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return nil, false
+	}
+	written, err := json.Marshal(members)
+	if err != nil { // it was JSON
+		panic(err)
+	}
+	if !rawjson.Members(written, func([]byte, json.RawMessage) bool { return true }) {
+		return nil, false // a key that cannot be written without an escape
+	}
+	return written, true
+}
+
+// maxMembers bounds the arguments of what is not a tool.
+const maxMembers = 1000
+
+// memberOf returns a member of an object; nil for none, and of what is not an object.
+func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
+	if !rawjson.IsObject(object) {
+		return nil
+	}
+	rawjson.Members(object, func(key []byte, value json.RawMessage) bool {
+		if string(key) == wanted {
+			found = value
+		}
+		return true
+	})
+	return found
+}
+
+// textOf returns the text of a JSON string. It reports false for what is not one.
+func textOf(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return string(raw[1 : len(raw)-1]), true
+	}
+	var decoded string // by itself: text would be on the heap in every call
+	err := json.Unmarshal(raw, &decoded)
+	return decoded, err == nil
+}
+
+// fewMembers reports whether a value is an object of few members.
+func fewMembers(value json.RawMessage) bool {
+	n := 0
+	return rawjson.IsObject(value) && rawjson.Members(value, func([]byte, json.RawMessage) bool {
+		n++
+		return n <= maxMembers
+	})
+}

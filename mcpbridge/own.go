@@ -1,0 +1,54 @@
+package mcpbridge
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// ownMetaOf returns of a request's _meta what is for the peer: not what the
+// protocol and Orla keep for the parties, and no progress token, which is the client's.
+// A peer may give it back with what it says, which must not be about another request.
+// It returns nil if nothing is left.
+func ownMetaOf(meta json.RawMessage) json.RawMessage {
+	if meta == nil {
+		return nil
+	}
+	plain, _ := plainObject(meta)
+	if plain == nil {
+		return nil
+	}
+	own, _ := rawjson.Edit(plain, func(key string) bool {
+		return begins(key, protocolPrefix) || begins(key, ownPrefix) || strings.EqualFold(key, "progressToken")
+	})
+	if rawjson.Empty(own) {
+		return nil
+	}
+	return own
+}
+
+// ownPrefix begins the keys of _meta by which a peer says what is about which request
+// (peer.MetaCall).
+const ownPrefix = "orla/"
+
+// begins reports whether a key begins so, in any case: some peers do not tell cases apart.
+func begins(key, prefix string) bool {
+	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
+}
+
+// ownParams are the params of a request that are for the peer: not what the protocol keeps
+// for the parties, and no progress token, which is the client's.
+func ownParams(p params) json.RawMessage {
+	if p.raw == nil {
+		return nil
+	}
+	own, _ := rawjson.Edit(p.raw, keptByOrla, member{Key: "_meta", Value: ownMetaOf(p.meta)})
+	return own
+}
+
+// keptByOrla reports whether a key of params, in any case, is one that a peer gets from
+// Orla alone: some peers do not tell cases apart.
+func keptByOrla(key string) bool {
+	return strings.EqualFold(key, "_meta") || strings.EqualFold(key, "inputResponses") || strings.EqualFold(key, "requestState")
+}
