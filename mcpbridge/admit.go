@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // stream is an open stream that counts as a session.
@@ -69,18 +70,18 @@ func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok b
 }
 
 // begin answers the request that begins a session, if there is room for one.
-func (h *HTTP) begin(out *response, r *http.Request, from sender, m *message) {
+func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Message) {
 	if err := h.openings.Take(r.Context(), from.line); err != nil {
 		return // the client has left
 	}
 	given := sync.OnceFunc(func() { h.openings.Give(from.line) })
 	defer given()
-	says, _ := introduced(m.params.raw)
-	party := partyOf(r, says.name)
+	says, _ := wire.ReadInitialize(m.Params.Raw)
+	party := partyOf(r, says.Name)
 	over, ok := h.sessions.admit(h.settings.Load().MaxSessions, party, from.subject != "")
 	h.endSessions(over)
 	if !ok {
-		crowded(out, m.id, noSession)
+		crowded(out, m.ID, noSession)
 		return
 	}
 	s := newSession(rand.Text())
@@ -95,16 +96,16 @@ func (h *HTTP) begin(out *response, r *http.Request, from sender, m *message) {
 	by.session = s.id
 	asked, refused := h.bridge.newRequest(m, by, s, nil)
 	if refused != nil {
-		h.refuseRequest(out, r, m.id, refused)
+		h.refuseRequest(out, r, m.ID, refused)
 		return
 	}
 	asked.begin(r.Context())
-	h.bridge.exchange(asked.ctx, asked, func(response parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
+	h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 		defer letGo()
 		if code == 0 {
 			began = true
 			h.sessions.opened(u)
-			out.Header().Set(sessionHeader, s.id)
+			out.Header().Set(wire.SessionHeader, s.id)
 			if removed(r.Context()) {
 				h.endSessions(h.sessions.removeOne(u))
 			}
@@ -194,7 +195,7 @@ func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
 }
 
 func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
-	return errorOf(id, &jsonrpc.Error{
+	return wire.ErrorOf(id, &jsonrpc.Error{
 		Code:    jsonrpc.CodeInternalError,
 		Message: text + "; try again later",
 		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,

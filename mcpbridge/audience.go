@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // gather is how long a change waits for others, so that clients are told of them at once.
@@ -64,17 +65,17 @@ func (a *audience) tell() {
 
 // listen answers a subscriptions/listen: the client is told of what it has asked for until
 // it cancels the request, or leaves.
-func (b *Bridge) listen(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	wanted := memberOf(r.params.raw, "notifications")
+func (b *Bridge) listen(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	wanted := wire.MemberOf(r.Params.Raw, "notifications")
 	if !rawjson.IsObject(wanted) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "missing required 'notifications' field"}
 	}
 	var allowed mcp.NotificationSubscriptions
 	if json.Unmarshal(wanted, &allowed) != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	in := newInbox()
-	in.subscription = r.id
+	in.subscription = r.ID
 	in.wants = [lists]bool{listTools: allowed.ToolsListChanged, listPrompts: allowed.PromptsListChanged, listResources: allowed.ResourcesListChanged}
 	b.audience.join(in)
 	defer b.left(in)
@@ -89,15 +90,15 @@ func (b *Bridge) listen(ctx context.Context, r *request) (parts, *jsonrpc.Error)
 	if err != nil { // booleans and strings
 		panic(err)
 	}
-	meta := slices.Concat([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), r.id, closing)
-	params := slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), ack, closing)
+	meta := slices.Concat([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), r.ID, wire.Closing)
+	params := slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), ack, wire.Closing)
 	if release, ok := r.speak(); ok {
-		err = r.to.tell(ctx, notification("notifications/subscriptions/acknowledged", params))
+		err = r.to.tell(ctx, wire.Notification("notifications/subscriptions/acknowledged", params))
 		release()
 	}
 	if err == nil && (in.wants != [lists]bool{} || len(allowed.ResourceSubscriptions) > 0) {
 		in.pass(ctx, nil, r.to)
 	}
-	result, _ := rawjson.Edit(meta, nil, member{Key: mcp.MetaKeyServerInfo, Value: b.selfJSON})
-	return parts{[]byte(`{"resultType":"complete","_meta":`), result, closing}, nil
+	result, _ := rawjson.Edit(meta, nil, wire.Member{Key: mcp.MetaKeyServerInfo, Value: b.selfJSON})
+	return wire.Parts{[]byte(`{"resultType":"complete","_meta":`), result, wire.Closing}, nil
 }

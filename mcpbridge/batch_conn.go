@@ -4,19 +4,21 @@ import (
 	"encoding/json"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // batch is a JSON-RPC batch that waits for its answers.
 type batch struct {
 	left    int
-	answers []parts
+	answers []wire.Parts
 	letGo   []func() // of the room of those that are in
 	held    *share   // until they are written
 }
 
 // add collects an answer, and returns all of them when it was the last; nil before, and if
 // there are none.
-func (in *batch) add(answer parts, letGo func()) (all parts, letAllGo func()) {
+func (in *batch) add(answer wire.Parts, letGo func()) (all wire.Parts, letAllGo func()) {
 	if answer != nil {
 		in.answers = append(in.answers, answer)
 	}
@@ -44,7 +46,7 @@ func (in *batch) add(answer parts, letGo func()) (all parts, letAllGo func()) {
 }
 
 func (c *conn) takeBatch(data []byte, held *share) {
-	all, refusals, wrong := readBatch(data)
+	all, refusals, wrong := wire.ReadBatch(data)
 	if wrong != nil {
 		held.end()
 		c.complain(nil, wrong.Code, wrong.Message)
@@ -55,15 +57,15 @@ func (c *conn) takeBatch(data []byte, held *share) {
 		var refusal json.RawMessage
 		switch {
 		case refusals[i] != nil:
-			refusal = errorOf(m.id, refusals[i])
-		case m.method == methodInitialize:
-			refusal = errorJSON(m.id, jsonrpc.CodeInvalidRequest, "an initialize cannot be part of a batch")
+			refusal = wire.ErrorOf(m.ID, refusals[i])
+		case m.Method == wire.MethodInitialize:
+			refusal = wire.ErrorJSON(m.ID, jsonrpc.CodeInvalidRequest, "an initialize cannot be part of a batch")
 		default:
 			refusal = c.accept(m, pending{in: in})
 		}
 		if refusal != nil {
 			c.mu.Lock()
-			in.answers = append(in.answers, parts{refusal})
+			in.answers = append(in.answers, wire.Parts{refusal})
 			c.mu.Unlock()
 		}
 	}

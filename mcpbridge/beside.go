@@ -24,5 +24,5 @@ func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *j
 		b.log.Error("encode an answer", "tool", asked.Tool, "err", err)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
 	}
-	return result.join(), nil
+	return result.Join(), nil
 }

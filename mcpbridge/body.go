@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 const (
@@ -133,9 +134,9 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 func (h *HTTP) waits(w http.ResponseWriter, r *http.Request, held *share, body []byte) bool {
 	n := int64(1)
 	switch {
-	case isBatch(body):
-		n = int64(min(bytes.Count(body, []byte("{")), maxBatch))
-	case len(body) <= smallRequest && !asksSomething(body): // it may be what others wait for
+	case wire.IsBatch(body):
+		n = int64(min(bytes.Count(body, []byte("{")), wire.MaxBatch))
+	case len(body) <= smallRequest && !wire.AsksSomething(body): // it may be what others wait for
 		return true
 	}
 	switch err := held.grow(r.Context(), int64(len(body))+n*eachMessage, h.limits.room); {

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -316,12 +317,12 @@ func (b *Bridge) record(ctx context.Context, c *call) {
 	}
 	how := &c.how
 	attrs := []slog.Attr{
-		slog.String("tool", brief(c.tool)),
+		slog.String("tool", wire.Brief(c.tool)),
 		slog.String("call_id", c.id),
 		slog.Float64("duration_ms", float64(c.took.Microseconds())/1000),
 		slog.Bool("ok", how.ok),
 		slog.String("caller", c.from.caller),
-		slog.String("session", shortened(c.from.session)),
+		slog.String("session", wire.Shortened(c.from.session)),
 		slog.Int("request_bytes", c.size),
 		slog.Int("response_bytes", how.size),
 	}
@@ -336,9 +337,9 @@ func (b *Bridge) record(ctx context.Context, c *call) {
 	}
 	if f := how.fault; f != nil {
 		reason, cause := f.Log()
-		attrs = append(attrs, slog.String("reason", brief(reason)))
+		attrs = append(attrs, slog.String("reason", wire.Brief(reason)))
 		if cause != nil {
-			attrs = append(attrs, slog.String("err", brief(cause.Error())))
+			attrs = append(attrs, slog.String("err", wire.Brief(cause.Error())))
 		}
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "call", 0) // a Logger would look for the caller's place in the code

@@ -15,14 +15,15 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // call answers a tools/call.
-func (b *Bridge) call(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	name, ok := textOf(r.params.name)
-	args := r.params.arguments
+func (b *Bridge) call(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	name, ok := wire.TextOf(r.Params.Name)
+	args := r.Params.Arguments
 	if !ok || args != nil && args[0] != '{' && args[0] != 'n' {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	l := b.current()
 	if _, there := l.tools.find(name); !there {
@@ -31,9 +32,9 @@ func (b *Bridge) call(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}
-	asked := peer.Call{Tool: name, Args: args, Meta: ownMetaOf(r.params.meta), Caller: r.from.caller}
+	asked := peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.caller}
 	talks := l.of.Talks[name]
-	if r.newest && (r.params.state != nil || r.params.responses != nil) {
+	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, callOf(r, &asked)); refused != nil {
 			return nil, refused
@@ -49,20 +50,20 @@ func (b *Bridge) call(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 }
 
 // callConversing makes a call of a tool that may speak to its client.
-func (b *Bridge) callConversing(ctx context.Context, r *request, asked peer.Call) (parts, *jsonrpc.Error) {
+func (b *Bridge) callConversing(ctx context.Context, r *request, asked peer.Call) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
-	return b.converse(ctx, r, callOf(r, &asked), func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error) {
+	return b.converse(ctx, r, callOf(r, &asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		return b.callWith(ctx, r, &asked, client)
 	})
 }
 
 // callOf is what a call asks for, and for whom.
 func callOf(r *request, asked *peer.Call) asking {
-	return asking{r.Session(), methodCall, asked.Tool, asked.Args}
+	return asking{r.Session(), wire.MethodCall, asked.Tool, asked.Args}
 }
 
 // callWith makes a call for a client; nil if it cannot be spoken to meanwhile.
-func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, client peer.Client) (parts, *jsonrpc.Error) {
+func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 	asked.Client = client
 	a, made, refused := b.answerCall(ctx, *asked, r.from)
 	if _, later := client.(*conversation); later { // the request may have been answered with questions
@@ -82,7 +83,7 @@ func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, cli
 	result, err := b.encoded(a, r.newest)
 	if err != nil { // bound has seen to it that it can be encoded
 		b.log.Error("encode an answer", "tool", asked.Tool, "err", err)
-		return nil, internalError()
+		return nil, wire.InternalError()
 	}
 	return result, nil
 }
@@ -92,15 +93,15 @@ func (b *Bridge) unknownTool(ctx context.Context, r *request, name string) *json
 	began := time.Now()
 	f := fault.New(fault.UnsupportedTool, "unknown tool %q", name)
 	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}
-	ctx, ended := b.observe(ctx, id, peer.Call{Tool: name, Args: r.params.arguments}, &r.from)
+	ctx, ended := b.observe(ctx, id, peer.Call{Tool: name, Args: r.Params.Arguments}, &r.from)
 	took := time.Since(began)
 	ended(how.end(false, took))
-	r.made = &call{id, name, len(r.params.arguments), r.from, trace.From(ctx), took, how}
+	r.made = &call{id, name, len(r.Params.Arguments), r.from, trace.From(ctx), took, how}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", name)}
 }
 
 // encoded is an answer as a result, in the stateless era or another.
-func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
+func (b *Bridge) encoded(a answer, newest bool) (wire.Parts, error) {
 	var self json.RawMessage
 	if newest {
 		self = b.selfJSON
@@ -109,11 +110,11 @@ func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
 		return a.passed.parts(self), nil
 	}
 	if result, ok := encode(a.result, self); ok {
-		return parts{result}, nil
+		return wire.Parts{result}, nil
 	}
 	if !newest {
 		result, err := a.result.MarshalJSON()
-		return parts{result}, err
+		return wire.Parts{result}, err
 	}
 	if a.result.Meta == nil {
 		a.result.Meta = mcp.Meta{}
@@ -124,7 +125,7 @@ func (b *Bridge) encoded(a answer, newest bool) (parts, error) {
 		return nil, err
 	}
 	// What the stateless era has in every result; the SDK keeps the field to itself.
-	return parts{bytes.TrimSuffix(result, closing), []byte(`,"resultType":"complete"}`)}, nil
+	return wire.Parts{bytes.TrimSuffix(result, wire.Closing), []byte(`,"resultType":"complete"}`)}, nil
 }
 
 // listedTraits returns the traits of a listed tool.

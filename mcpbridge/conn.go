@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // errHungUp is why nothing is sent any more.
@@ -36,8 +37,8 @@ type conn struct {
 	session *session
 	passing sync.Once // begins to tell the client its news
 
-	send func(parts) error // writes one message or batch; called by one goroutine at a time; returns when done is closed
-	out  io.Writer         // takes answers, and may hang for as long as the client does; nil where send does
+	send func(wire.Parts) error // writes one message or batch; called by one goroutine at a time; returns when done is closed
+	out  io.Writer              // takes answers, and may hang for as long as the client does; nil where send does
 
 	ctx   context.Context    // ends with the connection
 	end   context.CancelFunc // ends ctx
@@ -106,25 +107,25 @@ func (c *conn) take(l line) {
 	held := l.held
 	defer func() { held.end() }() // unless somebody else is to
 	defer recovered.To(c.log, "read a line of a client's", func(any) { c.hangUp() })
-	data := trimmed(l.data)
+	data := wire.Trimmed(l.data)
 	switch {
 	case l.tooLong:
 		c.complain(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is over max_request (%d bytes)", c.max))
 	case len(data) == 0:
 	case !rawjson.Valid(data):
-		c.complain(nil, jsonrpc.CodeParseError, notJSON)
+		c.complain(nil, jsonrpc.CodeParseError, wire.NotJSON)
 	case data[0] == '[':
 		c.takeBatch(data, held)
 		held = nil
 	default:
-		m, refused := readMessage(data)
+		m, refused := wire.ReadMessage(data)
 		if refused != nil {
-			c.complain(m.id, refused.Code, refused.Message)
+			c.complain(m.ID, refused.Code, refused.Message)
 			return
 		}
 		if refusal := c.accept(m, pending{held: held}); refusal != nil {
-			c.deliverLogged(parts{refusal})
-		} else if m.asks() {
+			c.deliverLogged(wire.Parts{refusal})
+		} else if m.Asks() {
 			held = nil
 		}
 	}
@@ -132,24 +133,24 @@ func (c *conn) take(l line) {
 
 // accept takes a message: a request is answered from now on. It returns the error that
 // refuses a request instead. p.held is the request's, if it is not refused.
-func (c *conn) accept(m *message, p pending) (refusal json.RawMessage) {
+func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	switch {
-	case m.answers():
+	case m.Answers():
 		c.session.questions.answer(m)
 		return nil
-	case m.id == nil:
-		notified(m, c.cancel)
+	case m.ID == nil:
+		wire.Notified(m, c.cancel)
 		return nil
 	}
 	r, refused := c.bridge.newRequest(m, c.from, c.session, c)
 	if refused == nil && r.newest && !c.newest {
-		refused = unsupported(firstStateless, versions[1:])
+		refused = wire.Unsupported(wire.FirstStateless, wire.Versions[1:])
 	}
 	if refused != nil {
-		return errorOf(m.id, refused)
+		return wire.ErrorOf(m.ID, refused)
 	}
 	r.begin(c.ctx)
-	p.request, p.open = r, m.method == methodListen
+	p.request, p.open = r, m.Method == wire.MethodListen
 	switch c.enter(p) {
 	case entered:
 	case enterOver:
@@ -161,9 +162,9 @@ func (c *conn) accept(m *message, p pending) (refusal json.RawMessage) {
 		return nil
 	case enterTaken:
 		r.stop()
-		return errorJSON(m.id, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
+		return wire.ErrorJSON(m.ID, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 	}
-	if m.method == methodInitialize { // what follows is said in its session
+	if m.Method == wire.MethodInitialize { // what follows is said in its session
 		c.answerRequest(r)
 		if _, opened := c.session.declared(); opened {
 			c.passNews()
@@ -203,14 +204,14 @@ func (c *conn) answerRequest(r *request) {
 	}
 	defer end()
 	defer recovered.To(c.log, "answer a request", func(any) { c.hangUp() })
-	c.bridge.exchange(r.ctx, r, func(response parts, _ int64, letGo func()) {
-		if r.method != methodListen && r.cancelled.Load() || c.ctx.Err() != nil {
+	c.bridge.exchange(r.ctx, r, func(response wire.Parts, _ int64, letGo func()) {
+		if r.Method != wire.MethodListen && r.cancelled.Load() || c.ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
 			response = nil
 		}
 		end() // the write may hang; see ServeStdio
-		c.answer(r.id, response, letGo)
+		c.answer(r.ID, response, letGo)
 	})
 }
 
@@ -227,7 +228,7 @@ const (
 func (c *conn) enter(p pending) entering {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := idKey(p.id)
+	key := wire.IDKey(p.ID)
 	if c.over {
 		return enterOver
 	}
@@ -249,9 +250,9 @@ func (c *conn) enter(p pending) entering {
 // cancel ends the request that a notification cancels.
 func (c *conn) cancel(id json.RawMessage) {
 	c.mu.Lock()
-	p := c.awaiting[idKey(id)]
+	p := c.awaiting[wire.IDKey(id)]
 	c.mu.Unlock()
-	if p.request != nil && p.method != methodInitialize { // which MUST NOT be cancelled
+	if p.request != nil && p.Method != wire.MethodInitialize { // which MUST NOT be cancelled
 		p.cancel()
 	}
 }
@@ -292,7 +293,7 @@ func (c *conn) settleLocked() {
 // complain sends an error response that belongs to no request.
 func (c *conn) complain(id json.RawMessage, code int64, text string) {
 	c.log.Debug("malformed message", "code", code, "text", text)
-	c.deliverLogged(parts{errorJSON(id, code, text)})
+	c.deliverLogged(wire.Parts{wire.ErrorJSON(id, code, text)})
 }
 
 // tell implements outlet.
@@ -304,11 +305,11 @@ func (c *conn) tell(ctx context.Context, message json.RawMessage) error {
 	case <-c.done:
 		return errHungUp
 	}
-	return sendWithin(ctx, func() error { return c.write(parts{message}) })
+	return sendWithin(ctx, func() error { return c.write(wire.Parts{message}) })
 }
 
 // deliverLogged sends what no handler waits for.
-func (c *conn) deliverLogged(message parts) {
+func (c *conn) deliverLogged(message wire.Parts) {
 	if err := c.deliver(message); err != nil {
 		c.log.Debug("answer a malformed message", "err", err)
 	}
@@ -316,7 +317,7 @@ func (c *conn) deliverLogged(message parts) {
 
 // deliver sends one message or batch. A client that cannot be written to has
 // left: the connection ends.
-func (c *conn) deliver(message parts) error {
+func (c *conn) deliver(message wire.Parts) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.done:
@@ -326,7 +327,7 @@ func (c *conn) deliver(message parts) error {
 }
 
 // write sends what deliver or tell has the turn for.
-func (c *conn) write(message parts) error {
+func (c *conn) write(message wire.Parts) error {
 	err := c.send(message)
 	<-c.writing
 	if err != nil && !errors.Is(err, errHungUp) {

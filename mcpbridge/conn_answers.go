@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // answers are those that wait to be written on stdio. What came
@@ -39,7 +40,7 @@ const (
 )
 
 // add adds an answer, as a line. letGo, if not nil, is called when it has been written.
-func (a *answers) add(message parts, letGo func()) {
+func (a *answers) add(message wire.Parts, letGo func()) {
 	if letGo != nil {
 		a.held = append(a.held, letGo)
 	}
@@ -91,13 +92,13 @@ func (a *answers) keep(written [][]byte) {
 // answer ends a request with its answer; nil for none. letGo is called when nothing of it
 // is to be written any more. When answer returns, it has been written, or waits for others
 // of its batch, or a goroutine is about to write it.
-func (c *conn) answer(id json.RawMessage, message parts, letGo func()) {
-	if message.size() <= turns.Little {
+func (c *conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
+	if message.Size() <= turns.Little {
 		letGo() // what is left of it nobody counts
 		letGo = nil
 	}
 	c.mu.Lock()
-	key := idKey(id)
+	key := wire.IDKey(id)
 	p := c.awaiting[key]
 	delete(c.awaiting, key) // first, since the client may use the id again at once
 	if p.open {
@@ -131,7 +132,7 @@ func (c *conn) answer(id json.RawMessage, message parts, letGo func()) {
 	if !first {
 		return
 	}
-	if p.request != nil && p.method == methodInitialize { // it is answered by who reads
+	if p.request != nil && p.Method == wire.MethodInitialize { // it is answered by who reads
 		c.run(c.watchAnswers)
 		return
 	}
@@ -150,7 +151,7 @@ func both(letGo, also func()) func() {
 }
 
 // answerNow writes an answer.
-func (c *conn) answerNow(message parts, letGo func()) {
+func (c *conn) answerNow(message wire.Parts, letGo func()) {
 	if letGo != nil {
 		defer letGo()
 	}

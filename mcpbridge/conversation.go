@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 const (
@@ -53,7 +54,7 @@ type conversation struct {
 	asked   chan struct{}      // holds a token when there is a new question
 	done    chan struct{}      // closed when the fields that follow are set
 
-	result parts
+	result wire.Parts
 	err    *jsonrpc.Error
 
 	size    int64 // bytes of the request, which stay in memory
@@ -188,13 +189,13 @@ func (v *conversation) questions() json.RawMessage {
 	if len(v.pending) == 0 {
 		return nil
 	}
-	out := parts{}
+	out := wire.Parts{}
 	before := []byte("{")
 	for _, q := range v.pending {
 		out = append(out, before, rawjson.Quote(q.id), []byte(`:{"method":`), rawjson.Quote(q.method), []byte(`,"params":`), q.params, []byte("}"))
 		before = []byte(",")
 	}
-	return append(out, []byte("}")).join()
+	return append(out, []byte("}")).Join()
 }
 
 // gathered are the questions, if there are any, once no more have come for a
@@ -237,15 +238,15 @@ func (v *conversation) attach(r *request) {
 }
 
 // work is what a peer does for a client.
-type work func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error)
+type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
 
 // converse does the work for the client of a request. In the stateless era its result may
 // be questions to the client.
-func (b *Bridge) converse(ctx context.Context, r *request, of asking, do work) (parts, *jsonrpc.Error) {
-	if !r.newest || of.method == methodComplete || !r.says.askable() {
+func (b *Bridge) converse(ctx context.Context, r *request, of asking, do work) (wire.Parts, *jsonrpc.Error) {
+	if !r.newest || of.method == wire.MethodComplete || !r.says.Askable() {
 		return do(ctx, r)
 	}
-	state, answers := answersIn(r.params)
+	state, answers := answersIn(r.Params)
 	var v *conversation
 	if !strings.HasPrefix(state, heldPrefix) { // a state that is the peer's goes to the peer
 		v = b.held.begin(ctx, b, r, of, do)
@@ -258,7 +259,7 @@ func (b *Bridge) converse(ctx context.Context, r *request, of asking, do work) (
 	for {
 		if ask := v.gathered(ctx); ask != nil {
 			if state, ok := b.held.park(v); ok {
-				return parts{
+				return wire.Parts{
 					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
 					[]byte(`},"requestState":`), rawjson.Quote(state), []byte(`,"inputRequests":`), ask, []byte("}"),
 				}, nil
@@ -281,10 +282,10 @@ func (b *Bridge) converse(ctx context.Context, r *request, of asking, do work) (
 
 // answersIn returns what a client answers in the params of a request, and to what. More
 // answers than anybody has questions are none: each takes ten times its bytes.
-func answersIn(p params) (state string, answers map[string]json.RawMessage) {
-	state, _ = textOf(p.state)
-	if p.responses != nil && fewMembers(p.responses) {
-		_ = json.Unmarshal(p.responses, &answers) // what is no object answers nothing
+func answersIn(p wire.Params) (state string, answers map[string]json.RawMessage) {
+	state, _ = wire.TextOf(p.State)
+	if p.Responses != nil && wire.FewMembers(p.Responses) {
+		_ = json.Unmarshal(p.Responses, &answers) // what is no object answers nothing
 	}
 	return state, answers
 }
@@ -292,11 +293,11 @@ func answersIn(p params) (state string, answers map[string]json.RawMessage) {
 // inputIn is what a client gives to a peer that required more in the stateless era. An
 // error says that the peer's state was not given to this client for this request.
 func (b *Bridge) inputIn(r *request, of asking) (in peer.Input, refused *jsonrpc.Error) {
-	in.Responses, in.State = r.params.responses, r.params.state
+	in.Responses, in.State = r.Params.Responses, r.Params.State
 	if in.State == nil {
 		return in, nil
 	}
-	given, ok := textOf(in.State)
+	given, ok := wire.TextOf(in.State)
 	if !ok {
 		return peer.Input{}, errUnknownState
 	}
@@ -334,7 +335,7 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do w
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, letGo := b.room.Hold(ctx, r.line)
-	v := &conversation{of: of.sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.params.raw))}
+	v := &conversation{of: of.sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.Params.Raw))}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares, h.bytes = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld), turns.NewShares(maxHeldBytes)
@@ -347,7 +348,7 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do w
 		defer func() {
 			if p := recover(); p != nil {
 				b.log.Error("panic in a request", "method", of.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				v.result, v.err = nil, internalError()
+				v.result, v.err = nil, wire.InternalError()
 			}
 			cancel()
 			h.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // metaOf is an object with n members whose keys begin with prefix.
@@ -22,25 +23,25 @@ func metaOf(n int, prefix string) json.RawMessage {
 // SPEC S1: a _meta with many keys costs no more for each of them, from a client and
 // from a capsule.
 func TestS1MetaCostsInProportion(t *testing.T) {
-	for _, prefix := range []string{"k", protocolPrefix} {
+	for _, prefix := range []string{"k", wire.ProtocolPrefix} {
 		for _, c := range []struct {
 			name string
 			work func(meta json.RawMessage)
 		}{
 			{"a request", func(meta json.RawMessage) {
-				m, _ := readMessage(json.RawMessage(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":` + string(meta) + `}}`))
-				_, _ = readMeta(m.params.meta)
-				_, _ = readMeta(meta)
+				m, _ := wire.ReadMessage(json.RawMessage(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":` + string(meta) + `}}`))
+				_, _ = wire.ReadMeta(m.Params.Meta)
+				_, _ = wire.ReadMeta(meta)
 			}},
-			{"a call for a peer", func(meta json.RawMessage) { ownMetaOf(meta) }},
+			{"a call for a peer", func(meta json.RawMessage) { wire.OwnMetaOf(meta) }},
 			{"an answer", func(meta json.RawMessage) {
 				p, _ := look(json.RawMessage(`{"content":[],"isError":true,"_meta":`+string(meta)+`}`), true)
 				p.tell(2)
-				p.parts(json.RawMessage(`{"name":"orla"}`)).join()
+				p.parts(json.RawMessage(`{"name":"orla"}`)).Join()
 			}},
 			{"the members of an answer", func(meta json.RawMessage) {
 				p, _ := look(meta, true)
-				p.parts(json.RawMessage(`{"name":"orla"}`)).join()
+				p.parts(json.RawMessage(`{"name":"orla"}`)).Join()
 			}},
 		} {
 			t.Run(c.name+", "+prefix, func(t *testing.T) {
@@ -62,13 +63,13 @@ func TestS1ArgumentsInHeadersCostInProportion(t *testing.T) {
 			fmt.Fprintf(&properties, `"p%d":{"type":"string","x-mcp-header":"P%d"},`, i, i)
 			fmt.Fprintf(&args, `"q%d":%q,`, i, strings.Repeat("x", 1000))
 		}
-		params, err := headerParamsIn(json.RawMessage(`{"type":"object","properties":{` + properties.String() + `"z":{}}}`))
-		if err != nil || len(params.keys) != n {
+		params, err := wire.HeaderParamsIn(json.RawMessage(`{"type":"object","properties":{` + properties.String() + `"z":{}}}`))
+		if err != nil || len(params.Keys) != n {
 			t.Fatal(params, err)
 		}
 		given := json.RawMessage("{" + args.String() + `"z":1}`)
 		return func() {
-			if refused := params.check(nil, given); refused != nil {
+			if refused := params.Check(nil, given); refused != nil {
 				t.Error(refused)
 			}
 		}
@@ -76,7 +77,7 @@ func TestS1ArgumentsInHeadersCostInProportion(t *testing.T) {
 	costtest.Check(t, 500, func(n int) func() {
 		schema := json.RawMessage(strings.Repeat(`{"properties":{"a":`, n) + `{"x-mcp-header":"A"}` + strings.Repeat("}}", n))
 		return func() {
-			if _, err := headerParamsIn(schema); err == nil {
+			if _, err := wire.HeaderParamsIn(schema); err == nil {
 				t.Error("taken")
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // unlucky is a connection over whose requests Orla panics: it lacks its bridge.
@@ -18,8 +19,8 @@ func unlucky(t *testing.T) (c *conn, sent *[]string) {
 	c.bridge = nil
 	t.Cleanup(c.hangUp)
 	sent = &[]string{}
-	c.send = func(message parts) error {
-		*sent = append(*sent, string(message.join()))
+	c.send = func(message wire.Parts) error {
+		*sent = append(*sent, string(message.Join()))
 		return nil
 	}
 	return c, sent
@@ -59,7 +60,7 @@ func lineOfTest(data string, held *share) line { return line{data: []byte(data),
 // end.
 func TestF2APanicOverWhatIsWrittenEndsTheConnection(t *testing.T) {
 	c, _ := unlucky(t)
-	c.send = func(parts) error { panic("for the test") }
+	c.send = func(wire.Parts) error { panic("for the test") }
 	c.take(lineOfTest("no message", nil))
 	select {
 	case <-c.done:
@@ -71,7 +72,7 @@ func TestF2APanicOverWhatIsWrittenEndsTheConnection(t *testing.T) {
 // The same of news, which a goroutine of its own passes on.
 func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 	c, _ := unlucky(t)
-	c.send = func(parts) error { panic("for the test") }
+	c.send = func(wire.Parts) error { panic("for the test") }
 	c.session.inbox.listChanged([lists]bool{true})
 	c.passNews()
 	<-c.done

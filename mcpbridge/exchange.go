@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // exchange answers a request, on every transport in the same order: hold room for the
@@ -15,7 +16,7 @@ import (
 // is called, the bytes of the request are counted and its id is taken; to give these back
 // is write's, which also gives back the room, by letGo, when the answer is written. code is
 // that of an error; 0 for none. ctx is r's.
-func (b *Bridge) exchange(ctx context.Context, r *request, write func(response parts, code int64, letGo func())) {
+func (b *Bridge) exchange(ctx context.Context, r *request, write func(response wire.Parts, code int64, letGo func())) {
 	ctx, letGo := b.room.Hold(ctx, r.line)
 	response, code := b.respond(ctx, r)
 	r.end()
@@ -29,21 +30,21 @@ func (b *Bridge) exchange(ctx context.Context, r *request, write func(response p
 }
 
 // respond makes the response to a request. A panic fails that request, no more.
-func (b *Bridge) respond(ctx context.Context, r *request) (response parts, code int64) {
+func (b *Bridge) respond(ctx context.Context, r *request) (response wire.Parts, code int64) {
 	defer func() {
 		if p := recover(); p != nil {
-			b.log.Error("panic in a request", "method", r.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			response, code = refusalOf(r, internalError())
+			b.log.Error("panic in a request", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			response, code = refusalOf(r, wire.InternalError())
 		}
 	}()
-	result, refused := methods[r.method].serve(b, ctx, r)
+	result, refused := methods[r.Method].serve(b, ctx, r)
 	if refused != nil {
 		return refusalOf(r, refused)
 	}
-	response = append(make(parts, 0, len(result)+4), responseHead, r.id, resultKey)
-	return append(append(response, result...), closing), 0
+	response = append(make(wire.Parts, 0, len(result)+4), wire.ResponseHead, r.ID, wire.ResultKey)
+	return append(append(response, result...), wire.Closing), 0
 }
 
-func refusalOf(r *request, refused *jsonrpc.Error) (parts, int64) {
-	return parts{errorOf(r.id, refused)}, refused.Code
+func refusalOf(r *request, refused *jsonrpc.Error) (wire.Parts, int64) {
+	return wire.Parts{wire.ErrorOf(r.ID, refused)}, refused.Code
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // SetLimits makes the front's patience that of a test.
@@ -67,19 +68,19 @@ func Passed(raw []byte, newest bool) ([]byte, bool) {
 		return nil, false
 	}
 	if newest {
-		return p.parts([]byte(`{"name":"orla"}`)).join(), true
+		return p.parts([]byte(`{"name":"orla"}`)).Join(), true
 	}
-	return p.parts(nil).join(), true
+	return p.parts(nil).Join(), true
 }
 
 // Read takes a message apart, as a request of some client's, and returns its id and whether
 // it is refused.
 func Read(b *Bridge, raw []byte) (id json.RawMessage, refused bool) {
-	m, why := readMessage(raw)
-	if why == nil && m.asks() {
+	m, why := wire.ReadMessage(raw)
+	if why == nil && m.Asks() {
 		_, why = b.newRequest(m, origin{}, nil, nil)
 	}
-	return m.id, why != nil
+	return m.ID, why != nil
 }
 
 // Held is how many bytes of the room of all answers are held.

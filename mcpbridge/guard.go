@@ -14,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // guarded lets through to next only what may run a tool: the right Host, no
@@ -215,7 +217,7 @@ func refuse(w http.ResponseWriter, status int, text string) {
 }
 
 func writeError(w http.ResponseWriter, status int, id json.RawMessage, code int64, text string) {
-	writeJSON(w, status, string(errorJSON(id, code, text)))
+	writeJSON(w, status, string(wire.ErrorJSON(id, code, text)))
 }
 
 // fromThisMachine reports whether a request came to an address that other machines

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 const (
@@ -206,7 +207,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.mu.Unlock()
 		h.log.Debug("request", "method", r.Method, "path", loggedPath(r), "status", cmp.Or(status, http.StatusOK),
 			"duration_ms", float64(time.Since(began).Microseconds())/1000,
-			"session", shortened(r.Header.Get(sessionHeader)), "remote", r.RemoteAddr)
+			"session", wire.Shortened(r.Header.Get(wire.SessionHeader)), "remote", r.RemoteAddr)
 	}
 }
 
@@ -278,7 +279,7 @@ func under(w http.ResponseWriter) *response {
 // workOn waits until a request may be worked on. The place has to be given back.
 func (h *HTTP) workOn(ctx context.Context, from turns.Line, body []byte) (*turns.Brief, error) {
 	each := bytesAMoment
-	if isBatch(body) {
+	if wire.IsBatch(body) {
 		each = batchAMoment
 	}
 	return h.working.TakeLonger(ctx, from, 1+len(body)/each)

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // listKind is one of the lists whose changes clients are told of.
@@ -92,12 +93,12 @@ func (i *inbox) due() iter.Seq[json.RawMessage] {
 	changed, updated := i.take()
 	return func(yield func(json.RawMessage) bool) {
 		for l, changed := range changed {
-			if changed && !yield(notification(changedBy[l], i.params(""))) {
+			if changed && !yield(wire.Notification(changedBy[l], i.params(""))) {
 				return
 			}
 		}
 		for _, uri := range updated {
-			if !yield(notification(methodUpdated, i.params(uri))) {
+			if !yield(wire.Notification(wire.MethodUpdated, i.params(uri))) {
 				return
 			}
 		}

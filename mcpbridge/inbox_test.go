@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // counted is a client that leaves at the third message.
@@ -39,12 +41,12 @@ func TestS2NewsAreMadeOneByOne(t *testing.T) {
 
 // SPEC S2: answers to more questions than there can be are not decoded.
 func TestS2FewAnswersAreDecoded(t *testing.T) {
-	for n, want := range map[int]int{1: 1, maxMembers: maxMembers, maxMembers + 1: 0} {
+	for n, want := range map[int]int{1: 1, wire.MaxMembers: wire.MaxMembers, wire.MaxMembers + 1: 0} {
 		var given strings.Builder
 		for i := range n {
 			fmt.Fprintf(&given, `,"k%d":{}`, i)
 		}
-		p := params{state: json.RawMessage(`"orla:x"`), responses: json.RawMessage("{" + given.String()[1:] + "}")}
+		p := wire.Params{State: json.RawMessage(`"orla:x"`), Responses: json.RawMessage("{" + given.String()[1:] + "}")}
 		if state, answers := answersIn(p); state != "orla:x" || len(answers) != want {
 			t.Errorf("%d: %d answers to %q, want %d", n, len(answers), state, want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 const (
@@ -171,7 +172,7 @@ func (l *largeAnswers) close() {
 }
 
 // readLarge answers resources/read for an answer or a part of it.
-func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (parts, *jsonrpc.Error) {
+func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Parts, *jsonrpc.Error) {
 	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	path, ok := strings.CutPrefix(uri, largePrefix)
 	if !ok {
@@ -200,14 +201,14 @@ func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (parts, 
 	size, err := b.roomToRead(ctx, a, most)
 	switch {
 	case err != nil:
-		return nil, b.refused(ctx, methodRead, err)
+		return nil, b.refused(ctx, wire.MethodRead, err)
 	case size > most:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/sixfold, largePrefix, id)}
 	}
-	var result parts
+	var result wire.Parts
 	if err := b.inTurn(ctx, func() { result = a.read(uri, r.self()) }); err != nil {
-		return nil, b.refused(ctx, methodRead, err)
+		return nil, b.refused(ctx, wire.MethodRead, err)
 	}
 	return result, nil
 }
@@ -244,7 +245,7 @@ func (b *Bridge) roomToRead(ctx context.Context, a largeAnswer, most int64) (siz
 
 // read is the answer as the result of a resources/read. self is what the server says of
 // itself in the stateless era; nil in the others.
-func (a largeAnswer) read(uri string, self json.RawMessage) parts {
+func (a largeAnswer) read(uri string, self json.RawMessage) wire.Parts {
 	head := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
 	if a.mime != "" {
 		head = append(append(head, `,"mimeType":`...), rawjson.Quote(a.mime)...)
@@ -259,10 +260,10 @@ func (a largeAnswer) read(uri string, self json.RawMessage) parts {
 		whole = rawjson.Quote(a.text)
 	}
 	if self == nil {
-		return parts{head, whole, []byte("}]}")}
+		return wire.Parts{head, whole, []byte("}]}")}
 	}
 	const era = `}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"` + mcp.MetaKeyServerInfo + `":`
-	return parts{head, whole, []byte(era), self, []byte("}}")}
+	return wire.Parts{head, whole, []byte(era), self, []byte("}}")}
 }
 
 // part returns the bytes from on, most at most. Text begins and ends where

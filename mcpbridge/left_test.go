@@ -3,6 +3,8 @@ package mcpbridge
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // SPEC S2: a connection that ends while its session begins leaves nothing behind.
@@ -10,8 +12,8 @@ func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
 	b := &Bridge{audience: newAudience(), subscriptions: newSubscriptions(), verbosity: newVerbosity()}
 	s := newSession("a")
 	b.endSession(s)
-	r := &request{bridge: b, message: &message{}, session: s}
-	r.params.raw = json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
+	r := &request{bridge: b, Message: &wire.Message{}, session: s}
+	r.Params.Raw = json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
 	if _, refused := b.initialize(t.Context(), r); refused != nil {
 		t.Fatal(refused)
 	}

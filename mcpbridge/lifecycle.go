@@ -7,10 +7,12 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // serve answers a request with the JSON of a result, or with an error.
-type serve func(b *Bridge, ctx context.Context, r *request) (parts, *jsonrpc.Error)
+type serve func(b *Bridge, ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error)
 
 // era is in which eras of the protocol there is a method.
 type era int
@@ -30,30 +32,30 @@ type method struct {
 
 // methods are all that clients can ask for or tell.
 var methods = map[string]method{
-	methodInitialize: {serve: (*Bridge).initialize, era: stateful},
-	methodPing:       {serve: (*Bridge).ping, era: stateful, bare: true},
-	methodDiscover:   {serve: (*Bridge).discover, era: newestOnly, bare: true},
+	wire.MethodInitialize: {serve: (*Bridge).initialize, era: stateful},
+	wire.MethodPing:       {serve: (*Bridge).ping, era: stateful, bare: true},
+	wire.MethodDiscover:   {serve: (*Bridge).discover, era: newestOnly, bare: true},
 
-	methodCall:       {serve: (*Bridge).call},
-	methodList:       {serve: listing("tools", func(l *listed, after string) (parts, string) { return l.tools.page(after) }), bare: true},
-	"resources/list": {serve: listing("resources", func(l *listed, after string) (parts, string) { return l.resources.page(after) }), bare: true},
-	"resources/templates/list": {serve: listing("resourceTemplates", func(l *listed, after string) (parts, string) {
+	wire.MethodCall:  {serve: (*Bridge).call},
+	wire.MethodList:  {serve: listing("tools", func(l *listed, after string) (wire.Parts, string) { return l.tools.page(after) }), bare: true},
+	"resources/list": {serve: listing("resources", func(l *listed, after string) (wire.Parts, string) { return l.resources.page(after) }), bare: true},
+	"resources/templates/list": {serve: listing("resourceTemplates", func(l *listed, after string) (wire.Parts, string) {
 		return l.templates.page(after)
 	}), bare: true},
-	"prompts/list": {serve: listing("prompts", func(l *listed, after string) (parts, string) { return l.prompts.page(after) }), bare: true},
+	"prompts/list": {serve: listing("prompts", func(l *listed, after string) (wire.Parts, string) { return l.prompts.page(after) }), bare: true},
 
-	methodRead:      {serve: (*Bridge).read},
-	methodGetPrompt: {serve: (*Bridge).get},
-	methodComplete:  {serve: (*Bridge).complete},
+	wire.MethodRead:      {serve: (*Bridge).read},
+	wire.MethodGetPrompt: {serve: (*Bridge).get},
+	wire.MethodComplete:  {serve: (*Bridge).complete},
 
-	methodSetLevel:    {serve: (*Bridge).setLevel, era: stateful},
-	methodSubscribe:   {serve: (*Bridge).subscribe, era: stateful},
-	methodUnsubscribe: {serve: (*Bridge).unsubscribe, era: stateful},
-	methodListen:      {serve: (*Bridge).listen, era: newestOnly},
+	wire.MethodSetLevel:    {serve: (*Bridge).setLevel, era: stateful},
+	wire.MethodSubscribe:   {serve: (*Bridge).subscribe, era: stateful},
+	wire.MethodUnsubscribe: {serve: (*Bridge).unsubscribe, era: stateful},
+	wire.MethodListen:      {serve: (*Bridge).listen, era: newestOnly},
 
-	methodCancelled:                    {bare: true},
+	wire.MethodCancelled:               {bare: true},
 	"notifications/initialized":        {bare: true},
-	methodProgress:                     {},
+	wire.MethodProgress:                {},
 	"notifications/roots/list_changed": {bare: true},
 }
 
@@ -63,25 +65,25 @@ var capabilities = json.RawMessage(`{"completions":{},"logging":{},"prompts":{"l
 	`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
 
 // initialize begins a session.
-func (b *Bridge) initialize(_ context.Context, r *request) (parts, *jsonrpc.Error) {
-	says, ok := introduced(r.params.raw)
+func (b *Bridge) initialize(_ context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	says, ok := wire.ReadInitialize(r.Params.Raw)
 	if !ok {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if r.session == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "an initialize cannot be part of a batch"}
 	}
-	says.task = sessionTask(r.session.id)
+	says.Task = sessionTask(r.session.id)
 	if !r.session.introduce(says) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: `duplicate "initialize" received`}
 	}
 	b.audience.join(r.session.inbox)
 	b.leftMeanwhile(r.session)
-	version := says.version
+	version := says.Version
 	if version == "" {
-		version = lastWithSessions
+		version = wire.LastWithSessions
 	}
-	return parts{[]byte(`{"capabilities":`), capabilities, []byte(`,"protocolVersion":"` + version + `","serverInfo":`), b.selfJSON, closing}, nil
+	return wire.Parts{[]byte(`{"capabilities":`), capabilities, []byte(`,"protocolVersion":"` + version + `","serverInfo":`), b.selfJSON, wire.Closing}, nil
 }
 
 // endSession forgets what a session has, and ends what it does. Peers hear of it soon.
@@ -101,30 +103,30 @@ func (b *Bridge) leftMeanwhile(s *session) {
 	}
 }
 
-func (b *Bridge) ping(context.Context, *request) (parts, *jsonrpc.Error) {
-	return parts{[]byte("{}")}, nil
+func (b *Bridge) ping(context.Context, *request) (wire.Parts, *jsonrpc.Error) {
+	return wire.Parts{[]byte("{}")}, nil
 }
 
 // discover tells a client of the stateless era what the server is.
-func (b *Bridge) discover(context.Context, *request) (parts, *jsonrpc.Error) {
-	spoken, err := json.Marshal(versions)
+func (b *Bridge) discover(context.Context, *request) (wire.Parts, *jsonrpc.Error) {
+	spoken, err := json.Marshal(wire.Versions)
 	if err != nil { // strings
 		panic(err)
 	}
-	return parts{
+	return wire.Parts{
 		[]byte(`{"resultType":"complete","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
 		[]byte(`},"supportedVersions":`), spoken, []byte(`,"capabilities":`), capabilities, []byte(`,"ttlMs":0,"cacheScope":"private"}`),
 	}, nil
 }
 
 // setLevel answers a logging/setLevel.
-func (b *Bridge) setLevel(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	level, ok := textOf(memberOf(r.params.raw, "level"))
+func (b *Bridge) setLevel(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	level, ok := wire.TextOf(wire.MemberOf(r.Params.Raw, "level"))
 	if !ok {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	if r.session != nil && slices.Contains(levels, level) {
+	if r.session != nil && slices.Contains(wire.Levels, level) {
 		b.wantsLevel(ctx, func() { b.verbosity.set(r.session, level) })
 	}
-	return parts{[]byte("{}")}, nil
+	return wire.Parts{[]byte("{}")}, nil
 }

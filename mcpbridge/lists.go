@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -45,8 +46,8 @@ type item[T any] struct {
 
 // traits is what has to be known of a tool to answer a call of it.
 type traits struct {
-	structured bool         // clients expect a structured answer
-	headers    *headerParam // arguments that stand in HTTP headers as well; nil for none
+	structured bool              // clients expect a structured answer
+	headers    *wire.HeaderParam // arguments that stand in HTTP headers as well; nil for none
 }
 
 // find returns an item.
@@ -61,7 +62,7 @@ func (l items[T]) find(key string) (item[T], bool) {
 // page returns the items behind a key, "" for the first ones, as a JSON array, and the key
 // to go on with; "" at the end. A page ends where one from the beginning does, so that all
 // clients are told the same bytes.
-func (l items[T]) page(after string) (page parts, next string) {
+func (l items[T]) page(after string) (page wire.Parts, next string) {
 	at := 0
 	if after != "" {
 		var found bool
@@ -76,17 +77,17 @@ func (l items[T]) page(after string) (page parts, next string) {
 		next = l.all[end-1].key
 	}
 	if at == end && at > 0 || begin/pageSize == len(l.pages) {
-		return parts{[]byte("[]")}, next
+		return wire.Parts{[]byte("[]")}, next
 	}
 	whole := l.pages[begin/pageSize]
 	if at == begin {
-		return parts{whole}, next
+		return wire.Parts{whole}, next
 	}
 	left := 0 // bytes of what is before
 	for _, i := range l.all[begin:at] {
 		left += len(i.json) + len(",")
 	}
-	return parts{whole[:1], whole[1+left:]}, next
+	return wire.Parts{whole[:1], whole[1+left:]}, next
 }
 
 func joinItems[T any](all []item[T]) json.RawMessage {
@@ -193,13 +194,13 @@ func checkTool(t *mcp.Tool) (traits, error) {
 	if err != nil {
 		return traits{}, fmt.Errorf("its input schema: %w", err)
 	}
-	if kind := memberOf(schema, "type"); rawjson.String(kind) != "object" {
-		return traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", brief(string(schema)))
+	if kind := wire.MemberOf(schema, "type"); rawjson.String(kind) != "object" {
+		return traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", wire.Brief(string(schema)))
 	}
 	if _, err := json.Marshal(t.OutputSchema); err != nil {
 		return traits{}, fmt.Errorf("its output schema: %w", err)
 	}
-	headers, err := headerParamsIn(schema)
+	headers, err := wire.HeaderParamsIn(schema)
 	return traits{structured: t.OutputSchema != nil, headers: headers}, err
 }
 
@@ -218,17 +219,17 @@ func (b *Bridge) settle(ctx context.Context) *listed {
 }
 
 // listing answers a request for a page of a list.
-func listing(name string, page func(l *listed, after string) (parts, string)) serve {
-	return func(b *Bridge, ctx context.Context, r *request) (parts, *jsonrpc.Error) {
+func listing(name string, page func(l *listed, after string) (wire.Parts, string)) serve {
+	return func(b *Bridge, ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
 		after, ok := "", true
-		if cursor := r.params.cursor; cursor != nil && string(cursor) != "null" {
+		if cursor := r.Params.Cursor; cursor != nil && string(cursor) != "null" {
 			after, ok = cursorIn(cursor)
 		}
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of a list of Orla's"}
 		}
 		all, next := page(b.settle(ctx), after)
-		out := make(parts, 0, 8)
+		out := make(wire.Parts, 0, 8)
 		if r.newest {
 			out = append(out, []byte(`{"resultType":"complete","_meta":{"`+mcp.MetaKeyServerInfo+`":`), b.selfJSON, []byte("},"))
 		} else {
@@ -239,13 +240,13 @@ func listing(name string, page func(l *listed, after string) (parts, string)) se
 			out = append(out, []byte(`"nextCursor":"`+base64.RawURLEncoding.EncodeToString([]byte(next))+`",`))
 		}
 		out = append(out, []byte(`"`+name+`":`))
-		return append(append(out, all...), closing), nil
+		return append(append(out, all...), wire.Closing), nil
 	}
 }
 
 // cursorIn returns the key that a cursor of a client's stands for.
 func cursorIn(raw json.RawMessage) (after string, ok bool) {
-	cursor, ok := textOf(raw)
+	cursor, ok := wire.TextOf(raw)
 	if !ok {
 		return "", false
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // Transport is the way that a call came in.
@@ -66,7 +67,7 @@ func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *
 		Listed:       listed,
 		ID:           id,
 		Caller:       from.caller,
-		Session:      shortened(from.session),
+		Session:      wire.Shortened(from.session),
 		Transport:    from.transport,
 		Version:      from.version,
 		Request:      from.request,

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // passedAnswer is a peer's result on its way to the client, a CallToolResult as
@@ -37,7 +38,7 @@ func look(raw json.RawMessage, call bool) (passedAnswer, bool) {
 	if p.lookAtMembers(call) {
 		return p, true
 	}
-	object, _ := plainObject(raw) // a key has escapes, or it is none
+	object, _ := wire.PlainObject(raw) // a key has escapes, or it is none
 	p = passedAnswer{raw: object}
 	return p, object != nil && p.lookAtMembers(call)
 }
@@ -72,13 +73,13 @@ func (p *passedAnswer) lookAtMembers(call bool) bool {
 // (SPEC G5).
 func (p *passedAnswer) lookAtMeta() {
 	had := p.meta
-	meta, changed := plainObject(had)
-	var add []member
+	meta, changed := wire.PlainObject(had)
+	var add []wire.Member
 	var coded, retry, drop bool
 	if meta != nil {
 		rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
 			switch {
-			case strings.HasPrefix(string(key), protocolPrefix):
+			case strings.HasPrefix(string(key), wire.ProtocolPrefix):
 				drop = true
 			case string(key) == MetaToolCode:
 				coded, p.code = true, rawjson.String(value)
@@ -90,10 +91,10 @@ func (p *passedAnswer) lookAtMeta() {
 	}
 	if p.failed && !coded {
 		p.code = string(fault.ExecutionFailed)
-		add = append(add, member{Key: MetaToolCode, Value: rawjson.Quote(p.code)})
+		add = append(add, wire.Member{Key: MetaToolCode, Value: rawjson.Quote(p.code)})
 	}
 	if p.failed && !retry {
-		add = append(add, member{Key: MetaRetryable, Value: boolean(false)})
+		add = append(add, wire.Member{Key: MetaRetryable, Value: wire.Boolean(false)})
 	}
 	if p.newMeta = changed || drop || len(add) > 0 || (had != nil && meta == nil); !p.newMeta {
 		return
@@ -101,7 +102,7 @@ func (p *passedAnswer) lookAtMeta() {
 	if meta == nil {
 		meta = json.RawMessage("{}")
 	}
-	p.meta, _ = rawjson.Edit(meta, func(key string) bool { return strings.HasPrefix(key, protocolPrefix) }, add...)
+	p.meta, _ = rawjson.Edit(meta, func(key string) bool { return strings.HasPrefix(key, wire.ProtocolPrefix) }, add...)
 	if rawjson.Empty(p.meta) {
 		p.meta = nil
 	}
@@ -127,30 +128,30 @@ func (p *passedAnswer) tell(attempts int) {
 	if p.meta == nil {
 		p.meta = json.RawMessage("{}")
 	}
-	p.meta, p.newMeta = replaced(p.meta, member{Key: MetaAttempts, Value: strconv.AppendInt(nil, int64(attempts), 10)}), true
+	p.meta, p.newMeta = wire.Replaced(p.meta, wire.Member{Key: MetaAttempts, Value: strconv.AppendInt(nil, int64(attempts), 10)}), true
 }
 
 // parts is the answer as the client gets it. self is what the server says of
 // itself in the stateless era; nil in the others.
-func (p *passedAnswer) parts(self json.RawMessage) parts {
+func (p *passedAnswer) parts(self json.RawMessage) wire.Parts {
 	if self == nil && !p.newMeta && p.state == nil {
-		return parts{p.raw}
+		return wire.Parts{p.raw}
 	}
-	change := []member{{Key: "_meta", Value: p.meta}}
+	change := []wire.Member{{Key: "_meta", Value: p.meta}}
 	if p.state != nil {
-		change = append(change, member{Key: "requestState", Value: p.signed})
+		change = append(change, wire.Member{Key: "requestState", Value: p.signed})
 	}
 	if self != nil {
 		if meta := p.meta; meta == nil {
-			change[0].Value = parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.join()
+			change[0].Value = wire.Parts{[]byte(`{"` + mcp.MetaKeyServerInfo + `":`), self, []byte("}")}.Join()
 		} else {
-			change[0].Value, _ = rawjson.Edit(meta, nil, member{Key: mcp.MetaKeyServerInfo, Value: self})
+			change[0].Value, _ = rawjson.Edit(meta, nil, wire.Member{Key: mcp.MetaKeyServerInfo, Value: self})
 		}
 		if !p.complete {
-			change = append(change, member{Key: "resultType", Value: json.RawMessage(`"complete"`)})
+			change = append(change, wire.Member{Key: "resultType", Value: json.RawMessage(`"complete"`)})
 		}
 	}
-	out, _ := rewritten(p.raw, change...)
+	out, _ := wire.Rewritten(p.raw, change...)
 	return out
 }
 
@@ -163,7 +164,7 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{}
 	rest, _ := rawjson.Edit(p.raw, func(key string) bool { return key == "structuredContent" || key == "_meta" })
 	err := errManyValues
-	if rawjson.Values(rest) <= maxLookedInto {
+	if rawjson.Values(rest) <= wire.MaxLookedInto {
 		err = res.UnmarshalJSON(rest)
 	}
 	if err != nil {
@@ -225,7 +226,7 @@ func (b *Bridge) cut(p *passedAnswer, callID string, owner turns.Line, structure
 // takeMeta takes a large _meta out of an answer before it is decoded, but for what Orla
 // itself says there. It returns the link to it; nil if it is not large.
 func (c *cutter) takeMeta(p *passedAnswer) mcp.Content {
-	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= maxLookedInto {
+	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= wire.MaxLookedInto {
 		return nil
 	}
 	link := c.link(largeAnswer{text: string(p.meta), mime: "application/json"}, "_meta")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // serveMCP serves Streamable HTTP in every era.
@@ -20,7 +21,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		h.servePost(under(w), r)
 	case http.MethodGet, http.MethodDelete:
-		if header(r, sessionHeader) == "" {
+		if header(r, wire.SessionHeader) == "" {
 			refuse(w, http.StatusBadRequest, r.Method+" needs an Mcp-Session-Id header")
 			return
 		}
@@ -42,7 +43,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 
 // serveStream serves a GET: what has changed, for as long as the client listens.
 func (h *HTTP) serveStream(out *response, r *http.Request, u *usage) {
-	if _, events := accepts(r.Header["Accept"]); !events {
+	if _, events := wire.Accepts(r.Header["Accept"]); !events {
 		refuse(out, http.StatusBadRequest, "Accept must contain 'text/event-stream' for GET requests")
 		return
 	}
@@ -67,7 +68,7 @@ func (h *HTTP) serveStream(out *response, r *http.Request, u *usage) {
 func (h *HTTP) servePost(out *response, r *http.Request) {
 	from := h.senderOf(r)
 	body, held, ok := h.readBody(out, r, from.line)
-	batch := isBatch(body)
+	batch := wire.IsBatch(body)
 	if batch && held == nil {
 		held = &share{of: h.bridge.requests, line: from.line}
 	}
@@ -81,25 +82,25 @@ func (h *HTTP) servePost(out *response, r *http.Request) {
 	}
 	defer place.Give()
 	out.Header().Set("X-Accel-Buffering", "no")
-	data := trimmed(body)
+	data := wire.Trimmed(body)
 	if !rawjson.Valid(data) {
 		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not valid JSON")
 		return
 	}
 	if wrong := checkPost(r); wrong != "" {
-		writeError(out, http.StatusBadRequest, idOf(data), jsonrpc.CodeInvalidRequest, wrong)
+		writeError(out, http.StatusBadRequest, wire.IDOf(data), jsonrpc.CodeInvalidRequest, wrong)
 		return
 	}
 	if batch {
 		h.postBatch(out, r, from, data)
 		return
 	}
-	m, refused := readMessage(data)
+	m, refused := wire.ReadMessage(data)
 	if refused != nil {
-		writeRefusal(out, http.StatusBadRequest, m.id, refused)
+		writeRefusal(out, http.StatusBadRequest, m.ID, refused)
 		return
 	}
-	if m.method != methodListen {
+	if m.Method != wire.MethodListen {
 		h.calls.add(1)
 		defer h.calls.add(-1)
 	}
@@ -108,40 +109,40 @@ func (h *HTTP) servePost(out *response, r *http.Request) {
 
 // checkPost says what is wrong with the headers of a POST, whatever is in it.
 func checkPost(r *http.Request) string {
-	version := header(r, versionHeader)
-	plain, events := accepts(r.Header["Accept"])
+	version := header(r, wire.VersionHeader)
+	plain, events := wire.Accepts(r.Header["Accept"])
 	switch {
 	case !plain || !events:
 		return "Accept must contain both 'application/json' and 'text/event-stream'"
 	case len(r.Header["Last-Event-Id"]) > 0:
 		return "can't send Last-Event-ID for POST request"
-	case version != "" && version < firstStateless && !withSessions(version):
-		return "Bad Request: Unsupported protocol version (supported versions: " + strings.Join(versions, ",") + ")"
+	case version != "" && version < wire.FirstStateless && !wire.WithSessions(version):
+		return "Bad Request: Unsupported protocol version (supported versions: " + strings.Join(wire.Versions, ",") + ")"
 	}
 	return ""
 }
 
 // post serves one message.
-func (h *HTTP) post(out *response, r *http.Request, from sender, m *message) {
-	newest := header(r, versionHeader) >= firstStateless
-	if _, known := methods[m.method]; !known && m.asks() {
-		h.refuseRequest(out, r, m.id, methodNotFound(m.method))
+func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message) {
+	newest := header(r, wire.VersionHeader) >= wire.FirstStateless
+	if _, known := methods[m.Method]; !known && m.Asks() {
+		h.refuseRequest(out, r, m.ID, wire.MethodNotFound(m.Method))
 		return
 	}
 	if refused := h.checkVersion(r, m, newest); refused != nil {
-		writeRefusal(out, http.StatusBadRequest, m.id, refused)
+		writeRefusal(out, http.StatusBadRequest, m.ID, refused)
 		return
 	}
 	by := from.origin(r)
 	var s *session
 	switch {
 	case newest: // it has no sessions
-	case from.session == "" && m.method == methodInitialize && m.asks():
+	case from.session == "" && m.Method == wire.MethodInitialize && m.Asks():
 		h.begin(out, r, from, m)
 		return
 	case from.session == "":
 		if by.version == "" {
-			by.version = versionWithout
+			by.version = wire.VersionWithout
 		}
 	case from.own == nil:
 		sessionOver(out)
@@ -154,13 +155,13 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *message) {
 	if s != nil || from.own == nil {
 		by.share = from.line
 	}
-	if !m.asks() {
+	if !m.Asks() {
 		h.take(out, s, m)
 		return
 	}
 	asked, refused := h.bridge.newRequest(m, by, s, out)
 	if refused == nil && asked.newest != newest {
-		refused = mismatch("%s header does not match request %s", versionHeader, mcp.MetaKeyProtocolVersion)
+		refused = wire.Mismatch("%s header does not match request %s", wire.VersionHeader, mcp.MetaKeyProtocolVersion)
 	}
 	if refused == nil {
 		refused = h.start(r, asked)
@@ -170,27 +171,27 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *message) {
 		sessionOver(out)
 		return
 	case refused != nil:
-		h.refuseRequest(out, r, m.id, refused)
+		h.refuseRequest(out, r, m.ID, refused)
 		return
 	}
 	if s != nil {
 		defer s.remove(asked)
 	}
-	if m.method == methodListen {
+	if m.Method == wire.MethodListen {
 		stream, leave, ok := h.admitStream(r)
 		if !ok {
 			asked.stop()
-			crowded(out, m.id, noSession)
+			crowded(out, m.ID, noSession)
 			return
 		}
 		defer leave()
 		asked.begin(stream.Context())
 	}
 	out.keepAlive(true)
-	h.bridge.exchange(asked.ctx, asked, func(response parts, code int64, letGo func()) {
+	h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, code int64, letGo func()) {
 		defer letGo()
 		if status := statusOf(code); status != 0 && newest && !out.begun() {
-			writeJSON(out, status, string(response.join()))
+			writeJSON(out, status, string(response.Join()))
 			return
 		}
 		_ = out.answer(response) // the client's leaving is its own business
@@ -198,18 +199,18 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *message) {
 }
 
 // checkVersion says how the headers of a message and what it says of its version differ.
-func (h *HTTP) checkVersion(r *http.Request, m *message, newest bool) *jsonrpc.Error {
-	if m.asks() && (newest || m.params.meta != nil) {
-		given := header(r, versionHeader)
-		said, _ := textOf(memberOf(m.params.meta, mcp.MetaKeyProtocolVersion))
+func (h *HTTP) checkVersion(r *http.Request, m *wire.Message, newest bool) *jsonrpc.Error {
+	if m.Asks() && (newest || m.Params.Meta != nil) {
+		given := header(r, wire.VersionHeader)
+		said, _ := wire.TextOf(wire.MemberOf(m.Params.Meta, mcp.MetaKeyProtocolVersion))
 		switch {
 		case said == "" && !newest:
 		case given == "":
-			return mismatch("%s header is required for requests carrying %q", versionHeader, mcp.MetaKeyProtocolVersion)
+			return wire.Mismatch("%s header is required for requests carrying %q", wire.VersionHeader, mcp.MetaKeyProtocolVersion)
 		case said == "":
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: `missing or invalid _meta field "` + mcp.MetaKeyProtocolVersion + `"`}
 		case given != said:
-			return mismatch("%s header %q does not match request %s %q", versionHeader, brief(given), mcp.MetaKeyProtocolVersion, brief(said))
+			return wire.Mismatch("%s header %q does not match request %s %q", wire.VersionHeader, wire.Brief(given), mcp.MetaKeyProtocolVersion, wire.Brief(said))
 		}
 	}
 	if newest {
@@ -219,13 +220,13 @@ func (h *HTTP) checkVersion(r *http.Request, m *message, newest bool) *jsonrpc.E
 }
 
 // take takes what wants no answer.
-func (h *HTTP) take(out *response, s *session, m *message) {
+func (h *HTTP) take(out *response, s *session, m *wire.Message) {
 	switch {
 	case s == nil: // it is about nothing
-	case m.answers():
+	case m.Answers():
 		s.questions.answer(m)
 	default:
-		notified(m, s.cancel)
+		wire.Notified(m, s.cancel)
 	}
 	out.WriteHeader(http.StatusAccepted)
 }
@@ -254,7 +255,7 @@ func (h *HTTP) refuseRequest(out *response, r *http.Request, id json.RawMessage,
 	status := http.StatusBadRequest
 	switch {
 	case refused.Code != jsonrpc.CodeMethodNotFound:
-	case header(r, versionHeader) >= firstStateless:
+	case header(r, wire.VersionHeader) >= wire.FirstStateless:
 		status = http.StatusNotFound
 	default: // as the older eras have it: the transport did its part
 		status = http.StatusOK
@@ -264,15 +265,15 @@ func (h *HTTP) refuseRequest(out *response, r *http.Request, id json.RawMessage,
 
 // postBatch serves a batch: each answer is an event.
 func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byte) {
-	version := header(r, versionHeader)
-	if version > lastWithBatches {
+	version := header(r, wire.VersionHeader)
+	if version > wire.LastWithBatches {
 		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "JSON-RPC batching is not supported in 2025-06-18 and later (request version: "+version+")")
 		return
 	}
-	all, refusals, wrong := readBatch(data)
+	all, refusals, wrong := wire.ReadBatch(data)
 	if wrong != nil {
 		status := http.StatusBadRequest
-		if len(data) > 0 && overBatch(data) != "" {
+		if len(data) > 0 && wire.OverBatch(data) != "" {
 			status = http.StatusRequestEntityTooLarge
 		}
 		writeRefusal(out, status, nil, wrong)
@@ -280,7 +281,7 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 	}
 	by := from.origin(r)
 	if by.version == "" {
-		by.version = versionWithout
+		by.version = wire.VersionWithout
 	}
 	var s *session
 	switch {
@@ -299,11 +300,11 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 	some := false
 	for i, m := range all {
 		refused := refusals[i]
-		if refused == nil && !m.asks() {
-			if s != nil && m.answers() {
+		if refused == nil && !m.Asks() {
+			if s != nil && m.Answers() {
 				s.questions.answer(m)
 			} else if s != nil {
-				notified(m, s.cancel)
+				wire.Notified(m, s.cancel)
 			}
 			continue
 		}
@@ -314,20 +315,20 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 		var asked *request
 		switch {
 		case refused != nil:
-		case m.method == methodInitialize:
+		case m.Method == wire.MethodInitialize:
 			refused = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "an initialize cannot be part of a batch"}
 		default:
 			asked, refused = h.bridge.newRequest(m, by, s, out)
 			switch {
 			case refused != nil:
 			case asked.newest: // which has no batches
-				refused = unsupported(firstStateless, versions[3:])
+				refused = wire.Unsupported(wire.FirstStateless, wire.Versions[3:])
 			default:
 				refused = h.start(r, asked)
 			}
 		}
 		if refused != nil {
-			_ = out.event(r.Context(), parts{errorOf(m.id, refused)}) // the client's leaving is its own business
+			_ = out.event(r.Context(), wire.Parts{wire.ErrorOf(m.ID, refused)}) // the client's leaving is its own business
 			continue
 		}
 		answers.Go(func() { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
@@ -335,7 +336,7 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 			if s != nil {
 				defer s.remove(asked)
 			}
-			h.bridge.exchange(asked.ctx, asked, func(response parts, _ int64, letGo func()) {
+			h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, _ int64, letGo func()) {
 				defer letGo()
 				_ = out.event(r.Context(), response)
 			})
@@ -355,7 +356,7 @@ func sessionOver(w http.ResponseWriter) {
 }
 
 func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, refused *jsonrpc.Error) {
-	writeJSON(w, status, string(errorOf(id, refused)))
+	writeJSON(w, status, string(wire.ErrorOf(id, refused)))
 }
 
 // statusOf is the status that the stateless era has an error of the protocol say
@@ -372,33 +373,33 @@ func statusOf(code int64) int {
 
 // checkHeaders says what the headers of a message of the stateless era say differently from
 // the message (2026-07-28, basic/transports).
-func (b *Bridge) checkHeaders(headers http.Header, m *message) *jsonrpc.Error {
-	if m.answers() {
+func (b *Bridge) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
+	if m.Answers() {
 		return nil
 	}
-	switch given := first(headers, methodHeader); {
+	switch given := wire.FirstHeader(headers, wire.MethodHeader); {
 	case given == "":
-		return mismatch("missing required Mcp-Method header")
-	case given != m.method:
-		return mismatch("header mismatch: Mcp-Method header value '%s' does not match body value '%s'", brief(given), brief(m.method))
+		return wire.Mismatch("missing required Mcp-Method header")
+	case given != m.Method:
+		return wire.Mismatch("header mismatch: Mcp-Method header value '%s' does not match body value '%s'", wire.Brief(given), wire.Brief(m.Method))
 	}
-	raw, named := m.namedBy()
+	raw, named := m.NamedBy()
 	if !named {
 		return nil
 	}
-	name, ok := textOf(raw)
-	given := first(headers, nameHeader)
-	switch decoded, plain := headerText(given); {
+	name, ok := wire.TextOf(raw)
+	given := wire.FirstHeader(headers, wire.NameHeader)
+	switch decoded, plain := wire.HeaderText(given); {
 	case given == "":
-		return mismatch("missing required Mcp-Name header for method %q", m.method)
+		return wire.Mismatch("missing required Mcp-Name header for method %q", m.Method)
 	case !ok:
-		return mismatch("failed to extract name from parameters for method %q", m.method)
+		return wire.Mismatch("failed to extract name from parameters for method %q", m.Method)
 	case given != name && (!plain || decoded != name):
-		return mismatch("header mismatch: Mcp-Name header value '%s' does not match body value '%s'", brief(given), brief(name))
+		return wire.Mismatch("header mismatch: Mcp-Name header value '%s' does not match body value '%s'", wire.Brief(given), wire.Brief(name))
 	}
-	if m.method != methodCall {
+	if m.Method != wire.MethodCall {
 		return nil
 	}
 	tool, _ := b.listedTraits(name)
-	return tool.headers.check(headers, m.params.arguments)
+	return tool.headers.Check(headers, m.Params.Arguments)
 }

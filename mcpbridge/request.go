@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // outlet takes what is said to a client beside answers.
@@ -49,11 +50,11 @@ func sendWithin(ctx context.Context, send func() error) error {
 // is the client. From begin on it is only read, but for what has a lock.
 type request struct {
 	bridge *Bridge
-	*message
+	*wire.Message
 	from    origin
 	line    turns.Line
 	newest  bool // it is of the stateless era
-	says    declared
+	says    wire.Declared
 	level   string          // in the stateless era: from which on log messages are wanted
 	token   json.RawMessage // for progress; nil for none
 	session *session        // nil without one
@@ -74,68 +75,68 @@ type request struct {
 var _ peer.Client = (*request)(nil)
 
 // newRequest reads what a message asks for, and whom it is from. An error refuses it.
-func (b *Bridge) newRequest(m *message, from origin, s *session, to outlet) (*request, *jsonrpc.Error) {
-	r := &request{bridge: b, message: m, from: from, session: s, to: to}
-	r.from.request = m.id
+func (b *Bridge) newRequest(m *wire.Message, from origin, s *session, to outlet) (*request, *jsonrpc.Error) {
+	r := &request{bridge: b, Message: m, from: from, session: s, to: to}
+	r.from.request = m.ID
 	r.line = r.from.line()
 	r.from.share = r.line
-	how, known := methods[m.method]
+	how, known := methods[m.Method]
 	switch {
 	case !known:
-		return r, methodNotFound(m.method)
+		return r, wire.MethodNotFound(m.Method)
 	case how.serve == nil:
-		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "unexpected id for " + quoted(m.method)}
-	case m.params.raw == nil && !how.bare:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "unexpected id for " + wire.Quoted(m.Method)}
+	case m.Params.Raw == nil && !how.bare:
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: `missing required "params"`}
 	}
-	if m.params.meta != nil {
+	if m.Params.Meta != nil {
 		if refused := r.readMeta(); refused != nil {
 			return r, refused
 		}
 	}
 	switch {
 	case r.newest && how.era == stateful:
-		return r, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: quoted(m.method) + " is not supported in the new protocol"}
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: wire.Quoted(m.Method) + " is not supported in the new protocol"}
 	case !r.newest && how.era == newestOnly:
-		return r, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: quoted(m.method) + " is only supported in protocol version >= " + firstStateless}
-	case m.params.odd:
-		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: wire.Quoted(m.Method) + " is only supported in protocol version >= " + wire.FirstStateless}
+	case m.Params.Odd:
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	case r.newest:
-		r.from.version = firstStateless
+		r.from.version = wire.FirstStateless
 		return r, nil
 	case s == nil:
 		return r, nil
 	}
 	says, opened := s.declared()
 	if r.says = says; !opened && how.era != stateful {
-		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "method " + quoted(m.method) + " is invalid during session initialization"}
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "method " + wire.Quoted(m.Method) + " is invalid during session initialization"}
 	}
-	if r.from.task = r.says.task; r.from.version == "" {
-		r.from.version = r.says.version
+	if r.from.task = r.says.Task; r.from.version == "" {
+		r.from.version = r.says.Version
 	}
 	return r, nil
 }
 
 // readMeta reads what the _meta of a request says of it.
 func (r *request) readMeta() *jsonrpc.Error {
-	meta := r.params.meta
+	meta := r.Params.Meta
 	if string(meta) == "null" {
 		return nil
 	}
 	if !rawjson.IsObject(meta) {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if own := parentIn(meta); !own.IsZero() {
 		r.from.parent = own
 	}
-	if token := memberOf(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
+	if token := wire.MemberOf(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
 		r.token = token
 	}
-	said, refused := readMeta(meta)
-	if refused != nil || said.version == "" {
+	said, refused := wire.ReadMeta(meta)
+	if refused != nil || said.Version == "" {
 		return refused
 	}
-	r.newest, r.says, r.level = true, said.says, said.level
+	r.newest, r.says, r.level = true, said.Says, said.Level
 	return nil
 }
 
@@ -173,7 +174,7 @@ func (r *request) Line() turns.Line { return r.line }
 
 // Declared implements peer.Client.
 func (r *request) Declared() peer.Declared {
-	return peer.Declared{Capabilities: r.says.capabilities, LogLevel: r.wants(), Repeats: r.newest}
+	return peer.Declared{Capabilities: r.says.Capabilities, LogLevel: r.wants(), Repeats: r.newest}
 }
 
 // wants is from which level on the client wants log messages now; "" for none.
@@ -196,16 +197,16 @@ func (r *request) WantsProgress() bool { return r.token != nil }
 // Notify implements peer.Client. What does not arrive is the client's business: it has left.
 func (r *request) Notify(ctx context.Context, method string, params json.RawMessage) {
 	switch method {
-	case methodProgress:
-		with, ok := rewritten(params, member{Key: "progressToken", Value: r.token})
+	case wire.MethodProgress:
+		with, ok := wire.Rewritten(params, wire.Member{Key: "progressToken", Value: r.token})
 		if !ok || r.token == nil {
 			return
 		}
-		params = with.join()
-	case methodMessage:
-		level := rawjson.String(memberOf(params, "level"))
+		params = with.Join()
+	case wire.MethodMessage:
+		level := rawjson.String(wire.MemberOf(params, "level"))
 		wants := r.wants()
-		if wants == "" || !slices.Contains(levels, level) || slices.Index(levels, level) < slices.Index(levels, wants) {
+		if wants == "" || !slices.Contains(wire.Levels, level) || slices.Index(wire.Levels, level) < slices.Index(wire.Levels, wants) {
 			return
 		}
 	default:
@@ -215,7 +216,7 @@ func (r *request) Notify(ctx context.Context, method string, params json.RawMess
 		defer release()
 		ctx, forget := joined(r.ctx, ctx)
 		defer forget()
-		_ = r.to.tell(ctx, notification(method, params))
+		_ = r.to.tell(ctx, wire.Notification(method, params))
 	}
 }
 
@@ -256,11 +257,11 @@ func (r *request) Ask(ctx context.Context, method string, params json.RawMessage
 
 // refuses says why a client cannot be asked something, if so.
 func (r *request) refuses(method string) error {
-	lacks := map[string]string{methodSample: "sampling", methodElicit: "elicitation", methodRoots: "roots"}[method]
+	lacks := map[string]string{wire.MethodSample: "sampling", wire.MethodElicit: "elicitation", wire.MethodRoots: "roots"}[method]
 	switch {
 	case lacks == "":
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
-	case !r.says.takes(method):
+	case !r.says.Takes(method):
 		r.lacks.Store(&lacks)
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}
 	}
@@ -306,6 +307,6 @@ func (b *Bridge) rpcError(r *request, err error) *jsonrpc.Error {
 	if r.ctx.Err() != nil {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
 	}
-	b.log.Error("a request failed", "method", r.method, "err", err)
-	return internalError()
+	b.log.Error("a request failed", "method", r.Method, "err", err)
+	return wire.InternalError()
 }

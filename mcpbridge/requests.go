@@ -10,22 +10,23 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // relay passes on what is not a call: a peer answers it, and its result goes out as it is.
-func (b *Bridge) relay(ctx context.Context, r *request, name string) (parts, *jsonrpc.Error) {
+func (b *Bridge) relay(ctx context.Context, r *request, name string) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
-	params := ownParams(r.params)
-	of := asking{client: r.Session(), method: r.method, name: name}
-	asked := peer.Request{Method: r.method, Params: params, Line: r.line}
+	params := wire.OwnParams(r.Params)
+	of := asking{client: r.Session(), method: r.Method, name: name}
+	asked := peer.Request{Method: r.Method, Params: params, Line: r.line}
 	if r.newest {
-		of.args = replaced(params, member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
+		of.args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, of); refused != nil {
 			return nil, refused
 		}
 	}
-	return b.converse(ctx, r, of, func(ctx context.Context, client peer.Client) (parts, *jsonrpc.Error) {
+	return b.converse(ctx, r, of, func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		asked.Client = client
 		res, err := b.requested(ctx, r, of, asked)
 		if missing := r.missing(); missing != nil && err != nil {
@@ -36,17 +37,17 @@ func (b *Bridge) relay(ctx context.Context, r *request, name string) (parts, *js
 }
 
 // requested does what a request asks for.
-func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked peer.Request) (parts, *jsonrpc.Error) {
+func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
 	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
-		return nil, b.refused(ctx, r.method, err)
+		return nil, b.refused(ctx, r.Method, err)
 	}
 	p, ok := look(rawjson.Compact(raw), false)
 	if !ok {
-		return nil, b.refused(ctx, r.method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", r.method))
+		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", r.Method))
 	}
 	p.sign(b.states, of)
-	if r.newest && r.method == methodRead && !p.requires { // the stateless era asks for it
+	if r.newest && r.Method == wire.MethodRead && !p.requires { // the stateless era asks for it
 		p.raw = cacheable(p.raw)
 	}
 	return p.parts(r.self()), nil
@@ -54,15 +55,15 @@ func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked pee
 
 // cacheable says of a result that has no word on it that it is not to be kept.
 func cacheable(raw json.RawMessage) json.RawMessage {
-	change := []member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
+	change := []wire.Member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
 	rawjson.Members(raw, func(key []byte, _ json.RawMessage) bool {
-		change = slices.DeleteFunc(change, func(m member) bool { return m.Key == string(key) })
+		change = slices.DeleteFunc(change, func(m wire.Member) bool { return m.Key == string(key) })
 		return true
 	})
 	if len(change) == 0 {
 		return raw
 	}
-	return replaced(raw, change...)
+	return wire.Replaced(raw, change...)
 }
 
 // refused is the error that a client gets of a request that is no call: there
@@ -81,10 +82,10 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc
 }
 
 // read answers a resources/read: what Orla itself keeps, or a peer's.
-func (b *Bridge) read(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	uri, ok := textOf(r.params.uri)
+func (b *Bridge) read(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	uri, ok := wire.TextOf(r.Params.URI)
 	if !ok {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if peer.IsOwn(uri) {
 		return b.readLarge(ctx, r, uri)
@@ -98,10 +99,10 @@ func (b *Bridge) read(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 }
 
 // get answers a prompts/get.
-func (b *Bridge) get(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	name, ok := textOf(r.params.name)
+func (b *Bridge) get(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	name, ok := wire.TextOf(r.Params.Name)
 	if !ok {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if _, there := b.current().prompts.find(name); !there {
 		b.settle(ctx)
@@ -110,9 +111,9 @@ func (b *Bridge) get(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
 }
 
 // complete answers a completion/complete.
-func (b *Bridge) complete(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	name, _ := textOf(memberOf(memberOf(r.params.raw, "argument"), "name"))
-	if !rawjson.IsObject(memberOf(r.params.raw, "ref")) || name == "" {
+func (b *Bridge) complete(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	name, _ := wire.TextOf(wire.MemberOf(wire.MemberOf(r.Params.Raw, "argument"), "name"))
+	if !rawjson.IsObject(wire.MemberOf(r.Params.Raw, "ref")) || name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}
 	}
 	return b.relay(ctx, r, "")

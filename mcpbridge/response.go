@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // limits are how long the front waits for clients.
@@ -51,10 +53,10 @@ var (
 
 // event makes an event of a message. Of one that is large no part is copied: some answers
 // share them.
-func event(message parts) parts {
-	message = slices.Concat(parts{eventHead}, message, parts{eventEnd})
-	if message.size() <= fewBytes {
-		return parts{message.join()}
+func event(message wire.Parts) wire.Parts {
+	message = slices.Concat(wire.Parts{eventHead}, message, wire.Parts{eventEnd})
+	if message.Size() <= fewBytes {
+		return wire.Parts{message.Join()}
 	}
 	return message
 }
@@ -121,24 +123,24 @@ func (r *response) beginLocked(status int, header http.Header) {
 
 // Write writes p, chunk by chunk.
 func (r *response) Write(p []byte) (int, error) {
-	if err := r.writeAll(parts{p}); err != nil {
+	if err := r.writeAll(wire.Parts{p}); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // writeAll writes a message with nothing between its parts.
-func (r *response) writeAll(message parts) error {
+func (r *response) writeAll(message wire.Parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.beginLocked(http.StatusOK, r.header)
 	if r.early && !isEventStream(r.header) { // too late for another kind of answer
-		message = event(parts{bytes.TrimSpace(message.join())})
+		message = event(wire.Parts{bytes.TrimSpace(message.Join())})
 	}
 	return r.writeAllLocked(message)
 }
 
-func (r *response) writeAllLocked(message parts) error {
+func (r *response) writeAllLocked(message wire.Parts) error {
 	for _, part := range message {
 		if err := r.writeLocked(part); err != nil {
 			return err
@@ -149,16 +151,16 @@ func (r *response) writeAllLocked(message parts) error {
 
 // answer sends the one message of a response: as an event, or as JSON when it
 // is large and the stream has not begun.
-func (r *response) answer(message parts) error {
+func (r *response) answer(message wire.Parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	size := message.size()
+	size := message.Size()
 	if r.status == 0 && size >= largeEvent {
 		r.header.Set("Content-Type", "application/json")
 	} else {
 		r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
-		message = slices.Concat(parts{eventHead}, message, parts{eventEnd})
-		size = message.size()
+		message = slices.Concat(wire.Parts{eventHead}, message, wire.Parts{eventEnd})
+		size = message.Size()
 	}
 	if r.status == 0 {
 		r.header.Set("Content-Length", strconv.Itoa(size))
@@ -166,7 +168,7 @@ func (r *response) answer(message parts) error {
 	r.beginLocked(http.StatusOK, r.header)
 	r.over = true // no comment may follow
 	if size <= fewBytes {
-		message = parts{message.join()}
+		message = wire.Parts{message.Join()}
 	}
 	return r.writeAllLocked(message)
 }
@@ -181,11 +183,11 @@ func (r *response) beginStream() error {
 
 // tell implements outlet: it sends an event, of which there may be others.
 func (r *response) tell(ctx context.Context, message json.RawMessage) error {
-	return r.event(ctx, parts{message})
+	return r.event(ctx, wire.Parts{message})
 }
 
 // event sends a message as an event, of which there may be others.
-func (r *response) event(ctx context.Context, message parts) error {
+func (r *response) event(ctx context.Context, message wire.Parts) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -200,7 +202,7 @@ func (r *response) event(ctx context.Context, message parts) error {
 	})
 }
 
-func (r *response) eventNow(message parts) error {
+func (r *response) eventNow(message wire.Parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {

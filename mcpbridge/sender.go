@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // sender is who has sent a POST.
@@ -20,7 +21,7 @@ type sender struct {
 }
 
 func (h *HTTP) senderOf(r *http.Request) sender {
-	s := sender{subject: subject(r), host: hostOf(r), session: header(r, sessionHeader)}
+	s := sender{subject: subject(r), host: hostOf(r), session: header(r, wire.SessionHeader)}
 	id := ""
 	if s.session != "" {
 		if s.own = h.sessions.find(s.session, s.subject); s.own != nil {
@@ -40,7 +41,7 @@ func (s sender) origin(r *http.Request) origin {
 func originOf(r *http.Request, subject, host string, by Transport) origin {
 	return origin{
 		caller: cmp.Or(subject, "anonymous"), subject: subject, host: host, transport: by,
-		version: header(r, versionHeader), parent: parentOf(r.Header),
+		version: header(r, wire.VersionHeader), parent: parentOf(r.Header),
 	}
 }
 
@@ -62,7 +63,7 @@ func hostOf(r *http.Request) string {
 }
 
 // header is first of a request.
-func header(r *http.Request, canonical string) string { return first(r.Header, canonical) }
+func header(r *http.Request, canonical string) string { return wire.FirstHeader(r.Header, canonical) }
 
 // partyOf is whose a session counts as, where sessions are many: the authenticated
 // caller's, else that of the program of some name at some address.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // session is what Orla knows of a client of the eras with sessions, from its initialize to
@@ -24,7 +25,7 @@ type session struct {
 
 	mu     sync.Mutex // guards the fields that follow
 	opened bool       // its client has been introduced
-	says   declared
+	says   wire.Declared
 	level  string                        // from which on log messages are wanted; "" for none
 	calls  map[string]context.CancelFunc // requests in flight, by idKey; of Streamable HTTP
 	over   bool
@@ -35,7 +36,7 @@ func newSession(id string) *session {
 }
 
 // introduce notes what the client says of itself. It reports false for a second time.
-func (s *session) introduce(says declared) bool {
+func (s *session) introduce(says wire.Declared) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened {
@@ -46,7 +47,7 @@ func (s *session) introduce(says declared) bool {
 }
 
 // declared returns what the client has said of itself, and whether it has.
-func (s *session) declared() (declared, bool) {
+func (s *session) declared() (wire.Declared, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.says, s.opened
@@ -74,7 +75,7 @@ func (s *session) setLevel(level string) (before string, ok bool) {
 func (s *session) add(r *request) (taken, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := idKey(r.id)
+	key := wire.IDKey(r.ID)
 	_, taken = s.calls[key]
 	if !taken && !s.over {
 		s.calls[key] = r.cancel
@@ -86,14 +87,14 @@ func (s *session) add(r *request) (taken, over bool) {
 func (s *session) remove(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.calls, idKey(r.id))
+	delete(s.calls, wire.IDKey(r.ID))
 }
 
 // cancel ends a request in flight.
 func (s *session) cancel(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stop := s.calls[idKey(id)]; stop != nil {
+	if stop := s.calls[wire.IDKey(id)]; stop != nil {
 		stop()
 	}
 }
@@ -124,8 +125,8 @@ func (s *session) ended() bool {
 type questions struct {
 	mu     sync.Mutex // guards the fields that follow
 	last   int64
-	open   map[string]chan *message // by idKey
-	closed string                   // why none is answered any more; "" while they are
+	open   map[string]chan *wire.Message // by idKey
+	closed string                        // why none is answered any more; "" while they are
 }
 
 // ask sends a question and waits for its answer, or until ctx ends.
@@ -140,7 +141,7 @@ func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method
 	}
 	head := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":`
 	givenUp := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
-	if err := to.tell(ctx, parts{[]byte(head), params, closing}.join()); err != nil {
+	if err := to.tell(ctx, wire.Parts{[]byte(head), params, wire.Closing}.Join()); err != nil {
 		if ctx.Err() != nil {
 			return nil, givenUp
 		}
@@ -156,24 +157,24 @@ func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method
 		// The client may not read: nobody waits for it.
 		go func() {
 			defer recovered.To(log, "tell a client that it is not asked any more", nil)
-			_ = to.tell(context.WithoutCancel(ctx), notification(methodCancelled, json.RawMessage(`{"requestId":`+id+`}`)))
+			_ = to.tell(context.WithoutCancel(ctx), wire.Notification(wire.MethodCancelled, json.RawMessage(`{"requestId":`+id+`}`)))
 		}()
 		return nil, givenUp
 	}
 }
 
 // answerOf is what a client has answered.
-func answerOf(m *message) (json.RawMessage, error) {
-	if m.failed == nil {
-		return m.result, nil
+func answerOf(m *wire.Message) (json.RawMessage, error) {
+	if m.Failed == nil {
+		return m.Result, nil
 	}
 	refused := &jsonrpc.Error{}
-	rawjson.Members(m.failed, func(key []byte, value json.RawMessage) bool {
+	rawjson.Members(m.Failed, func(key []byte, value json.RawMessage) bool {
 		switch string(key) {
 		case "code":
 			refused.Code, _ = strconv.ParseInt(string(value), 10, 64)
 		case "message":
-			refused.Message, _ = textOf(value)
+			refused.Message, _ = wire.TextOf(value)
 		case "data":
 			refused.Data = value
 		}
@@ -183,7 +184,7 @@ func answerOf(m *message) (json.RawMessage, error) {
 	return nil, refused
 }
 
-func (q *questions) begin() (id string, answer <-chan *message, closed string) {
+func (q *questions) begin() (id string, answer <-chan *wire.Message, closed string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != "" {
@@ -192,9 +193,9 @@ func (q *questions) begin() (id string, answer <-chan *message, closed string) {
 	q.last++
 	id = strconv.FormatInt(q.last, 10)
 	if q.open == nil {
-		q.open = map[string]chan *message{}
+		q.open = map[string]chan *wire.Message{}
 	}
-	c := make(chan *message, 1)
+	c := make(chan *wire.Message, 1)
 	q.open[id] = c
 	return id, c, ""
 }
@@ -212,10 +213,10 @@ func (q *questions) why() string {
 }
 
 // answer hands an answer to who waits for it; to nobody if nobody does.
-func (q *questions) answer(m *message) {
+func (q *questions) answer(m *wire.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key := idKey(m.id)
+	key := wire.IDKey(m.ID)
 	if c := q.open[key]; c != nil {
 		delete(q.open, key)
 		c <- m

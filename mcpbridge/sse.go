@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // sse serves the transport of protocol version 2024-11-05: a GET opens a
@@ -36,7 +37,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
 	c := newConn(s.bridge, from, maxMessage)
-	c.send = func(message parts) error {
+	c.send = func(message wire.Parts) error {
 		if err := under(w).writeAll(event(message)); err != nil {
 			return err
 		}

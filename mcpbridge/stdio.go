@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // lastAnswers is how long the answers of calls that have ended may take to
@@ -53,7 +54,7 @@ func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, ma
 
 // writeLines returns a function that writes a message as a line, and that
 // returns when done is closed even if the write does not.
-func writeLines(out io.Writer, done <-chan struct{}) func(parts) error {
+func writeLines(out io.Writer, done <-chan struct{}) func(wire.Parts) error {
 	lines, wrote := make(chan []byte), make(chan error)
 	go func() {
 		for {
@@ -70,9 +71,9 @@ func writeLines(out io.Writer, done <-chan struct{}) func(parts) error {
 			}
 		}
 	}()
-	return func(message parts) error {
+	return func(message wire.Parts) error {
 		select {
-		case lines <- append(message.join(), '\n'):
+		case lines <- append(message.Join(), '\n'):
 		case <-done:
 			return errHungUp
 		}
@@ -128,10 +129,10 @@ func (c *conn) admit(raw []byte) (held *share, ok bool) {
 		return nil, true
 	}
 	held = &share{of: c.bridge.requests, line: c.line}
-	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !asksSomething(raw) {
+	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return held, true
 	}
-	c.deliverLogged(parts{crowdedJSON(idOf(raw), noRoom)})
+	c.deliverLogged(wire.Parts{crowdedJSON(wire.IDOf(raw), noRoom)})
 	return nil, false
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -188,9 +189,9 @@ func (s *subscriptions) news(f *followed, now holder) string {
 	defer s.mu.Unlock()
 	switch {
 	case len(f.by) == 0 && f.told:
-		return methodUnsubscribe
+		return wire.MethodUnsubscribe
 	case len(f.by) > 0 && now.peer != nil && (now.peer != f.who.peer || now.listed && !f.who.listed):
-		return methodSubscribe
+		return wire.MethodSubscribe
 	}
 	return ""
 }
@@ -219,11 +220,11 @@ func (s *subscriptions) lineOf(f *followed, line turns.Line) turns.Line {
 }
 
 // subscribe answers a resources/subscribe.
-func (b *Bridge) subscribe(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	uri, ok := textOf(r.params.uri)
+func (b *Bridge) subscribe(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	uri, ok := wire.TextOf(r.Params.URI)
 	switch {
 	case !ok:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	case r.session == nil:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
 	}
@@ -231,17 +232,17 @@ func (b *Bridge) subscribe(ctx context.Context, r *request) (parts, *jsonrpc.Err
 	if err := b.followResource(ctx, r.session.inbox, uri, r.line); err != nil {
 		return nil, b.rpcError(r, err)
 	}
-	return parts{[]byte("{}")}, nil
+	return wire.Parts{[]byte("{}")}, nil
 }
 
 // unsubscribe answers a resources/unsubscribe.
-func (b *Bridge) unsubscribe(ctx context.Context, r *request) (parts, *jsonrpc.Error) {
-	uri, ok := textOf(r.params.uri)
+func (b *Bridge) unsubscribe(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	uri, ok := wire.TextOf(r.Params.URI)
 	if !ok {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: notShaped}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if r.session == nil {
-		return parts{[]byte("{}")}, nil
+		return wire.Parts{[]byte("{}")}, nil
 	}
 	f := b.subscriptions.use(uri)
 	defer b.subscriptions.done(f)
@@ -250,7 +251,7 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *request) (parts, *jsonrpc.E
 	if err := b.amend(context.WithoutCancel(ctx), f, r.line); err != nil {
 		return nil, b.rpcError(r, err)
 	}
-	return parts{[]byte("{}")}, nil
+	return wire.Parts{[]byte("{}")}, nil
 }
 
 // followResource has a client be told when a resource changes.
@@ -261,7 +262,7 @@ func (b *Bridge) followResource(ctx context.Context, who *inbox, uri string, lin
 	f := b.subscriptions.use(uri)
 	defer b.subscriptions.done(f)
 	if !b.subscriptions.add(f, who, line) { // first: who has the turn is not to end it
-		return b.refused(ctx, methodSubscribe, fault.New(fault.RateLimited,
+		return b.refused(ctx, wire.MethodSubscribe, fault.New(fault.RateLimited,
 			"too many subscriptions: %d of all clients at most, and no caller or session has more than its share of them; unsubscribe from some", maxSubscriptions))
 	}
 	err := b.begin(ctx, f, line)
@@ -287,16 +288,16 @@ func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error 
 	ctx, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
 	if !f.telling.take(ctx) {
-		return b.refused(ctx, methodSubscribe, ctx.Err())
+		return b.refused(ctx, wire.MethodSubscribe, ctx.Err())
 	}
 	defer f.telling.give()
 	who := b.holderOf(f.uri)
-	err := b.tellFollowed(ctx, peer.Request{Method: methodSubscribe, Line: line}, f.uri)
+	err := b.tellFollowed(ctx, peer.Request{Method: wire.MethodSubscribe, Line: line}, f.uri)
 	if _, refused := refusal(err); !refused { // else it may have heard
 		b.subscriptions.knows(f, true, who)
 	}
 	if err != nil {
-		return b.refused(ctx, methodSubscribe, err)
+		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
 	return nil
 }
@@ -329,7 +330,7 @@ func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true, Line: b.subscriptions.lineOf(f, line)}, f.uri)
-	if method == methodSubscribe {
+	if method == wire.MethodSubscribe {
 		b.subscriptions.knows(f, true, who)
 	} else {
 		b.subscriptions.knows(f, false, holder{})

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // metaTask is where a client says in _meta what its call is a part of.
@@ -16,7 +18,7 @@ func taskOf(meta json.RawMessage, from *origin) string {
 	const longest = 256
 	said := ""
 	if meta != nil {
-		said, _ = textOf(memberOf(meta, metaTask))
+		said, _ = wire.TextOf(wire.MemberOf(meta, metaTask))
 	}
 	switch {
 	case said != "" && len(said) <= longest:

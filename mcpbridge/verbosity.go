@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -95,7 +96,7 @@ func (v *verbosity) knows(level string, who []supervisor.Peer) {
 }
 
 func moreVerbose(a, b string) string {
-	if a == "" || slices.Index(levels, b) < slices.Index(levels, a) {
+	if a == "" || slices.Index(wire.Levels, b) < slices.Index(wire.Levels, a) {
 		return b
 	}
 	return a
@@ -128,7 +129,7 @@ func (b *Bridge) sayLevel(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	_, err := b.catalog.Request(ctx, peer.Request{Method: methodSetLevel, Params: rawjson.Pair("level", level)})
+	_, err := b.catalog.Request(ctx, peer.Request{Method: wire.MethodSetLevel, Params: rawjson.Pair("level", level)})
 	if err == nil {
 		b.verbosity.knows(level, peers)
 	}

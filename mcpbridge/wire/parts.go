@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"encoding/json"
@@ -8,11 +8,12 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// parts is JSON in pieces, in order, so that something can be put around a
+// Parts is JSON in pieces, in order, so that something can be put around a
 // large payload without a copy of it.
-type parts [][]byte
+type Parts [][]byte
 
-func (p parts) size() int {
+// Size is how many bytes p has.
+func (p Parts) Size() int {
 	n := 0
 	for _, part := range p {
 		n += len(part)
@@ -20,20 +21,20 @@ func (p parts) size() int {
 	return n
 }
 
-// join makes one piece of p.
-func (p parts) join() []byte { return slices.Concat(p...) }
+// Join makes one piece of p.
+func (p Parts) Join() []byte { return slices.Concat(p...) }
 
-// member is a member of a JSON object. A value of nil takes it out.
-type member = rawjson.Member
+// Member is a member of a JSON object. A value of nil takes it out.
+type Member = rawjson.Member
 
 // ownPart is the size of a value from which it is a part of its own, and not copied.
 const ownPart = 4 << 10
 
-// rewritten returns raw, an object, with other members: those of change take
+// Rewritten returns raw, an object, with other members: those of change take
 // the place of what has their key. It reports false for an object whose keys
 // have escapes, and for what is not an object. All small members share one buffer.
-func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
-	out, small := make(parts, 0, 4), append(make([]byte, 0, min(len(raw), ownPart)+64), '{')
+func Rewritten(raw json.RawMessage, change ...Member) (Parts, bool) {
+	out, small := make(Parts, 0, 4), append(make([]byte, 0, min(len(raw), ownPart)+64), '{')
 	begun, first := 0, true // where the part in small begins, and whether a member is the first one
 	add := func(key string, value json.RawMessage) {
 		if !first {
@@ -54,7 +55,7 @@ func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
 		}
 	}
 	ok := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
-		if !slices.ContainsFunc(change, func(m member) bool { return m.Key == string(key) }) {
+		if !slices.ContainsFunc(change, func(m Member) bool { return m.Key == string(key) }) {
 			add(string(key), value)
 		}
 		return true
@@ -63,8 +64,8 @@ func rewritten(raw json.RawMessage, change ...member) (parts, bool) {
 	return append(out, small[begun:]), ok
 }
 
-// replaced is rewritten in one piece; raw itself if it is unusual.
-func replaced(raw json.RawMessage, change ...member) json.RawMessage {
+// Replaced is Rewritten in one piece; raw itself if it is unusual.
+func Replaced(raw json.RawMessage, change ...Member) json.RawMessage {
 	out, ok := rawjson.Edit(raw, nil, change...)
 	if !ok {
 		return raw
@@ -72,5 +73,5 @@ func replaced(raw json.RawMessage, change ...member) json.RawMessage {
 	return out
 }
 
-// boolean is a truth value as JSON.
-func boolean(b bool) json.RawMessage { return strconv.AppendBool(nil, b) }
+// Boolean is a truth value as JSON.
+func Boolean(b bool) json.RawMessage { return strconv.AppendBool(nil, b) }

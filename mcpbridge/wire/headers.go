@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"bytes"
@@ -18,21 +18,22 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
+// The headers of Streamable HTTP, in their canonical form.
 const (
-	sessionHeader = "Mcp-Session-Id"
-	versionHeader = "Mcp-Protocol-Version"
-	methodHeader  = "Mcp-Method"
-	nameHeader    = "Mcp-Name"
+	SessionHeader = "Mcp-Session-Id"
+	VersionHeader = "Mcp-Protocol-Version"
+	MethodHeader  = "Mcp-Method"
+	NameHeader    = "Mcp-Name"
 	paramHeader   = "Mcp-Param-"
 )
 
-// headerParam is an argument of a tool that stands in an HTTP header as well, or that has
+// HeaderParam is an argument of a tool that stands in an HTTP header as well, or that has
 // such arguments in it.
-type headerParam struct {
+type HeaderParam struct {
 	path   string // in dots; "" of all arguments
 	header string // its name; "" for none
-	keys   []string
-	of     map[string]*headerParam // those in it, by keys
+	Keys   []string
+	of     map[string]*HeaderParam // those in it, by keys
 }
 
 // maxHeaderDepth is how deep arguments may be that stand in headers: the arguments of a call
@@ -46,12 +47,12 @@ type headerSchema struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 }
 
-// headerParamsIn returns the arguments that an input schema wants in headers; nil for none.
-func headerParamsIn(schema json.RawMessage) (*headerParam, error) {
+// HeaderParamsIn returns the arguments that an input schema wants in headers; nil for none.
+func HeaderParamsIn(schema json.RawMessage) (*HeaderParam, error) {
 	return headerParamsOf(schema, nil, map[string]bool{})
 }
 
-func headerParamsOf(schema json.RawMessage, path []string, seen map[string]bool) (*headerParam, error) {
+func headerParamsOf(schema json.RawMessage, path []string, seen map[string]bool) (*HeaderParam, error) {
 	var s headerSchema
 	if !rawjson.IsObject(schema) || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil, nil
@@ -63,9 +64,9 @@ func headerParamsOf(schema json.RawMessage, path []string, seen map[string]bool)
 	if err := json.Unmarshal(schema, &s); err != nil {
 		return nil, fmt.Errorf("property %q: %w", at, err)
 	}
-	p := &headerParam{path: at, of: map[string]*headerParam{}}
+	p := &HeaderParam{path: at, of: map[string]*HeaderParam{}}
 	if s.Header != nil && len(path) > 0 {
-		name, ok := textOf(s.Header)
+		name, ok := TextOf(s.Header)
 		switch {
 		case !slices.Contains([]string{"string", "integer", "boolean"}, rawjson.String(s.Type)):
 			return nil, fmt.Errorf("property %q: x-mcp-header fits only a string, an integer or a boolean", at)
@@ -83,10 +84,10 @@ func headerParamsOf(schema json.RawMessage, path []string, seen map[string]bool)
 			return nil, err
 		}
 		if in != nil {
-			p.keys, p.of[key] = append(p.keys, key), in
+			p.Keys, p.of[key] = append(p.Keys, key), in
 		}
 	}
-	if p.header == "" && len(p.keys) == 0 {
+	if p.header == "" && len(p.Keys) == 0 {
 		return nil, nil
 	}
 	return p, nil
@@ -99,20 +100,20 @@ func isToken(text string) bool {
 	})
 }
 
-// namedBy returns the member of params that Mcp-Name repeats, of the methods that have one.
-func (m *message) namedBy() (raw json.RawMessage, named bool) {
-	switch m.method {
-	case methodCall, methodGetPrompt:
-		return m.params.name, true
-	case methodRead:
-		return m.params.uri, true
+// NamedBy returns the member of params that Mcp-Name repeats, of the methods that have one.
+func (m *Message) NamedBy() (raw json.RawMessage, named bool) {
+	switch m.Method {
+	case MethodCall, MethodGetPrompt:
+		return m.Params.Name, true
+	case MethodRead:
+		return m.Params.URI, true
 	}
 	return nil, false
 }
 
-// check compares headers with the arguments that they repeat, of which arg is one. It looks
+// Check compares headers with the arguments that they repeat, of which arg is one. It looks
 // through each once for each level.
-func (p *headerParam) check(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
+func (p *HeaderParam) Check(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
 	if p == nil {
 		return nil
 	}
@@ -121,11 +122,11 @@ func (p *headerParam) check(headers http.Header, arg json.RawMessage) *jsonrpc.E
 			return refused
 		}
 	}
-	if len(p.keys) == 0 {
+	if len(p.Keys) == 0 {
 		return nil
 	}
 	given := map[string]json.RawMessage{}
-	if plain, _ := plainObject(arg); plain != nil {
+	if plain, _ := PlainObject(arg); plain != nil {
 		rawjson.Members(plain, func(key []byte, value json.RawMessage) bool {
 			if p.of[string(key)] != nil {
 				given[string(key)] = value
@@ -133,8 +134,8 @@ func (p *headerParam) check(headers http.Header, arg json.RawMessage) *jsonrpc.E
 			return true
 		})
 	}
-	for _, key := range p.keys {
-		if refused := p.of[key].check(headers, given[key]); refused != nil {
+	for _, key := range p.Keys {
+		if refused := p.of[key].Check(headers, given[key]); refused != nil {
 			return refused
 		}
 	}
@@ -142,26 +143,26 @@ func (p *headerParam) check(headers http.Header, arg json.RawMessage) *jsonrpc.E
 }
 
 // checkOne does so of one argument; nil for none.
-func (p *headerParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
+func (p *HeaderParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
 	name, path := paramHeader+p.header, p.path
 	given := headers.Get(name)
 	if arg == nil || string(arg) == "null" {
 		if given != "" {
-			return mismatch("header mismatch: unexpected %s header for absent or null parameter %q", name, path)
+			return Mismatch("header mismatch: unexpected %s header for absent or null parameter %q", name, path)
 		}
 		return nil
 	}
 	if given == "" {
-		return mismatch("header mismatch: missing %s header for parameter %q", name, path)
+		return Mismatch("header mismatch: missing %s header for parameter %q", name, path)
 	}
-	text, ok := headerText(given)
+	text, ok := HeaderText(given)
 	switch {
 	case !ok:
-		return mismatch("header mismatch: %s header contains invalid Base64 encoding", name)
+		return Mismatch("header mismatch: %s header contains invalid Base64 encoding", name)
 	case arg[0] == '{' || arg[0] == '[':
-		return mismatch("header mismatch: %s header present but body parameter %q is not a primitive type", name, path)
+		return Mismatch("header mismatch: %s header present but body parameter %q is not a primitive type", name, path)
 	case !repeats(text, arg):
-		return mismatch("header mismatch: %s header value '%s' does not match body value", name, brief(given))
+		return Mismatch("header mismatch: %s header value '%s' does not match body value", name, Brief(given))
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (p *headerParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrp
 // repeats reports whether the text of a header says the same as an argument.
 func repeats(text string, arg json.RawMessage) bool {
 	if arg[0] == '"' {
-		said, ok := textOf(arg)
+		said, ok := TextOf(arg)
 		return ok && said == text
 	}
 	if arg[0] == 't' || arg[0] == 'f' {
@@ -181,9 +182,9 @@ func repeats(text string, arg json.RawMessage) bool {
 	return err == nil && also == nil && a == b && a == math.Trunc(a) && math.Abs(a) < exact
 }
 
-// headerText is the text of a header that may be in base64. It reports false where it
+// HeaderText is the text of a header that may be in base64. It reports false where it
 // should be and is not.
-func headerText(given string) (text string, ok bool) {
+func HeaderText(given string) (text string, ok bool) {
 	encoded, marked := strings.CutPrefix(given, "=?base64?")
 	encoded, ends := strings.CutSuffix(encoded, "?=")
 	if !marked || !ends {
@@ -193,21 +194,22 @@ func headerText(given string) (text string, ok bool) {
 	return string(raw), err == nil
 }
 
-func mismatch(format string, args ...any) *jsonrpc.Error {
+// Mismatch is the error of headers that say something else than their message.
+func Mismatch(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf(format, args...)}
 }
 
-// first is the first value of a header whose name is in its canonical form, which
+// FirstHeader is the first value of a header whose name is in its canonical form, which
 // http.Header.Get would make each time.
-func first(headers http.Header, canonical string) string {
+func FirstHeader(headers http.Header, canonical string) string {
 	if values := headers[canonical]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-// accepts reports whether a client takes JSON, and events.
-func accepts(values []string) (json, events bool) {
+// Accepts reports whether a client takes JSON, and events.
+func Accepts(values []string) (json, events bool) {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") {
 			media, _, _ := strings.Cut(one, ";")

@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ func TestN2ParamsForAPeerNameNoOtherRequest(t *testing.T) {
 		`{"IO.modelcontextprotocol/related-task":1,"c":3}`: `{"c":3}`,
 		`{"orlando/x":1,"orla":2}`:                         `{"orlando/x":1,"orla":2}`,
 	} {
-		if got := string(ownMetaOf(json.RawMessage(meta))); got != want {
+		if got := string(OwnMetaOf(json.RawMessage(meta))); got != want {
 			t.Errorf("of %s, the peer gets %s, want %s", meta, got, want)
 		}
 	}
@@ -24,7 +24,7 @@ func TestN2ParamsForAPeerNameNoOtherRequest(t *testing.T) {
 		`{"name":"p","_Meta":{"progressToken":7},"_meta":{"a":1}}`: `{"_meta":{"a":1},"name":"p"}`,
 	} {
 		p, _ := readParams(json.RawMessage(params), len(params))
-		if got := ownParams(p); string(got) != want {
+		if got := OwnParams(p); string(got) != want {
 			t.Errorf("of %s, the peer gets %s, want %s", params, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"bytes"
@@ -10,46 +10,46 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// maxBatch is how many messages a batch may have. They are answered side by side.
-const maxBatch = 100
+// MaxBatch is how many messages a batch may have. They are answered side by side.
+const MaxBatch = 100
 
-// isBatch reports whether a message begins as a batch does.
-func isBatch(raw []byte) bool {
-	raw = trimmed(raw)
+// IsBatch reports whether a message begins as a batch does.
+func IsBatch(raw []byte) bool {
+	raw = Trimmed(raw)
 	return len(raw) > 0 && raw[0] == '['
 }
 
-// trimmed is a body without what may stand around a message.
-func trimmed(body []byte) []byte {
+// Trimmed is a body without what may stand around a message.
+func Trimmed(body []byte) []byte {
 	return bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")))
 }
 
-// overBatch says of a batch with too many messages what is wrong; "" of any other
+// OverBatch says of a batch with too many messages what is wrong; "" of any other
 // message. raw must be valid JSON.
-func overBatch(raw []byte) string {
-	if !isBatch(raw) {
+func OverBatch(raw []byte) string {
+	if !IsBatch(raw) {
 		return ""
 	}
 	n := 0
 	rawjson.Elements(raw, func(json.RawMessage) bool {
 		n++
-		return n <= maxBatch
+		return n <= MaxBatch
 	})
-	if n <= maxBatch {
+	if n <= MaxBatch {
 		return ""
 	}
-	return fmt.Sprintf("a batch may have %d messages at most; send them in smaller batches, or one by one", maxBatch)
+	return fmt.Sprintf("a batch may have %d messages at most; send them in smaller batches, or one by one", MaxBatch)
 }
 
-// readBatch takes the messages of a batch apart; what refuses one stands at its place.
+// ReadBatch takes the messages of a batch apart; what refuses one stands at its place.
 // It returns what is wrong with all of it instead. raw must be valid JSON.
-func readBatch(raw json.RawMessage) (all []*message, refusals []*jsonrpc.Error, wrong *jsonrpc.Error) {
-	if over := overBatch(raw); over != "" {
+func ReadBatch(raw json.RawMessage) (all []*Message, refusals []*jsonrpc.Error, wrong *jsonrpc.Error) {
+	if over := OverBatch(raw); over != "" {
 		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: over}
 	}
 	beside := 0
 	rawjson.Elements(raw, func(one json.RawMessage) bool {
-		m, refused := readMessage(one)
+		m, refused := ReadMessage(one)
 		beside += m.beside
 		all, refusals = append(all, m), append(refusals, refused)
 		return true

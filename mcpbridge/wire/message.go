@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// idOf returns the id of a message that is JSON but maybe no message; nil if it has none.
-func idOf(raw json.RawMessage) json.RawMessage {
+// IDOf returns the id of a message that is JSON but maybe no message; nil if it has none.
+func IDOf(raw json.RawMessage) json.RawMessage {
 	var e struct {
 		ID json.RawMessage `json:"id"`
 	}
@@ -49,50 +49,50 @@ const (
 
 // What is wrong with a message that is not one.
 const (
-	notJSON    = "a line is not valid JSON; send one message a line"
+	NotJSON    = "a line is not valid JSON; send one message a line"
 	notMessage = "not a JSON-RPC 2.0 message"
 	oddNumber  = "an id must be a string or an integer that every client can hold"
-	notShaped  = "params are not of the shape that the protocol gives them"
+	NotShaped  = "params are not of the shape that the protocol gives them"
 )
 
-// message is a JSON-RPC message, taken apart and not decoded.
-type message struct {
-	id     json.RawMessage // as it came; nil for none, and for null
+// Message is a JSON-RPC message, taken apart and not decoded.
+type Message struct {
+	ID     json.RawMessage // as it came; nil for none, and for null
 	named  bool            // it has a method: it is not a response
-	method string
-	params params          // of a request or a notification
-	result json.RawMessage // of a response; nil for none
-	failed json.RawMessage // the error of a response; nil for none
+	Method string
+	Params Params          // of a request or a notification
+	Result json.RawMessage // of a response; nil for none
+	Failed json.RawMessage // the error of a response; nil for none
 	beside int             // its bytes beside what is passed on or kept as it came
 }
 
-// params are those of a message, as far as more than one method has them. What is missing
+// Params are those of a message, as far as more than one method has them. What is missing
 // is nil.
-type params struct {
-	raw       json.RawMessage // nil for none, and for null
-	odd       bool            // they are not an object
-	meta      json.RawMessage // _meta
-	name      json.RawMessage
-	uri       json.RawMessage
-	cursor    json.RawMessage
-	arguments json.RawMessage
-	responses json.RawMessage // inputResponses
-	state     json.RawMessage // requestState
+type Params struct {
+	Raw       json.RawMessage // nil for none, and for null
+	Odd       bool            // they are not an object
+	Meta      json.RawMessage // _meta
+	Name      json.RawMessage
+	URI       json.RawMessage
+	Cursor    json.RawMessage
+	Arguments json.RawMessage
+	Responses json.RawMessage // inputResponses
+	State     json.RawMessage // requestState
 }
 
-// asks reports whether a message wants an answer.
-func (m *message) asks() bool { return m.named && m.id != nil }
+// Asks reports whether a message wants an answer.
+func (m *Message) Asks() bool { return m.named && m.ID != nil }
 
-// answers reports whether a message is the answer to a question.
-func (m *message) answers() bool { return !m.named }
+// Answers reports whether a message is the answer to a question.
+func (m *Message) Answers() bool { return !m.named }
 
-// readMessage takes a message apart. raw must be valid JSON, without space before it. The
+// ReadMessage takes a message apart. raw must be valid JSON, without space before it. The
 // id is known, as far as there is one, also where the message is refused.
-func readMessage(raw json.RawMessage) (m *message, refused *jsonrpc.Error) {
-	m = &message{}
-	refuse := func(code int64, text string) (*message, *jsonrpc.Error) {
-		if m.id == nil {
-			m.id = idOf(raw)
+func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
+	m = &Message{}
+	refuse := func(code int64, text string) (*Message, *jsonrpc.Error) {
+		if m.ID == nil {
+			m.ID = IDOf(raw)
 		}
 		return m, &jsonrpc.Error{Code: code, Message: text}
 	}
@@ -105,15 +105,15 @@ func readMessage(raw json.RawMessage) (m *message, refused *jsonrpc.Error) {
 		case "jsonrpc":
 			version = value
 		case "id":
-			m.id = value
+			m.ID = value
 		case "method":
 			method = value
 		case "params":
 			given = value
 		case "result":
-			m.result = value
+			m.Result = value
 		case "error":
-			m.failed = value
+			m.Failed = value
 		}
 		return true
 	})
@@ -121,31 +121,31 @@ func readMessage(raw json.RawMessage) (m *message, refused *jsonrpc.Error) {
 		if len(raw) > 2*maxValues { // small ones are written another way
 			return refuse(jsonrpc.CodeInvalidParams, escapedKeys)
 		}
-		written, changed := plainObject(raw)
+		written, changed := PlainObject(raw)
 		if !changed {
 			return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 		}
-		return readMessage(written)
+		return ReadMessage(written)
 	}
 	ok := true
 	if method != nil && string(method) != "null" {
 		m.named = true
-		m.method, ok = textOf(method)
+		m.Method, ok = TextOf(method)
 	}
-	switch odd, usual := oddID(m.id); {
+	switch odd, usual := oddID(m.ID); {
 	case odd:
 		return refuse(jsonrpc.CodeInvalidRequest, oddNumber)
 	case !usual || !ok || string(version) != `"2.0"`:
 		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 	}
-	if string(m.id) == "null" {
-		m.id = nil
+	if string(m.ID) == "null" {
+		m.ID = nil
 	}
-	if !m.named && m.id == nil {
+	if !m.named && m.ID == nil {
 		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 	}
 	var over string
-	if m.params, over = readParams(given, len(raw)); over != "" {
+	if m.Params, over = readParams(given, len(raw)); over != "" {
 		return refuse(jsonrpc.CodeInvalidParams, over)
 	}
 	if over = m.measure(raw); over != "" {
@@ -156,31 +156,31 @@ func readMessage(raw json.RawMessage) (m *message, refused *jsonrpc.Error) {
 
 // readParams takes params apart, of a message of a size. over says what of them is too
 // large; "" for nothing.
-func readParams(raw json.RawMessage, size int) (p params, over string) {
+func readParams(raw json.RawMessage, size int) (p Params, over string) {
 	if raw == nil || string(raw) == "null" {
 		return p, ""
 	}
-	p.raw = raw
+	p.Raw = raw
 	if raw[0] != '{' {
-		p.odd = true
+		p.Odd = true
 		return p, ""
 	}
 	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
 		switch string(key) {
 		case "_meta":
-			p.meta = value
+			p.Meta = value
 		case "name":
-			p.name = value
+			p.Name = value
 		case "uri":
-			p.uri = value
+			p.URI = value
 		case "cursor":
-			p.cursor = value
+			p.Cursor = value
 		case "arguments":
-			p.arguments = value
+			p.Arguments = value
 		case "inputResponses":
-			p.responses = value
+			p.Responses = value
 		case "requestState":
-			p.state = value
+			p.State = value
 		}
 		return true
 	})
@@ -188,15 +188,15 @@ func readParams(raw json.RawMessage, size int) (p params, over string) {
 	case !plain && size > 2*maxValues:
 		return p, escapedKeys
 	case !plain:
-		written, changed := plainObject(raw)
+		written, changed := PlainObject(raw)
 		if !changed {
-			p.odd = true
+			p.Odd = true
 			return p, ""
 		}
 		return readParams(written, size)
-	case len(p.meta) > maxRequestMeta:
+	case len(p.Meta) > maxRequestMeta:
 		return p, metaTooLarge
-	case len(p.meta) > 2*maxValues && rawjson.Values(p.meta) > maxValues:
+	case len(p.Meta) > 2*maxValues && rawjson.Values(p.Meta) > maxValues:
 		return p, metaValuesOver
 	}
 	return p, ""
@@ -204,20 +204,20 @@ func readParams(raw json.RawMessage, size int) (p params, over string) {
 
 // measure notes how large a message is beside what is passed on as it came, and says what
 // of it is too large; "" for nothing.
-func (m *message) measure(raw json.RawMessage) (over string) {
+func (m *Message) measure(raw json.RawMessage) (over string) {
 	if m.beside = len(raw); m.beside <= 2*maxValues { // a value takes two bytes
 		return ""
 	}
-	if m.method == methodInitialize {
-		icons := iconsIn(m.params.raw)
+	if m.Method == MethodInitialize {
+		icons := iconsIn(m.Params.Raw)
 		if len(raw)-len(icons) > maxInitialize || rawjson.Values(raw)-rawjson.Values(icons) > maxValues {
 			return initializeOver
 		}
 		m.beside -= len(icons)
 		return ""
 	}
-	m.beside -= len(m.params.responses) + len(m.result) + len(m.failed)
-	if args := m.params.arguments; args != nil && (m.method == methodCall || fewMembers(args)) {
+	m.beside -= len(m.Params.Responses) + len(m.Result) + len(m.Failed)
+	if args := m.Params.Arguments; args != nil && (m.Method == MethodCall || FewMembers(args)) {
 		m.beside -= len(args)
 	}
 	if m.beside > maxBeside {
@@ -228,7 +228,7 @@ func (m *message) measure(raw json.RawMessage) (over string) {
 
 // iconsIn returns the icons of the client in the params of an initialize.
 func iconsIn(params json.RawMessage) (icons json.RawMessage) {
-	return memberOf(memberOf(params, "clientInfo"), "icons")
+	return MemberOf(MemberOf(params, "clientInfo"), "icons")
 }
 
 // oddID reports whether an id is a number that not every client can hold, and whether it is
@@ -245,13 +245,13 @@ func oddID(id json.RawMessage) (odd, usual bool) {
 	return err != nil || f != math.Trunc(f) || math.Abs(f) >= exact, true
 }
 
-// idKey tells an id from others, however it is written.
-func idKey(id json.RawMessage) string {
+// IDKey tells an id from others, however it is written.
+func IDKey(id json.RawMessage) string {
 	switch {
 	case len(id) == 0:
 		return ""
 	case id[0] == '"':
-		if text, ok := textOf(id); ok && bytes.IndexByte(id, '\\') >= 0 {
+		if text, ok := TextOf(id); ok && bytes.IndexByte(id, '\\') >= 0 {
 			return string(rawjson.Quote(text))
 		}
 	case bytes.ContainsAny(id, ".eE"):
@@ -262,18 +262,18 @@ func idKey(id json.RawMessage) string {
 	return string(id)
 }
 
-// asksSomething reports whether a message that is not read yet wants an answer.
-func asksSomething(raw []byte) bool {
+// AsksSomething reports whether a message that is not read yet wants an answer.
+func AsksSomething(raw []byte) bool {
 	if !rawjson.Valid(raw) {
 		return true // it gets one
 	}
-	return memberOf(raw, "method") != nil && memberOf(raw, "id") != nil
+	return MemberOf(raw, "method") != nil && MemberOf(raw, "id") != nil
 }
 
-// notified takes a notification of a client's. What it does not know is nobody's trouble.
-func notified(m *message, cancel func(id json.RawMessage)) {
-	if m.method == methodCancelled {
-		if id := memberOf(m.params.raw, "requestId"); id != nil {
+// Notified takes a notification of a client's. What it does not know is nobody's trouble.
+func Notified(m *Message, cancel func(id json.RawMessage)) {
+	if m.Method == MethodCancelled {
+		if id := MemberOf(m.Params.Raw, "requestId"); id != nil {
 			cancel(id)
 		}
 	}

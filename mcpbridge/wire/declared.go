@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"encoding/json"
@@ -13,54 +13,54 @@ import (
 )
 
 const (
-	// firstStateless is the first protocol version without sessions.
-	firstStateless = "2026-07-28"
-	// lastWithSessions is what a client of an unknown version is offered.
-	lastWithSessions = "2025-11-25"
-	// lastWithBatches is the last version in which a message may be a batch.
-	lastWithBatches = "2025-03-26"
-	// versionWithout is the version of an HTTP request that names none.
-	versionWithout = "2025-03-26"
+	// FirstStateless is the first protocol version without sessions.
+	FirstStateless = "2026-07-28"
+	// LastWithSessions is what a client of an unknown version is offered.
+	LastWithSessions = "2025-11-25"
+	// LastWithBatches is the last version in which a message may be a batch.
+	LastWithBatches = "2025-03-26"
+	// VersionWithout is the version of an HTTP request that names none.
+	VersionWithout = "2025-03-26"
 )
 
-// versions are the protocol versions that are spoken, newest first.
-var versions = []string{firstStateless, lastWithSessions, "2025-06-18", "2025-03-26", "2024-11-05"}
+// Versions are the protocol versions that are spoken, newest first.
+var Versions = []string{FirstStateless, LastWithSessions, "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// withSessions reports whether a version is one of those with sessions.
-func withSessions(version string) bool {
-	return version != firstStateless && slices.Contains(versions, version)
+// WithSessions reports whether a version is one of those with sessions.
+func WithSessions(version string) bool {
+	return version != FirstStateless && slices.Contains(Versions, version)
 }
 
-// declared is what a client has said of itself: in its initialize, or, in the stateless
+// Declared is what a client has said of itself: in its initialize, or, in the stateless
 // era, with each request.
-type declared struct {
-	version string // of the protocol that it asked for; "" if that is none of ours
-	name    string // its program's, or what is enough of that
-	task    string // the name of its session, by sessionTask; "" without one
+type Declared struct {
+	Version string // of the protocol that it asked for; "" if that is none of ours
+	Name    string // its program's, or what is enough of that
+	Task    string // the name of its session, by sessionTask; "" without one
 
-	capabilities                json.RawMessage // those for what it may be asked, as JSON; nil for none
+	Capabilities                json.RawMessage // those for what it may be asked, as JSON; nil for none
 	samples, elicits, listsRoot bool            // it has declared that it takes these questions
 }
 
-// takes reports whether a client has declared that it takes a question.
-func (d *declared) takes(method string) bool {
+// Takes reports whether a client has declared that it takes a question.
+func (d *Declared) Takes(method string) bool {
 	switch method {
-	case methodSample:
+	case MethodSample:
 		return d.samples
-	case methodElicit:
+	case MethodElicit:
 		return d.elicits
-	case methodRoots:
+	case MethodRoots:
 		return d.listsRoot
 	}
 	return false
 }
 
-// askable reports whether a client can be asked anything.
-func (d *declared) askable() bool { return d.samples || d.elicits || d.listsRoot }
+// Askable reports whether a client can be asked anything.
+func (d *Declared) Askable() bool { return d.samples || d.elicits || d.listsRoot }
 
 // setCapabilities notes what a client can be asked. It reports false for what are not
 // capabilities.
-func (d *declared) setCapabilities(raw json.RawMessage) bool {
+func (d *Declared) setCapabilities(raw json.RawMessage) bool {
 	if !rawjson.IsObject(raw) {
 		return false
 	}
@@ -83,8 +83,8 @@ func (d *declared) setCapabilities(raw json.RawMessage) bool {
 	if !plain || !ok {
 		return false
 	}
-	if d.askable() {
-		d.capabilities, _ = rawjson.Edit(raw, func(key string) bool {
+	if d.Askable() {
+		d.Capabilities, _ = rawjson.Edit(raw, func(key string) bool {
 			return key != "sampling" && key != "elicitation" && key != "roots"
 		})
 	}
@@ -94,9 +94,9 @@ func (d *declared) setCapabilities(raw json.RawMessage) bool {
 // maxName is how much of its program's name is kept of a client, in bytes.
 const maxName = 64
 
-// introduced reads what a client says of itself in the params of an initialize. It reports
+// ReadInitialize reads what a client says of itself in the params of an initialize. It reports
 // false for what is not of the shape that the protocol gives it.
-func introduced(params json.RawMessage) (d declared, ok bool) {
+func ReadInitialize(params json.RawMessage) (d Declared, ok bool) {
 	if !rawjson.IsObject(params) {
 		return d, false
 	}
@@ -105,20 +105,20 @@ func introduced(params json.RawMessage) (d declared, ok bool) {
 		switch string(key) {
 		case "protocolVersion":
 			var version string
-			if version, ok = textOf(value); ok && withSessions(version) {
-				d.version = version
+			if version, ok = TextOf(value); ok && WithSessions(version) {
+				d.Version = version
 			}
 		case "capabilities":
 			ok = string(value) == "null" || d.setCapabilities(value)
 		case "clientInfo":
 			ok = isImplementation(value)
-			name, _ := textOf(memberOf(value, "name"))
-			d.name = strings.Clone(name[:min(len(name), maxName)])
+			name, _ := TextOf(MemberOf(value, "name"))
+			d.Name = strings.Clone(name[:min(len(name), maxName)])
 		}
 		return ok
 	})
 	// The message is not kept for as long as its session.
-	d.capabilities = slices.Clone(d.capabilities)
+	d.Capabilities = slices.Clone(d.Capabilities)
 	return d, plain && ok
 }
 
@@ -136,19 +136,19 @@ func isImplementation(raw json.RawMessage) bool {
 	})
 }
 
-// stateless is what a request of the stateless era says in its _meta.
-type stateless struct {
-	version string // "" if the request is of another era
-	says    declared
-	level   string // from which level on it wants log messages; "" for none
+// Stateless is what a request of the stateless era says in its _meta.
+type Stateless struct {
+	Version string // "" if the request is of another era
+	Says    Declared
+	Level   string // from which level on it wants log messages; "" for none
 }
 
-// readMeta reads a request's _meta (2026-07-28, basic).
-func readMeta(meta json.RawMessage) (s stateless, refused *jsonrpc.Error) {
+// ReadMeta reads a request's _meta (2026-07-28, basic).
+func ReadMeta(meta json.RawMessage) (s Stateless, refused *jsonrpc.Error) {
 	if !rawjson.IsObject(meta) {
 		return s, nil
 	}
-	if plain, changed := plainObject(meta); changed {
+	if plain, changed := PlainObject(meta); changed {
 		meta = plain
 	}
 	var version, info, capabilities, level json.RawMessage
@@ -165,32 +165,32 @@ func readMeta(meta json.RawMessage) (s stateless, refused *jsonrpc.Error) {
 		}
 		return true
 	})
-	asked, _ := textOf(version)
-	if asked < firstStateless {
+	asked, _ := TextOf(version)
+	if asked < FirstStateless {
 		return s, nil
 	}
 	wrong := ""
 	switch {
 	case info != nil && (string(info) == "null" || !isImplementation(info)):
 		wrong = "invalid _meta field " + `"` + mcp.MetaKeyClientInfo + `"`
-	case capabilities == nil || !s.says.setCapabilities(capabilities):
+	case capabilities == nil || !s.Says.setCapabilities(capabilities):
 		wrong = "missing or invalid _meta field " + `"` + mcp.MetaKeyClientCapabilities + `"`
 	}
 	if wrong != "" {
 		return s, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wrong}
 	}
-	if asked != firstStateless {
-		return s, unsupported(asked, versions)
+	if asked != FirstStateless {
+		return s, Unsupported(asked, Versions)
 	}
-	s.version, s.says.version = firstStateless, firstStateless
-	if text, _ := textOf(level); slices.Contains(levels, text) {
-		s.level = text
+	s.Version, s.Says.Version = FirstStateless, FirstStateless
+	if text, _ := TextOf(level); slices.Contains(Levels, text) {
+		s.Level = text
 	}
 	return s, nil
 }
 
-// unsupported refuses a version of the protocol, and says which there are.
-func unsupported(asked string, spoken []string) *jsonrpc.Error {
+// Unsupported refuses a version of the protocol, and says which there are.
+func Unsupported(asked string, spoken []string) *jsonrpc.Error {
 	data, err := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: spoken, Requested: asked})
 	if err != nil { // they are strings
 		panic(err)
@@ -198,12 +198,12 @@ func unsupported(asked string, spoken []string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: fmt.Sprintf("protocol version %q is not spoken here", asked), Data: data}
 }
 
-// protocolPrefix begins the keys of _meta that the protocol keeps for the
+// ProtocolPrefix begins the keys of _meta that the protocol keeps for the
 // parties themselves.
-const protocolPrefix = "io.modelcontextprotocol/"
+const ProtocolPrefix = "io.modelcontextprotocol/"
 
 // metaLogLevel is where a request of the stateless era says which messages it wants.
-const metaLogLevel = protocolPrefix + "logLevel"
+const metaLogLevel = ProtocolPrefix + "logLevel"
 
-// levels are those of log messages, from the most verbose on.
-var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+// Levels are those of log messages, from the most verbose on.
+var Levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

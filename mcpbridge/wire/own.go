@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"encoding/json"
@@ -7,20 +7,20 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// ownMetaOf returns of a request's _meta what is for the peer: not what the
+// OwnMetaOf returns of a request's _meta what is for the peer: not what the
 // protocol and Orla keep for the parties, and no progress token, which is the client's.
 // A peer may give it back with what it says, which must not be about another request.
 // It returns nil if nothing is left.
-func ownMetaOf(meta json.RawMessage) json.RawMessage {
+func OwnMetaOf(meta json.RawMessage) json.RawMessage {
 	if meta == nil {
 		return nil
 	}
-	plain, _ := plainObject(meta)
+	plain, _ := PlainObject(meta)
 	if plain == nil {
 		return nil
 	}
 	own, _ := rawjson.Edit(plain, func(key string) bool {
-		return begins(key, protocolPrefix) || begins(key, ownPrefix) || strings.EqualFold(key, "progressToken")
+		return begins(key, ProtocolPrefix) || begins(key, ownPrefix) || strings.EqualFold(key, "progressToken")
 	})
 	if rawjson.Empty(own) {
 		return nil
@@ -37,13 +37,13 @@ func begins(key, prefix string) bool {
 	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
 }
 
-// ownParams are the params of a request that are for the peer: not what the protocol keeps
+// OwnParams are the params of a request that are for the peer: not what the protocol keeps
 // for the parties, and no progress token, which is the client's.
-func ownParams(p params) json.RawMessage {
-	if p.raw == nil {
+func OwnParams(p Params) json.RawMessage {
+	if p.Raw == nil {
 		return nil
 	}
-	own, _ := rawjson.Edit(p.raw, keptByOrla, member{Key: "_meta", Value: ownMetaOf(p.meta)})
+	own, _ := rawjson.Edit(p.Raw, keptByOrla, Member{Key: "_meta", Value: OwnMetaOf(p.Meta)})
 	return own
 }
 

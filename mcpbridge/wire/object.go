@@ -1,4 +1,4 @@
-package mcpbridge
+package wire
 
 import (
 	"bytes"
@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// maxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times
+// MaxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times
 // its bytes.
-const maxLookedInto = 10_000
+const MaxLookedInto = 10_000
 
-// plainObject returns raw if it is an object whose keys have no escapes, or
+// PlainObject returns raw if it is an object whose keys have no escapes, or
 // another way to write it if they have; changed says which. It returns nil for
 // all else, and for what has too many members to be written another way.
-func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
+func PlainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
 		return nil, false
 	}
 	if rawjson.Members(raw, func([]byte, json.RawMessage) bool { return true }) {
 		return raw, false
 	}
-	if rawjson.Count(raw) > maxLookedInto {
+	if rawjson.Count(raw) > MaxLookedInto {
 		return nil, false
 	}
 	var members map[string]json.RawMessage
@@ -40,11 +40,11 @@ func plainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	return written, true
 }
 
-// maxMembers bounds the arguments of what is not a tool.
-const maxMembers = 1000
+// MaxMembers bounds the arguments of what is not a tool.
+const MaxMembers = 1000
 
-// memberOf returns a member of an object; nil for none, and of what is not an object.
-func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
+// MemberOf returns a member of an object; nil for none, and of what is not an object.
+func MemberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
 	if !rawjson.IsObject(object) {
 		return nil
 	}
@@ -57,8 +57,8 @@ func memberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
 	return found
 }
 
-// textOf returns the text of a JSON string. It reports false for what is not one.
-func textOf(raw json.RawMessage) (text string, ok bool) {
+// TextOf returns the text of a JSON string. It reports false for what is not one.
+func TextOf(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
 	}
@@ -70,11 +70,11 @@ func textOf(raw json.RawMessage) (text string, ok bool) {
 	return decoded, err == nil
 }
 
-// fewMembers reports whether a value is an object of few members.
-func fewMembers(value json.RawMessage) bool {
+// FewMembers reports whether a value is an object of few members.
+func FewMembers(value json.RawMessage) bool {
 	n := 0
 	return rawjson.IsObject(value) && rawjson.Members(value, func([]byte, json.RawMessage) bool {
 		n++
-		return n <= maxMembers
+		return n <= MaxMembers
 	})
 }

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// ErrorJSON is an error response; a missing id is null.
+func ErrorJSON(id json.RawMessage, code int64, text string) json.RawMessage {
+	return ErrorOf(id, &jsonrpc.Error{Code: code, Message: text})
+}
+
+// ErrorOf is an error response; a missing id is null.
+func ErrorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	raw, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   *jsonrpc.Error  `json:"error"`
+	}{"2.0", id, e})
+	if err != nil { // the id and the data are JSON, and the rest are strings
+		panic(err)
+	}
+	return raw
+}
+
+// What stands around the id and the result of a response. Nobody changes it.
+var (
+	ResponseHead = []byte(`{"jsonrpc":"2.0","id":`)
+	ResultKey    = []byte(`,"result":`)
+	Closing      = []byte("}")
+)
+
+// InternalError is what a client gets of an error whose text stays in the log.
+func InternalError() *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
+}
+
+// Notification is a message that wants no answer.
+func Notification(method string, params json.RawMessage) json.RawMessage {
+	if len(params) == 0 {
+		params = json.RawMessage("{}")
+	}
+	out := append(make([]byte, 0, 64+len(method)+len(params)), `{"jsonrpc":"2.0","method":"`...)
+	out = append(append(out, method...), `","params":`...)
+	return append(append(out, params...), '}')
+}
+
+// MethodNotFound refuses a method that there is not.
+func MethodNotFound(method string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + Quoted(method)}
+}
