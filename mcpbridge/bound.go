@@ -16,9 +16,6 @@ import (
 const (
 	// keepInline is how much of the head and of the tail stay in the answer.
 	keepInline = 16 << 10
-	// around is what may come around a result on its way: the JSON-RPC
-	// message, the server's name, and the frame of an event.
-	around = 2 << 10
 	// sixfold is how much longer text can get in JSON, "\u0001" for one byte.
 	sixfold = 6
 	// metaFullSize marks a block of which only head and tail are inline.
@@ -29,16 +26,14 @@ const (
 // client: what is too large keeps its head and tail inline and becomes a
 // resource. Blocks keep their order. With structured, clients expect a
 // structured answer, and take none without for an error.
-func (b *Bridge) bound(res *mcp.CallToolResult, callID string, owner turns.Line, structured bool) *mcp.CallToolResult {
+func (c *cutter) bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
-	budget := b.inline()
-	if meta, ok := ordinary(res.Meta); ok && int64(payload(res)+meta+128*len(res.Content))*sixfold <= budget && plain(res.Content) {
+	if meta, ok := ordinary(res.Meta); ok && int64(payload(res)+meta+128*len(res.Content))*sixfold <= c.budget && plain(res.Content) {
 		return res // whatever is in it
 	}
-	if resultSize(res) <= budget {
+	if resultSize(res) <= c.budget {
 		return res
 	}
-	c := b.cutter(callID, owner)
 	c.cutMeta(res)
 	c.cutBlocks(res)
 	c.cutStructured(res, structured)
@@ -116,12 +111,9 @@ type cutter struct {
 	owner  turns.Line // whose call it is
 }
 
-// inline is how large a result may be.
-func (b *Bridge) inline() int64 { return b.maxInline.Load() - around }
-
-func (b *Bridge) cutter(callID string, owner turns.Line) cutter {
-	budget := b.inline()
-	return cutter{large: b.large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
+// newCutter returns what cuts the answer of a call to a budget.
+func newCutter(large *largeAnswers, budget int64, callID string, owner turns.Line) cutter {
+	return cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 
 // metaOfOrla is what Orla says in the _meta of an error.
@@ -259,14 +251,6 @@ func cutText(text string, n int) (head, tail string) {
 		start++
 	}
 	return text[:runeStart(text, n)], text[start:]
-}
-
-// runeStart returns where the rune that text[i] belongs to begins.
-func runeStart(text string, i int) int {
-	for i < len(text) && i > 0 && !utf8.RuneStart(text[i]) {
-		i--
-	}
-	return i
 }
 
 // payload is how many bytes of text and data are in an answer. What a tool wrote

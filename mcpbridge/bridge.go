@@ -49,6 +49,9 @@ const (
 	DefaultMaxInline = 4 << 20
 	// MinMaxInline is the least that head, tail and links fit into.
 	MinMaxInline = 64 << 10
+	// around is what may come around a result on its way: the JSON-RPC
+	// message, the server's name, and the frame of an event.
+	around = 2 << 10
 )
 
 // Options configures a Bridge.
@@ -151,6 +154,9 @@ func (b *Bridge) SetMaxInline(size int64) {
 	}
 	b.maxInline.Store(max(size, MinMaxInline))
 }
+
+// inline is how large a result may be.
+func (b *Bridge) inline() int64 { return b.maxInline.Load() - around }
 
 // String names the bridge in logs.
 func (b *Bridge) String() string { return "bridge" }

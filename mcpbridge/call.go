@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
@@ -23,18 +22,6 @@ import (
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
-)
-
-// Keys of a failed result's _meta (SPEC G5, SPEC-TOOLS §4).
-const (
-	MetaToolCode   = "tool_code"
-	MetaToolReason = "tool_reason"
-	MetaRetryable  = "retryable"
-	// MetaRetryAfter is when trying again can help at the earliest, if a
-	// service has said so.
-	MetaRetryAfter = "retry_after_ms"
-	// MetaAttempts is how many attempts were made, if there was more than one.
-	MetaAttempts = "attempts"
 )
 
 // origin is where a call came from.
@@ -94,20 +81,6 @@ func clientOf(line turns.Line) string {
 	return origin{subject: line.Caller, caller: line.Caller, host: host}.client()
 }
 
-// answer is what a client gets of a call: a result of ours, or a peer's as it is.
-type answer struct {
-	result *mcp.CallToolResult // nil if passed is not
-	passed *passedAnswer
-}
-
-// failed reports whether it says of itself that it is none.
-func (a answer) failed() bool {
-	if a.passed != nil {
-		return a.passed.failed
-	}
-	return a.result.IsError
-}
-
 // outcome is what the log tells of how a call ended.
 type outcome struct {
 	ok       bool
@@ -154,7 +127,8 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, ou
 		case c.from.whole || int64(len(p.raw)) <= b.inline():
 			return answer{passed: &p}, outcome{ok: !p.failed, size: len(p.raw), code: p.code}, nil
 		default:
-			res := b.cut(&p, c.id, c.from.line(), known.structured)
+			cut := newCutter(b.large, b.inline(), c.id, c.from.line())
+			res := cut.passed(&p, known.structured)
 			return answer{result: res}, outcome{ok: !res.IsError, size: payload(res), code: cmp.Or(p.code, string(fault.ExecutionFailed))}, nil
 		}
 		got.Raw = nil
@@ -169,7 +143,8 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, ou
 		return answer{}, how, rpcErr
 	}
 	if !c.from.whole {
-		res = b.bound(res, c.id, c.from.line(), known.structured)
+		cut := newCutter(b.large, b.inline(), c.id, c.from.line())
+		res = cut.bound(res, known.structured)
 	}
 	how := outcome{ok: !res.IsError, size: payload(res), fault: f}
 	if f != nil {
@@ -189,113 +164,6 @@ func (b *Bridge) ask(ctx context.Context, call peer.Call) (got supervisor.Answer
 		}
 	}()
 	return b.catalog.Call(ctx, call)
-}
-
-// Answer makes what a client sees of a provider's answer and error: trouble of
-// a tool is a result with isError, text a model can act on and the code in
-// _meta; an unknown tool, and what a peer refuses by an error of the protocol,
-// is a JSON-RPC error (SPEC G5). The second value is non-nil exactly when the
-// first is nil. The provider's result is not modified. What a peer answered is
-// decoded as far as it can be, and is text where it cannot.
-func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
-	if errors.Is(err, supervisor.ErrUnknownTool) {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
-	}
-	if refused, ok := refusal(err); ok {
-		return nil, refused
-	}
-	if got.Raw != nil && err == nil {
-		p, ok := look(got.Raw, true)
-		p.tell(got.Attempts)
-		if !ok {
-			return Answer(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
-		}
-		res, err := p.decoded()
-		if err != nil {
-			res.Content = []mcp.Content{&mcp.TextContent{Text: string(p.raw)}}
-		}
-		return res, nil
-	}
-	answer := &mcp.CallToolResult{}
-	if got.Result != nil {
-		*answer = *got.Result
-	}
-	// Copies: the SDK adds to the map, and the slice may have room that is the provider's.
-	answer.Content = append(make([]mcp.Content, 0, len(answer.Content)+1), answer.Content...)
-	answer.Meta = ownMeta(answer.Meta)
-	switch f := fault.From(err); {
-	case f != nil:
-		answer.IsError = true
-		answer.Content = append(answer.Content, &mcp.TextContent{Text: f.Reason})
-		setDefault(answer, MetaToolCode, string(f.Code))
-		setDefault(answer, MetaToolReason, f.Reason)
-		setDefault(answer, MetaRetryable, f.Retryable())
-		if f.RetryAfter > 0 {
-			setDefault(answer, MetaRetryAfter, f.RetryAfter.Milliseconds())
-		}
-	case answer.IsError: // the tool's own word; it may have given a code too
-		setDefault(answer, MetaToolCode, string(fault.ExecutionFailed))
-		setDefault(answer, MetaRetryable, false)
-	}
-	if answer.IsError && got.Attempts > 1 {
-		answer.Meta[MetaAttempts] = got.Attempts
-	}
-	return answer, nil
-}
-
-// maxRefusal bounds a peer's error in bytes, and briefRefusal the text of one over it.
-const (
-	maxRefusal   = 256 << 10
-	briefRefusal = 4 << 10
-)
-
-// refusal returns the JSON-RPC error that a peer gave, if err is one. Of one over
-// maxRefusal it is the beginning of the text.
-func refusal(err error) (*jsonrpc.Error, bool) {
-	if _, ours := errors.AsType[*fault.Error](err); ours {
-		return nil, false
-	}
-	given, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok {
-		return nil, false
-	}
-	refused := &jsonrpc.Error{Code: given.Code, Message: given.Message, Data: given.Data}
-	if refused.Code == 0 { // what the SDK takes for none
-		refused.Code = jsonrpc.CodeInternalError
-	}
-	switch size := len(refused.Message) + len(refused.Data); {
-	case size > maxRefusal:
-		brief := refused.Message[:runeStart(refused.Message, min(briefRefusal, len(refused.Message)))]
-		refused.Message, refused.Data = fmt.Sprintf("%s [cut: the error has %d bytes]", brief, size), nil
-	case !rawjson.Valid(refused.Data):
-		refused.Data = nil
-	}
-	return refused, true
-}
-
-// ownMeta copies a result's _meta without what the protocol keeps for the
-// parties themselves: a tool behind Orla is none.
-func ownMeta(meta mcp.Meta) mcp.Meta {
-	var own mcp.Meta
-	for key, value := range meta {
-		if strings.HasPrefix(key, "io.modelcontextprotocol/") {
-			continue
-		}
-		if own == nil {
-			own = make(mcp.Meta, len(meta))
-		}
-		own[key] = value
-	}
-	return own
-}
-
-func setDefault(res *mcp.CallToolResult, key string, value any) {
-	if res.Meta == nil {
-		res.Meta = mcp.Meta{}
-	}
-	if _, has := res.Meta[key]; !has {
-		res.Meta[key] = value
-	}
 }
 
 // call is what the log tells of a call.

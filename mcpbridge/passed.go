@@ -13,7 +13,6 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -189,10 +188,9 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 	return res, err
 }
 
-// cut makes an answer that is too large one of ours, of which the large parts
+// passed makes an answer that is too large one of ours, of which the large parts
 // are kept as resources (SPEC G5a).
-func (b *Bridge) cut(p *passedAnswer, callID string, owner turns.Line, structured bool) *mcp.CallToolResult {
-	c := b.cutter(callID, owner)
+func (c *cutter) passed(p *passedAnswer, structured bool) *mcp.CallToolResult {
 	whole := p.raw
 	meta := c.takeMeta(p)
 	res, err := p.decoded()
@@ -212,7 +210,7 @@ func (b *Bridge) cut(p *passedAnswer, callID string, owner turns.Line, structure
 		res.Content = append(res.Content, meta)
 	}
 	if err == nil {
-		return b.bound(res, callID, owner, structured)
+		return c.bound(res, structured)
 	}
 	c.cutMeta(res)
 	if structured && !res.IsError {
@@ -232,4 +230,17 @@ func (c *cutter) takeMeta(p *passedAnswer) mcp.Content {
 	link := c.link(largeAnswer{text: string(p.meta), mime: "application/json"}, "_meta")
 	p.meta, _ = rawjson.Edit(p.meta, func(key string) bool { return !slices.Contains(metaOfOrla, key) })
 	return link
+}
+
+// cacheable says of a result that has no word on it that it is not to be kept.
+func cacheable(raw json.RawMessage) json.RawMessage {
+	change := []wire.Member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
+	rawjson.Members(raw, func(key []byte, _ json.RawMessage) bool {
+		change = slices.DeleteFunc(change, func(m wire.Member) bool { return m.Key == string(key) })
+		return true
+	})
+	if len(change) == 0 {
+		return raw
+	}
+	return wire.Replaced(raw, change...)
 }

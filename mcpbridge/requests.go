@@ -3,7 +3,6 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -51,19 +50,6 @@ func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked pee
 		p.raw = cacheable(p.raw)
 	}
 	return p.parts(r.self()), nil
-}
-
-// cacheable says of a result that has no word on it that it is not to be kept.
-func cacheable(raw json.RawMessage) json.RawMessage {
-	change := []wire.Member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
-	rawjson.Members(raw, func(key []byte, _ json.RawMessage) bool {
-		change = slices.DeleteFunc(change, func(m wire.Member) bool { return m.Key == string(key) })
-		return true
-	})
-	if len(change) == 0 {
-		return raw
-	}
-	return wire.Replaced(raw, change...)
 }
 
 // refused is the error that a client gets of a request that is no call: there
