@@ -106,9 +106,10 @@ var imports = map[string][]string{
 	"internal/testing/manifesttest": {"internal/schema", "internal/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor":     {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge/wire": {"internal/rawjson"}, // the messages of clients
-	"mcpbridge":      {"mcpbridge/wire", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"supervisor":        {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
+	"mcpbridge/wire":    {"internal/rawjson"},                                                                     // the messages of clients
+	"mcpbridge/results": {"internal/fault", "internal/rawjson", "internal/turns", "mcpbridge/wire", "supervisor"}, // what clients get of a call
+	"mcpbridge":         {"mcpbridge/wire", "mcpbridge/results", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},
@@ -133,7 +134,7 @@ var imports = map[string][]string{
 	"internal/daemon": {
 		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
 		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
-		"manifest", "mcpbridge", "supervisor",
+		"manifest", "mcpbridge", "mcpbridge/results", "supervisor",
 	},
 
 	// The command line. It asks a running Orla, or looks at files itself.
@@ -164,6 +165,7 @@ var owners = map[string][]string{
 	// types would drift. Its servers, clients and sessions stay in the bridge.
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

@@ -79,5 +79,5 @@ func (h *HTTP) endCallers(gone map[string]*access) {
 	h.sse.endOf(is)
 	h.bridge.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
 	h.bridge.held.endOf(is)
-	h.bridge.large.dropOf(is)
+	h.bridge.large.DropOf(is)
 }

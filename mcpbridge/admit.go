@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -199,7 +200,7 @@ func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
 		Code:    jsonrpc.CodeInternalError,
 		Message: text + "; try again later",
 		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
-			MetaToolCode, fault.NotReady, MetaRetryable, MetaRetryAfter, crowdedFor.Milliseconds())),
+			results.MetaToolCode, fault.NotReady, results.MetaRetryable, results.MetaRetryAfter, crowdedFor.Milliseconds())),
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -40,7 +41,7 @@ func TestG5AnswerOfEveryCombination(t *testing.T) {
 		"unknown tool":      {err: fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "no x"), rpc: -32602},
 	} {
 		before, _ := json.Marshal(c.res)
-		got, rpc := mcpbridge.Answer(supervisor.Answer{Result: c.res}, c.err)
+		got, rpc := results.Of(supervisor.Answer{Result: c.res}, c.err)
 		if after, _ := json.Marshal(c.res); string(after) != string(before) {
 			t.Errorf("%s: the provider's result became %s", name, after)
 		}
@@ -63,7 +64,7 @@ func TestG5AnswerOfEveryCombination(t *testing.T) {
 }
 
 func TestG5KeysOfTheProtocolDoNotPass(t *testing.T) {
-	got, _ := mcpbridge.Answer(supervisor.Answer{Result: &mcp.CallToolResult{Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": "me", "mine": 1}}}, nil)
+	got, _ := results.Of(supervisor.Answer{Result: &mcp.CallToolResult{Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": "me", "mine": 1}}}, nil)
 	if fmt.Sprint(got.Meta) != "map[mine:1]" {
 		t.Errorf("got %v", got.Meta)
 	}

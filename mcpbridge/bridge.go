@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -86,7 +87,7 @@ type Bridge struct {
 	catalog       Catalog
 	log           *slog.Logger
 	maxInline     atomic.Int64
-	large         *largeAnswers
+	large         *results.Store
 	room          *turns.Room   // of the answers that are on their way
 	reads         *turns.Shares // reads of kept answers that wait for room
 	readPatience  time.Duration // how long they do
@@ -101,7 +102,7 @@ type Bridge struct {
 	audience      *audience
 	subscriptions *subscriptions
 	held          held
-	states        *states
+	states        *results.States
 	self          *mcp.Implementation
 	selfJSON      json.RawMessage // self
 
@@ -114,7 +115,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 	b := &Bridge{
 		catalog:  catalog,
 		log:      opts.Log,
-		large:    newLargeAnswers(),
+		large:    results.NewStore(),
 		room:     turns.NewRoom(answersBudget),
 		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
 		requests: turns.NewShares(requestsBudget),
@@ -127,7 +128,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		admitted: opts.Admitted,
 		observer: opts.Observe,
 		metrics:  opts.Metrics,
-		states:   newStates(),
+		states:   results.NewStates(),
 
 		verbosity:     newVerbosity(),
 		audience:      newAudience(),
@@ -163,7 +164,7 @@ func (b *Bridge) String() string { return "bridge" }
 
 // Serve follows the catalog until ctx ends.
 func (b *Bridge) Serve(ctx context.Context) error {
-	defer b.large.close()
+	defer b.large.Close()
 	defer b.held.close()
 	var beside sync.WaitGroup
 	defer beside.Wait()

@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -98,7 +99,7 @@ func (o outcome) end(result bool, took time.Duration) CallEnd {
 // answerCall answers one call. What it returns beside an error is nothing. The
 // caller has record write the call's line in the log, when the answer is on
 // its way or before.
-func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from origin) (a answer, c *call, rpcErr *jsonrpc.Error) {
+func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from origin) (a results.Answer, c *call, rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: from}
 	asked.Task = taskOf(asked.Meta, &c.from)
@@ -114,45 +115,45 @@ func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from origin) (
 }
 
 // answerTo makes what a client gets of what the catalog gave.
-func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (answer, outcome, *jsonrpc.Error) {
+func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.Answer, outcome, *jsonrpc.Error) {
 	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
-		p, ok := look(rawjson.Compact(got.Raw), true)
-		p.tell(got.Attempts)
+		p, ok := results.Look(rawjson.Compact(got.Raw), true)
+		p.Tell(got.Attempts)
 		switch {
 		case !ok:
 			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", c.tool)
-		case p.requires && int64(len(p.raw)) > b.inline():
+		case p.Requires && int64(len(p.Raw)) > b.inline():
 			err = fault.New(fault.ExecutionFailed, "%s requires input of over max_inline (%d bytes)", c.tool, b.inline())
-		case c.from.whole || int64(len(p.raw)) <= b.inline():
-			return answer{passed: &p}, outcome{ok: !p.failed, size: len(p.raw), code: p.code}, nil
+		case c.from.whole || int64(len(p.Raw)) <= b.inline():
+			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, size: len(p.Raw), code: p.Code}, nil
 		default:
-			cut := newCutter(b.large, b.inline(), c.id, c.from.line())
-			res := cut.passed(&p, known.structured)
-			return answer{result: res}, outcome{ok: !res.IsError, size: payload(res), code: cmp.Or(p.code, string(fault.ExecutionFailed))}, nil
+			cut := results.NewCutter(b.large, b.inline(), c.id, c.from.line())
+			res := cut.Passed(&p, known.structured)
+			return results.Answer{Result: res}, outcome{ok: !res.IsError, size: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
 		got.Raw = nil
 	}
-	res, rpcErr := Answer(got, err)
+	res, rpcErr := results.Of(got, err)
 	f := fault.From(err)
 	if rpcErr != nil {
 		how := outcome{code: strconv.FormatInt(rpcErr.Code, 10)}
 		if errors.Is(err, supervisor.ErrUnknownTool) {
 			how.code, how.fault = string(f.Code), f
 		}
-		return answer{}, how, rpcErr
+		return results.Answer{}, how, rpcErr
 	}
 	if !c.from.whole {
-		cut := newCutter(b.large, b.inline(), c.id, c.from.line())
-		res = cut.bound(res, known.structured)
+		cut := results.NewCutter(b.large, b.inline(), c.id, c.from.line())
+		res = cut.Bound(res, known.structured)
 	}
-	how := outcome{ok: !res.IsError, size: payload(res), fault: f}
+	how := outcome{ok: !res.IsError, size: results.Payload(res), fault: f}
 	if f != nil {
 		how.code = string(f.Code)
 	} else if res.IsError {
-		how.code = fmt.Sprint(res.Meta[MetaToolCode])
+		how.code = fmt.Sprint(res.Meta[results.MetaToolCode])
 	}
-	return answer{result: res}, how, nil
+	return results.Answer{Result: res}, how, nil
 }
 
 // ask calls the catalog. A provider that panics has failed its call, no more.

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -58,8 +59,8 @@ func (b *Bridge) callConversing(ctx context.Context, r *request, asked peer.Call
 }
 
 // callOf is what a call asks for, and for whom.
-func callOf(r *request, asked *peer.Call) asking {
-	return asking{r.Session(), wire.MethodCall, asked.Tool, asked.Args}
+func callOf(r *request, asked *peer.Call) results.Asking {
+	return results.Asking{Client: r.Session(), Method: wire.MethodCall, Name: asked.Tool, Args: asked.Args}
 }
 
 // callWith makes a call for a client; nil if it cannot be spoken to meanwhile.
@@ -71,14 +72,14 @@ func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, cli
 	} else {
 		r.made = made
 	}
-	if refused != nil || a.failed() {
+	if refused != nil || a.Failed() {
 		refused = cmp.Or(r.missing(), refused)
 	}
 	if refused != nil {
 		return nil, refused
 	}
-	if a.passed != nil && a.passed.state != nil {
-		a.passed.sign(b.states, callOf(r, asked))
+	if a.Passed != nil && a.Passed.State != nil {
+		a.Passed.Sign(b.states, callOf(r, asked))
 	}
 	result, err := b.encoded(a, r.newest)
 	if err != nil { // bound has seen to it that it can be encoded
@@ -101,26 +102,26 @@ func (b *Bridge) unknownTool(ctx context.Context, r *request, name string) *json
 }
 
 // encoded is an answer as a result, in the stateless era or another.
-func (b *Bridge) encoded(a answer, newest bool) (wire.Parts, error) {
+func (b *Bridge) encoded(a results.Answer, newest bool) (wire.Parts, error) {
 	var self json.RawMessage
 	if newest {
 		self = b.selfJSON
 	}
-	if a.passed != nil {
-		return a.passed.parts(self), nil
+	if a.Passed != nil {
+		return a.Passed.Parts(self), nil
 	}
-	if result, ok := encode(a.result, self); ok {
+	if result, ok := results.Encode(a.Result, self); ok {
 		return wire.Parts{result}, nil
 	}
 	if !newest {
-		result, err := a.result.MarshalJSON()
+		result, err := a.Result.MarshalJSON()
 		return wire.Parts{result}, err
 	}
-	if a.result.Meta == nil {
-		a.result.Meta = mcp.Meta{}
+	if a.Result.Meta == nil {
+		a.Result.Meta = mcp.Meta{}
 	}
-	a.result.Meta[mcp.MetaKeyServerInfo] = b.self
-	result, err := a.result.MarshalJSON()
+	a.Result.Meta[mcp.MetaKeyServerInfo] = b.self
+	result, err := a.Result.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -242,16 +243,16 @@ type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Er
 
 // converse does the work for the client of a request. In the stateless era its result may
 // be questions to the client.
-func (b *Bridge) converse(ctx context.Context, r *request, of asking, do work) (wire.Parts, *jsonrpc.Error) {
-	if !r.newest || of.method == wire.MethodComplete || !r.says.Askable() {
+func (b *Bridge) converse(ctx context.Context, r *request, of results.Asking, do work) (wire.Parts, *jsonrpc.Error) {
+	if !r.newest || of.Method == wire.MethodComplete || !r.says.Askable() {
 		return do(ctx, r)
 	}
 	state, answers := answersIn(r.Params)
 	var v *conversation
-	if !strings.HasPrefix(state, heldPrefix) { // a state that is the peer's goes to the peer
+	if !strings.HasPrefix(state, results.HeldPrefix) { // a state that is the peer's goes to the peer
 		v = b.held.begin(ctx, b, r, of, do)
 	} else if v = b.held.take(state, of); v == nil {
-		return nil, errUnknownState
+		return nil, results.ErrUnknownState
 	}
 	v.attach(r)
 	defer v.attach(nil)
@@ -292,21 +293,21 @@ func answersIn(p wire.Params) (state string, answers map[string]json.RawMessage)
 
 // inputIn is what a client gives to a peer that required more in the stateless era. An
 // error says that the peer's state was not given to this client for this request.
-func (b *Bridge) inputIn(r *request, of asking) (in peer.Input, refused *jsonrpc.Error) {
+func (b *Bridge) inputIn(r *request, of results.Asking) (in peer.Input, refused *jsonrpc.Error) {
 	in.Responses, in.State = r.Params.Responses, r.Params.State
 	if in.State == nil {
 		return in, nil
 	}
 	given, ok := wire.TextOf(in.State)
 	if !ok {
-		return peer.Input{}, errUnknownState
+		return peer.Input{}, results.ErrUnknownState
 	}
-	if strings.HasPrefix(given, heldPrefix) {
+	if strings.HasPrefix(given, results.HeldPrefix) {
 		return peer.Input{}, nil
 	}
-	state, ok := b.states.check(of, given)
+	state, ok := b.states.Check(of, given)
 	if !ok {
-		return peer.Input{}, errUnknownState
+		return peer.Input{}, results.ErrUnknownState
 	}
 	in.State = rawjson.Quote(state)
 	return in, nil
@@ -331,11 +332,11 @@ type parked struct {
 }
 
 // begin starts the work of a new conversation.
-func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do work) *conversation {
+func (h *held) begin(ctx context.Context, b *Bridge, r *request, of results.Asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, letGo := b.room.Hold(ctx, r.line)
-	v := &conversation{of: of.sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.Params.Raw))}
+	v := &conversation{of: of.Sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.Params.Raw))}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares, h.bytes = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld), turns.NewShares(maxHeldBytes)
@@ -347,7 +348,7 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of asking, do w
 		defer h.running.add(-1)
 		defer func() {
 			if p := recover(); p != nil {
-				b.log.Error("panic in a request", "method", of.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				b.log.Error("panic in a request", "method", of.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				v.result, v.err = nil, wire.InternalError()
 			}
 			cancel()
@@ -376,7 +377,7 @@ func (h *held) park(v *conversation) (state string, ok bool) {
 		return "", false
 	}
 	v.parked = true
-	state = heldPrefix + rand.Text()
+	state = results.HeldPrefix + rand.Text()
 	h.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
 		h.mu.Lock()
 		_, still := h.parked[state]
@@ -390,11 +391,11 @@ func (h *held) park(v *conversation) (state string, ok bool) {
 }
 
 // take returns the conversation that its owner goes on with; nil if there is none.
-func (h *held) take(state string, of asking) *conversation {
+func (h *held) take(state string, of results.Asking) *conversation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, ok := h.parked[state]
-	if !ok || p.of != of.sum() {
+	if !ok || p.of != of.Sum() {
 		return nil
 	}
 	h.unparkLocked(state)

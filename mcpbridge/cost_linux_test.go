@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -35,13 +36,13 @@ func TestS1MetaCostsInProportion(t *testing.T) {
 			}},
 			{"a call for a peer", func(meta json.RawMessage) { wire.OwnMetaOf(meta) }},
 			{"an answer", func(meta json.RawMessage) {
-				p, _ := look(json.RawMessage(`{"content":[],"isError":true,"_meta":`+string(meta)+`}`), true)
-				p.tell(2)
-				p.parts(json.RawMessage(`{"name":"orla"}`)).Join()
+				p, _ := results.Look(json.RawMessage(`{"content":[],"isError":true,"_meta":`+string(meta)+`}`), true)
+				p.Tell(2)
+				p.Parts(json.RawMessage(`{"name":"orla"}`)).Join()
 			}},
 			{"the members of an answer", func(meta json.RawMessage) {
-				p, _ := look(meta, true)
-				p.parts(json.RawMessage(`{"name":"orla"}`)).Join()
+				p, _ := results.Look(meta, true)
+				p.Parts(json.RawMessage(`{"name":"orla"}`)).Join()
 			}},
 		} {
 			t.Run(c.name+", "+prefix, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -63,14 +64,14 @@ func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 // Passed is a peer's result as a client of an era gets it, or false for what is
 // no result.
 func Passed(raw []byte, newest bool) ([]byte, bool) {
-	p, ok := look(raw, true)
+	p, ok := results.Look(raw, true)
 	if !ok {
 		return nil, false
 	}
 	if newest {
-		return p.parts([]byte(`{"name":"orla"}`)).Join(), true
+		return p.Parts([]byte(`{"name":"orla"}`)).Join(), true
 	}
-	return p.parts(nil).Join(), true
+	return p.Parts(nil).Join(), true
 }
 
 // Read takes a message apart, as a request of some client's, and returns its id and whether

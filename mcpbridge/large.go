@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -27,12 +28,12 @@ const (
 // readLarge answers resources/read for an answer or a part of it.
 func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Parts, *jsonrpc.Error) {
 	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
-	path, ok := strings.CutPrefix(uri, largePrefix)
+	path, ok := strings.CutPrefix(uri, results.Prefix)
 	if !ok {
 		return nil, notFound
 	}
 	id, part, inParts := strings.Cut(path, "/")
-	a, ok := b.large.get(id, r.from.subject)
+	a, ok := b.large.Get(id, r.from.subject)
 	if !ok {
 		return nil, notFound
 	}
@@ -41,9 +42,9 @@ func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Pa
 		from, err1 := strconv.Atoi(offset)
 		most, err2 := strconv.Atoi(length)
 		if err1 != nil || err2 != nil || from < 0 || most < 0 {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a part is named " + largePrefix + "ID/OFFSET/LENGTH, in bytes"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a part is named " + results.Prefix + "ID/OFFSET/LENGTH, in bytes"}
 		}
-		a = a.part(from, most)
+		a = a.Part(from, most)
 	}
 	// Where messages share one stream, too large a one ends the connection,
 	// and all that is in flight with it. A response of HTTP stands alone.
@@ -57,10 +58,10 @@ func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Pa
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	case size > most:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
-			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/sixfold, largePrefix, id)}
+			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/results.Sixfold, results.Prefix, id)}
 	}
 	var result wire.Parts
-	if err := b.inTurn(ctx, func() { result = a.read(uri, r.self()) }); err != nil {
+	if err := b.inTurn(ctx, func() { result = a.Read(uri, r.self()) }); err != nil {
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	}
 	return result, nil
@@ -80,7 +81,7 @@ func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 
 // roomToRead returns how long an answer is as JSON. If that is not over most, it waits
 // a while for room for so much.
-func (b *Bridge) roomToRead(ctx context.Context, a largeAnswer, most int64) (size int64, err error) {
+func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
 	held := turns.HeldBy(ctx)
 	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
 	if !b.reads.Try(held.Line(), 1) {
@@ -89,7 +90,7 @@ func (b *Bridge) roomToRead(ctx context.Context, a largeAnswer, most int64) (siz
 	defer b.reads.Give(held.Line(), 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.readPatience, crowded)
 	defer cancel()
-	measure := func() { size = a.encodedSize() }
+	measure := func() { size = a.EncodedSize() }
 	if err := b.inTurn(ctx, measure); err != nil || size > most {
 		return size, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/results"
 )
 
 // callIDs finds what rand.Text makes.
@@ -80,7 +81,7 @@ func oracle(w *world, tools ...*mcp.Tool) *mcp.Server {
 	for _, tool := range tools {
 		plain.AddTool(tool, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			got, err := w.Call(ctx, peer.Call{Tool: r.Params.Name, Args: r.Params.Arguments})
-			res, refused := mcpbridge.Answer(got, err)
+			res, refused := results.Of(got, err)
 			if refused != nil {
 				return nil, refused
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -16,10 +17,10 @@ import (
 func (b *Bridge) relay(ctx context.Context, r *request, name string) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
-	of := asking{client: r.Session(), method: r.Method, name: name}
+	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
 	asked := peer.Request{Method: r.Method, Params: params, Line: r.line}
 	if r.newest {
-		of.args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
+		of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, of); refused != nil {
 			return nil, refused
@@ -36,31 +37,31 @@ func (b *Bridge) relay(ctx context.Context, r *request, name string) (wire.Parts
 }
 
 // requested does what a request asks for.
-func (b *Bridge) requested(ctx context.Context, r *request, of asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) requested(ctx context.Context, r *request, of results.Asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
 	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
 		return nil, b.refused(ctx, r.Method, err)
 	}
-	p, ok := look(rawjson.Compact(raw), false)
+	p, ok := results.Look(rawjson.Compact(raw), false)
 	if !ok {
 		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", r.Method))
 	}
-	p.sign(b.states, of)
-	if r.newest && r.Method == wire.MethodRead && !p.requires { // the stateless era asks for it
-		p.raw = cacheable(p.raw)
+	p.Sign(b.states, of)
+	if r.newest && r.Method == wire.MethodRead && !p.Requires { // the stateless era asks for it
+		p.Raw = results.Cacheable(p.Raw)
 	}
-	return p.parts(r.self()), nil
+	return p.Parts(r.self()), nil
 }
 
 // refused is the error that a client gets of a request that is no call: there
 // is no result that could say it.
 func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc.Error {
-	if given, ok := refusal(err); ok {
+	if given, ok := results.Refusal(err); ok {
 		return given
 	}
 	f := fault.From(err)
 	b.log.WarnContext(ctx, "a request failed", "method", method, "code", string(f.Code), "reason", f.Reason, "err", f.Err)
-	data, err := json.Marshal(map[string]any{MetaToolCode: f.Code, MetaRetryable: f.Retryable()})
+	data, err := json.Marshal(map[string]any{results.MetaToolCode: f.Code, results.MetaRetryable: f.Retryable()})
 	if err != nil { // a string and a boolean
 		panic(err)
 	}

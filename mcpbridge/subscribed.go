@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -293,7 +294,7 @@ func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error 
 	defer f.telling.give()
 	who := b.holderOf(f.uri)
 	err := b.tellFollowed(ctx, peer.Request{Method: wire.MethodSubscribe, Line: line}, f.uri)
-	if _, refused := refusal(err); !refused { // else it may have heard
+	if _, refused := results.Refusal(err); !refused { // else it may have heard
 		b.subscriptions.knows(f, true, who)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/results"
 )
 
 // NoToolError is why a tool was not called that does not exist.
@@ -68,7 +68,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	res, err := p.Supervisor.Call(ctx, peer.Call{Tool: o.Tool, Args: args, Caller: "cli"})
-	answer, rpcErr := mcpbridge.Answer(res, err)
+	answer, rpcErr := results.Of(res, err)
 	if rpcErr != nil {
 		return &exit.Error{Code: exit.Failed, Err: rpcErr}
 	}

@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func (p printed) MarshalJSON() ([]byte, error) { return []byte(p.json), nil }
 // other answer does.
 func TestI2WhatAToolWroteItselfHasASize(t *testing.T) {
 	block := printed{json: `{"type":"text","text":"0123456789"}`}
-	if got := payload(&mcp.CallToolResult{Content: []mcp.Content{block}}); got != len(block.json) {
+	if got := Payload(&mcp.CallToolResult{Content: []mcp.Content{block}}); got != len(block.json) {
 		t.Errorf("its size is %d, want %d", got, len(block.json))
 	}
 }

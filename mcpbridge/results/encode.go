@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"encoding/json"
@@ -29,16 +29,16 @@ func ordinary(meta mcp.Meta) (size int, ok bool) {
 	return size, true
 }
 
-// encode is a result as JSON, byte for byte as the SDK makes it: by reflection,
+// Encode is a result as JSON, byte for byte as the SDK makes it: by reflection,
 // which costs more than all else that is done for a short answer. self is what
 // the server says of itself in the stateless era; nil in the others. It reports
 // false for what is not made of texts with an ordinary _meta.
-func encode(res *mcp.CallToolResult, self json.RawMessage) ([]byte, bool) {
+func Encode(res *mcp.CallToolResult, self json.RawMessage) ([]byte, bool) {
 	_, ok := ordinary(res.Meta)
 	if _, says := res.Meta[mcp.MetaKeyServerInfo]; says || !ok || !plain(res.Content) || res.Content == nil || res.StructuredContent != nil || res.InputRequests != nil {
 		return nil, false
 	}
-	out := append(make([]byte, 0, 256+len(self)+rawjson.QuotedSize(payload(res))), '{')
+	out := append(make([]byte, 0, 256+len(self)+rawjson.QuotedSize(Payload(res))), '{')
 	if len(res.Meta) > 0 || self != nil {
 		out = append(appendMeta(append(out, `"_meta":`...), res.Meta, self), ',')
 	}

@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"container/list"
@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	largePrefix = "orla://answers/"
+	// Prefix begins the URIs of kept answers.
+	Prefix = "orla://answers/"
 	// largeTTL is how long a large answer can be read.
 	largeTTL = 10 * time.Minute
 	// largeBudget bounds all kept answers together in bytes.
 	largeBudget = 128 << 20
 )
 
-// largeAnswers keeps what was too large to send, for a while.
-type largeAnswers struct {
+// Store keeps what was too large to send, for a while.
+type Store struct {
 	mu    sync.Mutex // guards what follows
 	kept  map[string]*list.Element
 	order list.List // of *keptAnswer, oldest first
@@ -39,8 +40,9 @@ type keptOf struct {
 	size  int64
 }
 
+// keptAnswer is an answer in a Store.
 type keptAnswer struct {
-	largeAnswer
+	Large
 	id     string
 	owner  turns.Line // whose call it answers
 	until  time.Time
@@ -48,26 +50,28 @@ type keptAnswer struct {
 	within *list.Element // in of.order
 }
 
-type largeAnswer struct {
+// Large is an answer, or a part of one, that is too large to send.
+type Large struct {
 	text string // non-empty, or
 	blob []byte
 	mime string
 }
 
-func (a largeAnswer) size() int64 { return int64(len(a.text) + len(a.blob)) }
+func (a Large) size() int64 { return int64(len(a.text) + len(a.blob)) }
 
-// encodedSize is how long it is as JSON, in bytes.
-func (a largeAnswer) encodedSize() int64 {
+// EncodedSize is how long it is as JSON, in bytes.
+func (a Large) EncodedSize() int64 {
 	return jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
 }
 
-func newLargeAnswers() *largeAnswers {
-	return &largeAnswers{kept: map[string]*list.Element{}, of: map[turns.Line]*keptOf{}}
+// NewStore returns an empty Store.
+func NewStore() *Store {
+	return &Store{kept: map[string]*list.Element{}, of: map[turns.Line]*keptOf{}}
 }
 
 // keep stores an answer for its owner and returns the unguessable URI it can be read
 // at. When there is no room, whoever has the most loses the oldest.
-func (l *largeAnswers) keep(a largeAnswer, owner turns.Line) string {
+func (l *Store) keep(a Large, owner turns.Line) string {
 	id := rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +80,7 @@ func (l *largeAnswers) keep(a largeAnswer, owner turns.Line) string {
 		of = &keptOf{}
 		l.of[owner.Tenant()] = of
 	}
-	k := &keptAnswer{largeAnswer: a, id: id, owner: owner, until: time.Now().Add(largeTTL), of: of}
+	k := &keptAnswer{Large: a, id: id, owner: owner, until: time.Now().Add(largeTTL), of: of}
 	k.within = of.order.PushBack(k)
 	l.kept[id] = l.order.PushBack(k)
 	of.size += a.size()
@@ -91,11 +95,11 @@ func (l *largeAnswers) keep(a largeAnswer, owner turns.Line) string {
 	if l.sweep == nil {
 		l.sweep = time.AfterFunc(largeTTL, l.expire)
 	}
-	return largePrefix + id
+	return Prefix + id
 }
 
 // mostLocked returns the caller that has the most.
-func (l *largeAnswers) mostLocked() (most *keptOf) {
+func (l *Store) mostLocked() (most *keptOf) {
 	for _, of := range l.of { // each has an answer too large to be inline
 		if most == nil || of.size > most.size {
 			most = of
@@ -105,7 +109,7 @@ func (l *largeAnswers) mostLocked() (most *keptOf) {
 }
 
 // expire forgets what is over, and comes again while there is more.
-func (l *largeAnswers) expire() {
+func (l *Store) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -120,7 +124,7 @@ func (l *largeAnswers) expire() {
 	l.sweep = nil
 }
 
-func (l *largeAnswers) dropLocked(k *keptAnswer) {
+func (l *Store) dropLocked(k *keptAnswer) {
 	l.order.Remove(l.kept[k.id])
 	delete(l.kept, k.id)
 	k.of.order.Remove(k.within)
@@ -130,8 +134,8 @@ func (l *largeAnswers) dropLocked(k *keptAnswer) {
 	}
 }
 
-// dropOf forgets what some authenticated callers have.
-func (l *largeAnswers) dropOf(is func(caller string) bool) {
+// DropOf forgets what some authenticated callers have.
+func (l *Store) DropOf(is func(caller string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at := l.order.Front(); at != nil; {
@@ -143,19 +147,20 @@ func (l *largeAnswers) dropOf(is func(caller string) bool) {
 	}
 }
 
-// get returns an answer of a caller, "" for any that came without authentication.
-func (l *largeAnswers) get(id, caller string) (largeAnswer, bool) {
+// Get returns an answer of a caller, "" for any that came without authentication.
+func (l *Store) Get(id, caller string) (Large, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.kept[id]
 	if !ok {
-		return largeAnswer{}, false
+		return Large{}, false
 	}
 	k := at.Value.(*keptAnswer)
-	return k.largeAnswer, k.owner.Caller == caller && k.until.After(time.Now())
+	return k.Large, k.owner.Caller == caller && k.until.After(time.Now())
 }
 
-func (l *largeAnswers) close() {
+// Close ends the timer by which a Store forgets.
+func (l *Store) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sweep != nil {
@@ -163,9 +168,9 @@ func (l *largeAnswers) close() {
 	}
 }
 
-// read is the answer as the result of a resources/read. self is what the server says of
+// Read is the answer as the result of a resources/read. self is what the server says of
 // itself in the stateless era; nil in the others.
-func (a largeAnswer) read(uri string, self json.RawMessage) wire.Parts {
+func (a Large) Read(uri string, self json.RawMessage) wire.Parts {
 	head := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
 	if a.mime != "" {
 		head = append(append(head, `,"mimeType":`...), rawjson.Quote(a.mime)...)
@@ -186,10 +191,10 @@ func (a largeAnswer) read(uri string, self json.RawMessage) wire.Parts {
 	return wire.Parts{head, whole, []byte(era), self, []byte("}}")}
 }
 
-// part returns the bytes from on, most at most. Text begins and ends where
+// Part returns the bytes from on, most at most. Text begins and ends where
 // runes do, at or before the bytes that were asked for, so that neighbouring
 // parts neither overlap nor leave a gap.
-func (a largeAnswer) part(from, most int) largeAnswer {
+func (a Large) Part(from, most int) Large {
 	size := int(a.size())
 	from = min(from, size)
 	to := from + min(most, size-from)

@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"unicode/utf8"

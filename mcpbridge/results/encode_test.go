@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func TestEncodeIsTheSDKs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := encode(res, nil); !ok || string(got) != string(want) {
+		if got, ok := Encode(res, nil); !ok || string(got) != string(want) {
 			t.Errorf("%s: %q %v, want %q", name, got, ok, want)
 		}
 		said := *res
@@ -42,7 +42,7 @@ func TestEncodeIsTheSDKs(t *testing.T) {
 			t.Fatal(err)
 		}
 		want = append(want[:len(want)-1], `,"resultType":"complete"}`...)
-		if got, ok := encode(res, selfJSON); !ok || string(got) != string(want) {
+		if got, ok := Encode(res, selfJSON); !ok || string(got) != string(want) {
 			t.Errorf("%s, stateless: %q %v, want %q", name, got, ok, want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestEncodeIsTheSDKs(t *testing.T) {
 		"no list of blocks":   {},
 		"the protocol's word": {Content: []mcp.Content{}, Meta: mcp.Meta{mcp.MetaKeyServerInfo: "another"}},
 	} {
-		if got, ok := encode(res, nil); ok {
+		if got, ok := Encode(res, nil); ok {
 			t.Errorf("%s: encoded as %q, and is the SDK's", name, got)
 		}
 	}
@@ -68,7 +68,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	b.Run("direct", func(b *testing.B) {
 		for b.Loop() {
-			encode(res, nil)
+			Encode(res, nil)
 		}
 	})
 	b.Run("by the SDK", func(b *testing.B) {

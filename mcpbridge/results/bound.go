@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"encoding/base64"
@@ -16,19 +16,19 @@ import (
 const (
 	// keepInline is how much of the head and of the tail stay in the answer.
 	keepInline = 16 << 10
-	// sixfold is how much longer text can get in JSON, "\u0001" for one byte.
-	sixfold = 6
+	// Sixfold is how much longer text can get in JSON, "\u0001" for one byte.
+	Sixfold = 6
 	// metaFullSize marks a block of which only head and tail are inline.
 	metaFullSize = "full_size"
 )
 
-// bound makes an answer one that can be sent, and small enough for every
+// Bound makes an answer one that can be sent, and small enough for every
 // client: what is too large keeps its head and tail inline and becomes a
 // resource. Blocks keep their order. With structured, clients expect a
 // structured answer, and take none without for an error.
-func (c *cutter) bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolResult {
+func (c *cutter) Bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
-	if meta, ok := ordinary(res.Meta); ok && int64(payload(res)+meta+128*len(res.Content))*sixfold <= c.budget && plain(res.Content) {
+	if meta, ok := ordinary(res.Meta); ok && int64(Payload(res)+meta+128*len(res.Content))*Sixfold <= c.budget && plain(res.Content) {
 		return res // whatever is in it
 	}
 	if resultSize(res) <= c.budget {
@@ -104,15 +104,15 @@ func encodes(block mcp.Content) (ok bool) {
 
 // cutter takes the parts of one answer that are too large out of it.
 type cutter struct {
-	large  *largeAnswers
+	large  *Store
 	budget int64 // of the whole answer, as JSON
 	keep   int   // of a head or a tail, as text
 	callID string
 	owner  turns.Line // whose call it is
 }
 
-// newCutter returns what cuts the answer of a call to a budget.
-func newCutter(large *largeAnswers, budget int64, callID string, owner turns.Line) cutter {
+// NewCutter returns what cuts the answer of a call to a budget.
+func NewCutter(large *Store, budget int64, callID string, owner turns.Line) cutter {
 	return cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 
@@ -135,14 +135,14 @@ func (c *cutter) cutMeta(res *mcp.CallToolResult) {
 		}
 	}
 	res.Meta = kept
-	res.Content = append(res.Content, c.link(largeAnswer{text: string(raw), mime: "application/json"}, "_meta"))
+	res.Content = append(res.Content, c.link(Large{text: string(raw), mime: "application/json"}, "_meta"))
 }
 
 // cutBlocks cuts the blocks that are large by themselves.
 func (c *cutter) cutBlocks(res *mcp.CallToolResult) {
 	content := make([]mcp.Content, 0, len(res.Content)+4)
 	for i, block := range res.Content {
-		if blockSize(block) <= int64(2*sixfold*c.keep+1024) {
+		if blockSize(block) <= int64(2*Sixfold*c.keep+1024) {
 			content = append(content, block)
 			continue
 		}
@@ -161,9 +161,9 @@ func (c *cutter) cut(block mcp.Content, name string) []mcp.Content {
 			if err != nil {
 				return nil // sendable has seen to it
 			}
-			return []mcp.Content{&mcp.TextContent{Text: text}, c.link(largeAnswer{text: string(raw), mime: "application/json"}, name+" as JSON")}
+			return []mcp.Content{&mcp.TextContent{Text: text}, c.link(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
 		}
-		link := c.link(largeAnswer{text: text, mime: "text/plain"}, name)
+		link := c.link(Large{text: text, mime: "text/plain"}, name)
 		head, tail := cutText(text, c.keep)
 		return []mcp.Content{&mcp.TextContent{
 			Meta: mcp.Meta{metaFullSize: len(text)},
@@ -172,18 +172,18 @@ func (c *cutter) cut(block mcp.Content, name string) []mcp.Content {
 		}, link}
 	case *mcp.EmbeddedResource:
 		if r := block.Resource; len(r.Text) > 0 || len(r.Blob) > 0 {
-			return []mcp.Content{c.link(largeAnswer{text: strings.ToValidUTF8(r.Text, "\uFFFD"), blob: r.Blob, mime: r.MIMEType}, name)}
+			return []mcp.Content{c.link(Large{text: strings.ToValidUTF8(r.Text, "\uFFFD"), blob: r.Blob, mime: r.MIMEType}, name)}
 		}
 	case *mcp.ImageContent:
-		return []mcp.Content{c.link(largeAnswer{blob: block.Data, mime: block.MIMEType}, name)}
+		return []mcp.Content{c.link(Large{blob: block.Data, mime: block.MIMEType}, name)}
 	case *mcp.AudioContent:
-		return []mcp.Content{c.link(largeAnswer{blob: block.Data, mime: block.MIMEType}, name)}
+		return []mcp.Content{c.link(Large{blob: block.Data, mime: block.MIMEType}, name)}
 	}
 	raw, err := block.MarshalJSON()
 	if err != nil {
 		return nil // sendable has seen to it
 	}
-	return []mcp.Content{c.link(largeAnswer{text: string(raw), mime: "application/json"}, name+" as JSON")}
+	return []mcp.Content{c.link(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
 }
 
 // cutStructured moves a large structured answer out.
@@ -192,7 +192,7 @@ func (c *cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 	if rawSize(raw) <= c.budget/4 {
 		return
 	}
-	link := c.link(largeAnswer{text: string(raw), mime: "application/json"}, "structured content")
+	link := c.link(Large{text: string(raw), mime: "application/json"}, "structured content")
 	note := fmt.Sprintf("[the structured content of %d bytes is too large to be inline; it is at %s, in parts at %s/OFFSET/LENGTH]",
 		len(raw), link.URI, link.URI)
 	res.StructuredContent = nil
@@ -226,7 +226,7 @@ func (c *cutter) cutRest(res *mcp.CallToolResult) {
 	if err != nil {
 		return // sendable has seen to it
 	}
-	link := c.link(largeAnswer{text: string(raw), mime: "application/json"}, "more blocks as JSON")
+	link := c.link(Large{text: string(raw), mime: "application/json"}, "more blocks as JSON")
 	kept := append(res.Content[:fit:fit], &mcp.TextContent{Text: fmt.Sprintf("[… %d more blocks, %d bytes of JSON, are at %s …]", len(rest), len(raw), link.URI)}, link)
 	if last := rest[len(rest)-1]; blockSize(last) <= c.budget/16 {
 		kept = append(kept, last)
@@ -235,7 +235,7 @@ func (c *cutter) cutRest(res *mcp.CallToolResult) {
 }
 
 // link keeps an answer and returns the link to it.
-func (c *cutter) link(a largeAnswer, name string) *mcp.ResourceLink {
+func (c *cutter) link(a Large, name string) *mcp.ResourceLink {
 	const longest = 127 // of a type's two halves each, RFC 6838
 	if len(a.mime) > 2*longest+1 || strings.ContainsFunc(a.mime, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		a.mime = "application/octet-stream"
@@ -253,9 +253,9 @@ func cutText(text string, n int) (head, tail string) {
 	return text[:runeStart(text, n)], text[start:]
 }
 
-// payload is how many bytes of text and data are in an answer. What a tool wrote
+// Payload is how many bytes of text and data are in an answer. What a tool wrote
 // itself (output: mcp) counts as the JSON that it is.
-func payload(res *mcp.CallToolResult) int {
+func Payload(res *mcp.CallToolResult) int {
 	if res == nil {
 		return 0
 	}
@@ -343,9 +343,9 @@ func rawSize(raw json.RawMessage) int64 {
 	for i, c := range raw {
 		switch {
 		case c == '<' || c == '>' || c == '&':
-			size += sixfold - 1
+			size += Sixfold - 1
 		case c == 0xE2 && i+2 < len(raw) && raw[i+1] == 0x80 && raw[i+2]&^1 == 0xA8: // U+2028, U+2029
-			size += sixfold - 3
+			size += Sixfold - 3
 		}
 	}
 	return size
@@ -362,13 +362,13 @@ func jsonSize(text string) int64 {
 			case c == '"' || c == '\\':
 				size++
 			case c < 0x20 || c == 0x7f || c == '<' || c == '>' || c == '&':
-				size += sixfold - 1
+				size += Sixfold - 1
 			}
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(text[i:])
 		if r == utf8.RuneError && n == 1 || r == '\u2028' || r == '\u2029' {
-			size += int64(sixfold - n)
+			size += int64(Sixfold - n)
 		}
 		i += n
 	}

@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"errors"
@@ -25,42 +25,42 @@ const (
 	MetaAttempts = "attempts"
 )
 
-// answer is what a client gets of a call: a result of ours, or a peer's as it is.
-type answer struct {
-	result *mcp.CallToolResult // nil if passed is not
-	passed *passedAnswer
+// Answer is what a client gets of a call: a result of ours, or a peer's as it is.
+type Answer struct {
+	Result *mcp.CallToolResult // nil if Passed is not
+	Passed *Passed
 }
 
-// failed reports whether it says of itself that it is none.
-func (a answer) failed() bool {
-	if a.passed != nil {
-		return a.passed.failed
+// Failed reports whether it says of itself that it is none.
+func (a Answer) Failed() bool {
+	if a.Passed != nil {
+		return a.Passed.Failed
 	}
-	return a.result.IsError
+	return a.Result.IsError
 }
 
-// Answer makes what a client sees of a provider's answer and error: trouble of
+// Of makes what a client sees of a provider's answer and error: trouble of
 // a tool is a result with isError, text a model can act on and the code in
 // _meta; an unknown tool, and what a peer refuses by an error of the protocol,
 // is a JSON-RPC error (SPEC G5). The second value is non-nil exactly when the
 // first is nil. The provider's result is not modified. What a peer answered is
 // decoded as far as it can be, and is text where it cannot.
-func Answer(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
+func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
 	if errors.Is(err, supervisor.ErrUnknownTool) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
 	}
-	if refused, ok := refusal(err); ok {
+	if refused, ok := Refusal(err); ok {
 		return nil, refused
 	}
 	if got.Raw != nil && err == nil {
-		p, ok := look(got.Raw, true)
-		p.tell(got.Attempts)
+		p, ok := Look(got.Raw, true)
+		p.Tell(got.Attempts)
 		if !ok {
-			return Answer(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
+			return Of(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
 		}
 		res, err := p.decoded()
 		if err != nil {
-			res.Content = []mcp.Content{&mcp.TextContent{Text: string(p.raw)}}
+			res.Content = []mcp.Content{&mcp.TextContent{Text: string(p.Raw)}}
 		}
 		return res, nil
 	}
@@ -97,9 +97,9 @@ const (
 	briefRefusal = 4 << 10
 )
 
-// refusal returns the JSON-RPC error that a peer gave, if err is one. Of one over
+// Refusal returns the JSON-RPC error that a peer gave, if err is one. Of one over
 // maxRefusal it is the beginning of the text.
-func refusal(err error) (*jsonrpc.Error, bool) {
+func Refusal(err error) (*jsonrpc.Error, bool) {
 	if _, ours := errors.AsType[*fault.Error](err); ours {
 		return nil, false
 	}

@@ -1,4 +1,4 @@
-package mcpbridge
+package results
 
 import (
 	"bytes"
@@ -16,50 +16,50 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// passedAnswer is a peer's result on its way to the client, a CallToolResult as
+// Passed is a peer's result on its way to the client, a CallToolResult as
 // a rule: the bytes are the peer's own, and of its members only _meta may be another (SPEC L1).
-type passedAnswer struct {
-	raw      json.RawMessage
+type Passed struct {
+	Raw      json.RawMessage
 	meta     json.RawMessage // what _meta is to be; nil for none
 	newMeta  bool            // meta is not what raw has
-	failed   bool            // isError
-	code     string          // tool_code, if failed
+	Failed   bool            // isError
+	Code     string          // tool_code, if failed
 	complete bool            // raw has a resultType
-	requires bool            // which says that it is no result yet, and requires input
-	state    json.RawMessage // the peer's requestState, if it requires input; nil for none
+	Requires bool            // which says that it is no result yet, and requires input
+	State    json.RawMessage // the peer's requestState, if it requires input; nil for none
 	signed   json.RawMessage // what the client is given for it; nil for nothing
 }
 
-// look finds out what has to be known of a peer's answer to a call, or to
+// Look finds out what has to be known of a peer's answer to a call, or to
 // something else, without decoding it. It reports false for what is no object.
-func look(raw json.RawMessage, call bool) (passedAnswer, bool) {
-	p := passedAnswer{raw: raw}
+func Look(raw json.RawMessage, call bool) (Passed, bool) {
+	p := Passed{Raw: raw}
 	if p.lookAtMembers(call) {
 		return p, true
 	}
 	object, _ := wire.PlainObject(raw) // a key has escapes, or it is none
-	p = passedAnswer{raw: object}
+	p = Passed{Raw: object}
 	return p, object != nil && p.lookAtMembers(call)
 }
 
 // lookAtMembers reports false for what is no plain object.
-func (p *passedAnswer) lookAtMembers(call bool) bool {
-	plain := rawjson.Members(p.raw, func(key []byte, value json.RawMessage) bool {
+func (p *Passed) lookAtMembers(call bool) bool {
+	plain := rawjson.Members(p.Raw, func(key []byte, value json.RawMessage) bool {
 		switch string(key) {
 		case "isError":
-			p.failed = call && string(value) == "true"
+			p.Failed = call && string(value) == "true"
 		case "_meta":
 			p.meta = value
 		case "resultType":
 			p.complete = true
-			p.requires = rawjson.String(value) == "input_required"
+			p.Requires = rawjson.String(value) == "input_required"
 		case "requestState":
-			p.state = value
+			p.State = value
 		}
 		return true
 	})
-	if !p.requires {
-		p.state = nil
+	if !p.Requires {
+		p.State = nil
 	}
 	if plain {
 		p.lookAtMeta()
@@ -70,7 +70,7 @@ func (p *passedAnswer) lookAtMembers(call bool) bool {
 // lookAtMeta takes out of _meta what is the protocol's, since a peer is no
 // party of the client's, and adds to that of a failure what clients act on
 // (SPEC G5).
-func (p *passedAnswer) lookAtMeta() {
+func (p *Passed) lookAtMeta() {
 	had := p.meta
 	meta, changed := wire.PlainObject(had)
 	var add []wire.Member
@@ -81,18 +81,18 @@ func (p *passedAnswer) lookAtMeta() {
 			case strings.HasPrefix(string(key), wire.ProtocolPrefix):
 				drop = true
 			case string(key) == MetaToolCode:
-				coded, p.code = true, rawjson.String(value)
+				coded, p.Code = true, rawjson.String(value)
 			case string(key) == MetaRetryable:
 				retry = true
 			}
 			return true
 		})
 	}
-	if p.failed && !coded {
-		p.code = string(fault.ExecutionFailed)
-		add = append(add, wire.Member{Key: MetaToolCode, Value: rawjson.Quote(p.code)})
+	if p.Failed && !coded {
+		p.Code = string(fault.ExecutionFailed)
+		add = append(add, wire.Member{Key: MetaToolCode, Value: rawjson.Quote(p.Code)})
 	}
-	if p.failed && !retry {
+	if p.Failed && !retry {
 		add = append(add, wire.Member{Key: MetaRetryable, Value: wire.Boolean(false)})
 	}
 	if p.newMeta = changed || drop || len(add) > 0 || (had != nil && meta == nil); !p.newMeta {
@@ -107,21 +107,21 @@ func (p *passedAnswer) lookAtMeta() {
 	}
 }
 
-// sign has the client be given a state that it alone can give back. Without it, and if
+// Sign has the client be given a state that it alone can give back. Without it, and if
 // the peer's is not a string, as MCP has it, the client gets none.
-func (p *passedAnswer) sign(with *states, of asking) {
-	if !bytes.HasPrefix(p.state, []byte(`"`)) {
+func (p *Passed) Sign(with *States, of Asking) {
+	if !bytes.HasPrefix(p.State, []byte(`"`)) {
 		return
 	}
 	var state string
-	if json.Unmarshal(p.state, &state) == nil {
+	if json.Unmarshal(p.State, &state) == nil {
 		p.signed = rawjson.Quote(with.sign(of, state))
 	}
 }
 
-// tell adds to a failure how many attempts were made, if there was more than one.
-func (p *passedAnswer) tell(attempts int) {
-	if !p.failed || attempts <= 1 {
+// Tell adds to a failure how many attempts were made, if there was more than one.
+func (p *Passed) Tell(attempts int) {
+	if !p.Failed || attempts <= 1 {
 		return
 	}
 	if p.meta == nil {
@@ -130,14 +130,14 @@ func (p *passedAnswer) tell(attempts int) {
 	p.meta, p.newMeta = wire.Replaced(p.meta, wire.Member{Key: MetaAttempts, Value: strconv.AppendInt(nil, int64(attempts), 10)}), true
 }
 
-// parts is the answer as the client gets it. self is what the server says of
+// Parts is the answer as the client gets it. self is what the server says of
 // itself in the stateless era; nil in the others.
-func (p *passedAnswer) parts(self json.RawMessage) wire.Parts {
-	if self == nil && !p.newMeta && p.state == nil {
-		return wire.Parts{p.raw}
+func (p *Passed) Parts(self json.RawMessage) wire.Parts {
+	if self == nil && !p.newMeta && p.State == nil {
+		return wire.Parts{p.Raw}
 	}
 	change := []wire.Member{{Key: "_meta", Value: p.meta}}
-	if p.state != nil {
+	if p.State != nil {
 		change = append(change, wire.Member{Key: "requestState", Value: p.signed})
 	}
 	if self != nil {
@@ -150,7 +150,7 @@ func (p *passedAnswer) parts(self json.RawMessage) wire.Parts {
 			change = append(change, wire.Member{Key: "resultType", Value: json.RawMessage(`"complete"`)})
 		}
 	}
-	out, _ := wire.Rewritten(p.raw, change...)
+	out, _ := wire.Rewritten(p.Raw, change...)
 	return out
 }
 
@@ -159,9 +159,9 @@ var errManyValues = errors.New("it has too many values")
 
 // decoded is the answer as a value, for what has to look into it. Its structured content,
 // and the members of _meta, are the bytes that they were.
-func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
+func (p *Passed) decoded() (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{}
-	rest, _ := rawjson.Edit(p.raw, func(key string) bool { return key == "structuredContent" || key == "_meta" })
+	rest, _ := rawjson.Edit(p.Raw, func(key string) bool { return key == "structuredContent" || key == "_meta" })
 	err := errManyValues
 	if rawjson.Values(rest) <= wire.MaxLookedInto {
 		err = res.UnmarshalJSON(rest)
@@ -169,7 +169,7 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 	if err != nil {
 		res = &mcp.CallToolResult{}
 	}
-	res.IsError = p.failed
+	res.IsError = p.Failed
 	if p.meta != nil {
 		rawjson.Members(p.meta, func(key []byte, value json.RawMessage) bool {
 			if res.Meta == nil {
@@ -179,7 +179,7 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 			return true
 		})
 	}
-	rawjson.Members(p.raw, func(key []byte, value json.RawMessage) bool {
+	rawjson.Members(p.Raw, func(key []byte, value json.RawMessage) bool {
 		if string(key) == "structuredContent" && string(value) != "null" {
 			res.StructuredContent = value
 		}
@@ -188,16 +188,16 @@ func (p *passedAnswer) decoded() (*mcp.CallToolResult, error) {
 	return res, err
 }
 
-// passed makes an answer that is too large one of ours, of which the large parts
+// Passed makes an answer that is too large one of ours, of which the large parts
 // are kept as resources (SPEC G5a).
-func (c *cutter) passed(p *passedAnswer, structured bool) *mcp.CallToolResult {
-	whole := p.raw
+func (c *cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
+	whole := p.Raw
 	meta := c.takeMeta(p)
 	res, err := p.decoded()
 	if err != nil {
 		// Content that nobody here knows, or too much of it: all of it becomes one resource.
 		res.StructuredContent = nil
-		link := c.link(largeAnswer{text: string(whole), mime: "application/json"}, "the answer as JSON")
+		link := c.link(Large{text: string(whole), mime: "application/json"}, "the answer as JSON")
 		res.Content = []mcp.Content{
 			&mcp.TextContent{Text: fmt.Sprintf("[the answer of %d bytes is too large to be inline; as JSON it is at %s, in parts at %s/OFFSET/LENGTH]", len(whole), link.URI, link.URI)},
 			link,
@@ -210,7 +210,7 @@ func (c *cutter) passed(p *passedAnswer, structured bool) *mcp.CallToolResult {
 		res.Content = append(res.Content, meta)
 	}
 	if err == nil {
-		return c.bound(res, structured)
+		return c.Bound(res, structured)
 	}
 	c.cutMeta(res)
 	if structured && !res.IsError {
@@ -223,17 +223,17 @@ func (c *cutter) passed(p *passedAnswer, structured bool) *mcp.CallToolResult {
 
 // takeMeta takes a large _meta out of an answer before it is decoded, but for what Orla
 // itself says there. It returns the link to it; nil if it is not large.
-func (c *cutter) takeMeta(p *passedAnswer) mcp.Content {
+func (c *cutter) takeMeta(p *Passed) mcp.Content {
 	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= wire.MaxLookedInto {
 		return nil
 	}
-	link := c.link(largeAnswer{text: string(p.meta), mime: "application/json"}, "_meta")
+	link := c.link(Large{text: string(p.meta), mime: "application/json"}, "_meta")
 	p.meta, _ = rawjson.Edit(p.meta, func(key string) bool { return !slices.Contains(metaOfOrla, key) })
 	return link
 }
 
-// cacheable says of a result that has no word on it that it is not to be kept.
-func cacheable(raw json.RawMessage) json.RawMessage {
+// Cacheable says of a result that has no word on it that it is not to be kept.
+func Cacheable(raw json.RawMessage) json.RawMessage {
 	change := []wire.Member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
 	rawjson.Members(raw, func(key []byte, _ json.RawMessage) bool {
 		change = slices.DeleteFunc(change, func(m wire.Member) bool { return m.Key == string(key) })
