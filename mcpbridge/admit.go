@@ -4,17 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -186,22 +182,10 @@ func (s *sessions) endStreamLocked(party string) {
 	}
 }
 
-// crowdedFor is after how long a client should try again that found no room.
-const crowdedFor = 30 * time.Second
-
 // crowded refuses what there is no room for.
 func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(crowdedFor.Seconds())))
-	writeJSON(w, http.StatusServiceUnavailable, string(crowdedJSON(id, text)))
-}
-
-func crowdedJSON(id json.RawMessage, text string) json.RawMessage {
-	return wire.ErrorOf(id, &jsonrpc.Error{
-		Code:    jsonrpc.CodeInternalError,
-		Message: text + "; try again later",
-		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
-			results.MetaToolCode, fault.NotReady, results.MetaRetryable, results.MetaRetryAfter, crowdedFor.Milliseconds())),
-	})
+	w.Header().Set("Retry-After", strconv.Itoa(int(budget.RetryAfter.Seconds())))
+	writeJSON(w, http.StatusServiceUnavailable, string(budget.RefusalJSON(id, text)))
 }
 
 // noSession is why none begins.

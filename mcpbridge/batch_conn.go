@@ -5,6 +5,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -12,8 +13,8 @@ import (
 type batch struct {
 	left    int
 	answers []wire.Parts
-	letGo   []func() // of the room of those that are in
-	held    *share   // until they are written
+	letGo   []func()      // of the room of those that are in
+	held    *budget.Share // until they are written
 }
 
 // add collects an answer, and returns all of them when it was the last; nil before, and if
@@ -28,7 +29,7 @@ func (in *batch) add(answer wire.Parts, letGo func()) (all wire.Parts, letAllGo 
 	if in.left--; in.left > 0 {
 		return nil, nil
 	}
-	in.held.worked()
+	in.held.Worked()
 	between := []byte("[")
 	for _, one := range in.answers {
 		all = append(append(all, between), one...)
@@ -38,17 +39,17 @@ func (in *batch) add(answer wire.Parts, letGo func()) (all wire.Parts, letAllGo 
 		all = append(all, []byte("]"))
 	}
 	return all, func() {
-		in.held.end()
+		in.held.End()
 		for _, letGo := range in.letGo {
 			letGo()
 		}
 	}
 }
 
-func (c *conn) takeBatch(data []byte, held *share) {
+func (c *conn) takeBatch(data []byte, held *budget.Share) {
 	all, refusals, wrong := wire.ReadBatch(data)
 	if wrong != nil {
-		held.end()
+		held.End()
 		c.complain(nil, wrong.Code, wrong.Message)
 		return
 	}

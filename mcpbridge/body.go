@@ -7,92 +7,22 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 const (
-	// requestsBudget bounds the bytes of requests that are being read or answered.
-	// A client that is alone gets half of it (turns.Shares).
-	requestsBudget = 128 << 20
-	// smallRequest is how many bytes of each nobody counts: a connection takes more.
-	smallRequest = 4 << 10
-	// eachMessage is what each message counts as that waits beside others: to be answered,
-	// and for its client to take the answer.
-	eachMessage = 16 << 10
 	// bodyStep is what is taken at a time for a body whose length is not told, and
 	// for the first part of one whose length is.
 	bodyStep = 64 << 10
 )
 
-// noRoom is why a request is refused.
-const noRoom = "there is no room for the request beside those that are being answered"
-
-var errNoRoom = errors.New(noRoom)
-
-// share is what a request holds of the budget. nil holds nothing.
-type share struct {
-	of    *turns.Shares
-	line  turns.Line
-	n     atomic.Int64
-	place atomic.Pointer[turns.Brief] // of those that are worked on; nil for none
-}
-
-// grow makes the share one of n bytes, and waits at most patience for the room.
-func (s *share) grow(ctx context.Context, n int64, patience time.Duration) error {
-	more := n - s.n.Load()
-	if more <= 0 {
-		return nil
-	}
-	if !s.of.Try(s.line, more) {
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoRoom)
-		defer cancel()
-		if err := s.of.Take(ctx, s.line, more); err != nil {
-			return err
-		}
-	}
-	s.n.Add(more)
-	return nil
-}
-
-// end gives back what is held. It may be called more than once.
-func (s *share) end() {
-	if s == nil {
-		return
-	}
-	if n := s.n.Swap(0); n > 0 {
-		s.of.Give(s.line, n)
-	}
-	s.worked()
-}
-
-// worked gives back the place among those that are worked on.
-func (s *share) worked() {
-	if s == nil {
-		return
-	}
-	if place := s.place.Swap(nil); place != nil {
-		place.Give()
-	}
-}
-
-// passOn makes the share another's to end.
-func (s *share) passOn() *share {
-	if s == nil {
-		return nil
-	}
-	to := &share{of: s.of, line: s.line}
-	to.n.Store(s.n.Swap(0))
-	to.place.Store(s.place.Swap(nil))
-	return to
-}
-
 // readBody reads a request's body within its limits. What it holds until then, the
 // caller ends, also where it is not ok: then readBody has answered by itself.
-func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *share, ok bool) {
+func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *budget.Share, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
 		tooLarge(w, limit)
@@ -100,13 +30,13 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 	}
 	var raw []byte
 	var err error
-	if r.ContentLength >= 0 && r.ContentLength <= smallRequest {
+	if r.ContentLength >= 0 && r.ContentLength <= budget.Small {
 		raw = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
-		held = &share{of: h.bridge.requests, line: line}
+		held = budget.NewShare(h.bridge.requests, line)
 		body := &arriving{ctx: r.Context(), patience: h.limits.room, held: held, r: http.MaxBytesReader(w, r.Body, limit)}
-		if err = held.grow(r.Context(), r.ContentLength, h.limits.room); err == nil { // nothing is read before
+		if err = held.Grow(r.Context(), r.ContentLength, h.limits.room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
 	}
@@ -116,9 +46,9 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 	case errors.As(err, new(*http.MaxBytesError)):
 		tooLarge(w, limit)
 		return nil, held, false
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, budget.ErrNoRoom):
 		w.Header().Set("Connection", "close") // the body is not read
-		crowded(w, nil, noRoom)
+		crowded(w, nil, budget.NoRoom)
 		return nil, held, false
 	default:
 		h.log.Debug("read a request", "err", err, "bytes", len(raw))
@@ -131,19 +61,19 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 
 // waits counts the messages of a body as those that wait beside others of their client. It
 // answers by itself where there is no room for them.
-func (h *HTTP) waits(w http.ResponseWriter, r *http.Request, held *share, body []byte) bool {
+func (h *HTTP) waits(w http.ResponseWriter, r *http.Request, held *budget.Share, body []byte) bool {
 	n := int64(1)
 	switch {
 	case wire.IsBatch(body):
 		n = int64(min(bytes.Count(body, []byte("{")), wire.MaxBatch))
-	case len(body) <= smallRequest && !wire.AsksSomething(body): // it may be what others wait for
+	case len(body) <= budget.Small && !wire.AsksSomething(body): // it may be what others wait for
 		return true
 	}
-	switch err := held.grow(r.Context(), int64(len(body))+n*eachMessage, h.limits.room); {
+	switch err := held.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.room); {
 	case err == nil:
 		return true
-	case errors.Is(err, errNoRoom):
-		crowded(w, nil, noRoom)
+	case errors.Is(err, budget.ErrNoRoom):
+		crowded(w, nil, budget.NoRoom)
 	}
 	return false // else the client has left
 }
@@ -173,7 +103,7 @@ func readAll(body io.Reader, length int64) ([]byte, error) {
 type arriving struct {
 	ctx      context.Context // an io.Reader is told none
 	patience time.Duration
-	held     *share
+	held     *budget.Share
 	r        io.Reader
 	read     int64
 }
@@ -182,8 +112,8 @@ type arriving struct {
 func (a *arriving) Read(p []byte) (int, error) {
 	n, err := a.r.Read(p)
 	a.read += int64(n)
-	if a.read > max(smallRequest, a.held.n.Load()) {
-		if wait := a.held.grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
+	if a.read > max(budget.Small, a.held.Size()) {
+		if wait := a.held.Grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
 			return n, wait
 		}
 	}

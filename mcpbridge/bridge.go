@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -118,7 +119,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		large:    results.NewStore(),
 		room:     turns.NewRoom(answersBudget),
 		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
-		requests: turns.NewShares(requestsBudget),
+		requests: turns.NewShares(budget.Requests),
 
 		readPatience: defaultLimits.room,
 		encoding:     turns.NewQueue(1, 0),

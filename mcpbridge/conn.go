@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -65,8 +66,8 @@ type conn struct {
 // pending is a request that has no answer yet.
 type pending struct {
 	*request
-	in   *batch // nil for a lone request
-	held *share // until it is answered
+	in   *batch        // nil for a lone request
+	held *budget.Share // until it is answered
 	// open marks a subscription, whose answer is the end of the session: the
 	// end of input does not wait for it.
 	open bool
@@ -76,7 +77,7 @@ type pending struct {
 type line struct {
 	data    []byte
 	tooLong bool
-	held    *share // who takes the line ends it
+	held    *budget.Share // who takes the line ends it
 }
 
 func newConn(b *Bridge, from origin, maxMessage int64) *conn {
@@ -105,7 +106,7 @@ func newConn(b *Bridge, from origin, maxMessage int64) *conn {
 // panic ends the connection: nobody knows how much of the line has been taken.
 func (c *conn) take(l line) {
 	held := l.held
-	defer func() { held.end() }() // unless somebody else is to
+	defer func() { held.End() }() // unless somebody else is to
 	defer recovered.To(c.log, "read a line of a client's", func(any) { c.hangUp() })
 	data := wire.Trimmed(l.data)
 	switch {
@@ -155,9 +156,9 @@ func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	case entered:
 	case enterOver:
 		r.stop()
-		p.held.end()
+		p.held.End()
 		if p.in != nil {
-			p.in.held.end()
+			p.in.held.End()
 		}
 		return nil
 	case enterTaken:
@@ -263,9 +264,9 @@ func (c *conn) letGo() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.awaiting {
-		p.held.end()
+		p.held.End()
 		if p.in != nil {
-			p.in.held.end()
+			p.in.held.End()
 		}
 	}
 }

@@ -108,8 +108,8 @@ func (c *conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
 	case p.in != nil:
 		message, letGo = p.in.add(message, letGo)
 	case p.held != nil: // what is not written takes room
-		p.held.worked()
-		letGo = both(letGo, p.held.end)
+		p.held.Worked()
+		letGo = both(letGo, p.held.End)
 	}
 	switch {
 	case message == nil:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -36,8 +37,8 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, sent := unlucky(t)
 			shares := turns.NewShares(100)
-			held := &share{of: shares, line: c.line}
-			if err := held.grow(t.Context(), 10, 0); err != nil {
+			held := budget.NewShare(shares, c.line)
+			if err := held.Grow(t.Context(), 10, 0); err != nil {
 				t.Fatal(err)
 			}
 			c.take(lineOfTest(line, held))
@@ -54,7 +55,7 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-func lineOfTest(data string, held *share) line { return line{data: []byte(data), held: held} }
+func lineOfTest(data string, held *budget.Share) line { return line{data: []byte(data), held: held} }
 
 // SPEC F2: a panic over what is written ends the connection, and who waits for it sees its
 // end.
@@ -85,8 +86,8 @@ func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	s := newSSE(nil)
 	s.conns["a"] = sseConn{c, ""}
 	shares := turns.NewShares(100)
-	held := &share{of: shares, line: c.line}
-	if err := held.grow(context.Background(), 10, 0); err != nil {
+	held := budget.NewShare(shares, c.line)
+	if err := held.Grow(context.Background(), 10, 0); err != nil {
 		t.Fatal(err)
 	}
 	s.post(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sse?sessionid=a", nil),

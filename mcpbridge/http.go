@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -196,7 +197,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// It holds for what the server reads of a refused request, too.
 		until := began.Add(h.limits.body)
 		_ = out.control.SetReadDeadline(until) // a recorder in a test has none
-		if r.ContentLength < 0 || r.ContentLength > smallRequest {
+		if r.ContentLength < 0 || r.ContentLength > budget.Small {
 			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.body, until: until}
 		}
 	}
@@ -303,9 +304,9 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 		from := h.sse.lineOf(r)
 		body, held, ok := h.readBody(w, r, from)
 		if held == nil {
-			held = &share{of: h.bridge.requests, line: from}
+			held = budget.NewShare(h.bridge.requests, from)
 		}
-		defer held.end()
+		defer held.End()
 		if !ok || !h.waits(w, r, held, body) {
 			return
 		}
@@ -313,7 +314,7 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return // the client has left
 		}
-		held.place.Store(place)
+		held.Work(place)
 		h.sse.post(w, r, line{data: body, held: held}, subject(r))
 	default:
 		w.Header().Set("Allow", "GET, POST")

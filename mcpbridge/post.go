@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -70,9 +71,9 @@ func (h *HTTP) servePost(out *response, r *http.Request) {
 	body, held, ok := h.readBody(out, r, from.line)
 	batch := wire.IsBatch(body)
 	if batch && held == nil {
-		held = &share{of: h.bridge.requests, line: from.line}
+		held = budget.NewShare(h.bridge.requests, from.line)
 	}
-	defer held.end()
+	defer held.End()
 	if !ok || batch && !h.waits(out, r, held, body) {
 		return
 	}

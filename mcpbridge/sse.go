@@ -89,13 +89,13 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, message line, who str
 		http.Error(w, "session not found", http.StatusNotFound)
 		return
 	}
-	message.held = message.held.passOn()
+	message.held = message.held.PassOn()
 	select {
 	case <-c.stop:
-		message.held.end()
+		message.held.End()
 		http.Error(w, "the session is ending", http.StatusNotFound)
 	case <-c.done:
-		message.held.end()
+		message.held.End()
 		http.Error(w, "the session has ended", http.StatusNotFound)
 	default:
 		c.take(message)

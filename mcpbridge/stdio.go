@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -89,8 +90,8 @@ func writeLines(out io.Writer, done <-chan struct{}) func(wire.Parts) error {
 // readLines hands over line after line until the input ends.
 func (c *conn) readLines(r *bufio.Reader) {
 	defer c.endInput()
-	var held *share // of a line that nobody has taken yet
-	defer recovered.To(c.log, "read from a client", func(any) { held.end() })
+	var held *budget.Share // of a line that nobody has taken yet
+	defer recovered.To(c.log, "read from a client", func(any) { held.End() })
 	like := 0 // how long the last long line was: the next may be as long
 	for {
 		l, err := readLine(r, c.max, &like)
@@ -124,15 +125,15 @@ func (c *conn) readLines(r *bufio.Reader) {
 // admit waits for room for a line, and with it the client does. What finds none
 // in time is refused, if it asks for anything; an answer is always let in, since
 // calls in flight may wait for it.
-func (c *conn) admit(raw []byte) (held *share, ok bool) {
-	if len(raw) <= smallRequest {
+func (c *conn) admit(raw []byte) (held *budget.Share, ok bool) {
+	if len(raw) <= budget.Small {
 		return nil, true
 	}
-	held = &share{of: c.bridge.requests, line: c.line}
-	if held.grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
+	held = budget.NewShare(c.bridge.requests, c.line)
+	if held.Grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return held, true
 	}
-	c.deliverLogged(wire.Parts{crowdedJSON(wire.IDOf(raw), noRoom)})
+	c.deliverLogged(wire.Parts{budget.RefusalJSON(wire.IDOf(raw), budget.NoRoom)})
 	return nil, false
 }
 
