@@ -93,7 +93,7 @@ func (b *Bridge) listen(ctx context.Context, r *request) (wire.Parts, *jsonrpc.E
 	meta := slices.Concat([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), r.ID, wire.Closing)
 	params := slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), ack, wire.Closing)
 	if release, ok := r.speak(); ok {
-		err = r.to.tell(ctx, wire.Notification("notifications/subscriptions/acknowledged", params))
+		err = r.to.Tell(ctx, wire.Notification("notifications/subscriptions/acknowledged", params))
 		release()
 	}
 	if err == nil && (in.wants != [lists]bool{} || len(allowed.ResourceSubscriptions) > 0) {

@@ -121,7 +121,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
 		requests: turns.NewShares(budget.Requests),
 
-		readPatience: defaultLimits.room,
+		readPatience: budget.Patience,
 		encoding:     turns.NewQueue(1, 0),
 
 		starting: opts.Starting,

@@ -3,13 +3,11 @@ package mcpbridge
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -19,68 +17,10 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
-
-// origin is where a call came from.
-type origin struct {
-	caller    string // the authenticated subject, else the transport
-	subject   string // the authenticated subject; "" without authentication
-	session   string // its id; "" where there is none
-	host      string // the client's, where it is known
-	transport Transport
-	version   string          // of the protocol; "" where it is not known
-	request   json.RawMessage // the JSON-RPC id, if it is at hand
-	parent    trace.Context   // where the client's trace is
-	task      string          // see sessionTask; "" where it is not known yet
-	whole     bool            // the answer may be of any size
-	share     turns.Line      // line, where it is known already
-}
-
-// line is whose share of what is bounded a call takes: the authenticated caller's,
-// and of that its session's, or else that of its address.
-func (o origin) line() turns.Line {
-	if o.share != (turns.Line{}) {
-		return o.share
-	}
-	return lineOf(o.subject, o.session, o.host)
-}
-
-// withoutSession begins the Session of a line without one. No session has a space in its id.
-const withoutSession = "at "
-
-// lineOf is the line of a session of a caller, or else of its address. Without
-// authentication the caller is "", and the session or the address counts by itself.
-func lineOf(caller, session, host string) turns.Line {
-	if session == "" {
-		session = withoutSession + host
-	}
-	return turns.Line{Caller: caller, Session: session}
-}
-
-// client tells apart whom peers may speak to: it is the session, or else the caller.
-// Callers without a token are told apart by their address.
-func (o origin) client() string {
-	switch {
-	case o.session != "":
-		return o.session
-	case o.subject == "" && o.host != "":
-		return "address " + o.host
-	}
-	return "caller " + o.caller
-}
-
-// clientOf is client of an origin with this line.
-func clientOf(line turns.Line) string {
-	host, none := strings.CutPrefix(line.Session, withoutSession)
-	if !none {
-		return line.Session
-	}
-	return origin{subject: line.Caller, caller: line.Caller, host: host}.client()
-}
 
 // outcome is what the log tells of how a call ended.
 type outcome struct {

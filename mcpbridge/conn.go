@@ -21,9 +21,6 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// errHungUp is why nothing is sent any more.
-var errHungUp = errors.New("the connection is closed")
-
 // conn is a client's connection made of whole messages, which is its session too: stdio,
 // or a stream of SSE. It outlives a malformed message, and answers all that it has read
 // when its input ends (SPEC G1).
@@ -297,8 +294,8 @@ func (c *conn) complain(id json.RawMessage, code int64, text string) {
 	c.deliverLogged(wire.Parts{wire.ErrorJSON(id, code, text)})
 }
 
-// tell implements outlet.
-func (c *conn) tell(ctx context.Context, message json.RawMessage) error {
+// Tell implements outlet.
+func (c *conn) Tell(ctx context.Context, message json.RawMessage) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-ctx.Done():

@@ -139,7 +139,7 @@ func (i *inbox) pass(ctx context.Context, done <-chan struct{}, to outlet) {
 			return
 		}
 		for message := range i.due() {
-			if to.tell(ctx, message) != nil {
+			if to.Tell(ctx, message) != nil {
 				return
 			}
 		}

@@ -3,26 +3,19 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Transport is the way that a call came in.
-type Transport string
-
 // The transports.
 const (
-	StreamableHTTP Transport = "http"
-	LegacySSE      Transport = "sse"
-	Stdio          Transport = "stdio"
-	Control        Transport = "control" // Bridge.Call
+	LegacySSE Transport = "sse"
+	Stdio     Transport = "stdio"
+	Control   Transport = "control" // Bridge.Call
 )
 
 // CallStart is a call as it begins.
@@ -74,37 +67,4 @@ func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *
 		RequestBytes: len(asked.Args),
 		Parent:       from.parent,
 	})
-}
-
-// parentIn is the trace that a _meta says, without escapes in it. "The tracestate header is
-// meaningless without traceparent": they come from one place.
-func parentIn(meta json.RawMessage) trace.Context {
-	if meta == nil {
-		return trace.Context{}
-	}
-	var parent, state string
-	rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
-		switch string(key) {
-		case trace.ParentKey:
-			parent = rawjson.String(value)
-		case trace.StateKey:
-			state = rawjson.String(value)
-		}
-		return true
-	})
-	if parent == "" {
-		return trace.Context{}
-	}
-	c, _ := trace.Parse(parent, state)
-	return c
-}
-
-// parentOf is the trace that the headers of a request say.
-func parentOf(headers http.Header) trace.Context {
-	given := headers["Traceparent"]
-	if len(given) != 1 { // "multiple traceparent headers" are none (W3C Trace Context, §3.2)
-		return trace.Context{}
-	}
-	c, _ := trace.Parse(given[0], strings.Join(headers["Tracestate"], ","))
-	return c
 }

@@ -176,7 +176,7 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 		return
 	}
 	if s != nil {
-		defer s.remove(asked)
+		defer s.remove(asked.ID)
 	}
 	if m.Method == wire.MethodListen {
 		stream, leave, ok := h.admitStream(r)
@@ -240,7 +240,7 @@ func (h *HTTP) start(r *http.Request, asked *request) *jsonrpc.Error {
 		return nil
 	}
 	asked.begin(context.WithoutCancel(r.Context()))
-	switch taken, over := asked.session.add(asked); {
+	switch taken, over := asked.session.add(asked.ID, asked.cancel); {
 	case taken:
 		asked.stop()
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being answered"}
@@ -335,7 +335,7 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 		answers.Go(func() { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 			defer recovered.To(h.log, "answer a request of a batch", nil)
 			if s != nil {
-				defer s.remove(asked)
+				defer s.remove(asked.ID)
 			}
 			h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, _ int64, letGo func()) {
 				defer letGo()

@@ -13,38 +13,9 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
-
-// outlet takes what is said to a client beside answers.
-type outlet interface {
-	// tell sends a message. It may block for as long as the client does, or until ctx ends.
-	tell(ctx context.Context, message json.RawMessage) error
-}
-
-// sendWithin sends something, and returns when it is sent or ctx ends: who speaks to a client
-// that does not read is needed elsewhere. What has begun goes on, since half a message
-// would end the connection.
-func sendWithin(ctx context.Context, send func() error) error {
-	if ctx.Done() == nil {
-		return send()
-	}
-	var panicked recovered.Later
-	sent := make(chan error, 1)
-	go func() {
-		defer panicked.Catch(func() { close(sent) })
-		sent <- send()
-	}()
-	select {
-	case err := <-sent:
-		panicked.Raise()
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // request is a request of a client's while it is answered. To the peer that answers it, it
 // is the client. From begin on it is only read, but for what has a lock.
@@ -216,7 +187,7 @@ func (r *request) Notify(ctx context.Context, method string, params json.RawMess
 		defer release()
 		ctx, forget := joined(r.ctx, ctx)
 		defer forget()
-		_ = r.to.tell(ctx, wire.Notification(method, params))
+		_ = r.to.Tell(ctx, wire.Notification(method, params))
 	}
 }
 
@@ -282,19 +253,6 @@ func (r *request) missing() *jsonrpc.Error {
 	}
 	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "this needs a client that has declared " + *lacks, Data: data}
 }
-
-// joined returns a context with the values of one that ends with either.
-func joined(of, with context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(of)
-	forget := context.AfterFunc(with, cancel)
-	return ctx, func() {
-		forget()
-		cancel()
-	}
-}
-
-// errCannotBeAsked answers a question to a client that has no way to be asked one.
-var errCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
 
 // rpcError is an error as one that a client may see. Text of an unexpected one stays here.
 func (b *Bridge) rpcError(r *request, err error) *jsonrpc.Error {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -31,7 +32,7 @@ type limits struct {
 	answers time.Duration
 }
 
-var defaultLimits = limits{body: 8 * time.Second, room: 10 * time.Second, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
+var defaultLimits = limits{body: 8 * time.Second, room: budget.Patience, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
 
 // largeEvent is the size from which an answer goes out as a JSON body, which
 // is a client's to bound, rather than as an event: the Python SDK takes events
@@ -181,8 +182,8 @@ func (r *response) beginStream() error {
 	return r.FlushError()
 }
 
-// tell implements outlet: it sends an event, of which there may be others.
-func (r *response) tell(ctx context.Context, message json.RawMessage) error {
+// Tell implements outlet: it sends an event, of which there may be others.
+func (r *response) Tell(ctx context.Context, message json.RawMessage) error {
 	return r.event(ctx, wire.Parts{message})
 }
 

@@ -26,13 +26,13 @@ type session struct {
 	mu     sync.Mutex // guards the fields that follow
 	opened bool       // its client has been introduced
 	says   wire.Declared
-	level  string                        // from which on log messages are wanted; "" for none
-	calls  map[string]context.CancelFunc // requests in flight, by idKey; of Streamable HTTP
+	level  string            // from which on log messages are wanted; "" for none
+	calls  map[string]func() // requests in flight, by idKey; of Streamable HTTP
 	over   bool
 }
 
 func newSession(id string) *session {
-	return &session{id: id, inbox: newInbox(), done: make(chan struct{}), calls: map[string]context.CancelFunc{}}
+	return &session{id: id, inbox: newInbox(), done: make(chan struct{}), calls: map[string]func(){}}
 }
 
 // introduce notes what the client says of itself. It reports false for a second time.
@@ -71,23 +71,23 @@ func (s *session) setLevel(level string) (before string, ok bool) {
 	return before, true
 }
 
-// add notes a request in flight, whose stop ends it. taken says that one with its id is.
-func (s *session) add(r *request) (taken, over bool) {
+// add notes a request in flight, which stop ends. taken says that one with its id is.
+func (s *session) add(id json.RawMessage, stop func()) (taken, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := wire.IDKey(r.ID)
+	key := wire.IDKey(id)
 	_, taken = s.calls[key]
 	if !taken && !s.over {
-		s.calls[key] = r.cancel
+		s.calls[key] = stop
 	}
 	return taken, s.over
 }
 
 // remove forgets a request that has been answered.
-func (s *session) remove(r *request) {
+func (s *session) remove(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.calls, wire.IDKey(r.ID))
+	delete(s.calls, wire.IDKey(id))
 }
 
 // cancel ends a request in flight.
@@ -141,7 +141,7 @@ func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method
 	}
 	head := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":`
 	givenUp := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
-	if err := to.tell(ctx, wire.Parts{[]byte(head), params, wire.Closing}.Join()); err != nil {
+	if err := to.Tell(ctx, wire.Parts{[]byte(head), params, wire.Closing}.Join()); err != nil {
 		if ctx.Err() != nil {
 			return nil, givenUp
 		}
@@ -157,7 +157,7 @@ func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method
 		// The client may not read: nobody waits for it.
 		go func() {
 			defer recovered.To(log, "tell a client that it is not asked any more", nil)
-			_ = to.tell(context.WithoutCancel(ctx), wire.Notification(wire.MethodCancelled, json.RawMessage(`{"requestId":`+id+`}`)))
+			_ = to.Tell(context.WithoutCancel(ctx), wire.Notification(wire.MethodCancelled, json.RawMessage(`{"requestId":`+id+`}`)))
 		}()
 		return nil, givenUp
 	}

@@ -130,7 +130,7 @@ func (c *conn) admit(raw []byte) (held *budget.Share, ok bool) {
 		return nil, true
 	}
 	held = budget.NewShare(c.bridge.requests, c.line)
-	if held.Grow(c.ctx, int64(len(raw)), defaultLimits.room) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
+	if held.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return held, true
 	}
 	c.deliverLogged(wire.Parts{budget.RefusalJSON(wire.IDOf(raw), budget.NoRoom)})

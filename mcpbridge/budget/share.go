@@ -101,6 +101,9 @@ func (s *Share) PassOn() *Share {
 	return to
 }
 
+// Patience is how long a request waits for room.
+const Patience = 10 * time.Second
+
 // RetryAfter is after how long a client should try again that found no room.
 const RetryAfter = 30 * time.Second
 

@@ -1,0 +1,55 @@
+package mcpbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/recovered"
+)
+
+// outlet takes what is said to a client beside answers.
+type outlet interface {
+	// Tell sends a message. It may block for as long as the client does, or until ctx ends.
+	Tell(ctx context.Context, message json.RawMessage) error
+}
+
+// sendWithin sends something, and returns when it is sent or ctx ends: who speaks to a client
+// that does not read is needed elsewhere. What has begun goes on, since half a message
+// would end the connection.
+func sendWithin(ctx context.Context, send func() error) error {
+	if ctx.Done() == nil {
+		return send()
+	}
+	var panicked recovered.Later
+	sent := make(chan error, 1)
+	go func() {
+		defer panicked.Catch(func() { close(sent) })
+		sent <- send()
+	}()
+	select {
+	case err := <-sent:
+		panicked.Raise()
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// joined returns a context with the values of one that ends with either.
+func joined(of, with context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(of)
+	forget := context.AfterFunc(with, cancel)
+	return ctx, func() {
+		forget()
+		cancel()
+	}
+}
+
+// errCannotBeAsked answers a question to a client that has no way to be asked one.
+var errCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
+
+// errHungUp is why nothing is sent any more.
+var errHungUp = errors.New("the connection is closed")
