@@ -107,14 +107,15 @@ var imports = map[string][]string{
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor":        {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge/wire":    {"internal/rawjson"},                                                                     // the messages of clients
-	"mcpbridge/results": {"internal/fault", "internal/rawjson", "internal/turns", "mcpbridge/wire", "supervisor"}, // what clients get of a call
-	"mcpbridge/budget":  {"internal/fault", "internal/turns", "mcpbridge/results", "mcpbridge/wire"},              // the bytes of requests
-	"mcpbridge":         {"mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"mcpbridge/client":  {"internal/rawjson", "internal/recovered", "internal/trace", "internal/turns", "mcpbridge/wire"}, // who asks
+	"mcpbridge/wire":    {"internal/rawjson"},                                                                             // the messages of clients
+	"mcpbridge/results": {"internal/fault", "internal/rawjson", "internal/turns", "mcpbridge/wire", "supervisor"},         // what clients get of a call
+	"mcpbridge/budget":  {"internal/fault", "internal/turns", "mcpbridge/results", "mcpbridge/wire"},                      // the bytes of requests
+	"mcpbridge":         {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},
-	"internal/telemetry": {"mcpbridge", "internal/fault", "internal/peer", "internal/trace", "internal/version"}, // the codes bound a label's values
+	"internal/telemetry": {"mcpbridge", "mcpbridge/client", "internal/fault", "internal/peer", "internal/trace", "internal/version"}, // the codes bound a label's values
 
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/exit":    {"internal/terminal"},
@@ -168,6 +169,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

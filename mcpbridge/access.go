@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // errRemoved is the cause with which the requests of a caller end that may not call
@@ -58,7 +59,7 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
 // endSessions ends sessions, and what they do, as if it were cancelled.
-func (h *HTTP) endSessions(over []*session) {
+func (h *HTTP) endSessions(over []*client.Session) {
 	for _, s := range over {
 		h.bridge.endSession(s)
 	}

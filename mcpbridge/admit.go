@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -31,7 +32,7 @@ const fairShare = 10
 // sessions that were idle longest: one that floods takes nothing from others. A
 // party with a token and less than its share gets room also where none is idle. The
 // caller ends those that make room.
-func (s *sessions) admit(most int, party string, known bool) (over []*session, ok bool) {
+func (s *sessions) admit(most int, party string, known bool) (over []*client.Session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fullLocked(most) {
@@ -81,8 +82,8 @@ func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Messag
 		crowded(out, m.ID, noSession)
 		return
 	}
-	s := newSession(rand.Text())
-	u := &usage{session: s, user: from.subject, party: party}
+	s := client.New(rand.Text())
+	u := &usage{Session: s, user: from.subject, party: party}
 	began := false // also when there is a panic
 	defer func() {
 		if !began {
@@ -90,7 +91,7 @@ func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Messag
 		}
 	}()
 	by := from.origin(r)
-	by.session = s.id
+	by.Session = s.ID
 	asked, refused := h.bridge.newRequest(m, by, s, nil)
 	if refused != nil {
 		h.refuseRequest(out, r, m.ID, refused)
@@ -102,7 +103,7 @@ func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Messag
 		if code == 0 {
 			began = true
 			h.sessions.opened(u)
-			out.Header().Set(wire.SessionHeader, s.id)
+			out.Header().Set(wire.SessionHeader, s.ID)
 			if removed(r.Context()) {
 				h.endSessions(h.sessions.removeOne(u))
 			}
@@ -118,7 +119,7 @@ func (s *sessions) fullLocked(most int) bool {
 
 // yieldLocked forgets sessions that the largest party has to give up for one more of
 // another party.
-func (s *sessions) yieldLocked(most int, party string, known bool) (over []*session) {
+func (s *sessions) yieldLocked(most int, party string, known bool) (over []*client.Session) {
 	largest, parties := s.largestLocked()
 	share := max(1, most/fairShare)
 	if parties[largest] <= share {
@@ -135,8 +136,8 @@ func (s *sessions) yieldLocked(most int, party string, known bool) (over []*sess
 		}
 		slices.SortFunc(all, func(a, b *usage) int { return a.last.Compare(b.last) })
 		for _, u := range all[:min(len(all), room)] {
-			delete(s.known, u.id)
-			over = append(over, u.session)
+			delete(s.known, u.ID)
+			over = append(over, u.Session)
 			room--
 		}
 	}

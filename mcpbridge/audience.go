@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -20,28 +21,28 @@ const gather = 10 * time.Millisecond
 // audience are the clients that are told of changes.
 type audience struct {
 	mu    sync.Mutex // guards the fields that follow
-	of    map[*inbox]bool
-	due   [lists]bool
+	of    map[*client.Inbox]bool
+	due   [client.Lists]bool
 	timer *time.Timer // set while something is due
 }
 
-func newAudience() *audience { return &audience{of: map[*inbox]bool{}} }
+func newAudience() *audience { return &audience{of: map[*client.Inbox]bool{}} }
 
-func (a *audience) join(i *inbox) {
+func (a *audience) join(i *client.Inbox) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.of[i] = true
 }
 
-func (a *audience) leave(i *inbox) {
+func (a *audience) leave(i *client.Inbox) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.of, i)
 }
 
 // listChanged has all be told that lists have changed.
-func (a *audience) listChanged(which [lists]bool) {
-	if which == [lists]bool{} {
+func (a *audience) listChanged(which [client.Lists]bool) {
+	if which == [client.Lists]bool{} {
 		return
 	}
 	a.mu.Lock()
@@ -58,9 +59,9 @@ func (a *audience) tell() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.of {
-		i.listChanged(a.due)
+		i.ListChanged(a.due)
 	}
-	a.due, a.timer = [lists]bool{}, nil
+	a.due, a.timer = [client.Lists]bool{}, nil
 }
 
 // listen answers a subscriptions/listen: the client is told of what it has asked for until
@@ -74,9 +75,9 @@ func (b *Bridge) listen(ctx context.Context, r *request) (wire.Parts, *jsonrpc.E
 	if json.Unmarshal(wanted, &allowed) != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	in := newInbox()
-	in.subscription = r.ID
-	in.wants = [lists]bool{listTools: allowed.ToolsListChanged, listPrompts: allowed.PromptsListChanged, listResources: allowed.ResourcesListChanged}
+	in := client.NewInbox()
+	in.Subscription = r.ID
+	in.Wants = [client.Lists]bool{client.ListTools: allowed.ToolsListChanged, client.ListPrompts: allowed.PromptsListChanged, client.ListResources: allowed.ResourcesListChanged}
 	b.audience.join(in)
 	defer b.left(in)
 	slices.Sort(allowed.ResourceSubscriptions)
@@ -96,8 +97,8 @@ func (b *Bridge) listen(ctx context.Context, r *request) (wire.Parts, *jsonrpc.E
 		err = r.to.Tell(ctx, wire.Notification("notifications/subscriptions/acknowledged", params))
 		release()
 	}
-	if err == nil && (in.wants != [lists]bool{} || len(allowed.ResourceSubscriptions) > 0) {
-		in.pass(ctx, nil, r.to)
+	if err == nil && (in.Wants != [client.Lists]bool{} || len(allowed.ResourceSubscriptions) > 0) {
+		in.Pass(ctx, nil, r.to)
 	}
 	result, _ := rawjson.Edit(meta, nil, wire.Member{Key: mcp.MetaKeyServerInfo, Value: b.selfJSON})
 	return wire.Parts{[]byte(`{"resultType":"complete","_meta":`), result, wire.Closing}, nil

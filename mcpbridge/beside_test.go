@@ -9,6 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // A call from beside MCP is observed as any other, and its answer is not cut.
@@ -26,7 +27,7 @@ func TestJ2ACallFromBesideIsWholeAndObserved(t *testing.T) {
 		t.Errorf("%d bytes; want %d", len(got), len(long))
 	}
 	starts, ends := seen.take()
-	if len(starts) != 1 || len(ends) != 1 || starts[0].Caller != "cli" || starts[0].Transport != mcpbridge.Control || !ends[0].OK {
+	if len(starts) != 1 || len(ends) != 1 || starts[0].Caller != "cli" || starts[0].Transport != client.Control || !ends[0].OK {
 		t.Errorf("observed %+v, %+v", starts, ends)
 	}
 	if _, rpcErr := w.bridge.Call(t.Context(), peer.Call{Tool: "absent"}); rpcErr == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
@@ -39,11 +40,11 @@ func (o outcome) end(result bool, took time.Duration) CallEnd {
 // answerCall answers one call. What it returns beside an error is nothing. The
 // caller has record write the call's line in the log, when the answer is on
 // its way or before.
-func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from origin) (a results.Answer, c *call, rpcErr *jsonrpc.Error) {
+func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from client.Origin) (a results.Answer, c *call, rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: from}
-	asked.Task = taskOf(asked.Meta, &c.from)
-	asked.Line = from.line()
+	asked.Task = client.TaskOf(asked.Meta, &c.from)
+	asked.Line = from.Line()
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)
@@ -65,10 +66,10 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", c.tool)
 		case p.Requires && int64(len(p.Raw)) > b.inline():
 			err = fault.New(fault.ExecutionFailed, "%s requires input of over max_inline (%d bytes)", c.tool, b.inline())
-		case c.from.whole || int64(len(p.Raw)) <= b.inline():
+		case c.from.Whole || int64(len(p.Raw)) <= b.inline():
 			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, size: len(p.Raw), code: p.Code}, nil
 		default:
-			cut := results.NewCutter(b.large, b.inline(), c.id, c.from.line())
+			cut := results.NewCutter(b.large, b.inline(), c.id, c.from.Line())
 			res := cut.Passed(&p, known.structured)
 			return results.Answer{Result: res}, outcome{ok: !res.IsError, size: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
@@ -83,8 +84,8 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 		}
 		return results.Answer{}, how, rpcErr
 	}
-	if !c.from.whole {
-		cut := results.NewCutter(b.large, b.inline(), c.id, c.from.line())
+	if !c.from.Whole {
+		cut := results.NewCutter(b.large, b.inline(), c.id, c.from.Line())
 		res = cut.Bound(res, known.structured)
 	}
 	how := outcome{ok: !res.IsError, size: results.Payload(res), fault: f}
@@ -111,7 +112,7 @@ func (b *Bridge) ask(ctx context.Context, call peer.Call) (got supervisor.Answer
 type call struct {
 	id, tool string
 	size     int // of the arguments, in bytes
-	from     origin
+	from     client.Origin
 	trace    trace.Context
 	took     time.Duration
 	how      outcome
@@ -130,8 +131,8 @@ func (b *Bridge) record(ctx context.Context, c *call) {
 		slog.String("call_id", c.id),
 		slog.Float64("duration_ms", float64(c.took.Microseconds())/1000),
 		slog.Bool("ok", how.ok),
-		slog.String("caller", c.from.caller),
-		slog.String("session", wire.Shortened(c.from.session)),
+		slog.String("caller", c.from.Caller),
+		slog.String("session", wire.Shortened(c.from.Session)),
 		slog.Int("request_bytes", c.size),
 		slog.Int("response_bytes", how.size),
 	}

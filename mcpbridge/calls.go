@@ -33,7 +33,7 @@ func (b *Bridge) call(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Err
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}
-	asked := peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.caller}
+	asked := peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller}
 	talks := l.of.Talks[name]
 	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error

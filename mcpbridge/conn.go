@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -27,12 +28,12 @@ import (
 type conn struct {
 	bridge *Bridge
 	log    *slog.Logger
-	from   origin // of all requests
+	from   client.Origin // of all requests
 	line   turns.Line
 	max    int64 // bytes of a message
 	newest bool  // the transport can carry the stateless era
 
-	session *session
+	session *client.Session
 	passing sync.Once // begins to tell the client its news
 
 	send func(wire.Parts) error // writes one message or batch; called by one goroutine at a time; returns when done is closed
@@ -77,17 +78,17 @@ type line struct {
 	held    *budget.Share // who takes the line ends it
 }
 
-func newConn(b *Bridge, from origin, maxMessage int64) *conn {
-	from.session = rand.Text()
+func newConn(b *Bridge, from client.Origin, maxMessage int64) *conn {
+	from.Session = rand.Text()
 	ctx, end := context.WithCancel(context.Background())
 	return &conn{
 		bridge:   b,
 		log:      b.log,
 		from:     from,
-		line:     from.line(),
+		line:     from.Line(),
 		max:      maxMessage,
 		newest:   true,
-		session:  newSession(from.session),
+		session:  client.New(from.Session),
 		ctx:      ctx,
 		end:      end,
 		jobs:     make(chan func()),
@@ -134,7 +135,7 @@ func (c *conn) take(l line) {
 func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	switch {
 	case m.Answers():
-		c.session.questions.answer(m)
+		c.session.Questions.Answer(m)
 		return nil
 	case m.ID == nil:
 		wire.Notified(m, c.cancel)
@@ -164,7 +165,7 @@ func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	}
 	if m.Method == wire.MethodInitialize { // what follows is said in its session
 		c.answerRequest(r)
-		if _, opened := c.session.declared(); opened {
+		if _, opened := c.session.Declared(); opened {
 			c.passNews()
 		}
 		return nil
@@ -183,7 +184,7 @@ func (c *conn) passNews() {
 		}
 		c.lines.Go(func() {
 			defer recovered.To(c.log, "tell a client what has changed", func(any) { c.hangUp() })
-			c.session.inbox.pass(c.ctx, c.done, c)
+			c.session.Inbox.Pass(c.ctx, c.done, c)
 		})
 	})
 }
@@ -274,7 +275,7 @@ func (c *conn) endInput() {
 	c.ended = true
 	c.settleLocked()
 	c.mu.Unlock()
-	c.session.questions.close("the client has ended its input, and so cannot answer")
+	c.session.Questions.Close("the client has ended its input, and so cannot answer")
 }
 
 // settleLocked closes answered when the input has ended and nothing is awaited.
@@ -301,9 +302,9 @@ func (c *conn) Tell(ctx context.Context, message json.RawMessage) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.done:
-		return errHungUp
+		return client.ErrHungUp
 	}
-	return sendWithin(ctx, func() error { return c.write(wire.Parts{message}) })
+	return client.SendWithin(ctx, func() error { return c.write(wire.Parts{message}) })
 }
 
 // deliverLogged sends what no handler waits for.
@@ -319,7 +320,7 @@ func (c *conn) deliver(message wire.Parts) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.done:
-		return errHungUp
+		return client.ErrHungUp
 	}
 	return c.write(message)
 }
@@ -328,7 +329,7 @@ func (c *conn) deliver(message wire.Parts) error {
 func (c *conn) write(message wire.Parts) error {
 	err := c.send(message)
 	<-c.writing
-	if err != nil && !errors.Is(err, errHungUp) {
+	if err != nil && !errors.Is(err, client.ErrHungUp) {
 		c.broken(err)
 	}
 	return err

@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -316,7 +317,7 @@ func (b *Bridge) inputIn(r *request, of results.Asking) (in peer.Input, refused 
 // held are the conversations whose clients are thinking, by an unguessable
 // state that is good for one request.
 type held struct {
-	running counter // the work of all conversations; some may begin while others are waited for
+	running budget.Counter // the work of all conversations; some may begin while others are waited for
 
 	mu     sync.Mutex // guards the fields that follow
 	all    map[*conversation]bool
@@ -343,9 +344,9 @@ func (h *held) begin(ctx context.Context, b *Bridge, r *request, of results.Aski
 	}
 	h.all[v] = true
 	h.mu.Unlock()
-	h.running.add(1)
+	h.running.Add(1)
 	go func() {
-		defer h.running.add(-1)
+		defer h.running.Add(-1)
 		defer func() {
 			if p := recover(); p != nil {
 				b.log.Error("panic in a request", "method", of.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -452,5 +453,5 @@ func (h *held) close() {
 		v.cancel()
 	}
 	h.mu.Unlock()
-	<-h.running.none()
+	<-h.running.None()
 }

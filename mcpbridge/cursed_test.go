@@ -10,13 +10,14 @@ import (
 
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // unlucky is a connection over whose requests Orla panics: it lacks its bridge.
 func unlucky(t *testing.T) (c *conn, sent *[]string) {
 	t.Helper()
-	c = newConn(&Bridge{log: slog.New(slog.DiscardHandler)}, origin{}, 1<<20)
+	c = newConn(&Bridge{log: slog.New(slog.DiscardHandler)}, client.Origin{}, 1<<20)
 	c.bridge = nil
 	t.Cleanup(c.hangUp)
 	sent = &[]string{}
@@ -74,7 +75,7 @@ func TestF2APanicOverWhatIsWrittenEndsTheConnection(t *testing.T) {
 func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 	c, _ := unlucky(t)
 	c.send = func(wire.Parts) error { panic("for the test") }
-	c.session.inbox.listChanged([lists]bool{true})
+	c.session.Inbox.ListChanged([client.Lists]bool{true})
 	c.passNews()
 	<-c.done
 	c.lines.Wait()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -79,7 +80,7 @@ func Passed(raw []byte, newest bool) ([]byte, bool) {
 func Read(b *Bridge, raw []byte) (id json.RawMessage, refused bool) {
 	m, why := wire.ReadMessage(raw)
 	if why == nil && m.Asks() {
-		_, why = b.newRequest(m, origin{}, nil, nil)
+		_, why = b.newRequest(m, client.Origin{}, nil, nil)
 	}
 	return m.ID, why != nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -91,7 +92,7 @@ type HTTP struct {
 	openings *turns.Queue // bounds the sessions that begin at once
 	working  *turns.Queue // lets one caller's requests take half of the processors beside others
 	draining atomic.Bool
-	calls    counter // requests that end by themselves: POSTs, but for subscriptions
+	calls    budget.Counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
 // HTTP returns the bridge's HTTP front.
@@ -183,7 +184,7 @@ func (h *HTTP) awaitCalls() {
 	grace := time.NewTimer(h.limits.answers)
 	defer grace.Stop()
 	select {
-	case <-h.calls.none():
+	case <-h.calls.None():
 	case <-grace.C:
 	}
 }
@@ -299,7 +300,7 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 		defer leave()
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
-		h.sse.stream(w, r, settings.MaxRequest, originOf(r, subject(r), hostOf(r), LegacySSE))
+		h.sse.stream(w, r, settings.MaxRequest, originOf(r, subject(r), hostOf(r), client.LegacySSE))
 	case http.MethodPost:
 		from := h.sse.lineOf(r)
 		body, held, ok := h.readBody(w, r, from)

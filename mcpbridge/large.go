@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -33,7 +34,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Pa
 		return nil, notFound
 	}
 	id, part, inParts := strings.Cut(path, "/")
-	a, ok := b.large.Get(id, r.from.subject)
+	a, ok := b.large.Get(id, r.from.Subject)
 	if !ok {
 		return nil, notFound
 	}
@@ -49,7 +50,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Pa
 	// Where messages share one stream, too large a one ends the connection,
 	// and all that is in flight with it. A response of HTTP stands alone.
 	most := 2 * b.maxInline.Load()
-	if r.from.transport == StreamableHTTP {
+	if r.from.Transport == client.StreamableHTTP {
 		most = math.MaxInt64
 	}
 	size, err := b.roomToRead(ctx, a, most)

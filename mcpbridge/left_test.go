@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // SPEC S2: a connection that ends while its session begins leaves nothing behind.
 func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
 	b := &Bridge{audience: newAudience(), subscriptions: newSubscriptions(), verbosity: newVerbosity()}
-	s := newSession("a")
+	s := client.New("a")
 	b.endSession(s)
 	r := &request{bridge: b, Message: &wire.Message{}, session: s}
 	r.Params.Raw = json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)

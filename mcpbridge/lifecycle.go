@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -73,11 +74,11 @@ func (b *Bridge) initialize(_ context.Context, r *request) (wire.Parts, *jsonrpc
 	if r.session == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "an initialize cannot be part of a batch"}
 	}
-	says.Task = sessionTask(r.session.id)
-	if !r.session.introduce(says) {
+	says.Task = client.SessionTask(r.session.ID)
+	if !r.session.Introduce(says) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: `duplicate "initialize" received`}
 	}
-	b.audience.join(r.session.inbox)
+	b.audience.join(r.session.Inbox)
 	b.leftMeanwhile(r.session)
 	version := says.Version
 	if version == "" {
@@ -87,19 +88,19 @@ func (b *Bridge) initialize(_ context.Context, r *request) (wire.Parts, *jsonrpc
 }
 
 // endSession forgets what a session has, and ends what it does. Peers hear of it soon.
-func (b *Bridge) endSession(s *session) {
-	if !s.end() {
+func (b *Bridge) endSession(s *client.Session) {
+	if !s.End() {
 		return
 	}
-	s.questions.close("the session has ended, and so the client cannot answer")
-	b.left(s.inbox)
-	b.verbosity.leave(s.loggedFrom())
+	s.Questions.Close("the session has ended, and so the client cannot answer")
+	b.left(s.Inbox)
+	b.verbosity.leave(s.LoggedFrom())
 }
 
 // leftMeanwhile forgets a session that has ended while it began to hear of something.
-func (b *Bridge) leftMeanwhile(s *session) {
-	if s.ended() {
-		b.left(s.inbox)
+func (b *Bridge) leftMeanwhile(s *client.Session) {
+	if s.Ended() {
+		b.left(s.Inbox)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -167,19 +168,19 @@ func (b *Bridge) follow() *listed {
 		return before
 	}
 	next := &listed{of: c}
-	var changed [lists]bool
+	var changed [client.Lists]bool
 	var more bool
-	next.tools, changed[listTools] = listItems(before.tools, c.Tools, func(t *mcp.Tool) string { return t.Name }, checkTool, func(name string, err error) {
+	next.tools, changed[client.ListTools] = listItems(before.tools, c.Tools, func(t *mcp.Tool) string { return t.Name }, checkTool, func(name string, err error) {
 		b.log.Error("a tool cannot be listed", "tool", name, "err", err)
 	})
 	unlisted := func(what string, err error) {
 		b.log.Error("what a peer offers cannot be listed", "what", what, "err", err)
 	}
-	next.resources, changed[listResources] = listItems(before.resources, c.Resources, func(r *mcp.Resource) string { return r.URI }, checkResource, unlisted)
+	next.resources, changed[client.ListResources] = listItems(before.resources, c.Resources, func(r *mcp.Resource) string { return r.URI }, checkResource, unlisted)
 	next.templates, more = listItems(before.templates, c.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate },
 		func(*mcp.ResourceTemplate) (traits, error) { return traits{}, nil }, unlisted)
-	changed[listResources] = changed[listResources] || more
-	next.prompts, changed[listPrompts] = listItems(before.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
+	changed[client.ListResources] = changed[client.ListResources] || more
+	next.prompts, changed[client.ListPrompts] = listItems(before.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
 		func(*mcp.Prompt) (traits, error) { return traits{}, nil }, unlisted)
 	b.listed.Store(next)
 	if before.of != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // maxScrapes bounds the requests for metrics at one time: each walks over all series, and
@@ -14,7 +15,7 @@ const maxScrapes = 8
 func scrapes(metrics http.Handler) http.Handler {
 	places := turns.NewShares(maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		line := lineOf(subject(r), "", hostOf(r))
+		line := client.LineOf(subject(r), "", hostOf(r))
 		if !places.Try(line, 1) {
 			w.Header().Set("Retry-After", "1")
 			refuse(w, http.StatusServiceUnavailable, "too many requests for metrics at one time; try again in a moment")

@@ -8,14 +8,8 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
-)
-
-// The transports.
-const (
-	LegacySSE Transport = "sse"
-	Stdio     Transport = "stdio"
-	Control   Transport = "control" // Bridge.Call
 )
 
 // CallStart is a call as it begins.
@@ -27,7 +21,7 @@ type CallStart struct {
 	ID           string // the call_id of the log
 	Caller       string // the authenticated subject, else the transport
 	Session      string // enough to tell sessions apart; "" where there is none
-	Transport    Transport
+	Transport    client.Transport
 	Version      string          // of the protocol; "" where the client need not say it
 	Request      json.RawMessage // the JSON-RPC id, if it is at hand
 	RequestBytes int             // of the arguments
@@ -49,8 +43,8 @@ type CallEnd struct {
 
 // observe tells the observer, if there is one, of a call that begins. The
 // context is the call's from here on; ended is to be told how it ends.
-func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *origin) (_ context.Context, ended func(CallEnd)) {
-	ctx = trace.With(ctx, from.parent)
+func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *client.Origin) (_ context.Context, ended func(CallEnd)) {
+	ctx = trace.With(ctx, from.Parent)
 	if b.observer == nil {
 		return ctx, func(CallEnd) {}
 	}
@@ -59,12 +53,12 @@ func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *
 		Tool:         asked.Tool,
 		Listed:       listed,
 		ID:           id,
-		Caller:       from.caller,
-		Session:      wire.Shortened(from.session),
-		Transport:    from.transport,
-		Version:      from.version,
-		Request:      from.request,
+		Caller:       from.Caller,
+		Session:      wire.Shortened(from.Session),
+		Transport:    from.Transport,
+		Version:      from.Version,
+		Request:      from.Request,
 		RequestBytes: len(asked.Args),
-		Parent:       from.parent,
+		Parent:       from.Parent,
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // spy observes calls.
@@ -59,23 +60,23 @@ const (
 // Each call is observed once, whichever way it comes and however it ends.
 func TestEachCallIsObservedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
-		transport mcpbridge.Transport
+		transport client.Transport
 		version   string
 		connect   func(*testing.T, *world) *mcp.ClientSession
 	}{
-		"HTTP, with sessions": {mcpbridge.StreamableHTTP, "2025-11-25", func(t *testing.T, w *world) *mcp.ClientSession {
+		"HTTP, with sessions": {client.StreamableHTTP, "2025-11-25", func(t *testing.T, w *world) *mcp.ClientSession {
 			return w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", nil)
 		}},
-		"HTTP, stateless": {mcpbridge.StreamableHTTP, "2026-07-28", func(t *testing.T, w *world) *mcp.ClientSession {
+		"HTTP, stateless": {client.StreamableHTTP, "2026-07-28", func(t *testing.T, w *world) *mcp.ClientSession {
 			return w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2026-07-28", nil)
 		}},
-		"SSE": {mcpbridge.LegacySSE, "2024-11-05", func(t *testing.T, w *world) *mcp.ClientSession {
+		"SSE": {client.LegacySSE, "2024-11-05", func(t *testing.T, w *world) *mcp.ClientSession {
 			return w.front(t, mcpbridge.HTTPSettings{}).connectSSE(t, nil)
 		}},
-		"stdio, with sessions": {mcpbridge.Stdio, "2025-06-18", func(t *testing.T, w *world) *mcp.ClientSession {
+		"stdio, with sessions": {client.Stdio, "2025-06-18", func(t *testing.T, w *world) *mcp.ClientSession {
 			return connect(t, stdioTransport(t, w), "2025-06-18", nil)
 		}},
-		"stdio, stateless": {mcpbridge.Stdio, "2026-07-28", func(t *testing.T, w *world) *mcp.ClientSession {
+		"stdio, stateless": {client.Stdio, "2026-07-28", func(t *testing.T, w *world) *mcp.ClientSession {
 			return connect(t, stdioTransport(t, w), "2026-07-28", nil)
 		}},
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -62,7 +63,7 @@ func (h *HTTP) serveStream(out *response, r *http.Request, u *usage) {
 		return // the client has left
 	}
 	out.keepAlive(false)
-	u.inbox.pass(r.Context(), u.done, out)
+	u.Inbox.Pass(r.Context(), u.Done, out)
 }
 
 // servePost serves a POST: one message, or a batch of them in the versions that have such.
@@ -102,8 +103,8 @@ func (h *HTTP) servePost(out *response, r *http.Request) {
 		return
 	}
 	if m.Method != wire.MethodListen {
-		h.calls.add(1)
-		defer h.calls.add(-1)
+		h.calls.Add(1)
+		defer h.calls.Add(-1)
 	}
 	h.post(out, r, from, m) //nolint:contextcheck // r has it
 }
@@ -135,15 +136,15 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 		return
 	}
 	by := from.origin(r)
-	var s *session
+	var s *client.Session
 	switch {
 	case newest: // it has no sessions
 	case from.session == "" && m.Method == wire.MethodInitialize && m.Asks():
 		h.begin(out, r, from, m)
 		return
 	case from.session == "":
-		if by.version == "" {
-			by.version = wire.VersionWithout
+		if by.Version == "" {
+			by.Version = wire.VersionWithout
 		}
 	case from.own == nil:
 		sessionOver(out)
@@ -151,10 +152,10 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 	default:
 		h.sessions.enter(from.own)
 		defer h.sessions.leave(from.own)
-		s, by.session = from.own.session, from.session
+		s, by.Session = from.own.Session, from.session
 	}
 	if s != nil || from.own == nil {
-		by.share = from.line
+		by.Share = from.line
 	}
 	if !m.Asks() {
 		h.take(out, s, m)
@@ -176,7 +177,7 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 		return
 	}
 	if s != nil {
-		defer s.remove(asked.ID)
+		defer s.Remove(asked.ID)
 	}
 	if m.Method == wire.MethodListen {
 		stream, leave, ok := h.admitStream(r)
@@ -221,13 +222,13 @@ func (h *HTTP) checkVersion(r *http.Request, m *wire.Message, newest bool) *json
 }
 
 // take takes what wants no answer.
-func (h *HTTP) take(out *response, s *session, m *wire.Message) {
+func (h *HTTP) take(out *response, s *client.Session, m *wire.Message) {
 	switch {
 	case s == nil: // it is about nothing
 	case m.Answers():
-		s.questions.answer(m)
+		s.Questions.Answer(m)
 	default:
-		wire.Notified(m, s.cancel)
+		wire.Notified(m, s.Cancel)
 	}
 	out.WriteHeader(http.StatusAccepted)
 }
@@ -240,7 +241,7 @@ func (h *HTTP) start(r *http.Request, asked *request) *jsonrpc.Error {
 		return nil
 	}
 	asked.begin(context.WithoutCancel(r.Context()))
-	switch taken, over := asked.session.add(asked.ID, asked.cancel); {
+	switch taken, over := asked.session.Add(asked.ID, asked.cancel); {
 	case taken:
 		asked.stop()
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being answered"}
@@ -281,10 +282,10 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 		return
 	}
 	by := from.origin(r)
-	if by.version == "" {
-		by.version = wire.VersionWithout
+	if by.Version == "" {
+		by.Version = wire.VersionWithout
 	}
-	var s *session
+	var s *client.Session
 	switch {
 	case from.session != "" && from.own == nil:
 		sessionOver(out)
@@ -292,10 +293,10 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 	case from.own != nil:
 		h.sessions.enter(from.own)
 		defer h.sessions.leave(from.own)
-		s, by.session = from.own.session, from.session
+		s, by.Session = from.own.Session, from.session
 	}
-	h.calls.add(1)
-	defer h.calls.add(-1)
+	h.calls.Add(1)
+	defer h.calls.Add(-1)
 	var answers sync.WaitGroup
 	defer answers.Wait()
 	some := false
@@ -303,9 +304,9 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 		refused := refusals[i]
 		if refused == nil && !m.Asks() {
 			if s != nil && m.Answers() {
-				s.questions.answer(m)
+				s.Questions.Answer(m)
 			} else if s != nil {
-				wire.Notified(m, s.cancel)
+				wire.Notified(m, s.Cancel)
 			}
 			continue
 		}
@@ -335,7 +336,7 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 		answers.Go(func() { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 			defer recovered.To(h.log, "answer a request of a batch", nil)
 			if s != nil {
-				defer s.remove(asked.ID)
+				defer s.Remove(asked.ID)
 			}
 			h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, _ int64, letGo func()) {
 				defer letGo()

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -22,14 +23,14 @@ import (
 type request struct {
 	bridge *Bridge
 	*wire.Message
-	from    origin
+	from    client.Origin
 	line    turns.Line
 	newest  bool // it is of the stateless era
 	says    wire.Declared
 	level   string          // in the stateless era: from which on log messages are wanted
 	token   json.RawMessage // for progress; nil for none
-	session *session        // nil without one
-	to      outlet          // nil if nothing can be said to the client beside the answer
+	session *client.Session // nil without one
+	to      client.Outlet   // nil if nothing can be said to the client beside the answer
 
 	ctx       context.Context // ends with the request, its cancellation or its client's access
 	stop      context.CancelFunc
@@ -46,11 +47,11 @@ type request struct {
 var _ peer.Client = (*request)(nil)
 
 // newRequest reads what a message asks for, and whom it is from. An error refuses it.
-func (b *Bridge) newRequest(m *wire.Message, from origin, s *session, to outlet) (*request, *jsonrpc.Error) {
+func (b *Bridge) newRequest(m *wire.Message, from client.Origin, s *client.Session, to client.Outlet) (*request, *jsonrpc.Error) {
 	r := &request{bridge: b, Message: m, from: from, session: s, to: to}
-	r.from.request = m.ID
-	r.line = r.from.line()
-	r.from.share = r.line
+	r.from.Request = m.ID
+	r.line = r.from.Line()
+	r.from.Share = r.line
 	how, known := methods[m.Method]
 	switch {
 	case !known:
@@ -73,17 +74,17 @@ func (b *Bridge) newRequest(m *wire.Message, from origin, s *session, to outlet)
 	case m.Params.Odd:
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	case r.newest:
-		r.from.version = wire.FirstStateless
+		r.from.Version = wire.FirstStateless
 		return r, nil
 	case s == nil:
 		return r, nil
 	}
-	says, opened := s.declared()
+	says, opened := s.Declared()
 	if r.says = says; !opened && how.era != stateful {
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "method " + wire.Quoted(m.Method) + " is invalid during session initialization"}
 	}
-	if r.from.task = r.says.Task; r.from.version == "" {
-		r.from.version = r.says.Version
+	if r.from.Task = r.says.Task; r.from.Version == "" {
+		r.from.Version = r.says.Version
 	}
 	return r, nil
 }
@@ -97,8 +98,8 @@ func (r *request) readMeta() *jsonrpc.Error {
 	if !rawjson.IsObject(meta) {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	if own := parentIn(meta); !own.IsZero() {
-		r.from.parent = own
+	if own := client.ParentIn(meta); !own.IsZero() {
+		r.from.Parent = own
 	}
 	if token := wire.MemberOf(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
 		r.token = token
@@ -138,7 +139,7 @@ func (r *request) self() json.RawMessage {
 }
 
 // Session implements peer.Client.
-func (r *request) Session() string { return r.from.client() }
+func (r *request) Session() string { return r.from.Client() }
 
 // Line implements peer.Client.
 func (r *request) Line() turns.Line { return r.line }
@@ -154,7 +155,7 @@ func (r *request) wants() string {
 	case r.newest:
 		return r.level
 	case r.session != nil:
-		return r.session.loggedFrom()
+		return r.session.LoggedFrom()
 	}
 	return "info" // there is nowhere to set one
 }
@@ -185,7 +186,7 @@ func (r *request) Notify(ctx context.Context, method string, params json.RawMess
 	}
 	if release, ok := r.speak(); ok {
 		defer release()
-		ctx, forget := joined(r.ctx, ctx)
+		ctx, forget := client.Joined(r.ctx, ctx)
 		defer forget()
 		_ = r.to.Tell(ctx, wire.Notification(method, params))
 	}
@@ -214,16 +215,16 @@ func (r *request) Ask(ctx context.Context, method string, params json.RawMessage
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client speaks a version of the protocol in which " + method + " cannot be asked of it here"}
 	}
 	if r.session == nil || r.to == nil {
-		return nil, errCannotBeAsked
+		return nil, client.ErrCannotBeAsked
 	}
 	release, ok := r.speak()
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's request has been answered; nothing can be asked any more"}
 	}
 	defer release()
-	ctx, forget := joined(r.ctx, ctx)
+	ctx, forget := client.Joined(r.ctx, ctx)
 	defer forget()
-	return r.session.questions.ask(ctx, r.bridge.log, r.to, method, params)
+	return r.session.Questions.Ask(ctx, r.bridge.log, r.to, method, params)
 }
 
 // refuses says why a client cannot be asked something, if so.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -197,7 +198,7 @@ func (r *response) event(ctx context.Context, message wire.Parts) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return sendWithin(ctx, func() error {
+	return client.SendWithin(ctx, func() error {
 		defer func() { <-r.telling }()
 		return r.eventNow(message)
 	})
@@ -207,7 +208,7 @@ func (r *response) eventNow(message wire.Parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return errHungUp
+		return client.ErrHungUp
 	}
 	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
 	r.beginLocked(http.StatusOK, r.header)

@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -28,20 +29,20 @@ func (h *HTTP) senderOf(r *http.Request) sender {
 			id = s.session
 		}
 	}
-	s.line = lineOf(s.subject, id, s.host)
+	s.line = client.LineOf(s.subject, id, s.host)
 	return s
 }
 
 // origin is where a request of a POST comes from, without its session.
-func (s sender) origin(r *http.Request) origin {
-	return originOf(r, s.subject, s.host, StreamableHTTP)
+func (s sender) origin(r *http.Request) client.Origin {
+	return originOf(r, s.subject, s.host, client.StreamableHTTP)
 }
 
 // originOf is where a request over HTTP comes from.
-func originOf(r *http.Request, subject, host string, by Transport) origin {
-	return origin{
-		caller: cmp.Or(subject, "anonymous"), subject: subject, host: host, transport: by,
-		version: header(r, wire.VersionHeader), parent: parentOf(r.Header),
+func originOf(r *http.Request, subject, host string, by client.Transport) client.Origin {
+	return client.Origin{
+		Caller: cmp.Or(subject, "anonymous"), Subject: subject, Host: host, Transport: by,
+		Version: header(r, wire.VersionHeader), Parent: client.ParentOf(r.Header),
 	}
 }
 

@@ -3,6 +3,8 @@ package mcpbridge
 import (
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // sessions are those of Streamable HTTP, and the streams that count as sessions.
@@ -15,7 +17,7 @@ type sessions struct {
 
 // usage is whose a session is, and how it is used.
 type usage struct {
-	*session
+	*client.Session
 	user  string // who began it
 	party string // whose room it takes; see admit
 
@@ -86,37 +88,37 @@ func (s *sessions) opened(u *usage) {
 	s.opening--
 	if u != nil {
 		u.last = time.Now()
-		s.known[u.id] = u
+		s.known[u.ID] = u
 	}
 }
 
 // remove forgets the sessions that are over, and returns them. Nobody finds them any more;
 // the caller ends them.
-func (s *sessions) remove(over func(u *usage) bool) (removed []*session) {
+func (s *sessions) remove(over func(u *usage) bool) (removed []*client.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, u := range s.known {
 		if over(u) {
 			delete(s.known, id)
-			removed = append(removed, u.session)
+			removed = append(removed, u.Session)
 		}
 	}
 	return removed
 }
 
 // removeOne does so of one, if it is still known.
-func (s *sessions) removeOne(u *usage) []*session {
+func (s *sessions) removeOne(u *usage) []*client.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known[u.id] != u {
+	if s.known[u.ID] != u {
 		return nil
 	}
-	delete(s.known, u.id)
-	return []*session{u.session}
+	delete(s.known, u.ID)
+	return []*client.Session{u.Session}
 }
 
 // idle forgets the sessions that were idle for longer than timeout.
-func (s *sessions) idle(timeout time.Duration) []*session {
+func (s *sessions) idle(timeout time.Duration) []*client.Session {
 	oldest := time.Now().Add(-timeout)
 	return s.remove(func(u *usage) bool { return u.open == 0 && u.last.Before(oldest) })
 }

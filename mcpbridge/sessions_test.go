@@ -2,6 +2,8 @@ package mcpbridge
 
 import (
 	"testing"
+
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // SPEC G7: a session that its client has ended is not counted, though a call of it
@@ -11,7 +13,7 @@ func TestG7AnEndedSessionIsNotCounted(t *testing.T) {
 	if _, ok := s.admit(10, "ann", true); !ok {
 		t.Fatal("there is no room")
 	}
-	u := &usage{session: newSession("one"), user: "ann", party: "ann"}
+	u := &usage{Session: client.New("one"), user: "ann", party: "ann"}
 	s.opened(u)
 	if s.find("one", "ann") != u || s.find("one", "bob") != nil {
 		t.Fatal("it is not ann's alone")

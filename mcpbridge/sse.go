@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -31,7 +32,7 @@ type sseConn struct {
 func newSSE(b *Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
 
 // stream serves a GET until the client leaves.
-func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, from origin) {
+func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, from client.Origin) {
 	id := rand.Text()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
@@ -46,7 +47,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	c.newest = false
 
 	s.mu.Lock()
-	s.conns[id] = sseConn{c, from.subject}
+	s.conns[id] = sseConn{c, from.Subject}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -71,7 +72,7 @@ func (s *sse) lineOf(r *http.Request) turns.Line {
 	if c, ok := s.find(r, subject(r)); ok {
 		return c.line
 	}
-	return lineOf(subject(r), "", hostOf(r))
+	return client.LineOf(subject(r), "", hostOf(r))
 }
 
 // find returns the stream that a POST belongs to.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -26,7 +27,7 @@ const lastAnswers = 500 * time.Millisecond
 // goroutine that does it may outlive this function until it is let go. It
 // touches nothing of the bridge's then.
 func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
-	c := newConn(b, origin{caller: "stdio", transport: Stdio}, maxMessage)
+	c := newConn(b, client.Origin{Caller: "stdio", Transport: client.Stdio}, maxMessage)
 	c.send = writeLines(out, c.done)
 	c.out = out
 	go c.readLines(bufio.NewReaderSize(in, 64<<10))
@@ -76,13 +77,13 @@ func writeLines(out io.Writer, done <-chan struct{}) func(wire.Parts) error {
 		select {
 		case lines <- append(message.Join(), '\n'):
 		case <-done:
-			return errHungUp
+			return client.ErrHungUp
 		}
 		select {
 		case err := <-wrote:
 			return err
 		case <-done:
-			return errHungUp
+			return client.ErrHungUp
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // SPEC N2: with tokens, /readyz tells those without one the status alone.
@@ -75,7 +76,7 @@ func TestN2ASessionIsItsCallersAlone(t *testing.T) {
 // SPEC N2: the header that marks a legacy stream inside Orla means nothing when a client
 // sends it.
 func TestN2AClientCannotChooseItsTransport(t *testing.T) {
-	var seen []mcpbridge.Transport
+	var seen []client.Transport
 	w := newWorld(t, func(o *mcpbridge.Options) {
 		o.Observe = func(ctx context.Context, c mcpbridge.CallStart) (context.Context, func(mcpbridge.CallEnd)) {
 			seen = append(seen, c.Transport)

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
@@ -38,14 +39,14 @@ type subscriptions struct {
 
 	mu   sync.Mutex // guards the fields that follow, and those of what of holds
 	of   map[string]*followed
-	by   map[*inbox]map[string]bool // the URIs that each client follows
-	left []departed                 // of who has left without a word
+	by   map[*client.Inbox]map[string]bool // the URIs that each client follows
+	left []departed                        // of who has left without a word
 }
 
 func newSubscriptions() *subscriptions {
 	return &subscriptions{
 		shares: turns.NewShares(maxSubscriptions), ended: make(chan struct{}, 1),
-		of: map[string]*followed{}, by: map[*inbox]map[string]bool{},
+		of: map[string]*followed{}, by: map[*client.Inbox]map[string]bool{},
 	}
 }
 
@@ -54,7 +55,7 @@ type followed struct {
 	uri     string
 	telling turn // of who tells its peer
 
-	by   map[*inbox]turns.Line
+	by   map[*client.Inbox]turns.Line
 	told bool   // its peer may take it for followed
 	who  holder // that was told so last
 	uses int    // how many have it in hand
@@ -84,7 +85,7 @@ func (s *subscriptions) use(uri string) *followed {
 	defer s.mu.Unlock()
 	f := s.of[uri]
 	if f == nil {
-		f = &followed{uri: uri, telling: newTurn(), by: map[*inbox]turns.Line{}}
+		f = &followed{uri: uri, telling: newTurn(), by: map[*client.Inbox]turns.Line{}}
 		s.of[uri] = f
 	}
 	f.uses++
@@ -101,7 +102,7 @@ func (s *subscriptions) done(f *followed) {
 }
 
 // add notes that a client follows a resource. It reports false if there are too many.
-func (s *subscriptions) add(f *followed, who *inbox, line turns.Line) bool {
+func (s *subscriptions) add(f *followed, who *client.Inbox, line turns.Line) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, has := f.by[who]; has {
@@ -119,7 +120,7 @@ func (s *subscriptions) add(f *followed, who *inbox, line turns.Line) bool {
 }
 
 // remove notes that a client does not follow a resource any more.
-func (s *subscriptions) remove(f *followed, who *inbox) {
+func (s *subscriptions) remove(f *followed, who *client.Inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if line, has := s.removeLocked(f, who); has {
@@ -128,7 +129,7 @@ func (s *subscriptions) remove(f *followed, who *inbox) {
 }
 
 // removeLocked does so, and returns whose it still counts as.
-func (s *subscriptions) removeLocked(f *followed, who *inbox) (line turns.Line, has bool) {
+func (s *subscriptions) removeLocked(f *followed, who *client.Inbox) (line turns.Line, has bool) {
 	if line, has = f.by[who]; !has {
 		return line, false
 	}
@@ -140,7 +141,7 @@ func (s *subscriptions) removeLocked(f *followed, who *inbox) (line turns.Line, 
 }
 
 // leave notes that a client follows nothing any more. Peers are told of it soon.
-func (s *subscriptions) leave(who *inbox) {
+func (s *subscriptions) leave(who *client.Inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uri := range s.by[who] {
@@ -165,7 +166,7 @@ func (s *subscriptions) takeLeft() []departed {
 }
 
 // followers returns those who follow a resource.
-func (s *subscriptions) followers(uri string) []*inbox {
+func (s *subscriptions) followers(uri string) []*client.Inbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.of[uri]
@@ -230,7 +231,7 @@ func (b *Bridge) subscribe(ctx context.Context, r *request) (wire.Parts, *jsonrp
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
 	}
 	defer b.leftMeanwhile(r.session)
-	if err := b.followResource(ctx, r.session.inbox, uri, r.line); err != nil {
+	if err := b.followResource(ctx, r.session.Inbox, uri, r.line); err != nil {
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil
@@ -247,8 +248,8 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *request) (wire.Parts, *json
 	}
 	f := b.subscriptions.use(uri)
 	defer b.subscriptions.done(f)
-	b.subscriptions.remove(f, r.session.inbox)
-	r.session.inbox.forget(uri)
+	b.subscriptions.remove(f, r.session.Inbox)
+	r.session.Inbox.Forget(uri)
 	if err := b.amend(context.WithoutCancel(ctx), f, r.line); err != nil {
 		return nil, b.rpcError(r, err)
 	}
@@ -256,7 +257,7 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *request) (wire.Parts, *json
 }
 
 // followResource has a client be told when a resource changes.
-func (b *Bridge) followResource(ctx context.Context, who *inbox, uri string, line turns.Line) error {
+func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri string, line turns.Line) error {
 	if len(uri) > maxURI {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", maxURI)}
 	}
@@ -278,7 +279,7 @@ func (b *Bridge) followResource(ctx context.Context, who *inbox, uri string, lin
 }
 
 // left forgets a client that has left: it is told nothing any more, and follows nothing.
-func (b *Bridge) left(who *inbox) {
+func (b *Bridge) left(who *client.Inbox) {
 	b.audience.leave(who)
 	b.subscriptions.leave(who)
 }
@@ -347,7 +348,7 @@ func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string) error {
 	// The peer may speak of the subscription as long as it likes. To count the client makes
 	// sure that it does not speak of it to another one (SPEC N2).
-	req.Session = clientOf(req.Line)
+	req.Session = client.ClientOf(req.Line)
 	req.Params = rawjson.Pair("uri", uri)
 	_, err := b.catalog.Request(ctx, req)
 	return err
@@ -359,7 +360,7 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 		select {
 		case uri := <-b.catalog.Updated():
 			for _, who := range b.subscriptions.followers(uri) {
-				who.resourceUpdated(uri)
+				who.ResourceUpdated(uri)
 			}
 		case <-ctx.Done():
 			return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -33,10 +34,10 @@ func newVerbosity() *verbosity {
 }
 
 // set notes what a session wants.
-func (v *verbosity) set(s *session, level string) {
+func (v *verbosity) set(s *client.Session, level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	before, ok := s.setLevel(level)
+	before, ok := s.SetLevel(level)
 	if !ok {
 		return // it has ended
 	}

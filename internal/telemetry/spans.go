@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // Tracing says where spans go. What is not here, the SDK reads from its
@@ -120,12 +121,12 @@ func (s *spans) begin(ctx context.Context, call mcpbridge.CallStart) (context.Co
 	add(attrRequest, strings.Trim(string(call.Request), `"`))
 	add(attrCall, call.ID)
 	switch call.Transport {
-	case mcpbridge.Stdio:
+	case client.Stdio:
 		add(attrTransport, overPipe)
-	case mcpbridge.Control:
+	case client.Control:
 		add(attrTransport, overUnix)
 		add(attrProtocol, protocolHTTP)
-	case mcpbridge.StreamableHTTP, mcpbridge.LegacySSE:
+	case client.StreamableHTTP, client.LegacySSE:
 		add(attrTransport, overTCP)
 		add(attrProtocol, protocolHTTP)
 	}

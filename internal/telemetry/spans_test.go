@@ -25,6 +25,7 @@ import (
 	"github.com/orla-project/orla/internal/telemetry"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // collector takes spans as an OpenTelemetry collector does.
@@ -133,7 +134,7 @@ func TestSpansOfCalls(t *testing.T) {
 	tel, log := tracing(t, telemetry.Tracing{Endpoint: c.URL + "/v1/traces", Headers: map[string]string{"Api-Key": "s3cret"}})
 
 	ctx, ended := tel.Observe(t.Context(), mcpbridge.CallStart{
-		Tool: "a", Listed: true, ID: "CALL", Session: "abcdefgh", Transport: mcpbridge.StreamableHTTP, Version: "2025-11-25", Request: []byte(`"seven"`), Parent: parent(t, clients),
+		Tool: "a", Listed: true, ID: "CALL", Session: "abcdefgh", Transport: client.StreamableHTTP, Version: "2025-11-25", Request: []byte(`"seven"`), Parent: parent(t, clients),
 	})
 	above := trace.From(ctx)
 	working, over := trace.Begin(ctx)
@@ -146,7 +147,7 @@ func TestSpansOfCalls(t *testing.T) {
 		}
 	}
 	for _, end := range []mcpbridge.CallEnd{{Code: "timeout", IsError: true}, {Code: "-32042", Attempts: 2}, {Code: "unsupported_tool"}} {
-		_, ended := tel.Observe(t.Context(), mcpbridge.CallStart{Tool: "b", Listed: end.Code != "unsupported_tool", Transport: mcpbridge.Stdio})
+		_, ended := tel.Observe(t.Context(), mcpbridge.CallStart{Tool: "b", Listed: end.Code != "unsupported_tool", Transport: client.Stdio})
 		ended(end)
 	}
 	ctx, ended = tel.Observe(t.Context(), mcpbridge.CallStart{Tool: "a", Listed: true, Parent: parent(t, dropped)})

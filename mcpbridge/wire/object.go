@@ -3,10 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/rawjson"
-
-	"unicode/utf8"
 )
 
 // MaxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times

@@ -1,4 +1,6 @@
-package mcpbridge
+// Package client knows the clients that Orla answers: where a request comes from, the session
+// that it belongs to, what its client is asked, and the news that wait for it.
+package client
 
 import (
 	"cmp"
@@ -15,13 +17,13 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// session is what Orla knows of a client of the eras with sessions, from its initialize to
+// Session is what Orla knows of a client of the eras with sessions, from its initialize to
 // its end: a session of Streamable HTTP, a stream of SSE, or stdio.
-type session struct {
-	id        string
-	inbox     *inbox
-	questions questions
-	done      chan struct{} // closed at its end
+type Session struct {
+	ID        string
+	Inbox     *Inbox
+	Questions questions
+	Done      chan struct{} // closed at its end
 
 	mu     sync.Mutex // guards the fields that follow
 	opened bool       // its client has been introduced
@@ -31,12 +33,13 @@ type session struct {
 	over   bool
 }
 
-func newSession(id string) *session {
-	return &session{id: id, inbox: newInbox(), done: make(chan struct{}), calls: map[string]func(){}}
+// New returns the session with an id.
+func New(id string) *Session {
+	return &Session{ID: id, Inbox: NewInbox(), Done: make(chan struct{}), calls: map[string]func(){}}
 }
 
-// introduce notes what the client says of itself. It reports false for a second time.
-func (s *session) introduce(says wire.Declared) bool {
+// Introduce notes what the client says of itself. It reports false for a second time.
+func (s *Session) Introduce(says wire.Declared) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened {
@@ -46,22 +49,22 @@ func (s *session) introduce(says wire.Declared) bool {
 	return true
 }
 
-// declared returns what the client has said of itself, and whether it has.
-func (s *session) declared() (wire.Declared, bool) {
+// Declared returns what the client has said of itself, and whether it has.
+func (s *Session) Declared() (wire.Declared, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.says, s.opened
 }
 
-// loggedFrom is from which level on log messages are wanted; "" for none.
-func (s *session) loggedFrom() string {
+// LoggedFrom is from which level on log messages are wanted; "" for none.
+func (s *Session) LoggedFrom() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.level
 }
 
-// setLevel sets it, and returns what it was. It reports false when the session is over.
-func (s *session) setLevel(level string) (before string, ok bool) {
+// SetLevel sets it, and returns what it was. It reports false when the session is over.
+func (s *Session) SetLevel(level string) (before string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -71,8 +74,8 @@ func (s *session) setLevel(level string) (before string, ok bool) {
 	return before, true
 }
 
-// add notes a request in flight, which stop ends. taken says that one with its id is.
-func (s *session) add(id json.RawMessage, stop func()) (taken, over bool) {
+// Add notes a request in flight, which stop ends. taken says that one with its id is.
+func (s *Session) Add(id json.RawMessage, stop func()) (taken, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := wire.IDKey(id)
@@ -83,15 +86,15 @@ func (s *session) add(id json.RawMessage, stop func()) (taken, over bool) {
 	return taken, s.over
 }
 
-// remove forgets a request that has been answered.
-func (s *session) remove(id json.RawMessage) {
+// Remove forgets a request that has been answered.
+func (s *Session) Remove(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.calls, wire.IDKey(id))
 }
 
-// cancel ends a request in flight.
-func (s *session) cancel(id json.RawMessage) {
+// Cancel ends a request in flight.
+func (s *Session) Cancel(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if stop := s.calls[wire.IDKey(id)]; stop != nil {
@@ -99,8 +102,8 @@ func (s *session) cancel(id json.RawMessage) {
 	}
 }
 
-// end ends the session, its requests, streams and questions. It reports false if it was over.
-func (s *session) end() bool {
+// End ends the session, its requests, streams and questions. It reports false if it was over.
+func (s *Session) End() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -110,12 +113,12 @@ func (s *session) end() bool {
 	for _, stop := range s.calls {
 		stop()
 	}
-	close(s.done)
+	close(s.Done)
 	return true
 }
 
-// ended reports whether the session is over.
-func (s *session) ended() bool {
+// Ended reports whether the session is over.
+func (s *Session) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
@@ -129,8 +132,8 @@ type questions struct {
 	closed string                        // why none is answered any more; "" while they are
 }
 
-// ask sends a question and waits for its answer, or until ctx ends.
-func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method string, params json.RawMessage) (json.RawMessage, error) {
+// Ask sends a question and waits for its answer, or until ctx ends.
+func (q *questions) Ask(ctx context.Context, log *slog.Logger, to Outlet, method string, params json.RawMessage) (json.RawMessage, error) {
 	id, answer, closed := q.begin()
 	if closed != "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: closed}
@@ -145,7 +148,7 @@ func (q *questions) ask(ctx context.Context, log *slog.Logger, to outlet, method
 		if ctx.Err() != nil {
 			return nil, givenUp
 		}
-		return nil, errCannotBeAsked
+		return nil, ErrCannotBeAsked
 	}
 	select {
 	case m, answered := <-answer:
@@ -212,8 +215,8 @@ func (q *questions) why() string {
 	return q.closed
 }
 
-// answer hands an answer to who waits for it; to nobody if nobody does.
-func (q *questions) answer(m *wire.Message) {
+// Answer hands an answer to who waits for it; to nobody if nobody does.
+func (q *questions) Answer(m *wire.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := wire.IDKey(m.ID)
@@ -223,8 +226,8 @@ func (q *questions) answer(m *wire.Message) {
 	}
 }
 
-// close gives up what has been asked: the client answers nothing any more.
-func (q *questions) close(why string) {
+// Close gives up what has been asked: the client answers nothing any more.
+func (q *questions) Close(why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != "" {

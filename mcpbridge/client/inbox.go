@@ -1,4 +1,4 @@
-package mcpbridge
+package client
 
 import (
 	"context"
@@ -18,39 +18,39 @@ import (
 type listKind int
 
 const (
-	listTools listKind = iota
-	listPrompts
-	listResources // and templates
-	lists
+	ListTools listKind = iota
+	ListPrompts
+	ListResources // and templates
+	Lists
 )
 
 // changedBy are the notifications that a list has changed.
-var changedBy = [lists]string{"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
+var changedBy = [Lists]string{"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
 
-// inbox has the news for one client that it has not been told yet. However often the same
+// Inbox has the news for one client that it has not been told yet. However often the same
 // thing changes, it is told once.
-type inbox struct {
-	subscription json.RawMessage // the id of a subscriptions/listen; nil for a session
+type Inbox struct {
+	Subscription json.RawMessage // the id of a subscriptions/listen; nil for a session
 	news         chan struct{}   // holds a token when there are any
 
 	mu      sync.Mutex // guards the fields that follow
-	wants   [lists]bool
-	changed [lists]bool
+	Wants   [Lists]bool
+	changed [Lists]bool
 	updated map[string]bool // URIs of resources
 }
 
-// newInbox is that of a session, which hears of all lists.
-func newInbox() *inbox {
-	return &inbox{news: make(chan struct{}, 1), wants: [lists]bool{true, true, true}}
+// NewInbox is that of a session, which hears of all lists.
+func NewInbox() *Inbox {
+	return &Inbox{news: make(chan struct{}, 1), Wants: [Lists]bool{true, true, true}}
 }
 
-// listChanged notes that lists have changed.
-func (i *inbox) listChanged(which [lists]bool) {
+// ListChanged notes that lists have changed.
+func (i *Inbox) ListChanged(which [Lists]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	some := false
 	for l, changed := range which {
-		if changed && i.wants[l] {
+		if changed && i.Wants[l] {
 			i.changed[l], some = true, true
 		}
 	}
@@ -59,8 +59,8 @@ func (i *inbox) listChanged(which [lists]bool) {
 	}
 }
 
-// resourceUpdated notes that a resource that the client follows has changed.
-func (i *inbox) resourceUpdated(uri string) {
+// ResourceUpdated notes that a resource that the client follows has changed.
+func (i *Inbox) ResourceUpdated(uri string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.updated == nil {
@@ -70,7 +70,7 @@ func (i *inbox) resourceUpdated(uri string) {
 	i.wakeLocked()
 }
 
-func (i *inbox) wakeLocked() {
+func (i *Inbox) wakeLocked() {
 	select {
 	case i.news <- struct{}{}:
 	default:
@@ -78,18 +78,18 @@ func (i *inbox) wakeLocked() {
 }
 
 // take returns what is due: the lists that have changed, and the URIs of resources.
-func (i *inbox) take() (changed [lists]bool, updated []string) {
+func (i *Inbox) take() (changed [Lists]bool, updated []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	changed, updated = i.changed, slices.Sorted(maps.Keys(i.updated))
-	i.changed = [lists]bool{}
+	i.changed = [Lists]bool{}
 	clear(i.updated)
 	return changed, updated
 }
 
 // due are the notifications of what take returns, each made when it is its turn: the id of
 // a subscription may be long.
-func (i *inbox) due() iter.Seq[json.RawMessage] {
+func (i *Inbox) due() iter.Seq[json.RawMessage] {
 	changed, updated := i.take()
 	return func(yield func(json.RawMessage) bool) {
 		for l, changed := range changed {
@@ -106,10 +106,10 @@ func (i *inbox) due() iter.Seq[json.RawMessage] {
 }
 
 // params are those of a notification of a resource, or of a list if uri is "".
-func (i *inbox) params(uri string) json.RawMessage {
+func (i *Inbox) params(uri string) json.RawMessage {
 	out := []byte("{")
-	if i.subscription != nil {
-		out = append(append(append(out, `"_meta":{"`+mcp.MetaKeySubscriptionID+`":`...), i.subscription...), '}')
+	if i.Subscription != nil {
+		out = append(append(append(out, `"_meta":{"`+mcp.MetaKeySubscriptionID+`":`...), i.Subscription...), '}')
 	}
 	if uri != "" {
 		if len(out) > 1 {
@@ -120,16 +120,16 @@ func (i *inbox) params(uri string) json.RawMessage {
 	return append(out, '}')
 }
 
-// forget drops the news of a resource that the client does not follow any more.
-func (i *inbox) forget(uri string) {
+// Forget drops the news of a resource that the client does not follow any more.
+func (i *Inbox) Forget(uri string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.updated, uri)
 }
 
-// pass tells a client its news, as they come, until ctx ends, done is closed or the client
+// Pass tells a client its news, as they come, until ctx ends, done is closed or the client
 // has left.
-func (i *inbox) pass(ctx context.Context, done <-chan struct{}, to outlet) {
+func (i *Inbox) Pass(ctx context.Context, done <-chan struct{}, to Outlet) {
 	for {
 		select {
 		case <-i.news:

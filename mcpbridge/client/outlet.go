@@ -1,4 +1,4 @@
-package mcpbridge
+package client
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"github.com/orla-project/orla/internal/recovered"
 )
 
-// outlet takes what is said to a client beside answers.
-type outlet interface {
+// Outlet takes what is said to a client beside answers.
+type Outlet interface {
 	// Tell sends a message. It may block for as long as the client does, or until ctx ends.
 	Tell(ctx context.Context, message json.RawMessage) error
 }
 
-// sendWithin sends something, and returns when it is sent or ctx ends: who speaks to a client
+// SendWithin sends something, and returns when it is sent or ctx ends: who speaks to a client
 // that does not read is needed elsewhere. What has begun goes on, since half a message
 // would end the connection.
-func sendWithin(ctx context.Context, send func() error) error {
+func SendWithin(ctx context.Context, send func() error) error {
 	if ctx.Done() == nil {
 		return send()
 	}
@@ -38,8 +38,8 @@ func sendWithin(ctx context.Context, send func() error) error {
 	}
 }
 
-// joined returns a context with the values of one that ends with either.
-func joined(of, with context.Context) (context.Context, func()) {
+// Joined returns a context with the values of one that ends with either.
+func Joined(of, with context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(of)
 	forget := context.AfterFunc(with, cancel)
 	return ctx, func() {
@@ -48,8 +48,8 @@ func joined(of, with context.Context) (context.Context, func()) {
 	}
 }
 
-// errCannotBeAsked answers a question to a client that has no way to be asked one.
-var errCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
+// ErrCannotBeAsked answers a question to a client that has no way to be asked one.
+var ErrCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
 
-// errHungUp is why nothing is sent any more.
-var errHungUp = errors.New("the connection is closed")
+// ErrHungUp is why nothing is sent any more.
+var ErrHungUp = errors.New("the connection is closed")

@@ -1,17 +1,18 @@
-package mcpbridge
+package budget
 
 import (
 	"sync"
 )
 
-// counter counts what is open.
-type counter struct {
+// Counter counts what is open.
+type Counter struct {
 	mu   sync.Mutex // guards the fields that follow
 	open int
 	zero chan struct{} // closed at the next 0; nil while nobody waits
 }
 
-func (c *counter) add(n int) {
+// Add counts n more, or fewer.
+func (c *Counter) Add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open += n; c.open == 0 && c.zero != nil {
@@ -20,8 +21,8 @@ func (c *counter) add(n int) {
 	}
 }
 
-// none returns a channel that is closed when nothing is open.
-func (c *counter) none() <-chan struct{} {
+// None returns a channel that is closed when nothing is open.
+func (c *Counter) None() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	zero := c.zero
