@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
@@ -78,7 +77,5 @@ func (h *HTTP) endCallers(gone map[string]*access) {
 	is := func(caller string) bool { return gone[caller] != nil }
 	h.endSessions(h.sessions.remove(func(u *usage) bool { return is(u.user) }))
 	h.sse.endOf(is)
-	h.bridge.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
-	h.bridge.held.endOf(is)
-	h.bridge.large.DropOf(is)
+	h.bridge.EndCallers(is)
 }

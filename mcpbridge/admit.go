@@ -97,8 +97,8 @@ func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Messag
 		h.refuseRequest(out, r, m.ID, refused)
 		return
 	}
-	asked.begin(r.Context())
-	h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
+	asked.Begin(r.Context())
+	h.bridge.exchange(asked, func(response wire.Parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 		defer letGo()
 		if code == 0 {
 			began = true

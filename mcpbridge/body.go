@@ -34,9 +34,9 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 		raw = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
-		held = budget.NewShare(h.bridge.requests, line)
-		body := &arriving{ctx: r.Context(), patience: h.limits.room, held: held, r: http.MaxBytesReader(w, r.Body, limit)}
-		if err = held.Grow(r.Context(), r.ContentLength, h.limits.room); err == nil { // nothing is read before
+		held = budget.NewShare(h.bridge.Requests(), line)
+		body := &arriving{ctx: r.Context(), patience: h.limits.Room, held: held, r: http.MaxBytesReader(w, r.Body, limit)}
+		if err = held.Grow(r.Context(), r.ContentLength, h.limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
 	}
@@ -69,7 +69,7 @@ func (h *HTTP) waits(w http.ResponseWriter, r *http.Request, held *budget.Share,
 	case len(body) <= budget.Small && !wire.AsksSomething(body): // it may be what others wait for
 		return true
 	}
-	switch err := held.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.room); {
+	switch err := held.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.Room); {
 	case err == nil:
 		return true
 	case errors.Is(err, budget.ErrNoRoom):

@@ -47,8 +47,8 @@ func (w *world) free(t *testing.T, want int64) {
 func TestG7BodiesAreBoundedInSum(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(20*time.Millisecond, time.Minute, time.Minute)
-		h.SetBodyLimit(time.Minute)
+		setLimits(h, 20*time.Millisecond, time.Minute, time.Minute)
+		h.SetLimits(func(l *mcpbridge.Limits) { l.Body = time.Minute })
 	})
 	session := f.initialize(t)
 	var slow []io.Closer

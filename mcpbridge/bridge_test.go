@@ -230,7 +230,7 @@ type front struct {
 func (w *world) front(t testing.TB, settings mcpbridge.HTTPSettings, change ...func(*mcpbridge.HTTP)) *front {
 	t.Helper()
 	settings.Loopback = true
-	h := w.bridge.HTTP(settings)
+	h := mcpbridge.NewHTTP(w.bridge, settings)
 	for _, c := range change {
 		c(h)
 	}
@@ -244,6 +244,13 @@ func (w *world) front(t testing.TB, settings mcpbridge.HTTPSettings, change ...f
 		server.Close()
 	})
 	return &front{h, server.URL, &http.Client{Transport: transport}}
+}
+
+// setLimits makes the front's patience that of a test.
+func setLimits(h *mcpbridge.HTTP, body, write, keepAlive time.Duration) {
+	h.SetLimits(func(l *mcpbridge.Limits) {
+		l.Body, l.Room, l.Write, l.KeepAlive = body, body, write, keepAlive
+	})
 }
 
 // addr is where it listens.

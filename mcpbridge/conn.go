@@ -83,7 +83,7 @@ func newConn(b *Bridge, from client.Origin, maxMessage int64) *conn {
 	ctx, end := context.WithCancel(context.Background())
 	return &conn{
 		bridge:   b,
-		log:      b.log,
+		log:      b.Log(),
 		from:     from,
 		line:     from.Line(),
 		max:      maxMessage,
@@ -142,25 +142,25 @@ func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 		return nil
 	}
 	r, refused := c.bridge.newRequest(m, c.from, c.session, c)
-	if refused == nil && r.newest && !c.newest {
+	if refused == nil && r.Stateless() && !c.newest {
 		refused = wire.Unsupported(wire.FirstStateless, wire.Versions[1:])
 	}
 	if refused != nil {
 		return wire.ErrorOf(m.ID, refused)
 	}
-	r.begin(c.ctx)
+	r.Begin(c.ctx)
 	p.request, p.open = r, m.Method == wire.MethodListen
 	switch c.enter(p) {
 	case entered:
 	case enterOver:
-		r.stop()
+		r.Stop()
 		p.held.End()
 		if p.in != nil {
 			p.in.held.End()
 		}
 		return nil
 	case enterTaken:
-		r.stop()
+		r.Stop()
 		return wire.ErrorJSON(m.ID, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 	}
 	if m.Method == wire.MethodInitialize { // what follows is said in its session
@@ -197,14 +197,14 @@ func (c *conn) answerRequest(r *request) {
 	end := func() {
 		if working {
 			working = false
-			r.stop()
+			r.Stop()
 			c.calls.Done()
 		}
 	}
 	defer end()
 	defer recovered.To(c.log, "answer a request", func(any) { c.hangUp() })
-	c.bridge.exchange(r.ctx, r, func(response wire.Parts, _ int64, letGo func()) {
-		if r.Method != wire.MethodListen && r.cancelled.Load() || c.ctx.Err() != nil {
+	c.bridge.exchange(r, func(response wire.Parts, _ int64, letGo func()) {
+		if r.Method != wire.MethodListen && r.Cancelled() || c.ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
 			response = nil
@@ -252,7 +252,7 @@ func (c *conn) cancel(id json.RawMessage) {
 	p := c.awaiting[wire.IDKey(id)]
 	c.mu.Unlock()
 	if p.request != nil && p.Method != wire.MethodInitialize { // which MUST NOT be cancelled
-		p.cancel()
+		p.Cancel()
 	}
 }
 

@@ -161,7 +161,7 @@ func TestI2ACallIsLoggedThoughOthersHaveNoEnd(t *testing.T) {
 	logged := func() bool { return strings.Contains(w.log.String(), `"tool":"first"`) }
 	c := &busyClient{calls: calls, content: logged, called: called, late: time.Now().Add(patience)}
 	ended := make(chan error, 1)
-	go func() { ended <- w.bridge.ServeStdio(t.Context(), in, c, maxLine) }()
+	go func() { ended <- mcpbridge.ServeStdio(t.Context(), w.bridge, in, c, maxLine) }()
 	_, _ = io.WriteString(calls, initialize("2025-11-25")+"\n")
 	if err := within(t, ended, "end"); err != nil || !logged() {
 		t.Errorf("after %d calls the first is not in the log; the connection ended with %v", c.id, err)

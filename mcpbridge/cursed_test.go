@@ -17,7 +17,8 @@ import (
 // unlucky is a connection over whose requests Orla panics: it lacks its bridge.
 func unlucky(t *testing.T) (c *conn, sent *[]string) {
 	t.Helper()
-	c = newConn(&Bridge{log: slog.New(slog.DiscardHandler)}, client.Origin{}, 1<<20)
+	c = newConn(&Bridge{}, client.Origin{}, 1<<20)
+	c.log = slog.New(slog.DiscardHandler)
 	c.bridge = nil
 	t.Cleanup(c.hangUp)
 	sent = &[]string{}

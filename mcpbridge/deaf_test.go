@@ -34,7 +34,7 @@ func (n narrow) Accept() (net.Conn, error) {
 func TestG7AListenerThatDoesNotReadIsLeft(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(time.Minute, 500*time.Millisecond, 5*time.Millisecond)
+		setLimits(h, time.Minute, 500*time.Millisecond, 5*time.Millisecond)
 	})
 	stream := func(session string) string {
 		return "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + session + "\r\n\r\n"
@@ -122,7 +122,7 @@ func TestN2AClientThatDoesNotReadKeepsNobody(t *testing.T) {
 		}
 	}
 	t.Run("http", func(t *testing.T) {
-		f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { h.SetLimits(time.Minute, 5*time.Minute, time.Minute) })
+		f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { setLimits(h, time.Minute, 5*time.Minute, time.Minute) })
 		conn := dial(t, f.addr())
 		if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 			t.Fatal(err)

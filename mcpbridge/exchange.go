@@ -16,8 +16,8 @@ import (
 // is called, the bytes of the request are counted and its id is taken; to give these back
 // is write's, which also gives back the room, by letGo, when the answer is written. code is
 // that of an error; 0 for none. ctx is r's.
-func (b *Bridge) exchange(ctx context.Context, r *request, write func(response wire.Parts, code int64, letGo func())) {
-	ctx, letGo := b.room.Hold(ctx, r.line)
+func (b *Bridge) exchange(r *request, write func(response wire.Parts, code int64, letGo func())) {
+	ctx, letGo := b.room.Hold(r.ctx, r.line)
 	response, code := b.respond(ctx, r)
 	r.end()
 	if also := r.letGo; also != nil {

@@ -13,17 +13,6 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// SetLimits makes the front's patience that of a test.
-func (h *HTTP) SetLimits(body, write, keepAlive time.Duration) {
-	h.limits = limits{body: body, room: body, write: write, keepAlive: keepAlive, answers: defaultLimits.answers}
-}
-
-// SetBodyLimit is how long a client may take to send a body.
-func (h *HTTP) SetBodyLimit(body time.Duration) { h.limits.body = body }
-
-// SetAnswersLimit is how long sessions that close wait for calls.
-func (h *HTTP) SetAnswersLimit(answers time.Duration) { h.limits.answers = answers }
-
 // HoldForRequests takes of that room, and returns what gives it back.
 func (b *Bridge) HoldForRequests(line string, n int64) func() {
 	b.requests.Add(turns.Line{Session: line}, n)
@@ -56,9 +45,6 @@ func (b *Bridge) SetReadPatience(d time.Duration) { b.readPatience = d }
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }
 
-// Expire ends the sessions that were idle for longer than timeout.
-func (h *HTTP) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
-
 // Methods are the requests and notifications that clients may send.
 func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
@@ -87,21 +73,6 @@ func Read(b *Bridge, raw []byte) (id json.RawMessage, refused bool) {
 
 // Held is how many bytes of the room of all answers are held.
 func (b *Bridge) Held() int64 { return answersBudget - b.room.Free() }
-
-// HoldOpenings takes the places of all sessions that may begin at once.
-func (h *HTTP) HoldOpenings() (release func()) {
-	for h.openings.Try(turns.Line{}) {
-		continue
-	}
-	return func() {
-		for range maxOpenings {
-			h.openings.Give(turns.Line{})
-		}
-	}
-}
-
-// Openings is how many sessions wait to begin.
-func (h *HTTP) Openings() int { return h.openings.Waiting() }
 
 // Levels is how many sessions have set a level.
 func (b *Bridge) Levels() (n int) {

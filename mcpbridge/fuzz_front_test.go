@@ -74,7 +74,7 @@ func frontOf(f *testing.F, run func()) *mcpbridge.HTTP {
 		run()
 		return json.RawMessage(`{"content":[]}`), nil
 	})
-	h := w.bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true})
+	h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Loopback: true})
 	f.Cleanup(h.CloseSessions)
 	return h
 }

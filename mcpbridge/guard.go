@@ -47,7 +47,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 			checked = jsonOnly(next)
 		}
 		if s.Verify == nil {
-			h.bridge.admitted(r.Context(), "")
+			h.bridge.Admitted(r.Context(), "")
 			checked.ServeHTTP(w, r)
 			return
 		}
@@ -56,7 +56,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 		auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Del("WWW-Authenticate")
-				h.bridge.admitted(r.Context(), subject(r))
+				h.bridge.Admitted(r.Context(), subject(r))
 				r, end := s.access[subject(r)].during(r)
 				defer end()
 				checked.ServeHTTP(w, r)

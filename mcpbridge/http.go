@@ -88,22 +88,22 @@ type HTTP struct {
 	settings atomic.Pointer[HTTPSettings]
 	sessions *sessions
 	sse      *sse
-	limits   limits
+	limits   Limits
 	openings *turns.Queue // bounds the sessions that begin at once
 	working  *turns.Queue // lets one caller's requests take half of the processors beside others
 	draining atomic.Bool
 	calls    budget.Counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
-// HTTP returns the bridge's HTTP front.
-func (b *Bridge) HTTP(settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.log, mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits, openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
+// NewHTTP returns a bridge's HTTP front.
+func NewHTTP(b *Bridge, settings HTTPSettings) *HTTP {
+	h := &HTTP{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
 	h.sessions = newSessions()
 	h.Configure(settings)
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
-	if b.metrics != nil {
-		h.mux.Handle("GET /metrics", h.guarded(scrapes(b.metrics)))
+	if metrics := b.Metrics(); metrics != nil {
+		h.mux.Handle("GET /metrics", h.guarded(scrapes(metrics)))
 	}
 	h.mux.Handle("/mcp", h.guarded(http.HandlerFunc(h.serveMCP)))
 	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))
@@ -159,12 +159,22 @@ func (h *HTTP) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			h.endSessions(h.sessions.idle(h.settings.Load().SessionTimeout))
+			h.Expire(h.settings.Load().SessionTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
+
+// Expire ends the sessions that were idle for longer than timeout.
+func (h *HTTP) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
+
+// SetLimits makes how long the front waits for its clients another. It must be called before
+// the first request.
+func (h *HTTP) SetLimits(change func(*Limits)) { change(&h.limits) }
+
+// Openings is the queue of the sessions that begin.
+func (h *HTTP) Openings() *turns.Queue { return h.openings }
 
 // Drain makes /readyz say that no new work is wanted (SPEC G6).
 func (h *HTTP) Drain() { h.draining.Store(true) }
@@ -181,7 +191,7 @@ func (h *HTTP) CloseSessions() {
 
 // awaitCalls waits a moment for the calls that are being answered.
 func (h *HTTP) awaitCalls() {
-	grace := time.NewTimer(h.limits.answers)
+	grace := time.NewTimer(h.limits.Answers)
 	defer grace.Stop()
 	select {
 	case <-h.calls.None():
@@ -196,10 +206,10 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer out.finish()
 	if r.ContentLength != 0 {
 		// It holds for what the server reads of a refused request, too.
-		until := began.Add(h.limits.body)
+		until := began.Add(h.limits.Body)
 		_ = out.control.SetReadDeadline(until) // a recorder in a test has none
 		if r.ContentLength < 0 || r.ContentLength > budget.Small {
-			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.body, until: until}
+			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.Body, until: until}
 		}
 	}
 	h.mux.ServeHTTP(out, r)
@@ -238,29 +248,27 @@ func (h *HTTP) ready(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
 		return
 	}
-	if h.bridge.denying != nil && h.bridge.denying() {
+	if h.bridge.Denied() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"denied"}`)
 		return
 	}
-	if h.bridge.starting != nil {
-		if names := h.bridge.starting(); len(names) > 0 {
-			says := map[string]any{"status": "starting"}
-			if known {
-				says["waiting_for"] = names
-			}
-			body, err := json.Marshal(says)
-			if err != nil { // names are strings
-				panic(err)
-			}
-			writeJSON(w, http.StatusServiceUnavailable, string(body))
-			return
+	if names := h.bridge.Starting(); len(names) > 0 {
+		says := map[string]any{"status": "starting"}
+		if known {
+			says["waiting_for"] = names
 		}
+		body, err := json.Marshal(says)
+		if err != nil { // names are strings
+			panic(err)
+		}
+		writeJSON(w, http.StatusServiceUnavailable, string(body))
+		return
 	}
 	if !known {
 		writeJSON(w, http.StatusOK, `{"status":"ready"}`)
 		return
 	}
-	writeJSON(w, http.StatusOK, fmt.Sprintf(`{"status":"ready","tools":%d}`, len(h.bridge.catalog.Catalog().Tools)))
+	writeJSON(w, http.StatusOK, fmt.Sprintf(`{"status":"ready","tools":%d}`, h.bridge.Tools()))
 }
 
 func writeJSON(w http.ResponseWriter, status int, body string) {
@@ -305,7 +313,7 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 		from := h.sse.lineOf(r)
 		body, held, ok := h.readBody(w, r, from)
 		if held == nil {
-			held = budget.NewShare(h.bridge.requests, from)
+			held = budget.NewShare(h.bridge.Requests(), from)
 		}
 		defer held.End()
 		if !ok || !h.waits(w, r, held, body) {

@@ -52,7 +52,7 @@ func TestG6LastAnswersGetOut(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
 	w.answer("echo", g.answer)
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { h.SetAnswersLimit(patience) })
+	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { h.SetLimits(func(l *mcpbridge.Limits) { l.Answers = patience }) })
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for round := range 20 {
 		session := f.initialize(t)
@@ -111,7 +111,7 @@ func TestG7BodiesAreBounded(t *testing.T) {
 
 func TestG7ASlowBodyIsGivenUp(t *testing.T) {
 	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxRequest: 1000}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(20*time.Millisecond, time.Minute, time.Minute)
+		setLimits(h, 20*time.Millisecond, time.Minute, time.Minute)
 	})
 	for name, c := range map[string]struct {
 		headers string
@@ -218,7 +218,7 @@ func TestG7AClientThatDoesNotReadIsLeft(t *testing.T) {
 	w.gives(text(strings.Repeat("x", 12<<20)), nil)
 	ended := make(chan struct{})
 	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(time.Minute, 50*time.Millisecond, time.Minute)
+		setLimits(h, time.Minute, 50*time.Millisecond, time.Minute)
 	})
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		f.ServeHTTP(rw, r)
@@ -426,7 +426,7 @@ func TestG7ACallWhereSessionsMakeRoom(t *testing.T) {
 // The same of a session that was idle for too long, while it is being closed.
 func TestG7ACallInASessionThatExpires(t *testing.T) {
 	w := newWorld(t)
-	h := w.bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true}) // nobody runs its Serve, which closes
+	h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Loopback: true}) // nobody runs its Serve, which closes
 	server := httptest.NewServer(h)
 	t.Cleanup(func() {
 		h.CloseSessions()
@@ -536,7 +536,7 @@ func comments(t *testing.T, scan *bufio.Scanner, wantComments, wantData int) {
 func TestKeepAliveOnEveryStream(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(time.Minute, time.Minute, time.Millisecond)
+		setLimits(h, time.Minute, time.Minute, time.Millisecond)
 	})
 	get := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t)).lines()
 	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
@@ -557,7 +557,7 @@ func TestKeepAliveOfALongCall(t *testing.T) {
 	g := newGate()
 	w.answer("echo", g.answer)
 	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
-		h.SetLimits(time.Minute, time.Minute, time.Millisecond)
+		setLimits(h, time.Minute, time.Minute, time.Millisecond)
 	})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	stateful := f.open(t, http.MethodPost, "/mcp", strings.NewReader(call(1, "echo")), "Mcp-Session-Id", f.initialize(t))

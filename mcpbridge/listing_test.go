@@ -158,7 +158,7 @@ func bench(b *testing.B, tools int, body string, headers []string, change ...fun
 		f(c)
 	}
 	bridge := mcpbridge.New(c, mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler)})
-	h := bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true})
+	h := mcpbridge.NewHTTP(bridge, mcpbridge.HTTPSettings{Loopback: true})
 	b.ReportAllocs()
 	for b.Loop() {
 		req := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(body))

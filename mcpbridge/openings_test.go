@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
 )
 
@@ -15,7 +16,10 @@ import (
 func TestG7SessionsBeginInTurn(t *testing.T) {
 	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
 	id := f.initialize(t)
-	release := f.HoldOpenings()
+	held := 0 // places of sessions that begin
+	for f.Openings().Try(turns.Line{}) {
+		held++
+	}
 	const many = 5
 	var wg sync.WaitGroup
 	for range many {
@@ -25,14 +29,16 @@ func TestG7SessionsBeginInTurn(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "they wait", func() bool { return f.Openings() == many })
+	eventually(t, "they wait", func() bool { return f.Openings().Waiting() == many })
 	if r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", id); r.failed {
 		t.Errorf("a session meanwhile: %d %s", r.status, r.raw)
 	}
 	if r := f.post(t, call(1, "echo")); r.failed {
 		t.Errorf("a call without a session meanwhile: %d %s", r.status, r.raw)
 	}
-	release()
+	for range held {
+		f.Openings().Give(turns.Line{})
+	}
 	wg.Wait()
 }
 

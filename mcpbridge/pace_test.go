@@ -57,7 +57,7 @@ func TestG7ABodyNeedsProgress(t *testing.T) {
 				}()
 				began := time.Now()
 				control := http.NewResponseController(deadliner{httptest.NewRecorder(), server})
-				_, err := io.Copy(io.Discard, &pacedBody{ReadCloser: server, control: control, patience: defaultLimits.body})
+				_, err := io.Copy(io.Discard, &pacedBody{ReadCloser: server, control: control, patience: defaultLimits().Body})
 				if late := errors.Is(err, os.ErrDeadlineExceeded); late == c.whole {
 					t.Errorf("the body ends with %v", err)
 				}

@@ -127,7 +127,7 @@ func checkPost(r *http.Request) string {
 // post serves one message.
 func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message) {
 	newest := header(r, wire.VersionHeader) >= wire.FirstStateless
-	if _, known := methods[m.Method]; !known && m.Asks() {
+	if !Knows(m.Method) && m.Asks() {
 		h.refuseRequest(out, r, m.ID, wire.MethodNotFound(m.Method))
 		return
 	}
@@ -162,11 +162,11 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 		return
 	}
 	asked, refused := h.bridge.newRequest(m, by, s, out)
-	if refused == nil && asked.newest != newest {
+	if refused == nil && asked.Stateless() != newest {
 		refused = wire.Mismatch("%s header does not match request %s", wire.VersionHeader, mcp.MetaKeyProtocolVersion)
 	}
 	if refused == nil {
-		refused = h.start(r, asked)
+		refused = h.start(r, s, asked)
 	}
 	switch {
 	case refused == errSessionOver:
@@ -182,15 +182,15 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 	if m.Method == wire.MethodListen {
 		stream, leave, ok := h.admitStream(r)
 		if !ok {
-			asked.stop()
+			asked.Stop()
 			crowded(out, m.ID, noSession)
 			return
 		}
 		defer leave()
-		asked.begin(stream.Context())
+		asked.Begin(stream.Context())
 	}
 	out.keepAlive(true)
-	h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, code int64, letGo func()) {
+	h.bridge.exchange(asked, func(response wire.Parts, code int64, letGo func()) {
 		defer letGo()
 		if status := statusOf(code); status != 0 && newest && !out.begun() {
 			writeJSON(out, status, string(response.Join()))
@@ -216,7 +216,7 @@ func (h *HTTP) checkVersion(r *http.Request, m *wire.Message, newest bool) *json
 		}
 	}
 	if newest {
-		return h.bridge.checkHeaders(r.Header, m)
+		return h.checkHeaders(r.Header, m)
 	}
 	return nil
 }
@@ -235,18 +235,18 @@ func (h *HTTP) take(out *response, s *client.Session, m *wire.Message) {
 
 // start gives a request its time: that of its POST, or in a session until it is cancelled,
 // since a client that leaves has not cancelled. An error refuses it.
-func (h *HTTP) start(r *http.Request, asked *request) *jsonrpc.Error {
-	if asked.session == nil {
-		asked.begin(r.Context())
+func (h *HTTP) start(r *http.Request, s *client.Session, asked *request) *jsonrpc.Error {
+	if s == nil {
+		asked.Begin(r.Context())
 		return nil
 	}
-	asked.begin(context.WithoutCancel(r.Context()))
-	switch taken, over := asked.session.Add(asked.ID, asked.cancel); {
+	asked.Begin(context.WithoutCancel(r.Context()))
+	switch taken, over := s.Add(asked.ID, asked.Cancel); {
 	case taken:
-		asked.stop()
+		asked.Stop()
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being answered"}
 	case over:
-		asked.stop()
+		asked.Stop()
 		return errSessionOver
 	}
 	return nil
@@ -323,10 +323,10 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 			asked, refused = h.bridge.newRequest(m, by, s, out)
 			switch {
 			case refused != nil:
-			case asked.newest: // which has no batches
+			case asked.Stateless(): // which has no batches
 				refused = wire.Unsupported(wire.FirstStateless, wire.Versions[3:])
 			default:
-				refused = h.start(r, asked)
+				refused = h.start(r, s, asked)
 			}
 		}
 		if refused != nil {
@@ -338,7 +338,7 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 			if s != nil {
 				defer s.Remove(asked.ID)
 			}
-			h.bridge.exchange(asked.ctx, asked, func(response wire.Parts, _ int64, letGo func()) {
+			h.bridge.exchange(asked, func(response wire.Parts, _ int64, letGo func()) {
 				defer letGo()
 				_ = out.event(r.Context(), response)
 			})
@@ -375,7 +375,7 @@ func statusOf(code int64) int {
 
 // checkHeaders says what the headers of a message of the stateless era say differently from
 // the message (2026-07-28, basic/transports).
-func (b *Bridge) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
+func (h *HTTP) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
 	if m.Answers() {
 		return nil
 	}
@@ -402,6 +402,5 @@ func (b *Bridge) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Err
 	if m.Method != wire.MethodCall {
 		return nil
 	}
-	tool, _ := b.listedTraits(name)
-	return tool.headers.Check(headers, m.Params.Arguments)
+	return h.bridge.HeaderParams(name).Check(headers, m.Params.Arguments)
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // request is a request of a client's while it is answered. To the peer that answers it, it
-// is the client. From begin on it is only read, but for what has a lock.
+// is the client. From Begin on it is only read, but for what has a lock.
 type request struct {
 	bridge *Bridge
 	*wire.Message
@@ -112,14 +112,23 @@ func (r *request) readMeta() *jsonrpc.Error {
 	return nil
 }
 
-// begin gives a request its time: until ctx ends, or end is called.
-func (r *request) begin(ctx context.Context) { r.ctx, r.stop = context.WithCancel(ctx) }
+// Begin gives a request its time: until ctx ends, or Stop is called.
+func (r *request) Begin(ctx context.Context) { r.ctx, r.stop = context.WithCancel(ctx) }
 
-// cancel ends a request that its client has cancelled.
-func (r *request) cancel() {
+// Stop ends a request, which has been answered or will not be.
+func (r *request) Stop() { r.stop() }
+
+// Cancel ends a request that its client has cancelled.
+func (r *request) Cancel() {
 	r.cancelled.Store(true)
 	r.stop()
 }
+
+// Cancelled reports whether its client has cancelled a request.
+func (r *request) Cancelled() bool { return r.cancelled.Load() }
+
+// Stateless reports whether a request is of the stateless era.
+func (r *request) Stateless() bool { return r.newest }
 
 // end makes the client one that is spoken to no more: what is being sent goes out first,
 // and what has been asked is given up.

@@ -17,23 +17,25 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// limits are how long the front waits for clients.
-type limits struct {
-	// body is how long a client may take to send a small body, and to send nothing
+// Limits are how long the front waits for clients.
+type Limits struct {
+	// Body is how long a client may take to send a small body, and to send nothing
 	// more of a larger one.
-	body time.Duration
-	// room is how long a request may wait for room for its body.
-	room time.Duration
-	// write is how long it may take to receive writeChunk.
-	write time.Duration
-	// keepAlive is how often an event stream gets a comment, so that proxies
+	Body time.Duration
+	// Room is how long a request may wait for room for its body.
+	Room time.Duration
+	// Write is how long it may take to receive writeChunk.
+	Write time.Duration
+	// KeepAlive is how often an event stream gets a comment, so that proxies
 	// and clients keep it open and a dead client is noticed.
-	keepAlive time.Duration
-	// answers is how long the last answers may take when sessions are closed.
-	answers time.Duration
+	KeepAlive time.Duration
+	// Answers is how long the last answers may take when sessions are closed.
+	Answers time.Duration
 }
 
-var defaultLimits = limits{body: 8 * time.Second, room: budget.Patience, write: 30 * time.Second, keepAlive: 25 * time.Second, answers: time.Second}
+func defaultLimits() Limits {
+	return Limits{Body: 8 * time.Second, Room: budget.Patience, Write: 30 * time.Second, KeepAlive: 25 * time.Second, Answers: time.Second}
+}
 
 // largeEvent is the size from which an answer goes out as a JSON body, which
 // is a client's to bound, rather than as an event: the Python SDK takes events
@@ -68,7 +70,7 @@ func event(message wire.Parts) wire.Parts {
 type response struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	limits  limits
+	limits  Limits
 	header  http.Header   // what the handler sets; goes out with the status
 	telling chan struct{} // holds a token while an event is being sent
 
@@ -82,7 +84,7 @@ type response struct {
 	extended time.Time // when a write got its time last
 }
 
-func newResponse(w http.ResponseWriter, l limits) *response {
+func newResponse(w http.ResponseWriter, l Limits) *response {
 	r := &response{w: w, control: http.NewResponseController(w), limits: l, header: http.Header{}, telling: make(chan struct{}, 1)}
 	r.extend() // for a 100 Continue: the deadline of the connection's last response is still set
 	return r
@@ -99,11 +101,11 @@ func (r *response) Header() http.Header { return r.header }
 func (r *response) extend() {
 	const nearly = 64 // of which a part may be missing, since to set it costs as much as a write to memory
 	now := time.Now()
-	if now.Sub(r.extended) < r.limits.write/nearly {
+	if now.Sub(r.extended) < r.limits.Write/nearly {
 		return
 	}
 	r.extended = now
-	_ = r.control.SetWriteDeadline(now.Add(r.limits.write)) // a recorder in a test has none
+	_ = r.control.SetWriteDeadline(now.Add(r.limits.Write)) // a recorder in a test has none
 }
 
 // WriteHeader sends the status.
@@ -262,7 +264,7 @@ func (r *response) keepAlive(early bool) {
 		r.before = maps.Clone(r.header) // whose values nobody changes
 		r.before["Content-Type"], r.before["Cache-Control"] = eventStream, noCache
 	}
-	r.timer = time.AfterFunc(r.limits.keepAlive, r.comment)
+	r.timer = time.AfterFunc(r.limits.KeepAlive, r.comment)
 }
 
 func (r *response) comment() {
@@ -271,7 +273,7 @@ func (r *response) comment() {
 	if r.over {
 		return
 	}
-	r.timer.Reset(r.limits.keepAlive)
+	r.timer.Reset(r.limits.KeepAlive)
 	if r.status == 0 && r.before != nil {
 		r.early = true
 		r.beginLocked(http.StatusOK, r.before)

@@ -26,7 +26,7 @@ const lastAnswers = 500 * time.Millisecond
 // Neither a read nor a write can be interrupted on every system, so the
 // goroutine that does it may outlive this function until it is let go. It
 // touches nothing of the bridge's then.
-func (b *Bridge) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, maxMessage int64) error {
+func ServeStdio(ctx context.Context, b *Bridge, in io.Reader, out io.Writer, maxMessage int64) error {
 	c := newConn(b, client.Origin{Caller: "stdio", Transport: client.Stdio}, maxMessage)
 	c.send = writeLines(out, c.done)
 	c.out = out
@@ -130,7 +130,7 @@ func (c *conn) admit(raw []byte) (held *budget.Share, ok bool) {
 	if len(raw) <= budget.Small {
 		return nil, true
 	}
-	held = budget.NewShare(c.bridge.requests, c.line)
+	held = budget.NewShare(c.bridge.Requests(), c.line)
 	if held.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return held, true
 	}

@@ -36,7 +36,7 @@ func (w *world) stdio(t *testing.T, maxLine int64) *pipes {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		err := w.bridge.ServeStdio(ctx, inR, outW, maxLine)
+		err := mcpbridge.ServeStdio(ctx, w.bridge, inR, outW, maxLine)
 		_ = outW.Close()
 		_ = inR.Close()
 		p.ended <- err
@@ -380,7 +380,7 @@ func TestG1AWriteErrorEndsIt(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- w.bridge.ServeStdio(context.Background(), in, brokenWriter{}, maxLine)
+		ended <- mcpbridge.ServeStdio(context.Background(), w.bridge, in, brokenWriter{}, maxLine)
 		_ = in.Close()
 	}()
 	if _, err := io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
@@ -420,7 +420,7 @@ func stdioTransport(t *testing.T, w *world) mcp.Transport {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = w.bridge.ServeStdio(context.Background(), inR, outW, maxLine)
+		_ = mcpbridge.ServeStdio(context.Background(), w.bridge, inR, outW, maxLine)
 		_ = outW.Close()
 	}()
 	t.Cleanup(func() {

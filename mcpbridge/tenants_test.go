@@ -275,7 +275,7 @@ func TestN2OneCallersRequestsDoNotTakeAllProcessors(t *testing.T) {
 			}
 			return json.RawMessage(`{"content":[]}`), nil
 		})
-		h := w.bridge.HTTP(mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
 		var posts sync.WaitGroup
 		post := func(caller string) {
 			posts.Go(func() {
@@ -324,7 +324,7 @@ func TestN2OneCallersStreamsDoNotTakeAllProcessors(t *testing.T) {
 			<-release
 			return json.RawMessage(`{"content":[]}`), nil
 		})
-		h := w.bridge.HTTP(mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
 		ctx, hangUp := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		do := func(method, path, caller, body string) *httptest.ResponseRecorder {
@@ -382,7 +382,7 @@ func TestN2ABatchCountsForLonger(t *testing.T) {
 			<-release
 			return json.RawMessage(`{"content":[]}`), nil
 		})
-		h := w.bridge.HTTP(mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
 		var posts sync.WaitGroup
 		post := func(caller, body string) {
 			r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))

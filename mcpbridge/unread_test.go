@@ -47,8 +47,8 @@ func TestS2AnswersThatNobodyReadsTakeRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				h := w.bridge.HTTP(mcpbridge.HTTPSettings{Loopback: true})
-				h.SetLimits(time.Second, time.Hour, time.Hour)
+				h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Loopback: true})
+				setLimits(h, time.Second, time.Hour, time.Hour)
 				ctx, hangUp := context.WithCancel(t.Context())
 				var all sync.WaitGroup
 				do := func(out http.ResponseWriter, method, path, body string) {

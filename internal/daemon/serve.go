@@ -160,7 +160,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
-	s.http = s.bridge.HTTP(settings)
+	s.http = mcpbridge.NewHTTP(s.bridge, settings)
 	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
 	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg); err != nil {
@@ -230,7 +230,7 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 	in, letGo := std.Polled()
 	defer letGo()
 	done := make(chan error, 1)
-	go func() { done <- s.bridge.ServeStdio(client, in, std.Out, int64(cfg.MaxRequest)) }()
+	go func() { done <- mcpbridge.ServeStdio(client, s.bridge, in, std.Out, int64(cfg.MaxRequest)) }()
 	over := make(chan struct{})
 	var served error
 	go func() {

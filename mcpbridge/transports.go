@@ -1,0 +1,59 @@
+package mcpbridge
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/wire"
+)
+
+// What transports need of a bridge, beside NewRequest and Exchange.
+
+// Log is Options.Log.
+func (b *Bridge) Log() *slog.Logger { return b.log }
+
+// Requests are the bytes of requests that are being read or answered.
+func (b *Bridge) Requests() *turns.Shares { return b.requests }
+
+// Admitted calls Options.Admitted.
+func (b *Bridge) Admitted(ctx context.Context, caller string) { b.admitted(ctx, caller) }
+
+// Metrics is Options.Metrics.
+func (b *Bridge) Metrics() http.Handler { return b.metrics }
+
+// Denied reports whether every call is denied.
+func (b *Bridge) Denied() bool { return b.denying != nil && b.denying() }
+
+// Starting names what is not ready yet.
+func (b *Bridge) Starting() []string {
+	if b.starting == nil {
+		return nil
+	}
+	return b.starting()
+}
+
+// Tools returns how many tools there are.
+func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }
+
+// HeaderParams returns the arguments of a tool that stand in HTTP headers as well; nil for
+// none.
+func (b *Bridge) HeaderParams(tool string) *wire.HeaderParam {
+	known, _ := b.listedTraits(tool)
+	return known.headers
+}
+
+// Knows reports whether there is a method.
+func Knows(method string) bool {
+	_, known := methods[method]
+	return known
+}
+
+// EndCallers ends what some authenticated callers have here: calls in flight and kept
+// answers.
+func (b *Bridge) EndCallers(is func(caller string) bool) {
+	b.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
+	b.held.endOf(is)
+	b.large.DropOf(is)
+}
