@@ -100,12 +100,53 @@ func newConn(b *Bridge, from client.Origin, maxMessage int64) *conn {
 	}
 }
 
+// newStream returns the connection of a client that POSTs its messages, and is sent its
+// answers by send. It carries the eras with sessions alone.
+func newStream(b *Bridge, from client.Origin, maxMessage int64, send func(wire.Parts) error) *conn {
+	c := newConn(b, from, maxMessage)
+	c.send, c.newest = send, false
+	return c
+}
+
+// Serve returns when the connection is over, or what has been asked is answered, or ctx
+// ends. Nothing is sent from then on.
+func (c *conn) Serve(ctx context.Context) {
+	select {
+	case <-c.answered:
+	case <-c.done:
+	case <-ctx.Done():
+	}
+	c.finish()
+	c.writing <- struct{}{} // for good
+}
+
+// Post takes a message, and what it holds. over says why it is not taken; "" if it is.
+func (c *conn) Post(message []byte, held *budget.Share) (over string) {
+	select {
+	case <-c.stop:
+		held.End()
+		return "the session is ending"
+	case <-c.done:
+		held.End()
+		return "the session has ended"
+	default:
+		c.take(line{data: message, held: held})
+		return ""
+	}
+}
+
+// Line is whose share of what is bounded the connection takes.
+func (c *conn) Line() turns.Line { return c.line }
+
+// Done is closed when the connection is over.
+func (c *conn) Done() <-chan struct{} { return c.done }
+
 // take takes a line: it answers what is not a message, and has the others answered. A
 // panic ends the connection: nobody knows how much of the line has been taken.
 func (c *conn) take(l line) {
 	held := l.held
 	defer func() { held.End() }() // unless somebody else is to
-	defer recovered.To(c.log, "read a line of a client's", func(any) { c.hangUp() })
+	defer recovered.To(c.log, "read a line of a client's", func(any) { c.HangUp() })
 	data := wire.Trimmed(l.data)
 	switch {
 	case l.tooLong:
@@ -183,7 +224,7 @@ func (c *conn) passNews() {
 			return
 		}
 		c.lines.Go(func() {
-			defer recovered.To(c.log, "tell a client what has changed", func(any) { c.hangUp() })
+			defer recovered.To(c.log, "tell a client what has changed", func(any) { c.HangUp() })
 			c.session.Inbox.Pass(c.ctx, c.done, c)
 		})
 	})
@@ -202,7 +243,7 @@ func (c *conn) answerRequest(r *request) {
 		}
 	}
 	defer end()
-	defer recovered.To(c.log, "answer a request", func(any) { c.hangUp() })
+	defer recovered.To(c.log, "answer a request", func(any) { c.HangUp() })
 	c.bridge.exchange(r, func(response wire.Parts, _ int64, letGo func()) {
 		if r.Method != wire.MethodListen && r.Cancelled() || c.ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
@@ -342,7 +383,7 @@ func (c *conn) broken(err error) {
 		c.failed = fmt.Errorf("write to the client: %w", err)
 	}
 	c.mu.Unlock()
-	c.hangUp()
+	c.HangUp()
 }
 
 // failure returns why the client could not be written to, if so.
@@ -352,16 +393,16 @@ func (c *conn) failure() error {
 	return c.failed
 }
 
-// stopReading takes no more. The connection ends when what was taken is answered.
-func (c *conn) stopReading() {
+// StopReading takes no more. The connection ends when what was taken is answered.
+func (c *conn) StopReading() {
 	c.stopOnce.Do(func() {
 		close(c.stop)
 		c.endInput()
 	})
 }
 
-// hangUp ends the connection without waiting for answers, and the requests in flight.
-func (c *conn) hangUp() {
+// HangUp ends the connection without waiting for answers, and the requests in flight.
+func (c *conn) HangUp() {
 	c.closeOnce.Do(func() {
 		close(c.done)
 		c.end()
@@ -370,7 +411,7 @@ func (c *conn) hangUp() {
 
 // finish ends the connection, and waits for its requests.
 func (c *conn) finish() {
-	c.hangUp() // lets go of the goroutines that read and write
+	c.HangUp() // lets go of the goroutines that read and write
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
@@ -388,7 +429,7 @@ func (c *conn) awaitLog() {
 		c.lines.Wait()
 		close(logged)
 	}()
-	timer := time.NewTimer(lastAnswers)
+	timer := time.NewTimer(LastAnswers)
 	defer timer.Stop()
 	select {
 	case <-logged:

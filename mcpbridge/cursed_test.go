@@ -3,8 +3,6 @@ package mcpbridge
 import (
 	"context"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -20,7 +18,7 @@ func unlucky(t *testing.T) (c *conn, sent *[]string) {
 	c = newConn(&Bridge{}, client.Origin{}, 1<<20)
 	c.log = slog.New(slog.DiscardHandler)
 	c.bridge = nil
-	t.Cleanup(c.hangUp)
+	t.Cleanup(c.HangUp)
 	sent = &[]string{}
 	c.send = func(message wire.Parts) error {
 		*sent = append(*sent, string(message.Join()))
@@ -85,15 +83,14 @@ func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 // SPEC F2: a POST to an SSE stream over which there is a panic gives back what it holds.
 func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	c, _ := unlucky(t)
-	s := newSSE(nil)
-	s.conns["a"] = sseConn{c, ""}
 	shares := turns.NewShares(100)
 	held := budget.NewShare(shares, c.line)
 	if err := held.Grow(context.Background(), 10, 0); err != nil {
 		t.Fatal(err)
 	}
-	s.post(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sse?sessionid=a", nil),
-		lineOfTest(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, held), "")
+	if over := c.Post([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), held); over != "" {
+		t.Fatal(over)
+	}
 	c.calls.Wait()
 	c.letGo()
 	if free := shares.Free(); free != 100 {

@@ -324,7 +324,7 @@ func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
 			return // the client has left
 		}
 		held.Work(place)
-		h.sse.post(w, r, line{data: body, held: held}, subject(r))
+		h.sse.post(w, r, body, held, subject(r))
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		refuse(w, http.StatusMethodNotAllowed, "GET opens a stream, POST sends a message")

@@ -72,7 +72,7 @@ func (h *HTTP) servePost(out *response, r *http.Request) {
 	body, held, ok := h.readBody(out, r, from.line)
 	batch := wire.IsBatch(body)
 	if batch && held == nil {
-		held = budget.NewShare(h.bridge.requests, from.line)
+		held = budget.NewShare(h.bridge.Requests(), from.line)
 	}
 	defer held.End()
 	if !ok || batch && !h.waits(out, r, held, body) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -37,14 +38,12 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := newConn(s.bridge, from, maxMessage)
-	c.send = func(message wire.Parts) error {
+	c := newStream(s.bridge, from, maxMessage, func(message wire.Parts) error {
 		if err := under(w).writeAll(event(message)); err != nil {
 			return err
 		}
 		return out.Flush()
-	}
-	c.newest = false
+	})
 
 	s.mu.Lock()
 	s.conns[id] = sseConn{c, from.Subject}
@@ -57,20 +56,14 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	if _, err := fmt.Fprintf(w, "event: endpoint\ndata: %s?sessionid=%s\n\n", r.URL.Path, id); err != nil || out.Flush() != nil {
 		return
 	}
-	select {
-	case <-c.answered:
-	case <-c.done:
-	case <-r.Context().Done():
-	}
-	c.finish()
-	c.writing <- struct{}{} // for good: nothing is written when the handler has returned
+	c.Serve(r.Context())
 }
 
 // lineOf is who a POST counts as, where requests share a budget: its stream, if
 // that is its own, else the caller at its address.
 func (s *sse) lineOf(r *http.Request) turns.Line {
 	if c, ok := s.find(r, subject(r)); ok {
-		return c.line
+		return c.Line()
 	}
 	return client.LineOf(subject(r), "", hostOf(r))
 }
@@ -84,24 +77,17 @@ func (s *sse) find(r *http.Request, who string) (sseConn, bool) {
 }
 
 // post hands one message to its stream, which ends what it holds.
-func (s *sse) post(w http.ResponseWriter, r *http.Request, message line, who string) {
+func (s *sse) post(w http.ResponseWriter, r *http.Request, message []byte, held *budget.Share, who string) {
 	c, ok := s.find(r, who)
 	if !ok {
 		http.Error(w, "session not found", http.StatusNotFound)
 		return
 	}
-	message.held = message.held.PassOn()
-	select {
-	case <-c.stop:
-		message.held.End()
-		http.Error(w, "the session is ending", http.StatusNotFound)
-	case <-c.done:
-		message.held.End()
-		http.Error(w, "the session has ended", http.StatusNotFound)
-	default:
-		c.take(message)
-		w.WriteHeader(http.StatusAccepted)
+	if over := c.Post(message, held.PassOn()); over != "" {
+		http.Error(w, over, http.StatusNotFound)
+		return
 	}
+	w.WriteHeader(http.StatusAccepted)
 }
 
 // endOf ends the streams of some callers.
@@ -110,26 +96,26 @@ func (s *sse) endOf(is func(caller string) bool) {
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
 		if is(c.caller) {
-			c.hangUp()
+			c.HangUp()
 		}
 	}
 }
 
-// closeAll ends every stream when what it asked for is answered, or lastAnswers has passed.
+// closeAll ends every stream when what it asked for is answered, or LastAnswers has passed.
 func (s *sse) closeAll() {
 	s.mu.Lock()
 	open := slices.Collect(maps.Values(s.conns))
 	s.mu.Unlock()
 	for _, c := range open {
-		c.stopReading()
+		c.StopReading()
 	}
-	grace, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	grace, cancel := context.WithTimeout(context.Background(), LastAnswers)
 	defer cancel()
 	for _, c := range open {
 		select {
-		case <-c.done:
+		case <-c.Done():
 		case <-grace.Done():
 		}
-		c.hangUp()
+		c.HangUp()
 	}
 }

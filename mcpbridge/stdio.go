@@ -14,9 +14,9 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// lastAnswers is how long the answers of calls that have ended may take to
+// LastAnswers is how long the answers of calls that have ended may take to
 // reach a client on stdio that is being left.
-const lastAnswers = 500 * time.Millisecond
+const LastAnswers = 500 * time.Millisecond
 
 // ServeStdio serves one client over in and out until in ends and every request
 // that was read is answered, or until ctx ends (SPEC G1). Messages are one a
@@ -38,8 +38,8 @@ func ServeStdio(ctx context.Context, b *Bridge, in io.Reader, out io.Writer, max
 	case <-c.done:
 	case <-ctx.Done():
 		err = ctx.Err()
-		c.stopReading()
-		grace := time.NewTimer(lastAnswers)
+		c.StopReading()
+		grace := time.NewTimer(LastAnswers)
 		defer grace.Stop()
 		select {
 		case <-c.answered:
