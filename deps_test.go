@@ -106,12 +106,13 @@ var imports = map[string][]string{
 	"internal/testing/manifesttest": {"internal/schema", "internal/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor":        {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
-	"mcpbridge/client":  {"internal/rawjson", "internal/recovered", "internal/trace", "internal/turns", "mcpbridge/wire"}, // who asks
-	"mcpbridge/wire":    {"internal/rawjson"},                                                                             // the messages of clients
-	"mcpbridge/results": {"internal/fault", "internal/rawjson", "internal/turns", "mcpbridge/wire", "supervisor"},         // what clients get of a call
-	"mcpbridge/budget":  {"internal/fault", "internal/turns", "mcpbridge/results", "mcpbridge/wire"},                      // the bytes of requests
-	"mcpbridge":         {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"supervisor":                    {"internal/recovered", "internal/turns", "internal/urimatch", "manifest", "internal/fault", "internal/schema", "internal/callid", "internal/peer", "internal/rawjson"},
+	"mcpbridge/client":              {"internal/rawjson", "internal/recovered", "internal/trace", "internal/turns", "mcpbridge/wire"}, // who asks
+	"mcpbridge/wire":                {"internal/rawjson"},                                                                             // the messages of clients
+	"mcpbridge/results":             {"internal/fault", "internal/rawjson", "internal/turns", "mcpbridge/wire", "supervisor"},         // what clients get of a call
+	"mcpbridge/budget":              {"internal/fault", "internal/turns", "mcpbridge/results", "mcpbridge/wire"},                      // the bytes of requests
+	"mcpbridge":                     {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
+	"mcpbridge/transport/httpfront": {"internal/recovered", "internal/rawjson", "internal/trace", "internal/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},
@@ -121,6 +122,7 @@ var imports = map[string][]string{
 	"internal/exit":    {"internal/terminal"},
 	"internal/logging": {"internal/terminal", "internal/fault", "internal/history", "internal/systemd"},
 	"internal/config":  {"internal/address", "internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge"}, // the defaults are the packages' own
+	"internal/config":  {"internal/exit", "internal/logging", "internal/terminal", "internal/control", "internal/outbound", "internal/systemd", "internal/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "manifest/discover", "supervisor"},
@@ -136,7 +138,7 @@ var imports = map[string][]string{
 	"internal/daemon": {
 		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
 		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
-		"manifest", "mcpbridge", "mcpbridge/results", "supervisor",
+		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "supervisor",
 	},
 
 	// The command line. It asks a running Orla, or looks at files itself.
@@ -170,6 +172,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

@@ -12,8 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -77,7 +77,7 @@ func TestG5ErrorsOverEveryTransport(t *testing.T) {
 		return text("half"), fault.Wrap(fault.Crashed, errors.New("the secret cause"), "it crashed")
 	})
 	w.answer("panics", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { panic("the secret panic") })
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	for name, s := range map[string]*mcp.ClientSession{
 		"legacy": f.connect(t, "2025-11-25", nil), "new": f.connect(t, newest, nil),
 		"sse": f.connectSSE(t, nil), "stdio": connect(t, stdioTransport(t, w), "2025-06-18", nil),
@@ -114,7 +114,7 @@ func TestG5ErrorsOverEveryTransport(t *testing.T) {
 // SPEC G5b: what has no form in JSON must not leave the client without an answer.
 func TestG5bAnswersThatCannotBeSent(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	s := f.connect(t, "2025-11-25", nil)
 	for name, res := range map[string]*mcp.CallToolResult{
 		"broken structured content": {Content: text("a").Content, StructuredContent: json.RawMessage(`{"a":`)},
@@ -149,7 +149,7 @@ func TestG5bHostileSchemas(t *testing.T) {
 	digits := `{"type":"object","properties":{"n":{"type":"number","maximum":12345678901234567890.123456789,"default":1.0}}}`
 	tools = append(tools, &mcp.Tool{Name: "digits", InputSchema: json.RawMessage(digits)})
 	w.set(tools...)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	var r reply
 	eventually(t, "the list is followed", func() bool {
 		r = f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -172,7 +172,7 @@ func TestG5bNumbersKeepTheirDigits(t *testing.T) {
 	w.answer("echo", func(_ context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: text(string(args)).Content, StructuredContent: args}, nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	body, headers := newEra("tools/call", "echo", `"name":"echo","arguments":`+numbers)
 	quoted, _ := json.Marshal(numbers)
 	for _, r := range []reply{

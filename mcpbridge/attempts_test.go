@@ -13,7 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC-TOOLS 6.2: how many attempts there were is in the answer of a call that
@@ -38,7 +38,7 @@ func TestAttemptsAreTold(t *testing.T) {
 	w.answer("says_so", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{IsError: true, Meta: mcp.Meta{"tool_code": "busy"}}, nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	for tool, want := range map[string]string{
 		"fails":      `"_meta":{"attempts":3,"retry_after_ms":2500,"retryable":true,"tool_code":"rate_limited","tool_reason":"slow down (after 3 attempts)"}`,
@@ -77,7 +77,7 @@ func TestTaskOfACall(t *testing.T) {
 		tasks <- call.Task
 		return json.RawMessage(`{"content":[]}`), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	task := func(meta string, header ...string) string {
 		t.Helper()

@@ -66,7 +66,7 @@ func (a *audience) tell() {
 
 // listen answers a subscriptions/listen: the client is told of what it has asked for until
 // it cancels the request, or leaves.
-func (b *Bridge) listen(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	wanted := wire.MemberOf(r.Params.Raw, "notifications")
 	if !rawjson.IsObject(wanted) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "missing required 'notifications' field"}

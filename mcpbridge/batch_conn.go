@@ -46,7 +46,7 @@ func (in *batch) add(answer wire.Parts, letGo func()) (all wire.Parts, letAllGo 
 	}
 }
 
-func (c *conn) takeBatch(data []byte, held *budget.Share) {
+func (c *Conn) takeBatch(data []byte, held *budget.Share) {
 	all, refusals, wrong := wire.ReadBatch(data)
 	if wrong != nil {
 		held.End()

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // A batch may have so many messages and no more. A large one is refused as a whole,
 // and starts nothing.
 func TestS2ABatchIsBounded(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	batch := func(n int) string {
 		return "[" + strings.Repeat(call(1, "no-such")+",", n-1) + call(1, "echo") + "]"

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 const (
@@ -46,9 +46,9 @@ func (w *world) free(t *testing.T, want int64) {
 // a client that sends none of what it has announced takes no more than half of it.
 func TestG7BodiesAreBoundedInSum(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) {
 		setLimits(h, 20*time.Millisecond, time.Minute, time.Minute)
-		h.SetLimits(func(l *mcpbridge.Limits) { l.Body = time.Minute })
+		h.SetLimits(func(l *httpfront.Limits) { l.Body = time.Minute })
 	})
 	session := f.initialize(t)
 	var slow []io.Closer
@@ -84,7 +84,7 @@ func TestG7BodiesAreBoundedInSum(t *testing.T) {
 func TestG7BodiesWaitForRoom(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	giveBack := w.bridge.HoldForRequests("another", allOfRequests)
 	got := make(chan reply, 3)

@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -222,15 +223,15 @@ func serve(t testing.TB, service func(context.Context) error) {
 
 // front is a bridge's HTTP front behind a real server.
 type front struct {
-	*mcpbridge.HTTP
+	*httpfront.Front
 	url    string
 	client *http.Client
 }
 
-func (w *world) front(t testing.TB, settings mcpbridge.HTTPSettings, change ...func(*mcpbridge.HTTP)) *front {
+func (w *world) front(t testing.TB, settings httpfront.Settings, change ...func(*httpfront.Front)) *front {
 	t.Helper()
 	settings.Loopback = true
-	h := mcpbridge.NewHTTP(w.bridge, settings)
+	h := httpfront.New(w.bridge, settings)
 	for _, c := range change {
 		c(h)
 	}
@@ -247,8 +248,8 @@ func (w *world) front(t testing.TB, settings mcpbridge.HTTPSettings, change ...f
 }
 
 // setLimits makes the front's patience that of a test.
-func setLimits(h *mcpbridge.HTTP, body, write, keepAlive time.Duration) {
-	h.SetLimits(func(l *mcpbridge.Limits) {
+func setLimits(h *httpfront.Front, body, write, keepAlive time.Duration) {
+	h.SetLimits(func(l *httpfront.Limits) {
 		l.Body, l.Room, l.Write, l.KeepAlive = body, body, write, keepAlive
 	})
 }

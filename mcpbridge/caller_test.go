@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -56,7 +56,7 @@ func TestD6ProgressAndMessagesComeBeforeTheAnswer(t *testing.T) {
 		return fmt.Sprint(c.WantsProgress()), nil
 	})
 	const setLevel = `{"jsonrpc":"2.0","id":"l","method":"logging/setLevel","params":{"level":"warning"}}`
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	f.post(t, setLevel, "Mcp-Session-Id", session)
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
@@ -136,7 +136,7 @@ func TestD8QuestionsReachTheClient(t *testing.T) {
 		}
 		return strings.Join(said, "\n"), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	for name, s := range map[string]*mcp.ClientSession{
 		"stream": f.connect(t, "2025-11-25", asks()), "older": f.connect(t, "2025-03-26", asks()),
 		"sse": f.connectSSE(t, asks()), "stdio": connect(t, stdioTransport(t, w), "2025-06-18", asks()),
@@ -160,7 +160,7 @@ func TestD8AnAnswerKeepsItsBytes(t *testing.T) {
 		return string(raw), err
 	})
 	opening := strings.Replace(initialize("2025-11-25"), `"capabilities":{}`, `"capabilities":{"sampling":{}}`, 1)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.post(t, opening).header.Get("Mcp-Session-Id")
 	stream := f.open(t, http.MethodPost, "/mcp", strings.NewReader(call(1, "echo")), "Mcp-Session-Id", session)
 	events := bufio.NewScanner(stream.body)
@@ -214,7 +214,7 @@ func TestD8WhoCannotBeAsked(t *testing.T) {
 		}
 		return strings.Join(said, "\n"), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	for name, got := range map[string]string{
 		"session":    f.post(t, withToken(1, "1"), "Mcp-Session-Id", session).raw,
@@ -331,7 +331,7 @@ func TestAClientIsWhatItHasDeclared(t *testing.T) {
 		spoken <- heard{c.Hears(), string(c.Declared().Capabilities)}
 		return "", nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	with := func(capabilities string) string {
 		return strings.Replace(initialize("2025-11-25"), `"capabilities":{}`, `"capabilities":`+capabilities, 1)
 	}
@@ -374,7 +374,7 @@ func TestSessionsTellClientsApart(t *testing.T) {
 		sessions <- c.Session()
 		return "", nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	seen := map[string]string{}
 	for name, s := range map[string]*mcp.ClientSession{
 		"stream": f.connect(t, "2025-11-25", asks()), "another": f.connect(t, "2025-11-25", asks()),
@@ -399,7 +399,7 @@ func TestN2StrangersAreToldApartByAddress(t *testing.T) {
 		sessions <- c.Session()
 		return "", nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	body, headers := newEra("tools/call", "echo", `"name":"echo","arguments":{}`)
 	for _, capabilities := range []string{`{}`, `{"elicitation":{}}`} {
 		body := strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":`+capabilities, 1)
@@ -440,7 +440,7 @@ func TestTheClientsMetaReachesThePeer(t *testing.T) {
 		metas <- string(call.Meta)
 		return json.RawMessage(`{"content":[]}`), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	for meta, want := range map[string]string{
 		`{"progressToken":1,"a":12345678901234567890,"b":{"c":[1.0]}}`:   `{"a":12345678901234567890,"b":{"c":[1.0]}}`,

@@ -20,7 +20,7 @@ import (
 )
 
 // call answers a tools/call.
-func (b *Bridge) call(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	name, ok := wire.TextOf(r.Params.Name)
 	args := r.Params.Arguments
 	if !ok || args != nil && args[0] != '{' && args[0] != 'n' {
@@ -51,7 +51,7 @@ func (b *Bridge) call(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Err
 }
 
 // callConversing makes a call of a tool that may speak to its client.
-func (b *Bridge) callConversing(ctx context.Context, r *request, asked peer.Call) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) callConversing(ctx context.Context, r *Request, asked peer.Call) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
 	return b.converse(ctx, r, callOf(r, &asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		return b.callWith(ctx, r, &asked, client)
@@ -59,12 +59,12 @@ func (b *Bridge) callConversing(ctx context.Context, r *request, asked peer.Call
 }
 
 // callOf is what a call asks for, and for whom.
-func callOf(r *request, asked *peer.Call) results.Asking {
+func callOf(r *Request, asked *peer.Call) results.Asking {
 	return results.Asking{Client: r.Session(), Method: wire.MethodCall, Name: asked.Tool, Args: asked.Args}
 }
 
 // callWith makes a call for a client; nil if it cannot be spoken to meanwhile.
-func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, client peer.Client) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 	asked.Client = client
 	a, made, refused := b.answerCall(ctx, *asked, r.from)
 	if _, later := client.(*conversation); later { // the request may have been answered with questions
@@ -90,7 +90,7 @@ func (b *Bridge) callWith(ctx context.Context, r *request, asked *peer.Call, cli
 }
 
 // unknownTool refuses a call of no tool, which leaves a line in the log as any other.
-func (b *Bridge) unknownTool(ctx context.Context, r *request, name string) *jsonrpc.Error {
+func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *jsonrpc.Error {
 	began := time.Now()
 	f := fault.New(fault.UnsupportedTool, "unknown tool %q", name)
 	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}

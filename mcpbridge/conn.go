@@ -22,10 +22,10 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// conn is a client's connection made of whole messages, which is its session too: stdio,
+// Conn is a client's connection made of whole messages, which is its session too: stdio,
 // or a stream of SSE. It outlives a malformed message, and answers all that it has read
 // when its input ends (SPEC G1).
-type conn struct {
+type Conn struct {
 	bridge *Bridge
 	log    *slog.Logger
 	from   client.Origin // of all requests
@@ -63,7 +63,7 @@ type conn struct {
 
 // pending is a request that has no answer yet.
 type pending struct {
-	*request
+	*Request
 	in   *batch        // nil for a lone request
 	held *budget.Share // until it is answered
 	// open marks a subscription, whose answer is the end of the session: the
@@ -78,10 +78,10 @@ type line struct {
 	held    *budget.Share // who takes the line ends it
 }
 
-func newConn(b *Bridge, from client.Origin, maxMessage int64) *conn {
+func newConn(b *Bridge, from client.Origin, maxMessage int64) *Conn {
 	from.Session = rand.Text()
 	ctx, end := context.WithCancel(context.Background())
-	return &conn{
+	return &Conn{
 		bridge:   b,
 		log:      b.Log(),
 		from:     from,
@@ -100,9 +100,9 @@ func newConn(b *Bridge, from client.Origin, maxMessage int64) *conn {
 	}
 }
 
-// newStream returns the connection of a client that POSTs its messages, and is sent its
+// NewStream returns the connection of a client that POSTs its messages, and is sent its
 // answers by send. It carries the eras with sessions alone.
-func newStream(b *Bridge, from client.Origin, maxMessage int64, send func(wire.Parts) error) *conn {
+func NewStream(b *Bridge, from client.Origin, maxMessage int64, send func(wire.Parts) error) *Conn {
 	c := newConn(b, from, maxMessage)
 	c.send, c.newest = send, false
 	return c
@@ -110,7 +110,7 @@ func newStream(b *Bridge, from client.Origin, maxMessage int64, send func(wire.P
 
 // Serve returns when the connection is over, or what has been asked is answered, or ctx
 // ends. Nothing is sent from then on.
-func (c *conn) Serve(ctx context.Context) {
+func (c *Conn) Serve(ctx context.Context) {
 	select {
 	case <-c.answered:
 	case <-c.done:
@@ -121,7 +121,7 @@ func (c *conn) Serve(ctx context.Context) {
 }
 
 // Post takes a message, and what it holds. over says why it is not taken; "" if it is.
-func (c *conn) Post(message []byte, held *budget.Share) (over string) {
+func (c *Conn) Post(message []byte, held *budget.Share) (over string) {
 	select {
 	case <-c.stop:
 		held.End()
@@ -136,14 +136,14 @@ func (c *conn) Post(message []byte, held *budget.Share) (over string) {
 }
 
 // Line is whose share of what is bounded the connection takes.
-func (c *conn) Line() turns.Line { return c.line }
+func (c *Conn) Line() turns.Line { return c.line }
 
 // Done is closed when the connection is over.
-func (c *conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // take takes a line: it answers what is not a message, and has the others answered. A
 // panic ends the connection: nobody knows how much of the line has been taken.
-func (c *conn) take(l line) {
+func (c *Conn) take(l line) {
 	held := l.held
 	defer func() { held.End() }() // unless somebody else is to
 	defer recovered.To(c.log, "read a line of a client's", func(any) { c.HangUp() })
@@ -173,7 +173,7 @@ func (c *conn) take(l line) {
 
 // accept takes a message: a request is answered from now on. It returns the error that
 // refuses a request instead. p.held is the request's, if it is not refused.
-func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
+func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	switch {
 	case m.Answers():
 		c.session.Questions.Answer(m)
@@ -182,7 +182,7 @@ func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 		wire.Notified(m, c.cancel)
 		return nil
 	}
-	r, refused := c.bridge.newRequest(m, c.from, c.session, c)
+	r, refused := c.bridge.NewRequest(m, c.from, c.session, c)
 	if refused == nil && r.Stateless() && !c.newest {
 		refused = wire.Unsupported(wire.FirstStateless, wire.Versions[1:])
 	}
@@ -190,7 +190,7 @@ func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 		return wire.ErrorOf(m.ID, refused)
 	}
 	r.Begin(c.ctx)
-	p.request, p.open = r, m.Method == wire.MethodListen
+	p.Request, p.open = r, m.Method == wire.MethodListen
 	switch c.enter(p) {
 	case entered:
 	case enterOver:
@@ -216,7 +216,7 @@ func (c *conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 }
 
 // passNews tells the client what has changed, from now on.
-func (c *conn) passNews() {
+func (c *Conn) passNews() {
 	c.passing.Do(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -232,7 +232,7 @@ func (c *conn) passNews() {
 
 // answerRequest answers a request. A panic ends the connection: nobody knows what of the
 // answer has been written.
-func (c *conn) answerRequest(r *request) {
+func (c *Conn) answerRequest(r *Request) {
 	defer c.lines.Done()
 	working := true
 	end := func() {
@@ -244,7 +244,7 @@ func (c *conn) answerRequest(r *request) {
 	}
 	defer end()
 	defer recovered.To(c.log, "answer a request", func(any) { c.HangUp() })
-	c.bridge.exchange(r, func(response wire.Parts, _ int64, letGo func()) {
+	c.bridge.Exchange(r, func(response wire.Parts, _ int64, letGo func()) {
 		if r.Method != wire.MethodListen && r.Cancelled() || c.ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
@@ -265,7 +265,7 @@ const (
 )
 
 // enter notes that a request wants an answer.
-func (c *conn) enter(p pending) entering {
+func (c *Conn) enter(p pending) entering {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := wire.IDKey(p.ID)
@@ -288,18 +288,18 @@ func (c *conn) enter(p pending) entering {
 }
 
 // cancel ends the request that a notification cancels.
-func (c *conn) cancel(id json.RawMessage) {
+func (c *Conn) cancel(id json.RawMessage) {
 	c.mu.Lock()
 	p := c.awaiting[wire.IDKey(id)]
 	c.mu.Unlock()
-	if p.request != nil && p.Method != wire.MethodInitialize { // which MUST NOT be cancelled
+	if p.Request != nil && p.Method != wire.MethodInitialize { // which MUST NOT be cancelled
 		p.Cancel()
 	}
 }
 
 // letGo ends what the requests hold that will get no answer any more: the
 // connection is over.
-func (c *conn) letGo() {
+func (c *Conn) letGo() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.awaiting {
@@ -311,7 +311,7 @@ func (c *conn) letGo() {
 }
 
 // endInput notes that nothing more will be read: the client answers no questions any more.
-func (c *conn) endInput() {
+func (c *Conn) endInput() {
 	c.mu.Lock()
 	c.ended = true
 	c.settleLocked()
@@ -320,7 +320,7 @@ func (c *conn) endInput() {
 }
 
 // settleLocked closes answered when the input has ended and nothing is awaited.
-func (c *conn) settleLocked() {
+func (c *Conn) settleLocked() {
 	if c.ended && c.unanswered == 0 {
 		select {
 		case <-c.answered:
@@ -331,13 +331,13 @@ func (c *conn) settleLocked() {
 }
 
 // complain sends an error response that belongs to no request.
-func (c *conn) complain(id json.RawMessage, code int64, text string) {
+func (c *Conn) complain(id json.RawMessage, code int64, text string) {
 	c.log.Debug("malformed message", "code", code, "text", text)
 	c.deliverLogged(wire.Parts{wire.ErrorJSON(id, code, text)})
 }
 
 // Tell implements outlet.
-func (c *conn) Tell(ctx context.Context, message json.RawMessage) error {
+func (c *Conn) Tell(ctx context.Context, message json.RawMessage) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -349,7 +349,7 @@ func (c *conn) Tell(ctx context.Context, message json.RawMessage) error {
 }
 
 // deliverLogged sends what no handler waits for.
-func (c *conn) deliverLogged(message wire.Parts) {
+func (c *Conn) deliverLogged(message wire.Parts) {
 	if err := c.deliver(message); err != nil {
 		c.log.Debug("answer a malformed message", "err", err)
 	}
@@ -357,7 +357,7 @@ func (c *conn) deliverLogged(message wire.Parts) {
 
 // deliver sends one message or batch. A client that cannot be written to has
 // left: the connection ends.
-func (c *conn) deliver(message wire.Parts) error {
+func (c *Conn) deliver(message wire.Parts) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.done:
@@ -367,7 +367,7 @@ func (c *conn) deliver(message wire.Parts) error {
 }
 
 // write sends what deliver or tell has the turn for.
-func (c *conn) write(message wire.Parts) error {
+func (c *Conn) write(message wire.Parts) error {
 	err := c.send(message)
 	<-c.writing
 	if err != nil && !errors.Is(err, client.ErrHungUp) {
@@ -377,7 +377,7 @@ func (c *conn) write(message wire.Parts) error {
 }
 
 // broken ends a connection that cannot be written to.
-func (c *conn) broken(err error) {
+func (c *Conn) broken(err error) {
 	c.mu.Lock()
 	if c.failed == nil {
 		c.failed = fmt.Errorf("write to the client: %w", err)
@@ -387,14 +387,14 @@ func (c *conn) broken(err error) {
 }
 
 // failure returns why the client could not be written to, if so.
-func (c *conn) failure() error {
+func (c *Conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
 }
 
 // StopReading takes no more. The connection ends when what was taken is answered.
-func (c *conn) StopReading() {
+func (c *Conn) StopReading() {
 	c.stopOnce.Do(func() {
 		close(c.stop)
 		c.endInput()
@@ -402,7 +402,7 @@ func (c *conn) StopReading() {
 }
 
 // HangUp ends the connection without waiting for answers, and the requests in flight.
-func (c *conn) HangUp() {
+func (c *Conn) HangUp() {
 	c.closeOnce.Do(func() {
 		close(c.done)
 		c.end()
@@ -410,12 +410,12 @@ func (c *conn) HangUp() {
 }
 
 // finish ends the connection, and waits for its requests.
-func (c *conn) finish() {
+func (c *Conn) finish() {
 	c.HangUp() // lets go of the goroutines that read and write
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
-	c.bridge.endSession(c.session)
+	c.bridge.EndSession(c.session)
 	c.calls.Wait()
 	c.letGo()
 	c.awaitLog()
@@ -423,7 +423,7 @@ func (c *conn) finish() {
 
 // awaitLog waits until the requests that are over are in the log, or for as long
 // as last answers may take: the write before it may hang.
-func (c *conn) awaitLog() {
+func (c *Conn) awaitLog() {
 	logged := make(chan struct{})
 	go func() {
 		c.lines.Wait()
@@ -442,7 +442,7 @@ const maxIdle = 64
 
 // run does a job in a goroutine: one that is done with another, if there is one,
 // since its stack need not grow again.
-func (c *conn) run(job func()) {
+func (c *Conn) run(job func()) {
 	select {
 	case c.jobs <- job:
 	default:
@@ -451,7 +451,7 @@ func (c *conn) run(job func()) {
 }
 
 // work does a job, and then others, for as long as the connection lives.
-func (c *conn) work(job func()) {
+func (c *Conn) work(job func()) {
 	for {
 		job()
 		if c.idle.Add(1) > maxIdle {

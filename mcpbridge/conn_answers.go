@@ -92,7 +92,7 @@ func (a *answers) keep(written [][]byte) {
 // answer ends a request with its answer; nil for none. letGo is called when nothing of it
 // is to be written any more. When answer returns, it has been written, or waits for others
 // of its batch, or a goroutine is about to write it.
-func (c *conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
+func (c *Conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
 	if message.Size() <= turns.Little {
 		letGo() // what is left of it nobody counts
 		letGo = nil
@@ -132,7 +132,7 @@ func (c *conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
 	if !first {
 		return
 	}
-	if p.request != nil && p.Method == wire.MethodInitialize { // it is answered by who reads
+	if p.Request != nil && p.Method == wire.MethodInitialize { // it is answered by who reads
 		c.run(c.watchAnswers)
 		return
 	}
@@ -151,7 +151,7 @@ func both(letGo, also func()) func() {
 }
 
 // answerNow writes an answer.
-func (c *conn) answerNow(message wire.Parts, letGo func()) {
+func (c *Conn) answerNow(message wire.Parts, letGo func()) {
 	if letGo != nil {
 		defer letGo()
 	}
@@ -166,7 +166,7 @@ func (c *conn) answerNow(message wire.Parts, letGo func()) {
 
 // watchAnswers writes what waits, and what comes meanwhile. While that has no end
 // another goroutine goes on with it: the call whose this is has to end.
-func (c *conn) watchAnswers() {
+func (c *Conn) watchAnswers() {
 	for range longWatch {
 		if !c.writeAnswers() {
 			return
@@ -176,7 +176,7 @@ func (c *conn) watchAnswers() {
 }
 
 // writeAnswers writes what waits, and reports whether more may have come meanwhile.
-func (c *conn) writeAnswers() bool {
+func (c *Conn) writeAnswers() bool {
 	over := false
 	select {
 	case c.writing <- struct{}{}:

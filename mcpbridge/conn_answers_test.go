@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC G1, L1: of calls that come all at once each gets its one answer, whole,
@@ -62,7 +63,7 @@ func TestG5bAPanicOverAnAnswerEndsNothing(t *testing.T) {
 	w.raw("torn", func(context.Context, peer.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[`), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{}) // its end awaits what is written to p, unless p has ended before
+	f := w.front(t, httpfront.Settings{}) // its end awaits what is written to p, unless p has ended before
 	session := f.initialize(t)
 	p := w.stdio(t, maxLine)
 	p.open(t)

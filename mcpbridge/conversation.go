@@ -52,7 +52,7 @@ type conversation struct {
 	says    peer.Declared
 	cancel  context.CancelFunc // ends the peer's work
 	letGo   func()             // of the room for answers that the work holds
-	first   *request           // which knows what its client takes
+	first   *Request           // which knows what its client takes
 	asked   chan struct{}      // holds a token when there is a new question
 	done    chan struct{}      // closed when the fields that follow are set
 
@@ -65,7 +65,7 @@ type conversation struct {
 	ended   bool  // the work has
 
 	mu      sync.Mutex // guards the fields that follow
-	open    *request   // the request that is being answered; nil while the peer is kept waiting
+	open    *Request   // the request that is being answered; nil while the peer is kept waiting
 	pending []*question
 	given   map[string]json.RawMessage // by the open request, for what has not been asked yet
 	serial  int
@@ -107,7 +107,7 @@ func (v *conversation) Notify(ctx context.Context, method string, params json.Ra
 	}
 }
 
-func (v *conversation) current() *request {
+func (v *conversation) current() *Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.open
@@ -233,7 +233,7 @@ func (v *conversation) refuseAll() {
 }
 
 // attach makes r the request that is being answered; nil for none.
-func (v *conversation) attach(r *request) {
+func (v *conversation) attach(r *Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.open, v.given = r, nil
@@ -244,7 +244,7 @@ type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Er
 
 // converse does the work for the client of a request. In the stateless era its result may
 // be questions to the client.
-func (b *Bridge) converse(ctx context.Context, r *request, of results.Asking, do work) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do work) (wire.Parts, *jsonrpc.Error) {
 	if !r.newest || of.Method == wire.MethodComplete || !r.says.Askable() {
 		return do(ctx, r)
 	}
@@ -294,7 +294,7 @@ func answersIn(p wire.Params) (state string, answers map[string]json.RawMessage)
 
 // inputIn is what a client gives to a peer that required more in the stateless era. An
 // error says that the peer's state was not given to this client for this request.
-func (b *Bridge) inputIn(r *request, of results.Asking) (in peer.Input, refused *jsonrpc.Error) {
+func (b *Bridge) inputIn(r *Request, of results.Asking) (in peer.Input, refused *jsonrpc.Error) {
 	in.Responses, in.State = r.Params.Responses, r.Params.State
 	if in.State == nil {
 		return in, nil
@@ -333,7 +333,7 @@ type parked struct {
 }
 
 // begin starts the work of a new conversation.
-func (h *held) begin(ctx context.Context, b *Bridge, r *request, of results.Asking, do work) *conversation {
+func (h *held) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, letGo := b.room.Hold(ctx, r.line)

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // round is a request of the stateless era whose client can be asked anything.
@@ -87,7 +87,7 @@ func TestD8QuestionsInTheStatelessEra(t *testing.T) {
 	}
 	w := talking(t, asking)
 	for name, s := range map[string]*mcp.ClientSession{
-		"http": w.front(t, mcpbridge.HTTPSettings{}).connect(t, newest, asks()), "stdio": connect(t, stdioTransport(t, w), newest, asks()),
+		"http": w.front(t, httpfront.Settings{}).connect(t, newest, asks()), "stdio": connect(t, stdioTransport(t, w), newest, asks()),
 	} {
 		check(name, textOf(t, ask(t, s)))
 	}
@@ -100,7 +100,7 @@ func TestD8QuestionsInTheStatelessEra(t *testing.T) {
 		}
 		return json.RawMessage(`{"contents":[{"uri":"mem://a","text":` + string(quoted) + `}]}`), err
 	}
-	c := served(t, s).front(t, mcpbridge.HTTPSettings{}).connect(t, newest, asks())
+	c := served(t, s).front(t, httpfront.Settings{}).connect(t, newest, asks())
 	check("read", read(t, c, "mem://a").Text)
 	prompt, err := c.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "greet"})
 	if err != nil {
@@ -125,7 +125,7 @@ func TestD8AConversation(t *testing.T) {
 		c.Notify(ctx, "notifications/progress", json.RawMessage(`{"progress":2}`))
 		return string(said[0]) + string(said[1]), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	r := f.round(t, "")
 	state, questions := required(t, r)
 	for len(questions) < 2 { // the other one was a moment later
@@ -163,7 +163,7 @@ func TestAConversationIsItsOwners(t *testing.T) {
 		raw, err := c.Ask(ctx, "roots/list", nil)
 		return string(raw), err
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	ann, bob := []string{"Authorization", "Bearer ann"}, []string{"Authorization", "Bearer bob"}
 	state, questions := required(t, f.round(t, "", ann...))
 	var answers string
@@ -212,7 +212,7 @@ func TestAConversationThatIsGivenUp(t *testing.T) {
 		<-answered
 	})
 	w := talking(t, asking)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	state, questions := required(t, f.round(t, ""))
 	var answers string
 	for id := range questions {
@@ -255,7 +255,7 @@ func TestConversationsAreBounded(t *testing.T) {
 		}
 		return err.Error(), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	var all sync.WaitGroup
 	replies := make([]reply, 256)
 	for i := range replies {
@@ -283,7 +283,7 @@ func TestD8QuestionsHaveNames(t *testing.T) {
 		both.Wait()
 		return string(said[0]) + string(said[1]), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	names := func(questions map[string]struct {
 		Method string
 		Params json.RawMessage
@@ -351,7 +351,7 @@ func TestG2AMissingCapabilityIsNamed(t *testing.T) {
 		}
 		return "", err
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for _, copes = range []bool{true, false} {
 		for _, way := range []struct{ name, capabilities string }{{"the SDK", `{}`}, {"plain", `{}`}, {"a conversation", `{"roots":{}}`}} {
@@ -380,7 +380,7 @@ func TestG2StatusOfAPeersError(t *testing.T) {
 		}
 		return nil, &jsonrpc.Error{Code: code, Message: "no"}
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	f.post(t, body, headers...) // from here on it is plain
 	for code = range map[int64]bool{-32602: true, -32601: true, -32603: true, -1: true} {
@@ -398,7 +398,7 @@ func TestN2ConversationsAreSharedByCaller(t *testing.T) {
 		_, err := c.Ask(ctx, "roots/list", nil)
 		return fmt.Sprint(err), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	refused := func(name string) bool {
 		return strings.Contains(f.round(t, "", bearer(name)...).raw, "too many calls wait")
 	}
@@ -423,7 +423,7 @@ func TestS2ARequestWhoseClientThinksIsCounted(t *testing.T) {
 		_, err := c.Ask(ctx, "elicitation/create", json.RawMessage(`{"message":"M"}`))
 		return fmt.Sprint(err), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	const size = 4 << 20
 	more := `,"arguments":{"a":"` + strings.Repeat("x", size) + `"}`
 	call := func(name, more string) reply {

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // nobody is a client of which nobody wants to know what it got.
@@ -41,7 +41,7 @@ func TestS1ALargeAnswerIsNotCopiedOften(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.raw("peer", func(context.Context, peer.Call) (json.RawMessage, error) { return raw, nil })
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	w.bridge.SetMaxInline(1)
 	w.answer("kept", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { return text(large), nil })
@@ -108,7 +108,7 @@ func TestS2NothingIsLeftOfLargeAnswers(t *testing.T) {
 		began <- struct{}{}
 		return text(large), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	p := w.stdio(t, 16<<20)
 	p.open(t)

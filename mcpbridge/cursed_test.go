@@ -13,7 +13,7 @@ import (
 )
 
 // unlucky is a connection over whose requests Orla panics: it lacks its bridge.
-func unlucky(t *testing.T) (c *conn, sent *[]string) {
+func unlucky(t *testing.T) (c *Conn, sent *[]string) {
 	t.Helper()
 	c = newConn(&Bridge{}, client.Origin{}, 1<<20)
 	c.log = slog.New(slog.DiscardHandler)

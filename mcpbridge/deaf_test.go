@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // narrow is a listener whose connections hold next to nothing.
@@ -33,7 +33,7 @@ func (n narrow) Accept() (net.Conn, error) {
 // and one beside it that does goes on hearing.
 func TestG7AListenerThatDoesNotReadIsLeft(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) {
 		setLimits(h, time.Minute, 500*time.Millisecond, 5*time.Millisecond)
 	})
 	stream := func(session string) string {
@@ -122,7 +122,7 @@ func TestN2AClientThatDoesNotReadKeepsNobody(t *testing.T) {
 		}
 	}
 	t.Run("http", func(t *testing.T) {
-		f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { setLimits(h, time.Minute, 5*time.Minute, time.Minute) })
+		f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) { setLimits(h, time.Minute, 5*time.Minute, time.Minute) })
 		conn := dial(t, f.addr())
 		if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC S2: what the SDK decodes of a message takes many times its bytes in memory (4
@@ -29,7 +29,7 @@ func TestS2WhatIsDecodedIsBounded(t *testing.T) {
 		}
 		echo = `"name":"echo","arguments":{}`
 	)
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	stream := f.openSSE(t)
 	stream.post(t, initialize("2024-11-05"))

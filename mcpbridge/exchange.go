@@ -11,12 +11,12 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// exchange answers a request, on every transport in the same order: hold room for the
+// Exchange answers a request, on every transport in the same order: hold room for the
 // answer, make it, write it, give back the room, and write the call into the log. When it
 // is called, the bytes of the request are counted and its id is taken; to give these back
 // is write's, which also gives back the room, by letGo, when the answer is written. code is
 // that of an error; 0 for none. ctx is r's.
-func (b *Bridge) exchange(r *request, write func(response wire.Parts, code int64, letGo func())) {
+func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64, letGo func())) {
 	ctx, letGo := b.room.Hold(r.ctx, r.line)
 	response, code := b.respond(ctx, r)
 	r.end()
@@ -30,7 +30,7 @@ func (b *Bridge) exchange(r *request, write func(response wire.Parts, code int64
 }
 
 // respond makes the response to a request. A panic fails that request, no more.
-func (b *Bridge) respond(ctx context.Context, r *request) (response wire.Parts, code int64) {
+func (b *Bridge) respond(ctx context.Context, r *Request) (response wire.Parts, code int64) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.log.Error("panic in a request", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -45,6 +45,6 @@ func (b *Bridge) respond(ctx context.Context, r *request) (response wire.Parts, 
 	return append(append(response, result...), wire.Closing), 0
 }
 
-func refusalOf(r *request, refused *jsonrpc.Error) (wire.Parts, int64) {
+func refusalOf(r *Request, refused *jsonrpc.Error) (wire.Parts, int64) {
 	return wire.Parts{wire.ErrorOf(r.ID, refused)}, refused.Code
 }

@@ -66,7 +66,7 @@ func Passed(raw []byte, newest bool) ([]byte, bool) {
 func Read(b *Bridge, raw []byte) (id json.RawMessage, refused bool) {
 	m, why := wire.ReadMessage(raw)
 	if why == nil && m.Asks() {
-		_, why = b.newRequest(m, client.Origin{}, nil, nil)
+		_, why = b.NewRequest(m, client.Origin{}, nil, nil)
 	}
 	return m.ID, why != nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // FuzzFront posts any body with any headers: the front never fails inside, what it
@@ -68,13 +68,13 @@ func FuzzFront(f *testing.F) {
 }
 
 // frontOf is a front with a tool called echo that runs as told.
-func frontOf(f *testing.F, run func()) *mcpbridge.HTTP {
+func frontOf(f *testing.F, run func()) *httpfront.Front {
 	w := newWorld(f)
 	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) {
 		run()
 		return json.RawMessage(`{"content":[]}`), nil
 	})
-	h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Loopback: true})
+	h := httpfront.New(w.bridge, httpfront.Settings{Loopback: true})
 	f.Cleanup(h.CloseSessions)
 	return h
 }

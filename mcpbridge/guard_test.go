@@ -10,11 +10,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 func TestG8OriginAndHost(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{
+	f := newWorld(t).front(t, httpfront.Settings{
 		AllowedOrigins: []string{"https://app.example", "https://Port.example:443", "http://[0:0:0:0:0:0:0:1]:3000"},
 		AllowedHosts:   []string{"orla.internal", "proxy.example:8443", "[2001:db8:0::1]", "Dot.example.", "[2001:DB8::2]:8443"},
 	})
@@ -87,7 +87,7 @@ func TestG8OriginAndHost(t *testing.T) {
 }
 
 func TestG8ContentTypes(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	for kind, ok := range map[string]bool{
 		"application/json": true, "application/json; charset=utf-8": true, "Application/JSON": true,
 		"text/plain": false, "text/plain; application/json": false, "application/x-www-form-urlencoded": false,
@@ -104,7 +104,7 @@ func TestG8ContentTypes(t *testing.T) {
 
 func TestG8CORS(t *testing.T) {
 	const app = "https://app.example"
-	settings := mcpbridge.HTTPSettings{Loopback: true, AllowedOrigins: []string{app}, Verify: tokens}
+	settings := httpfront.Settings{Loopback: true, AllowedOrigins: []string{app}, Verify: tokens}
 	f := newWorld(t).front(t, settings)
 	ask := []string{
 		"Origin", app, "Access-Control-Request-Method", "POST",
@@ -136,7 +136,7 @@ func TestG8CORS(t *testing.T) {
 	if r := f.post(t, call(1, "echo"), "Authorization", "Bearer ann"); r.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("without an origin: %v", r.header)
 	}
-	f.Configure(mcpbridge.HTTPSettings{Loopback: true})
+	f.Configure(httpfront.Settings{Loopback: true})
 	if r := f.send(t, http.MethodOptions, "/mcp", ""); r.status != http.StatusMethodNotAllowed || r.header.Get("Allow") == "" {
 		t.Errorf("OPTIONS without an origin: %d %v", r.status, r.header)
 	}
@@ -166,19 +166,19 @@ func (c reachedConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.at, Port: 
 // A connection that came from outside is let in by settings for outside alone: it may
 // be older than those that hold, and those older than it (SPEC H2).
 func TestG8ConnectionsFromOutside(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	l := listen(t)
-	serveOn(t, reached{l, net.IPv4(192, 0, 2, 1)}, f.HTTP)
+	serveOn(t, reached{l, net.IPv4(192, 0, 2, 1)}, f.Front)
 	f.url = "http://" + l.Addr().String()
 	local := []string{"Host", "localhost"}
 	if r := f.post(t, call(1, "echo"), local...); r.status != http.StatusForbidden || !strings.Contains(r.raw, "its own machine") {
 		t.Errorf("without tokens: %d %s", r.status, r.raw)
 	}
-	f.Configure(mcpbridge.HTTPSettings{Verify: tokens})
+	f.Configure(httpfront.Settings{Verify: tokens})
 	if r := f.post(t, call(1, "echo"), append(local, "Authorization", "Bearer ann")...); r.status != http.StatusOK {
 		t.Errorf("with one: %d %s", r.status, r.raw)
 	}
-	f.Configure(mcpbridge.HTTPSettings{Loopback: true})
+	f.Configure(httpfront.Settings{Loopback: true})
 	if r := f.post(t, call(1, "echo"), append(local, "Authorization", "Bearer ann")...); r.status != http.StatusForbidden {
 		t.Errorf("when none is asked for any more: %d %s", r.status, r.raw)
 	}
@@ -194,7 +194,7 @@ func tokens(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, 
 
 func TestG8Bearer(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	ann, bob := []string{"Authorization", "Bearer ann"}, []string{"Authorization", "Bearer bob"}
 	for name, headers := range map[string][]string{
 		"none": nil, "wrong": {"Authorization", "Bearer eve"}, "empty": {"Authorization", "Bearer "}, "basic": {"Authorization", "Basic ann"},
@@ -249,7 +249,7 @@ func TestG8Bearer(t *testing.T) {
 
 func TestI2TheLineOfACall(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"k":"tOpSeCrEt"}}}`, "Mcp-Session-Id", session)
 	f.post(t, call(2, "unknown"), "Mcp-Session-Id", session)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC-TOOLS 3.4: what is added to the front is asked for no token and no Host,
@@ -16,7 +17,7 @@ func TestHandleServesBesideTheProtocol(t *testing.T) {
 	w := newWorld(t, func(o *mcpbridge.Options) {
 		o.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens}, func(h *mcpbridge.HTTP) {
+	f := w.front(t, httpfront.Settings{Verify: tokens}, func(h *httpfront.Front) {
 		h.Handle("/callbacks/{request_id}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "of "+r.PathValue("request_id"))
 		}))

@@ -19,13 +19,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 func TestG6HealthAndReadiness(t *testing.T) {
 	var starting atomic.Pointer[[]string]
 	starting.Store(&[]string{"db"})
 	w := newWorld(t, func(o *mcpbridge.Options) { o.Starting = func() []string { return *starting.Load() } })
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	check := func(path string, status int, part string) {
 		t.Helper()
 		if r := f.send(t, http.MethodGet, path, ""); r.status != status || !strings.Contains(r.raw, part) {
@@ -52,7 +53,7 @@ func TestG6LastAnswersGetOut(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
 	w.answer("echo", g.answer)
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) { h.SetLimits(func(l *mcpbridge.Limits) { l.Answers = patience }) })
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) { h.SetLimits(func(l *httpfront.Limits) { l.Answers = patience }) })
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for round := range 20 {
 		session := f.initialize(t)
@@ -90,7 +91,7 @@ func TestG6LastAnswersGetOut(t *testing.T) {
 
 func TestG7BodiesAreBounded(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{MaxRequest: 1000})
+	f := w.front(t, httpfront.Settings{MaxRequest: 1000})
 	stream := f.openSSE(t)
 	long := call(1, "echo") + strings.Repeat(" ", 1000)
 	for _, path := range []string{"/mcp", stream.endpoint} {
@@ -103,14 +104,14 @@ func TestG7BodiesAreBounded(t *testing.T) {
 		}
 		_ = res.body.Close()
 	}
-	f.Configure(mcpbridge.HTTPSettings{MaxRequest: 5000, Loopback: true})
+	f.Configure(httpfront.Settings{MaxRequest: 5000, Loopback: true})
 	if r := f.post(t, long); r.failed {
 		t.Errorf("after the limit was raised: %s", r.raw)
 	}
 }
 
 func TestG7ASlowBodyIsGivenUp(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxRequest: 1000}, func(h *mcpbridge.HTTP) {
+	f := newWorld(t).front(t, httpfront.Settings{MaxRequest: 1000}, func(h *httpfront.Front) {
 		setLimits(h, 20*time.Millisecond, time.Minute, time.Minute)
 	})
 	for name, c := range map[string]struct {
@@ -189,7 +190,7 @@ func (h *hasty) pass() bool {
 
 // A connection that is kept must not carry the deadline of its last response.
 func TestG7AKeptConnectionIsUsedAfterItsDeadline(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	l := impatient{listen(t), make(chan *hasty, 1)}
 	serveOn(t, l, f)
@@ -217,7 +218,7 @@ func TestG7AClientThatDoesNotReadIsLeft(t *testing.T) {
 	w := newWorld(t, func(o *mcpbridge.Options) { o.MaxInline = 64 << 20 })
 	w.gives(text(strings.Repeat("x", 12<<20)), nil)
 	ended := make(chan struct{})
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) {
 		setLimits(h, time.Minute, 50*time.Millisecond, time.Minute)
 	})
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -258,7 +259,7 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler) {
 
 func TestG7IdleSessionsExpire(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	idle, listening, working := f.initialize(t), f.initialize(t), f.initialize(t)
 	f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", listening)
 	g := newGate()
@@ -297,7 +298,7 @@ func TestG7IdleSessionsExpire(t *testing.T) {
 }
 
 func TestG7TheLongestIdleMakesRoom(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 3})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 3})
 	ping := func(id string) int {
 		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", id).status
 	}
@@ -314,7 +315,7 @@ func TestG7TheLongestIdleMakesRoom(t *testing.T) {
 
 // Whoever floods makes room for itself, and takes no session from others.
 func TestG7AFloodTakesNoSessionOfOthers(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 20})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 20})
 	named := func(name string) reply {
 		return f.post(t, strings.Replace(initialize("2025-11-25"), `"name":"t"`, `"name":"`+name+`"`, 1))
 	}
@@ -340,7 +341,7 @@ func TestG7AFloodTakesNoSessionOfOthers(t *testing.T) {
 // comes then is told when to try again.
 func TestG7WhoFindsNoRoomIsToldSo(t *testing.T) {
 	const most = 10
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: most})
 	named := func(i int) reply {
 		return f.post(t, strings.Replace(initialize("2025-11-25"), `"name":"t"`, fmt.Sprintf(`"name":"client%d"`, i), 1))
 	}
@@ -385,7 +386,7 @@ func (f *front) flood(t *testing.T, each int) {
 
 func TestG7AFloodStaysBounded(t *testing.T) {
 	const most = 100
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: most})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: most})
 	before := runtime.NumGoroutine()
 	f.flood(t, 250)
 	if n := f.Sessions(); n > most {
@@ -399,14 +400,14 @@ func TestG7AFloodStaysBounded(t *testing.T) {
 // Room that a session has made is nobody else's: each of those that begin at
 // once takes what it made, and none is refused.
 func TestG7RoomIsMadeForEach(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 24})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 24})
 	f.flood(t, 100)
 }
 
 // Where sessions have to make room, a call in one is answered or refused: it does
 // not run in one that ends under it.
 func TestG7ACallWhereSessionsMakeRoom(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 20})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 20})
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() {
@@ -426,7 +427,7 @@ func TestG7ACallWhereSessionsMakeRoom(t *testing.T) {
 // The same of a session that was idle for too long, while it is being closed.
 func TestG7ACallInASessionThatExpires(t *testing.T) {
 	w := newWorld(t)
-	h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Loopback: true}) // nobody runs its Serve, which closes
+	h := httpfront.New(w.bridge, httpfront.Settings{Loopback: true}) // nobody runs its Serve, which closes
 	server := httptest.NewServer(h)
 	t.Cleanup(func() {
 		h.CloseSessions()
@@ -450,7 +451,7 @@ func TestG7ACallInASessionThatExpires(t *testing.T) {
 
 // There are no more streams of 2024-11-05 than sessions may be, however many begin at once.
 func TestG7StreamsAreCounted(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{MaxSessions: 5})
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 5})
 	for range 20 {
 		open := make(chan *opened, 40)
 		for range cap(open) {
@@ -473,7 +474,7 @@ func TestG7StreamsAreCounted(t *testing.T) {
 
 func TestG7ManyStreamsAtOnce(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	before := runtime.NumGoroutine()
 	var open []*opened
 	body, headers := newEra("subscriptions/listen", "", `"notifications":{"toolsListChanged":true}`)
@@ -535,7 +536,7 @@ func comments(t *testing.T, scan *bufio.Scanner, wantComments, wantData int) {
 
 func TestKeepAliveOnEveryStream(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) {
 		setLimits(h, time.Minute, time.Minute, time.Millisecond)
 	})
 	get := f.open(t, http.MethodGet, "/mcp", nil, "Mcp-Session-Id", f.initialize(t)).lines()
@@ -556,7 +557,7 @@ func TestKeepAliveOfALongCall(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
 	w.answer("echo", g.answer)
-	f := w.front(t, mcpbridge.HTTPSettings{}, func(h *mcpbridge.HTTP) {
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) {
 		setLimits(h, time.Minute, time.Minute, time.Millisecond)
 	})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
@@ -601,7 +602,7 @@ func TestLeavingCancelsInTheStatelessEraOnly(t *testing.T) {
 		ended <- err
 		return res, err
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	leave := func(body string, headers []string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/mcp", strings.NewReader(body))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // stateful is a world whose peer requires input of each call that brings no answers. It
@@ -38,7 +38,7 @@ func stateful(t *testing.T, requires string) (*world, chan peer.Input) {
 func TestD8WhatAPeerRequiresPassesThrough(t *testing.T) {
 	const questions = `"inputRequests":{"q":{"method":"roots/list","params":{"x":12345678901234567890}}}`
 	w, given := stateful(t, `{"resultType":"input_required",`+questions+`,"requestState":"s\u0041\n:/="}`)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	r := f.round(t, "")
 	state, _ := required(t, r)
 	if !strings.Contains(string(r.result), questions) {
@@ -59,7 +59,7 @@ func TestD8WhatAPeerRequiresPassesThrough(t *testing.T) {
 func TestN2AStateIsItsClients(t *testing.T) {
 	const answered = `,"inputResponses":{"q":{"roots":[]}},"requestState":`
 	w, given := stateful(t, `{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list","params":{}}},"requestState":"1"}`)
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	// A client that has declared nothing is answered another way than one that has.
 	plain := func(args, more string, who []string) reply {
 		body, headers := newEra("tools/call", "echo", `"name":"echo","arguments":`+args+more)

@@ -27,7 +27,7 @@ const (
 )
 
 // readLarge answers resources/read for an answer or a part of it.
-func (b *Bridge) readLarge(ctx context.Context, r *request, uri string) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Parts, *jsonrpc.Error) {
 	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	path, ok := strings.CutPrefix(uri, results.Prefix)
 	if !ok {

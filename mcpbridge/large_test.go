@@ -18,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // pair is a client on a bridge, in memory; it can live in a bubble.
@@ -115,7 +116,7 @@ func TestG5aLargeTextKeepsHeadAndTail(t *testing.T) {
 // request is over then.
 func TestG1AReadOfAnOddURIIsAnswered(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	for _, uri := range []string{"orla://answers/A\x7f", `orla://answers/A\u0001`, `orla://answers/\ud800/0/1`, "orla://answers/\u2028", "orla:", "x\x7f:y", "a b://c", "%zz", ""} {
 		r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+uri+`"}}`, "Mcp-Session-Id", session)
@@ -136,7 +137,7 @@ func TestG5aAWholeTooLargeForStdioIsReadInParts(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, version := range []string{"2025-11-25", newest} {
-		c := w.front(t, mcpbridge.HTTPSettings{}).connect(t, version, nil)
+		c := w.front(t, httpfront.Settings{}).connect(t, version, nil)
 		if got := read(t, c, link).Text; len(got) != 1<<20 {
 			t.Errorf("%s: over HTTP: %d bytes", version, len(got))
 		}
@@ -145,7 +146,7 @@ func TestG5aAWholeTooLargeForStdioIsReadInParts(t *testing.T) {
 
 func TestG5aBlobsImagesAndStructuredContent(t *testing.T) {
 	w := newWorld(t, small)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	s := f.connect(t, "2025-11-25", nil)
 	blob := bytes.Repeat([]byte{0, 1, 2, 255}, 50_000)
 	big := json.RawMessage(`{"n":1.0,"s":"` + strings.Repeat("<", 50_000) + `"}`)
@@ -295,7 +296,7 @@ func shape(r *rand.Rand) *mcp.CallToolResult {
 
 func TestG5aNoAnswerIsOverMaxInline(t *testing.T) {
 	w := newWorld(t, small)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for seed := range uint64(60) {
 		res := shape(rand.New(rand.NewPCG(seed, 1)))
@@ -329,7 +330,7 @@ func TestG5aNoAnswerIsOverMaxInline(t *testing.T) {
 // An answer that fits is not touched.
 func TestG5aWhatFitsIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	big := strings.Repeat("x", 3<<20)
 	data := bytes.Repeat([]byte{7}, 100_000)
 	w.gives(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: big}, &mcp.ImageContent{Data: data}}}, nil)
@@ -343,7 +344,7 @@ func TestG5aWhatFitsIsLeftAlone(t *testing.T) {
 func TestG5aALargeAnswerIsAJSONBody(t *testing.T) {
 	w := newWorld(t)
 	w.gives(text(strings.Repeat("x", 2<<20)), nil)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for name, r := range map[string]reply{

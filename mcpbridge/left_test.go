@@ -12,8 +12,8 @@ import (
 func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
 	b := &Bridge{audience: newAudience(), subscriptions: newSubscriptions(), verbosity: newVerbosity()}
 	s := client.New("a")
-	b.endSession(s)
-	r := &request{bridge: b, Message: &wire.Message{}, session: s}
+	b.EndSession(s)
+	r := &Request{bridge: b, Message: &wire.Message{}, session: s}
 	r.Params.Raw = json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
 	if _, refused := b.initialize(t.Context(), r); refused != nil {
 		t.Fatal(refused)

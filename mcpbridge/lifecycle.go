@@ -13,7 +13,7 @@ import (
 )
 
 // serve answers a request with the JSON of a result, or with an error.
-type serve func(b *Bridge, ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error)
+type serve func(b *Bridge, ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error)
 
 // era is in which eras of the protocol there is a method.
 type era int
@@ -66,7 +66,7 @@ var capabilities = json.RawMessage(`{"completions":{},"logging":{},"prompts":{"l
 	`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
 
 // initialize begins a session.
-func (b *Bridge) initialize(_ context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) initialize(_ context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	says, ok := wire.ReadInitialize(r.Params.Raw)
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
@@ -87,8 +87,8 @@ func (b *Bridge) initialize(_ context.Context, r *request) (wire.Parts, *jsonrpc
 	return wire.Parts{[]byte(`{"capabilities":`), capabilities, []byte(`,"protocolVersion":"` + version + `","serverInfo":`), b.selfJSON, wire.Closing}, nil
 }
 
-// endSession forgets what a session has, and ends what it does. Peers hear of it soon.
-func (b *Bridge) endSession(s *client.Session) {
+// EndSession forgets what a session has, and ends what it does. Peers hear of it soon.
+func (b *Bridge) EndSession(s *client.Session) {
 	if !s.End() {
 		return
 	}
@@ -104,12 +104,12 @@ func (b *Bridge) leftMeanwhile(s *client.Session) {
 	}
 }
 
-func (b *Bridge) ping(context.Context, *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) ping(context.Context, *Request) (wire.Parts, *jsonrpc.Error) {
 	return wire.Parts{[]byte("{}")}, nil
 }
 
 // discover tells a client of the stateless era what the server is.
-func (b *Bridge) discover(context.Context, *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) discover(context.Context, *Request) (wire.Parts, *jsonrpc.Error) {
 	spoken, err := json.Marshal(wire.Versions)
 	if err != nil { // strings
 		panic(err)
@@ -121,7 +121,7 @@ func (b *Bridge) discover(context.Context, *request) (wire.Parts, *jsonrpc.Error
 }
 
 // setLevel answers a logging/setLevel.
-func (b *Bridge) setLevel(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) setLevel(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	level, ok := wire.TextOf(wire.MemberOf(r.Params.Raw, "level"))
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}

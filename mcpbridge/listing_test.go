@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // many makes tools as they are in life: a schema of some properties.
@@ -53,7 +54,7 @@ func (s slowSchema) MarshalJSON() ([]byte, error) {
 // SPEC G5: a call of a tool that is being listed waits until it is.
 func TestACallOfWhatIsBeingListed(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	slow := slowSchema{new(atomic.Int32), make(chan struct{}), make(chan struct{})}
 	session := f.initialize(t)
 	w.set(&mcp.Tool{Name: "first", InputSchema: slow}, tool("second"))
@@ -77,7 +78,7 @@ func TestTheListIsTheSDKs(t *testing.T) {
 	w := newWorld(t)
 	tools := many(2345)
 	w.set(tools...)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	plain := mcp.NewServer(&mcp.Implementation{Name: "orla", Title: "Orla", Version: "1.2.3"}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
@@ -143,7 +144,7 @@ func difference(got, want string) string {
 func TestTheListOfNoTools(t *testing.T) {
 	w := newWorld(t)
 	w.set()
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	eventually(t, "the list is empty", func() bool {
 		return strings.Contains(f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).raw, `"tools":[]}`)
 	})
@@ -158,7 +159,7 @@ func bench(b *testing.B, tools int, body string, headers []string, change ...fun
 		f(c)
 	}
 	bridge := mcpbridge.New(c, mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler)})
-	h := mcpbridge.NewHTTP(bridge, mcpbridge.HTTPSettings{Loopback: true})
+	h := httpfront.New(bridge, httpfront.Settings{Loopback: true})
 	b.ReportAllocs()
 	for b.Loop() {
 		req := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
@@ -198,7 +199,7 @@ func BenchmarkCall(b *testing.B) {
 func TestG3PagesFromAnywhereAreTheSameBytes(t *testing.T) {
 	w := newWorld(t)
 	w.set(many(2500)...)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	for _, c := range []struct {
 		after       string
 		first, last int // -1 for none

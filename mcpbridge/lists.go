@@ -221,7 +221,7 @@ func (b *Bridge) settle(ctx context.Context) *listed {
 
 // listing answers a request for a page of a list.
 func listing(name string, page func(l *listed, after string) (wire.Parts, string)) serve {
-	return func(b *Bridge, ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+	return func(b *Bridge, ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 		after, ok := "", true
 		if cursor := r.Params.Cursor; cursor != nil && string(cursor) != "null" {
 			after, ok = cursorIn(cursor)

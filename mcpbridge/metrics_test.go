@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC N2: a caller that reads metrics slowly, however often, leaves places to another one.
@@ -20,7 +21,7 @@ func TestN2SlowScrapesLeavePlacesToOthers(t *testing.T) {
 		}
 	})
 	w := newWorld(t, func(o *mcpbridge.Options) { o.Metrics = metrics })
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	const flood = 20
 	var scrapes sync.WaitGroup
 	defer scrapes.Wait()

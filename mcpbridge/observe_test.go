@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // spy observes calls.
@@ -65,13 +66,13 @@ func TestEachCallIsObservedOnce(t *testing.T) {
 		connect   func(*testing.T, *world) *mcp.ClientSession
 	}{
 		"HTTP, with sessions": {client.StreamableHTTP, "2025-11-25", func(t *testing.T, w *world) *mcp.ClientSession {
-			return w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", nil)
+			return w.front(t, httpfront.Settings{}).connect(t, "2025-11-25", nil)
 		}},
 		"HTTP, stateless": {client.StreamableHTTP, "2026-07-28", func(t *testing.T, w *world) *mcp.ClientSession {
-			return w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2026-07-28", nil)
+			return w.front(t, httpfront.Settings{}).connect(t, "2026-07-28", nil)
 		}},
 		"SSE": {client.LegacySSE, "2024-11-05", func(t *testing.T, w *world) *mcp.ClientSession {
-			return w.front(t, mcpbridge.HTTPSettings{}).connectSSE(t, nil)
+			return w.front(t, httpfront.Settings{}).connectSSE(t, nil)
 		}},
 		"stdio, with sessions": {client.Stdio, "2025-06-18", func(t *testing.T, w *world) *mcp.ClientSession {
 			return connect(t, stdioTransport(t, w), "2025-06-18", nil)
@@ -141,7 +142,7 @@ func TestTheTraceOfACallReachesItsProvider(t *testing.T) {
 		seen = append(seen, trace.From(ctx).Parent()+" "+trace.From(ctx).State())
 		return text(""), nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := []string{"Mcp-Session-Id", f.initialize(t)}
 	traced := slices.Concat(session, []string{"Traceparent", header, "Tracestate", "h=1"})
 	f.post(t, call(1, "echo"), traced...)
@@ -167,8 +168,8 @@ func TestG6MetricsAreBehindTheSameGuard(t *testing.T) {
 	w := newWorld(t, func(o *mcpbridge.Options) {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("numbers")) })
 	})
-	open := w.front(t, mcpbridge.HTTPSettings{})
-	closed := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	open := w.front(t, httpfront.Settings{})
+	closed := w.front(t, httpfront.Settings{Verify: tokens})
 	for name, c := range map[string]struct {
 		front  *front
 		method string
@@ -200,7 +201,7 @@ func BenchmarkObserve(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, func(o *mcpbridge.Options) { o.Observe = observe })
-			f := w.front(b, mcpbridge.HTTPSettings{})
+			f := w.front(b, httpfront.Settings{})
 			session := f.initialize(b)
 			b.ReportAllocs()
 			for b.Loop() {

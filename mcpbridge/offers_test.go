@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -138,7 +139,7 @@ func served(t *testing.T, s supervisor.Peer) *world {
 // eras are clients of the SDK in every way there is.
 func eras(t *testing.T, w *world, opts func() *mcp.ClientOptions) map[string]*mcp.ClientSession {
 	t.Helper()
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	return map[string]*mcp.ClientSession{
 		"stream": f.connect(t, "2025-11-25", opts()), "newest": f.connect(t, newest, opts()),
 		"sse": f.connectSSE(t, opts()), "stdio": connect(t, stdioTransport(t, w), "2025-06-18", opts()),
@@ -227,7 +228,7 @@ func soon(told <-chan struct{}) bool {
 func TestD8RequestsPassAsTheyAre(t *testing.T) {
 	s := newPeer(everything())
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	p := w.stdio(t, maxLine)
 	p.open(t)
@@ -310,7 +311,7 @@ func TestD8RequestsThatFail(t *testing.T) {
 		}
 		return json.RawMessage(`[]`), nil
 	}
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	f := served(t, s).front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	read := func(uri string) reply {
 		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+uri+`"}}`, "Mcp-Session-Id", session)
@@ -336,7 +337,7 @@ func TestD8Subscriptions(t *testing.T) {
 		return json.RawMessage(`{}`), nil
 	}
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	heard := make(chan string, 100)
 	options := func(name string) *mcp.ClientOptions {
 		return &mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { heard <- name + " " + r.Params.URI }}
@@ -380,7 +381,7 @@ func TestD8Subscriptions(t *testing.T) {
 // SPEC G2: in the stateless era a subscription is a request.
 func TestG2SubscriptionsOfTheNewestEra(t *testing.T) {
 	s := newPeer(everything())
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	f := served(t, s).front(t, httpfront.Settings{})
 	body, headers := newEra("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["mem://a"]}`)
 	res := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
 	stream := &rawSSE{f: f, scan: bufio.NewScanner(res.body)}
@@ -399,7 +400,7 @@ func TestG2SubscriptionsOfTheNewestEra(t *testing.T) {
 func TestD8LevelsOfLogMessages(t *testing.T) {
 	s := newPeer(everything())
 	s.answer = func(context.Context, peer.Request) (json.RawMessage, error) { return json.RawMessage(`{}`), nil }
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	f := served(t, s).front(t, httpfront.Settings{})
 	a, b := f.initialize(t), f.initialize(t)
 	set := func(session, level string) {
 		t.Helper()
@@ -449,7 +450,7 @@ func TestD7aTheFirstListWaits(t *testing.T) {
 	} {
 		s := newPeer(peer.Offers{})
 		w := served(t, s)
-		f := w.front(t, mcpbridge.HTTPSettings{})
+		f := w.front(t, httpfront.Settings{})
 		session := f.initialize(t)
 		got := make(chan reply, 1)
 		go func() { got <- f.post(t, c.message, "Mcp-Session-Id", session) }()
@@ -514,7 +515,7 @@ func TestD8APeersCacheability(t *testing.T) {
 	s.answer = func(context.Context, peer.Request) (json.RawMessage, error) {
 		return json.RawMessage(`{"contents":[],"ttlMs":5,"cacheScope":"public","resultType":"later"}`), nil
 	}
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	f := served(t, s).front(t, httpfront.Settings{})
 	body, headers := newEra("resources/read", "mem://a", `"uri":"mem://a"`)
 	r := f.post(t, body, headers...)
 	for _, part := range []string{`"ttlMs":5`, `"cacheScope":"public"`, `"resultType":"later"`, `"resultType"`, `"ttlMs"`} {

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // Sessions that begin wait for each other, and nothing else waits for them.
 func TestG7SessionsBeginInTurn(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	id := f.initialize(t)
 	held := 0 // places of sessions that begin
 	for f.Openings().Try(turns.Line{}) {
@@ -61,7 +61,7 @@ func (d deaf) Write(p []byte) (int, error) {
 
 // Who does not read the answer keeps no place from others.
 func TestG7WhoDoesNotReadHoldsNoOpening(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	over := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()

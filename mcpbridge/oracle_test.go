@@ -19,8 +19,8 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // callIDs finds what rand.Text makes.
@@ -141,7 +141,7 @@ func TestTheBridgeAnswersAsTheSDKDoes(t *testing.T) {
 	tools := []*mcp.Tool{tool("echo"), tool("kinds")}
 	w.set(tools...)
 	w.answer("kinds", kinds)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	plain := oracle(w, tools...)
 	of := func(stateless bool) *front {
 		server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return plain },

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // cursed is a log over whose first line with a message Orla panics.
@@ -57,7 +58,7 @@ func TestF2APanicBesideACallOnStdioEndsNothing(t *testing.T) {
 func TestF2APanicOverALineEndsItsConnectionAlone(t *testing.T) {
 	change, lifted := curse("malformed message")
 	w := newWorld(t, change)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	free := w.bridge.FreeForRequests()
 	p := w.stdio(t, maxLine)
 	p.open(t)

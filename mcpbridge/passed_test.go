@@ -12,8 +12,8 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -31,7 +31,7 @@ func (w *world) says(raw string, err error) {
 // whatever else its client says, and gives the results as they came.
 func (w *world) wire(t *testing.T) map[string]reply {
 	t.Helper()
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	p := w.stdio(t, 16<<20)
 	p.open(t)

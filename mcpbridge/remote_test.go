@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/remote"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -98,7 +99,7 @@ func TestN2SlowCallsToARemoteServerLeavePlacesToOthers(t *testing.T) {
 	s := serveRemote(t, remoteServer(t).URL)
 	bridge := mcpbridge.New(s, mcpbridge.Options{Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
 	serve(t, bridge.Serve)
-	f := (&world{bridge: bridge}).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := (&world{bridge: bridge}).front(t, httpfront.Settings{Verify: tokens})
 	eventually(t, "the server's tool is there", func() bool { return len(s.Catalog().Tools) == 1 })
 	post := func(ctx context.Context, caller, args string) (string, error) {
 		body, headers := newEra("tools/call", "far--t", `"name":"far--t","arguments":`+args)

@@ -18,9 +18,9 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// request is a request of a client's while it is answered. To the peer that answers it, it
+// Request is a request of a client's while it is answered. To the peer that answers it, it
 // is the client. From Begin on it is only read, but for what has a lock.
-type request struct {
+type Request struct {
 	bridge *Bridge
 	*wire.Message
 	from    client.Origin
@@ -44,11 +44,11 @@ type request struct {
 	over    bool                   // nothing is sent for it any more
 }
 
-var _ peer.Client = (*request)(nil)
+var _ peer.Client = (*Request)(nil)
 
-// newRequest reads what a message asks for, and whom it is from. An error refuses it.
-func (b *Bridge) newRequest(m *wire.Message, from client.Origin, s *client.Session, to client.Outlet) (*request, *jsonrpc.Error) {
-	r := &request{bridge: b, Message: m, from: from, session: s, to: to}
+// NewRequest reads what a message asks for, and whom it is from. An error refuses it.
+func (b *Bridge) NewRequest(m *wire.Message, from client.Origin, s *client.Session, to client.Outlet) (*Request, *jsonrpc.Error) {
+	r := &Request{bridge: b, Message: m, from: from, session: s, to: to}
 	r.from.Request = m.ID
 	r.line = r.from.Line()
 	r.from.Share = r.line
@@ -90,7 +90,7 @@ func (b *Bridge) newRequest(m *wire.Message, from client.Origin, s *client.Sessi
 }
 
 // readMeta reads what the _meta of a request says of it.
-func (r *request) readMeta() *jsonrpc.Error {
+func (r *Request) readMeta() *jsonrpc.Error {
 	meta := r.Params.Meta
 	if string(meta) == "null" {
 		return nil
@@ -113,26 +113,26 @@ func (r *request) readMeta() *jsonrpc.Error {
 }
 
 // Begin gives a request its time: until ctx ends, or Stop is called.
-func (r *request) Begin(ctx context.Context) { r.ctx, r.stop = context.WithCancel(ctx) }
+func (r *Request) Begin(ctx context.Context) { r.ctx, r.stop = context.WithCancel(ctx) }
 
 // Stop ends a request, which has been answered or will not be.
-func (r *request) Stop() { r.stop() }
+func (r *Request) Stop() { r.stop() }
 
 // Cancel ends a request that its client has cancelled.
-func (r *request) Cancel() {
+func (r *Request) Cancel() {
 	r.cancelled.Store(true)
 	r.stop()
 }
 
 // Cancelled reports whether its client has cancelled a request.
-func (r *request) Cancelled() bool { return r.cancelled.Load() }
+func (r *Request) Cancelled() bool { return r.cancelled.Load() }
 
 // Stateless reports whether a request is of the stateless era.
-func (r *request) Stateless() bool { return r.newest }
+func (r *Request) Stateless() bool { return r.newest }
 
 // end makes the client one that is spoken to no more: what is being sent goes out first,
 // and what has been asked is given up.
-func (r *request) end() {
+func (r *Request) end() {
 	r.stop()
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -140,7 +140,7 @@ func (r *request) end() {
 }
 
 // self is what the server says of itself in the answer: nothing but in the stateless era.
-func (r *request) self() json.RawMessage {
+func (r *Request) self() json.RawMessage {
 	if r.newest {
 		return r.bridge.selfJSON
 	}
@@ -148,18 +148,18 @@ func (r *request) self() json.RawMessage {
 }
 
 // Session implements peer.Client.
-func (r *request) Session() string { return r.from.Client() }
+func (r *Request) Session() string { return r.from.Client() }
 
 // Line implements peer.Client.
-func (r *request) Line() turns.Line { return r.line }
+func (r *Request) Line() turns.Line { return r.line }
 
 // Declared implements peer.Client.
-func (r *request) Declared() peer.Declared {
+func (r *Request) Declared() peer.Declared {
 	return peer.Declared{Capabilities: r.says.Capabilities, LogLevel: r.wants(), Repeats: r.newest}
 }
 
 // wants is from which level on the client wants log messages now; "" for none.
-func (r *request) wants() string {
+func (r *Request) wants() string {
 	switch {
 	case r.newest:
 		return r.level
@@ -170,13 +170,13 @@ func (r *request) wants() string {
 }
 
 // Hears implements peer.Client.
-func (r *request) Hears() bool { return r.to != nil && (r.token != nil || r.wants() != "") }
+func (r *Request) Hears() bool { return r.to != nil && (r.token != nil || r.wants() != "") }
 
 // WantsProgress implements peer.Client.
-func (r *request) WantsProgress() bool { return r.token != nil }
+func (r *Request) WantsProgress() bool { return r.token != nil }
 
 // Notify implements peer.Client. What does not arrive is the client's business: it has left.
-func (r *request) Notify(ctx context.Context, method string, params json.RawMessage) {
+func (r *Request) Notify(ctx context.Context, method string, params json.RawMessage) {
 	switch method {
 	case wire.MethodProgress:
 		with, ok := wire.Rewritten(params, wire.Member{Key: "progressToken", Value: r.token})
@@ -203,7 +203,7 @@ func (r *request) Notify(ctx context.Context, method string, params json.RawMess
 
 // speak begins to send something for the request. It reports false when it is over, or
 // where nothing can be sent.
-func (r *request) speak() (release func(), ok bool) {
+func (r *Request) speak() (release func(), ok bool) {
 	if r.to == nil {
 		return nil, false
 	}
@@ -216,7 +216,7 @@ func (r *request) speak() (release func(), ok bool) {
 }
 
 // Ask implements peer.Client.
-func (r *request) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if err := r.refuses(method); err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (r *request) Ask(ctx context.Context, method string, params json.RawMessage
 }
 
 // refuses says why a client cannot be asked something, if so.
-func (r *request) refuses(method string) error {
+func (r *Request) refuses(method string) error {
 	lacks := map[string]string{wire.MethodSample: "sampling", wire.MethodElicit: "elicitation", wire.MethodRoots: "roots"}[method]
 	switch {
 	case lacks == "":
@@ -252,7 +252,7 @@ func (r *request) refuses(method string) error {
 // missing is the error of a request of the stateless era that failed after its peer had
 // missed a capability of the client's: there it MUST be told which (2026-07-28,
 // basic/lifecycle). It is nil if there is none.
-func (r *request) missing() *jsonrpc.Error {
+func (r *Request) missing() *jsonrpc.Error {
 	lacks := r.lacks.Load()
 	if lacks == nil || !r.newest {
 		return nil
@@ -265,7 +265,7 @@ func (r *request) missing() *jsonrpc.Error {
 }
 
 // rpcError is an error as one that a client may see. Text of an unexpected one stays here.
-func (b *Bridge) rpcError(r *request, err error) *jsonrpc.Error {
+func (b *Bridge) rpcError(r *Request, err error) *jsonrpc.Error {
 	if given, ok := errors.AsType[*jsonrpc.Error](err); ok && given.Code != 0 {
 		if given.Data != nil && !rawjson.Valid(given.Data) {
 			return &jsonrpc.Error{Code: given.Code, Message: given.Message}

@@ -14,7 +14,7 @@ import (
 )
 
 // relay passes on what is not a call: a peer answers it, and its result goes out as it is.
-func (b *Bridge) relay(ctx context.Context, r *request, name string) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
@@ -37,7 +37,7 @@ func (b *Bridge) relay(ctx context.Context, r *request, name string) (wire.Parts
 }
 
 // requested does what a request asks for.
-func (b *Bridge) requested(ctx context.Context, r *request, of results.Asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
 	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
 		return nil, b.refused(ctx, r.Method, err)
@@ -69,7 +69,7 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc
 }
 
 // read answers a resources/read: what Orla itself keeps, or a peer's.
-func (b *Bridge) read(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) read(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	uri, ok := wire.TextOf(r.Params.URI)
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
@@ -86,7 +86,7 @@ func (b *Bridge) read(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Err
 }
 
 // get answers a prompts/get.
-func (b *Bridge) get(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) get(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	name, ok := wire.TextOf(r.Params.Name)
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
@@ -98,7 +98,7 @@ func (b *Bridge) get(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Erro
 }
 
 // complete answers a completion/complete.
-func (b *Bridge) complete(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) complete(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	name, _ := wire.TextOf(wire.MemberOf(wire.MemberOf(r.Params.Raw, "argument"), "name"))
 	if !rawjson.IsObject(wire.MemberOf(r.Params.Raw, "ref")) || name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}

@@ -14,7 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // However many calls give large answers at once, by whichever way they came, what
@@ -55,7 +55,7 @@ func TestAnswersAreBoundedInSum(t *testing.T) {
 		mu.Unlock()
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	var wg sync.WaitGroup
@@ -99,7 +99,7 @@ func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	ends := map[string]func(session string, leave func()){
 		"an answer": func(string, func()) { release <- nil },
 		"a timeout": func(string, func()) { release <- fault.New(fault.Timeout, "too slow") },
@@ -159,14 +159,14 @@ func TestS2WhatIsReadHoldsRoom(t *testing.T) {
 		return json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`), nil
 	}
 	w := served(t, p)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	holds(w, f, `"method":"resources/read","params":{"uri":"mem://a"}`)
 	holds(w, f, `"method":"prompts/get","params":{"name":"greet"}`)
 	holds(w, f, `"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"y"}}`)
 
 	w = newWorld(t, small)
 	w.gives(text(strings.Repeat("x", size)), nil)
-	f = w.front(t, mcpbridge.HTTPSettings{})
+	f = w.front(t, httpfront.Settings{})
 	link := uris(ask(t, f.connect(t, "2025-11-25", nil)))[0]
 	read := `"method":"resources/read","params":{"uri":"` + link + `"}`
 	holds(w, f, read)
@@ -197,7 +197,7 @@ func TestS2AConversationHoldsRoom(t *testing.T) {
 		<-release
 		return "done", nil
 	})
-	settings := mcpbridge.HTTPSettings{Verify: tokens, Callers: map[string]string{"ann": "1"}}
+	settings := httpfront.Settings{Verify: tokens, Callers: map[string]string{"ann": "1"}}
 	f := w.front(t, settings)
 	whole := func() bool { return w.bridge.FreeForAnswers() == all }
 	state, questions := required(t, f.round(t, "", bearer("ann")...))

@@ -89,7 +89,7 @@ func writeLines(out io.Writer, done <-chan struct{}) func(wire.Parts) error {
 }
 
 // readLines hands over line after line until the input ends.
-func (c *conn) readLines(r *bufio.Reader) {
+func (c *Conn) readLines(r *bufio.Reader) {
 	defer c.endInput()
 	var held *budget.Share // of a line that nobody has taken yet
 	defer recovered.To(c.log, "read from a client", func(any) { held.End() })
@@ -126,7 +126,7 @@ func (c *conn) readLines(r *bufio.Reader) {
 // admit waits for room for a line, and with it the client does. What finds none
 // in time is refused, if it asks for anything; an answer is always let in, since
 // calls in flight may wait for it.
-func (c *conn) admit(raw []byte) (held *budget.Share, ok bool) {
+func (c *Conn) admit(raw []byte) (held *budget.Share, ok bool) {
 	if len(raw) <= budget.Small {
 		return nil, true
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC N2: with tokens, /readyz tells those without one the status alone.
 func TestN2ReadinessNamesNothingToStrangers(t *testing.T) {
 	names := []string{"db"}
 	w := newWorld(t, func(o *mcpbridge.Options) { o.Starting = func() []string { return names } })
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	check := func(want string, headers ...string) {
 		t.Helper()
 		if r := f.send(t, http.MethodGet, "/readyz", "", headers...); strings.TrimSpace(r.raw) != want {
@@ -34,7 +35,7 @@ func TestN2ReadinessNamesNothingToStrangers(t *testing.T) {
 	names = nil
 	check(`{"status":"ready"}`)
 	check(`{"status":"ready","tools":1}`, ann...)
-	f.Configure(mcpbridge.HTTPSettings{Loopback: true})
+	f.Configure(httpfront.Settings{Loopback: true})
 	check(`{"status":"ready","tools":1}`)
 	check(`{"status":"ready"}`, "Host", "rebound.example")
 }
@@ -45,7 +46,7 @@ func TestN2ASessionIsItsCallersAlone(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
 	w.answer("echo", g.answer)
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	ann := []string{"Authorization", "Bearer ann"}
 	session := f.initialize(t, ann...)
 	ann = append(ann, "Mcp-Session-Id", session)
@@ -83,7 +84,7 @@ func TestN2AClientCannotChooseItsTransport(t *testing.T) {
 			return ctx, func(mcpbridge.CallEnd) {}
 		}
 	})
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	progress := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{},"_meta":{"progressToken":1}}}`
 	for _, body := range []string{call(1, "echo"), progress} {
 		if r := f.post(t, body, "Orla-Transport", "sse", "Mcp-Session-Id", f.initialize(t)); r.status != http.StatusOK {
@@ -100,7 +101,7 @@ func TestN2AClientCannotChooseItsTransport(t *testing.T) {
 func TestS2MetaIsBounded(t *testing.T) {
 	w := newWorld(t)
 	w.raw("echo", func(context.Context, peer.Call) (json.RawMessage, error) { return json.Marshal(text("ok")) })
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	large := strings.Repeat("x", 64<<10)
 	with := func(meta, arguments string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"a":%q},"_meta":{"a":%q}}}`, arguments, meta)
@@ -126,7 +127,7 @@ func TestS2MetaIsBounded(t *testing.T) {
 // What a message says of its version has to stand in the header, however its key is written:
 // a listen that was taken for one of a session was counted nowhere.
 func TestN2AVersionWithEscapesIsOne(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	for _, method := range []string{"subscriptions/listen", "tools/list"} {
 		body, headers := newEra(method, "", `"notifications":{"toolsListChanged":true}`)
@@ -143,7 +144,7 @@ func TestN2AVersionWithEscapesIsOne(t *testing.T) {
 // panic.
 func TestN2AnInitializeWithoutParamsIsRefused(t *testing.T) {
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	for _, params := range []string{"", `,"params":null`, `,"params":[]`, `,"params":7`} {
 		r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"`+params+`}`)
 		if !r.failed || r.code != -32602 || r.header.Get("Mcp-Session-Id") != "" {

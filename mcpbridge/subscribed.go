@@ -222,7 +222,7 @@ func (s *subscriptions) lineOf(f *followed, line turns.Line) turns.Line {
 }
 
 // subscribe answers a resources/subscribe.
-func (b *Bridge) subscribe(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) subscribe(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	uri, ok := wire.TextOf(r.Params.URI)
 	switch {
 	case !ok:
@@ -238,7 +238,7 @@ func (b *Bridge) subscribe(ctx context.Context, r *request) (wire.Parts, *jsonrp
 }
 
 // unsubscribe answers a resources/unsubscribe.
-func (b *Bridge) unsubscribe(ctx context.Context, r *request) (wire.Parts, *jsonrpc.Error) {
+func (b *Bridge) unsubscribe(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	uri, ok := wire.TextOf(r.Params.URI)
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 func subscribe(t *testing.T, c *mcp.ClientSession, uri string) {
@@ -38,7 +38,7 @@ func unsubscribe(t *testing.T, c *mcp.ClientSession) {
 func TestSubscriptionsOfSessionsThatAreGone(t *testing.T) {
 	s := newPeer(everything())
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	gone, stays := f.connect(t, "2025-11-25", nil), f.connect(t, "2025-11-25", nil)
 	subscribe(t, gone, "mem://a")
 	subscribe(t, gone, "mem://b")
@@ -70,7 +70,7 @@ func TestTheLastWordOnAResource(t *testing.T) {
 		return json.RawMessage(`{}`), nil
 	}
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	var all []*mcp.ClientSession
 	for range 6 {
 		all = append(all, f.connect(t, "2025-11-25", nil))
@@ -111,7 +111,7 @@ func TestASubscriptionThatFailsLast(t *testing.T) {
 		return slow(ctx, req)
 	}
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	one, two := f.connect(t, "2025-11-25", nil), f.connect(t, "2025-11-25", nil)
 	subscribe(t, one, "mem://a")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +135,7 @@ func TestARefusedSubscription(t *testing.T) {
 		return nil, &jsonrpc.Error{Code: -32602, Message: "not found"}
 	}
 	w := served(t, s)
-	c := w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", nil)
+	c := w.front(t, httpfront.Settings{}).connect(t, "2025-11-25", nil)
 	if err := c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "mem://a"}); err == nil {
 		t.Error("it is granted")
 	}
@@ -154,7 +154,7 @@ func following(heard chan string) *mcp.ClientOptions {
 // long URI is refused.
 func TestN2SubscriptionsAreShared(t *testing.T) {
 	s := newPeer(everything())
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := served(t, s).front(t, httpfront.Settings{Verify: tokens})
 	subscribe := func(name, session, uri string) reply {
 		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`, bearer(name, "Mcp-Session-Id", session)...)
 	}
@@ -201,7 +201,7 @@ func TestN2ASubscriptionIsItsClients(t *testing.T) {
 		who[req.Method+string(req.Params)] = session
 		return json.RawMessage(`{"contents":[]}`), nil
 	}
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := served(t, s).front(t, httpfront.Settings{Verify: tokens})
 	seen := map[string]bool{}
 	for _, name := range []string{"ann", "bob"} {
 		session := f.initialize(t, bearer(name)...)
@@ -252,7 +252,7 @@ func TestN2WhatNobodyFollowsCountsUntilItsPeerKnows(t *testing.T) {
 		return json.RawMessage("{}"), nil
 	}
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	ask := func(name, session, method, uri string) reply {
 		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/`+method+`","params":{"uri":"`+uri+`"}}`, bearer(name, "Mcp-Session-Id", session)...)
 	}
@@ -289,7 +289,7 @@ func TestN2WhatNobodyFollowsCountsUntilItsPeerKnows(t *testing.T) {
 // stands there often counts, and is subscribed to, once.
 func TestN2SubscriptionsOfTheNewestEraAreShared(t *testing.T) {
 	s := newPeer(everything())
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := served(t, s).front(t, httpfront.Settings{Verify: tokens})
 	follow := func(name string, from, n int) string {
 		uris := make([]string, n)
 		for i := range uris {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -75,7 +76,7 @@ func (g *generations) last() *fakePeer {
 // begin has a client want debug messages and follow a resource.
 func (g *generations) begin(t *testing.T) *mcp.ClientSession {
 	t.Helper()
-	c := g.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", following(g.heard))
+	c := g.front(t, httpfront.Settings{}).connect(t, "2025-11-25", following(g.heard))
 	setLevel(t, c, "debug")
 	subscribe(t, c, "mem://a")
 	return c

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // gated is a world whose tool waits until its call is cancelled, and a channel that
@@ -50,7 +50,7 @@ func tokenCall(id, name string) string {
 // came, and whether their client still waits or has left. Nobody else can end them.
 func TestN2DeleteEndsTheCallsOfASession(t *testing.T) {
 	w, began, cancelled := gated(t)
-	f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens})
+	f := w.front(t, httpfront.Settings{Verify: tokens})
 	session := f.initialize(t, bearer("ann")...)
 	with := bearer("ann", "Mcp-Session-Id", session)
 	for _, body := range []string{call(7, "waits"), tokenCall("8", "waits")} {
@@ -84,7 +84,7 @@ func TestN2DeleteEndsTheCallsOfASession(t *testing.T) {
 // end, its sessions are not found, and what was kept for it is gone. Others notice nothing.
 func TestN2ARemovedTokenEndsEverything(t *testing.T) {
 	w, began, cancelled := gated(t)
-	settings := mcpbridge.HTTPSettings{Verify: tokens, Callers: map[string]string{"ann": "1", "bob": "1"}}
+	settings := httpfront.Settings{Verify: tokens, Callers: map[string]string{"ann": "1", "bob": "1"}}
 	f := w.front(t, settings)
 	sessions := map[string]string{}
 	streams := map[string][]*opened{}
@@ -160,7 +160,7 @@ func TestN2ARemovedTokenEndsEverything(t *testing.T) {
 // A kept answer is its caller's: nobody else can read it, and it goes with the token.
 func TestN2AKeptAnswerIsItsCallers(t *testing.T) {
 	w := newWorld(t, small)
-	settings := mcpbridge.HTTPSettings{Verify: tokens, Callers: map[string]string{"ann": "1", "bob": "1"}}
+	settings := httpfront.Settings{Verify: tokens, Callers: map[string]string{"ann": "1", "bob": "1"}}
 	f := w.front(t, settings)
 	w.gives(text(strings.Repeat("secret ", 100_000)), nil)
 	session := map[string][]string{}
@@ -211,7 +211,7 @@ func TestN2StreamsCountAsSessions(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(t)
-			f := w.front(t, mcpbridge.HTTPSettings{Verify: tokens, MaxSessions: most})
+			f := w.front(t, httpfront.Settings{Verify: tokens, MaxSessions: most})
 			for i := range most {
 				if s := open(t, f); s.status != http.StatusOK {
 					t.Fatalf("stream %d is refused with %d", i, s.status)
@@ -240,7 +240,7 @@ func TestN2NoStreamGoesUncounted(t *testing.T) {
 	const listen = `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}%s}}`
 	newest := `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := []string{"Mcp-Session-Id", f.initialize(t), "Mcp-Protocol-Version", "2025-11-25"}
 	for _, headers := range [][]string{nil, {"Mcp-Protocol-Version", "2025-03-26"}, session} {
 		for _, body := range []string{fmt.Sprintf(listen, ""), "[" + fmt.Sprintf(listen, "") + "]", fmt.Sprintf(listen, newest)} {
@@ -275,7 +275,7 @@ func TestN2OneCallersRequestsDoNotTakeAllProcessors(t *testing.T) {
 			}
 			return json.RawMessage(`{"content":[]}`), nil
 		})
-		h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		h := httpfront.New(w.bridge, httpfront.Settings{Verify: tokens, Loopback: true})
 		var posts sync.WaitGroup
 		post := func(caller string) {
 			posts.Go(func() {
@@ -324,7 +324,7 @@ func TestN2OneCallersStreamsDoNotTakeAllProcessors(t *testing.T) {
 			<-release
 			return json.RawMessage(`{"content":[]}`), nil
 		})
-		h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		h := httpfront.New(w.bridge, httpfront.Settings{Verify: tokens, Loopback: true})
 		ctx, hangUp := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		do := func(method, path, caller, body string) *httptest.ResponseRecorder {
@@ -382,7 +382,7 @@ func TestN2ABatchCountsForLonger(t *testing.T) {
 			<-release
 			return json.RawMessage(`{"content":[]}`), nil
 		})
-		h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Verify: tokens, Loopback: true})
+		h := httpfront.New(w.bridge, httpfront.Settings{Verify: tokens, Loopback: true})
 		var posts sync.WaitGroup
 		post := func(caller, body string) {
 			r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC S2: what is decoded of a peer's answer takes many times its bytes in memory (4
@@ -25,7 +25,7 @@ func TestS2WhatIsDecodedOfAnAnswerIsBounded(t *testing.T) {
 		many   = members(large / 11)
 	)
 	w := newWorld(t)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	for name, c := range map[string]struct{ raw, says string }{
 		"_meta":                   {`{"content":[{"type":"text","text":"kept"}],"_meta":{"tool_code":"mine",` + many + `},"isError":true}`, `"mine"`},

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // unread is the connection of a client that does not read messages until it is let.
@@ -47,7 +47,7 @@ func TestS2AnswersThatNobodyReadsTakeRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				h := mcpbridge.NewHTTP(w.bridge, mcpbridge.HTTPSettings{Loopback: true})
+				h := httpfront.New(w.bridge, httpfront.Settings{Loopback: true})
 				setLimits(h, time.Second, time.Hour, time.Hour)
 				ctx, hangUp := context.WithCancel(t.Context())
 				var all sync.WaitGroup

@@ -138,7 +138,7 @@ func (b *Bridge) sayLevel(ctx context.Context) error {
 }
 
 // asksLevel notes the level that a request of the stateless era has.
-func (b *Bridge) asksLevel(ctx context.Context, r *request) {
+func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	if r.newest && r.level != "" {
 		b.wantsLevel(ctx, func() { b.verbosity.ask(r.level) })
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 func setLevel(t *testing.T, c *mcp.ClientSession, level mcp.LoggingLevel) { //nolint:staticcheck // deprecated by the newest era only
@@ -25,7 +25,7 @@ func setLevel(t *testing.T, c *mcp.ClientSession, level mcp.LoggingLevel) { //no
 // A level ends with its session.
 func TestALevelEndsWithItsSession(t *testing.T) {
 	w := served(t, newPeer(everything()))
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	first, second := f.connect(t, "2025-11-25", nil), f.connect(t, "2025-11-25", nil)
 	setLevel(t, first, "error")
 	setLevel(t, first, "debug")
@@ -64,7 +64,7 @@ func slowPeer(method string) (s *fakePeer, began, let chan struct{}) {
 // A level is told also when the client that set it does not wait for that.
 func TestALevelOfAClientThatDoesNotWait(t *testing.T) {
 	s, began, let := slowPeer("logging/setLevel")
-	f := served(t, s).front(t, mcpbridge.HTTPSettings{})
+	f := served(t, s).front(t, httpfront.Settings{})
 	c := f.connect(t, "2025-11-25", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-began; cancel() }()
@@ -92,7 +92,7 @@ func TestALevelThatCouldNotBeTold(t *testing.T) {
 		}
 		return nil
 	})
-	c := w.front(t, mcpbridge.HTTPSettings{}).connect(t, "2025-11-25", nil)
+	c := w.front(t, httpfront.Settings{}).connect(t, "2025-11-25", nil)
 	setLevel(t, c, "debug")
 	setLevel(t, c, "debug")
 	setLevel(t, c, "debug")
@@ -105,7 +105,7 @@ func TestALevelThatCouldNotBeTold(t *testing.T) {
 func TestALevelThatIsNotWaitedFor(t *testing.T) {
 	s, began, let := slowPeer("logging/setLevel")
 	w := served(t, s)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	first, second := f.connect(t, "2025-11-25", nil), f.initialize(t)
 	var over sync.WaitGroup
 	over.Go(func() { setLevel(t, first, "error") })

@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 var oldVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
@@ -24,7 +24,7 @@ var oldVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25
 const newest = "2026-07-28"
 
 func TestG2EveryOldVersionIsNegotiated(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	for _, v := range oldVersions {
 		r := f.post(t, initialize(v))
 		var res struct{ ProtocolVersion string }
@@ -45,7 +45,7 @@ func TestG2EveryOldVersionIsNegotiated(t *testing.T) {
 }
 
 func TestG2TheSDKsClientsOfEveryVersionAtTheSameTime(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	sessions := map[string]*mcp.ClientSession{"sse": f.connectSSE(t, nil)}
 	for _, v := range append(oldVersions, newest) {
 		sessions[v] = f.connect(t, v, nil)
@@ -62,7 +62,7 @@ func TestG2TheSDKsClientsOfEveryVersionAtTheSameTime(t *testing.T) {
 }
 
 func TestG2TheStatelessEra(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	body, headers := newEra("server/discover", "", "")
 	r := f.post(t, body, headers...)
 	if r.status != http.StatusOK || !strings.Contains(string(r.result), newest) {
@@ -114,7 +114,7 @@ func TestG2TheStatelessEra(t *testing.T) {
 }
 
 func TestG2ACallWithoutASession(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	r := f.post(t, call(5, "echo"), "Accept", "*/*")
 	if r.status != http.StatusOK || r.failed || string(r.id) != "5" {
 		t.Errorf("call: %d %s", r.status, r.raw)
@@ -129,7 +129,7 @@ func TestG2ACallWithoutASession(t *testing.T) {
 
 // SPEC G1: no transport and no era answers with code 0, and what is unknown is -32601.
 func TestG1ErrorsOverHTTP(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	stream := f.openSSE(t)
 	stream.post(t, initialize("2024-11-05"))
@@ -235,7 +235,7 @@ func (s *rawSSE) post(t *testing.T, body string) {
 // A client that leaves its stream while its calls come in ends nothing but these:
 // each is taken, or refused.
 func TestG1AStreamEndsUnderItsCalls(t *testing.T) {
-	f := newWorld(t).front(t, mcpbridge.HTTPSettings{})
+	f := newWorld(t).front(t, httpfront.Settings{})
 	for range 20 {
 		res := f.open(t, http.MethodGet, "/sse", nil)
 		s := &rawSSE{f: f, scan: bufio.NewScanner(res.body)}
@@ -269,7 +269,7 @@ func TestG1AStreamEndsUnderItsCalls(t *testing.T) {
 
 // clients of every kind count the list_changed notifications they get.
 func clients(t *testing.T, w *world) map[string]chan struct{} {
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	all := map[string]chan struct{}{}
 	options := func(name string) *mcp.ClientOptions {
 		c := make(chan struct{}, 1000)
@@ -356,7 +356,7 @@ func TestG3ARemovedToolsCallEndsNormally(t *testing.T) {
 	g := newGate()
 	w.set(tool("echo"), tool("slow"))
 	w.answer("slow", g.answer)
-	f := w.front(t, mcpbridge.HTTPSettings{})
+	f := w.front(t, httpfront.Settings{})
 	for _, version := range []string{"2025-11-25", newest, "sse"} {
 		heard := make(chan struct{}, 100)
 		opts := &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { heard <- struct{}{} }}

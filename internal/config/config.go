@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/simple"
 )
 
@@ -93,13 +94,13 @@ func Defaults() Config {
 		AutoReload:            true,
 		MaxOutput:             simple.DefaultMaxOutput,
 		MaxInline:             mcpbridge.DefaultMaxInline,
-		MaxRequest:            mcpbridge.DefaultMaxRequest,
+		MaxRequest:            httpfront.DefaultMaxRequest,
 		MaxConcurrentCalls:    8 * runtime.NumCPU(),
 		QueueTimeout:          yamldoc.Duration(capsule.DefaultQueueTimeout),
 		MaxMessage:            capsule.DefaultMaxMessage,
 		ShutdownGrace:         yamldoc.Duration(10 * time.Second),
-		SessionTimeout:        yamldoc.Duration(mcpbridge.DefaultSessionTimeout),
-		MaxSessions:           mcpbridge.DefaultMaxSessions,
+		SessionTimeout:        yamldoc.Duration(httpfront.DefaultSessionTimeout),
+		MaxSessions:           httpfront.DefaultMaxSessions,
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 		IsolationConfig:       isolationDefaults(),

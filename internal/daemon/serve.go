@@ -34,6 +34,7 @@ import (
 	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -131,7 +132,7 @@ type server struct {
 
 // httpFront is where clients come in over HTTP. It is empty on stdio.
 type httpFront struct {
-	http  *mcpbridge.HTTP
+	http  *httpfront.Front
 	web   *listen.Server
 	given []net.Listener // what systemd listens on
 }
@@ -160,7 +161,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
-	s.http = mcpbridge.NewHTTP(s.bridge, settings)
+	s.http = httpfront.New(s.bridge, settings)
 	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
 	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg); err != nil {
@@ -352,12 +353,12 @@ func (s *server) logState() {
 }
 
 // httpSettings are what the HTTP front needs of the configuration.
-func (s *server) httpSettings(cfg *config.Loaded) (mcpbridge.HTTPSettings, error) {
+func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, error) {
 	verify, callers, err := Tokens(cfg)
 	if err != nil {
-		return mcpbridge.HTTPSettings{}, err
+		return httpfront.Settings{}, err
 	}
-	return mcpbridge.HTTPSettings{
+	return httpfront.Settings{
 		AllowedOrigins: cfg.AllowedOrigins,
 		AllowedHosts:   cfg.AllowedHosts,
 		Loopback:       config.IsLoopback(hostOf(cfg.Address())) && exposed(s.given) == "",

@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func (s *sessions) admit(most int, party string, known bool) (over []*client.Ses
 
 // admitStream does the same for a stream, which is counted until the function it
 // returns is called. The stream ends with the request that it returns.
-func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
+func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
 	s, party := h.sessions, partyOf(r, "")
 	over, ok := s.admit(h.settings.Load().MaxSessions, party, subject(r) != "")
 	h.endSessions(over)
@@ -68,7 +68,7 @@ func (h *HTTP) admitStream(r *http.Request) (_ *http.Request, leave func(), ok b
 }
 
 // begin answers the request that begins a session, if there is room for one.
-func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Message) {
+func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Message) {
 	if err := h.openings.Take(r.Context(), from.line); err != nil {
 		return // the client has left
 	}
@@ -92,13 +92,13 @@ func (h *HTTP) begin(out *response, r *http.Request, from sender, m *wire.Messag
 	}()
 	by := from.origin(r)
 	by.Session = s.ID
-	asked, refused := h.bridge.newRequest(m, by, s, nil)
+	asked, refused := h.bridge.NewRequest(m, by, s, nil)
 	if refused != nil {
 		h.refuseRequest(out, r, m.ID, refused)
 		return
 	}
 	asked.Begin(r.Context())
-	h.bridge.exchange(asked, func(response wire.Parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
+	h.bridge.Exchange(asked, func(response wire.Parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 		defer letGo()
 		if code == 0 {
 			began = true

@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const (
 
 // readBody reads a request's body within its limits. What it holds until then, the
 // caller ends, also where it is not ok: then readBody has answered by itself.
-func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *budget.Share, ok bool) {
+func (h *Front) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *budget.Share, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
 		tooLarge(w, limit)
@@ -61,7 +61,7 @@ func (h *HTTP) readBody(w http.ResponseWriter, r *http.Request, line turns.Line)
 
 // waits counts the messages of a body as those that wait beside others of their client. It
 // answers by itself where there is no room for them.
-func (h *HTTP) waits(w http.ResponseWriter, r *http.Request, held *budget.Share, body []byte) bool {
+func (h *Front) waits(w http.ResponseWriter, r *http.Request, held *budget.Share, body []byte) bool {
 	n := int64(1)
 	switch {
 	case wire.IsBatch(body):

@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"context"
@@ -58,16 +58,16 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
 // endSessions ends sessions, and what they do, as if it were cancelled.
-func (h *HTTP) endSessions(over []*client.Session) {
+func (h *Front) endSessions(over []*client.Session) {
 	for _, s := range over {
-		h.bridge.endSession(s)
+		h.bridge.EndSession(s)
 	}
 }
 
 // endCallers ends what callers have whose access is over: their requests and streams,
 // sessions, calls in flight and kept answers. gone may have "", for all that
 // came without authentication.
-func (h *HTTP) endCallers(gone map[string]*access) {
+func (h *Front) endCallers(gone map[string]*access) {
 	if len(gone) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -18,7 +19,7 @@ import (
 // sse serves the transport of protocol version 2024-11-05: a GET opens a
 // stream of events and names an endpoint, to which messages are POSTed.
 type sse struct {
-	bridge *Bridge
+	bridge *mcpbridge.Bridge
 
 	mu    sync.Mutex // guards conns
 	conns map[string]sseConn
@@ -26,11 +27,11 @@ type sse struct {
 
 // sseConn is one open stream.
 type sseConn struct {
-	*conn
+	*mcpbridge.Conn
 	caller string // who opened it; nobody else may post to it
 }
 
-func newSSE(b *Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
+func newSSE(b *mcpbridge.Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
 
 // stream serves a GET until the client leaves.
 func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, from client.Origin) {
@@ -38,7 +39,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := newStream(s.bridge, from, maxMessage, func(message wire.Parts) error {
+	c := mcpbridge.NewStream(s.bridge, from, maxMessage, func(message wire.Parts) error {
 		if err := under(w).writeAll(event(message)); err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (s *sse) closeAll() {
 	for _, c := range open {
 		c.StopReading()
 	}
-	grace, cancel := context.WithTimeout(context.Background(), LastAnswers)
+	grace, cancel := context.WithTimeout(context.Background(), mcpbridge.LastAnswers)
 	defer cancel()
 	for _, c := range open {
 		select {

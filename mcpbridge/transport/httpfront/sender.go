@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ type sender struct {
 	line    turns.Line // whose share it takes: its caller's, and of that its own session's
 }
 
-func (h *HTTP) senderOf(r *http.Request) sender {
+func (h *Front) senderOf(r *http.Request) sender {
 	s := sender{subject: subject(r), host: hostOf(r), session: header(r, wire.SessionHeader)}
 	id := ""
 	if s.session != "" {

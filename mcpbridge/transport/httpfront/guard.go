@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ import (
 
 // guarded lets through to next only what may run a tool: the right Host, no
 // foreign web page, a valid token where one is asked for, and JSON (SPEC G8).
-func (h *HTTP) guarded(next http.Handler) http.Handler {
+func (h *Front) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := h.settings.Load()
 		if s.Verify == nil && s.Loopback && !fromThisMachine(r) {
@@ -66,7 +66,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 
 // known reports whether a request may list tools: it has a valid token where one is
 // asked for, and else comes from where callers may be.
-func (h *HTTP) known(r *http.Request) bool {
+func (h *Front) known(r *http.Request) bool {
 	s := h.settings.Load()
 	if s.Verify == nil {
 		return (!s.Loopback || fromThisMachine(r)) && hostAllowed(r.Host, s) && originAllowed(r, s)
@@ -96,7 +96,7 @@ func jsonOnly(next http.Handler) http.Handler {
 
 // hostAllowed reports whether a Host header is one of ours. A name that an
 // attacker's DNS points here is not (DNS rebinding).
-func hostAllowed(host string, s *HTTPSettings) bool {
+func hostAllowed(host string, s *Settings) bool {
 	name, port := bareHost(host)
 	if _, err := strconv.ParseUint(port, 10, 16); port != "" && err != nil {
 		return false
@@ -162,7 +162,7 @@ func originName(origin string) string {
 
 // originAllowed reports whether the request is from no web page at all, from
 // one of ours, or from an allowed one.
-func originAllowed(r *http.Request, s *HTTPSettings) bool {
+func originAllowed(r *http.Request, s *Settings) bool {
 	origin := header(r, "Origin")
 	if origin == "" {
 		switch header(r, "Sec-Fetch-Site") {

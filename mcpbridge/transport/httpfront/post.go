@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // serveMCP serves Streamable HTTP in every era.
-func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
+func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		h.servePost(under(w), r)
@@ -44,7 +45,7 @@ func (h *HTTP) serveMCP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveStream serves a GET: what has changed, for as long as the client listens.
-func (h *HTTP) serveStream(out *response, r *http.Request, u *usage) {
+func (h *Front) serveStream(out *response, r *http.Request, u *usage) {
 	if _, events := wire.Accepts(r.Header["Accept"]); !events {
 		refuse(out, http.StatusBadRequest, "Accept must contain 'text/event-stream' for GET requests")
 		return
@@ -67,7 +68,7 @@ func (h *HTTP) serveStream(out *response, r *http.Request, u *usage) {
 }
 
 // servePost serves a POST: one message, or a batch of them in the versions that have such.
-func (h *HTTP) servePost(out *response, r *http.Request) {
+func (h *Front) servePost(out *response, r *http.Request) {
 	from := h.senderOf(r)
 	body, held, ok := h.readBody(out, r, from.line)
 	batch := wire.IsBatch(body)
@@ -125,9 +126,9 @@ func checkPost(r *http.Request) string {
 }
 
 // post serves one message.
-func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message) {
+func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Message) {
 	newest := header(r, wire.VersionHeader) >= wire.FirstStateless
-	if !Knows(m.Method) && m.Asks() {
+	if !mcpbridge.Knows(m.Method) && m.Asks() {
 		h.refuseRequest(out, r, m.ID, wire.MethodNotFound(m.Method))
 		return
 	}
@@ -161,7 +162,7 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 		h.take(out, s, m)
 		return
 	}
-	asked, refused := h.bridge.newRequest(m, by, s, out)
+	asked, refused := h.bridge.NewRequest(m, by, s, out)
 	if refused == nil && asked.Stateless() != newest {
 		refused = wire.Mismatch("%s header does not match request %s", wire.VersionHeader, mcp.MetaKeyProtocolVersion)
 	}
@@ -190,7 +191,7 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 		asked.Begin(stream.Context())
 	}
 	out.keepAlive(true)
-	h.bridge.exchange(asked, func(response wire.Parts, code int64, letGo func()) {
+	h.bridge.Exchange(asked, func(response wire.Parts, code int64, letGo func()) {
 		defer letGo()
 		if status := statusOf(code); status != 0 && newest && !out.begun() {
 			writeJSON(out, status, string(response.Join()))
@@ -201,7 +202,7 @@ func (h *HTTP) post(out *response, r *http.Request, from sender, m *wire.Message
 }
 
 // checkVersion says how the headers of a message and what it says of its version differ.
-func (h *HTTP) checkVersion(r *http.Request, m *wire.Message, newest bool) *jsonrpc.Error {
+func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jsonrpc.Error {
 	if m.Asks() && (newest || m.Params.Meta != nil) {
 		given := header(r, wire.VersionHeader)
 		said, _ := wire.TextOf(wire.MemberOf(m.Params.Meta, mcp.MetaKeyProtocolVersion))
@@ -222,7 +223,7 @@ func (h *HTTP) checkVersion(r *http.Request, m *wire.Message, newest bool) *json
 }
 
 // take takes what wants no answer.
-func (h *HTTP) take(out *response, s *client.Session, m *wire.Message) {
+func (h *Front) take(out *response, s *client.Session, m *wire.Message) {
 	switch {
 	case s == nil: // it is about nothing
 	case m.Answers():
@@ -235,7 +236,7 @@ func (h *HTTP) take(out *response, s *client.Session, m *wire.Message) {
 
 // start gives a request its time: that of its POST, or in a session until it is cancelled,
 // since a client that leaves has not cancelled. An error refuses it.
-func (h *HTTP) start(r *http.Request, s *client.Session, asked *request) *jsonrpc.Error {
+func (h *Front) start(r *http.Request, s *client.Session, asked *mcpbridge.Request) *jsonrpc.Error {
 	if s == nil {
 		asked.Begin(r.Context())
 		return nil
@@ -253,7 +254,7 @@ func (h *HTTP) start(r *http.Request, s *client.Session, asked *request) *jsonrp
 }
 
 // refuseRequest answers a request that is not begun.
-func (h *HTTP) refuseRequest(out *response, r *http.Request, id json.RawMessage, refused *jsonrpc.Error) {
+func (h *Front) refuseRequest(out *response, r *http.Request, id json.RawMessage, refused *jsonrpc.Error) {
 	status := http.StatusBadRequest
 	switch {
 	case refused.Code != jsonrpc.CodeMethodNotFound:
@@ -266,7 +267,7 @@ func (h *HTTP) refuseRequest(out *response, r *http.Request, id json.RawMessage,
 }
 
 // postBatch serves a batch: each answer is an event.
-func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byte) {
+func (h *Front) postBatch(out *response, r *http.Request, from sender, data []byte) {
 	version := header(r, wire.VersionHeader)
 	if version > wire.LastWithBatches {
 		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "JSON-RPC batching is not supported in 2025-06-18 and later (request version: "+version+")")
@@ -314,13 +315,13 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 			some = true
 			out.keepAlive(true)
 		}
-		var asked *request
+		var asked *mcpbridge.Request
 		switch {
 		case refused != nil:
 		case m.Method == wire.MethodInitialize:
 			refused = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "an initialize cannot be part of a batch"}
 		default:
-			asked, refused = h.bridge.newRequest(m, by, s, out)
+			asked, refused = h.bridge.NewRequest(m, by, s, out)
 			switch {
 			case refused != nil:
 			case asked.Stateless(): // which has no batches
@@ -338,7 +339,7 @@ func (h *HTTP) postBatch(out *response, r *http.Request, from sender, data []byt
 			if s != nil {
 				defer s.Remove(asked.ID)
 			}
-			h.bridge.exchange(asked, func(response wire.Parts, _ int64, letGo func()) {
+			h.bridge.Exchange(asked, func(response wire.Parts, _ int64, letGo func()) {
 				defer letGo()
 				_ = out.event(r.Context(), response)
 			})
@@ -375,7 +376,7 @@ func statusOf(code int64) int {
 
 // checkHeaders says what the headers of a message of the stateless era say differently from
 // the message (2026-07-28, basic/transports).
-func (h *HTTP) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
+func (h *Front) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
 	if m.Answers() {
 		return nil
 	}

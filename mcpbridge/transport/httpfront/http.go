@@ -1,4 +1,4 @@
-package mcpbridge
+package httpfront
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -51,8 +52,8 @@ const bytesAMoment = 10 << 10
 // batchAMoment are as many bytes of a batch: each of its small messages is a request.
 const batchAMoment = 1 << 10
 
-// HTTPSettings is what may change while the front is serving.
-type HTTPSettings struct {
+// Settings is what may change while the front is serving.
+type Settings struct {
 	// AllowedOrigins are the web origins whose pages may call ("https://host[:port]").
 	AllowedOrigins []string
 	// AllowedHosts are names beside localhost and IP addresses that a Host
@@ -78,14 +79,14 @@ type HTTPSettings struct {
 	access map[string]*access // of Callers; that of "" is everyone's without Verify
 }
 
-// HTTP is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz, /metrics, and
+// Front is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz, /metrics, and
 // what Handle adds. It may
 // serve any number of requests at once, and Configure may be called meanwhile.
-type HTTP struct {
-	bridge   *Bridge
+type Front struct {
+	bridge   *mcpbridge.Bridge
 	log      *slog.Logger
 	mux      *http.ServeMux
-	settings atomic.Pointer[HTTPSettings]
+	settings atomic.Pointer[Settings]
 	sessions *sessions
 	sse      *sse
 	limits   Limits
@@ -95,9 +96,9 @@ type HTTP struct {
 	calls    budget.Counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
-// NewHTTP returns a bridge's HTTP front.
-func NewHTTP(b *Bridge, settings HTTPSettings) *HTTP {
-	h := &HTTP{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
+// New returns a bridge's HTTP front.
+func New(b *mcpbridge.Bridge, settings Settings) *Front {
+	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
 	h.sessions = newSessions()
 	h.Configure(settings)
 	h.mux.HandleFunc("GET /healthz", h.health)
@@ -114,11 +115,11 @@ func NewHTTP(b *Bridge, settings HTTPSettings) *HTTP {
 // reach it is for next to say: no Host, Origin or token is asked for. A part of
 // its path that the pattern leaves open is kept out of the log. Handle must be
 // called before the first request.
-func (h *HTTP) Handle(pattern string, next http.Handler) { h.mux.Handle(pattern, next) }
+func (h *Front) Handle(pattern string, next http.Handler) { h.mux.Handle(pattern, next) }
 
 // Configure makes settings those of every request from now on. It is called by one
 // goroutine at a time.
-func (h *HTTP) Configure(settings HTTPSettings) {
+func (h *Front) Configure(settings Settings) {
 	if settings.MaxRequest == 0 {
 		settings.MaxRequest = DefaultMaxRequest
 	}
@@ -150,10 +151,10 @@ func (h *HTTP) Configure(settings HTTPSettings) {
 }
 
 // String names the front in logs.
-func (h *HTTP) String() string { return "http sessions" }
+func (h *Front) String() string { return "http sessions" }
 
 // Serve ends the sessions that are idle for too long, until ctx ends.
-func (h *HTTP) Serve(ctx context.Context) error {
+func (h *Front) Serve(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
@@ -167,21 +168,21 @@ func (h *HTTP) Serve(ctx context.Context) error {
 }
 
 // Expire ends the sessions that were idle for longer than timeout.
-func (h *HTTP) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
+func (h *Front) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
 
 // SetLimits makes how long the front waits for its clients another. It must be called before
 // the first request.
-func (h *HTTP) SetLimits(change func(*Limits)) { change(&h.limits) }
+func (h *Front) SetLimits(change func(*Limits)) { change(&h.limits) }
 
 // Openings is the queue of the sessions that begin.
-func (h *HTTP) Openings() *turns.Queue { return h.openings }
+func (h *Front) Openings() *turns.Queue { return h.openings }
 
 // Drain makes /readyz say that no new work is wanted (SPEC G6).
-func (h *HTTP) Drain() { h.draining.Store(true) }
+func (h *Front) Drain() { h.draining.Store(true) }
 
 // CloseSessions ends every session and stream, so that a server's Shutdown
 // does not wait for them. Calls that have ended still get their answers out.
-func (h *HTTP) CloseSessions() {
+func (h *Front) CloseSessions() {
 	h.awaitCalls()
 	h.sse.closeAll()
 	h.endSessions(h.sessions.remove(func(*usage) bool { return true }))
@@ -190,7 +191,7 @@ func (h *HTTP) CloseSessions() {
 }
 
 // awaitCalls waits a moment for the calls that are being answered.
-func (h *HTTP) awaitCalls() {
+func (h *Front) awaitCalls() {
 	grace := time.NewTimer(h.limits.Answers)
 	defer grace.Stop()
 	select {
@@ -200,7 +201,7 @@ func (h *HTTP) awaitCalls() {
 }
 
 // ServeHTTP serves one request and writes a line about it at debug.
-func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	out := newResponse(w, h.limits)
 	defer out.finish()
@@ -233,16 +234,16 @@ func loggedPath(r *http.Request) string {
 }
 
 // Sessions returns how many sessions and streams are open.
-func (h *HTTP) Sessions() int { return h.sessions.count() }
+func (h *Front) Sessions() int { return h.sessions.count() }
 
-func (h *HTTP) health(w http.ResponseWriter, _ *http.Request) {
+func (h *Front) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
 }
 
 // ready says whether new work is wanted: 503 while draining, while every call is
 // denied and while something is starting. Those who may not list tools get the
 // status alone (SPEC N2).
-func (h *HTTP) ready(w http.ResponseWriter, r *http.Request) {
+func (h *Front) ready(w http.ResponseWriter, r *http.Request) {
 	known := h.known(r)
 	if h.draining.Load() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
@@ -281,13 +282,13 @@ func writeJSON(w http.ResponseWriter, status int, body string) {
 func under(w http.ResponseWriter) *response {
 	out, ok := w.(*response)
 	if !ok {
-		panic(fmt.Sprintf("mcpbridge: %T between ServeHTTP and its handlers", w))
+		panic(fmt.Sprintf("httpfront: %T between ServeHTTP and its handlers", w))
 	}
 	return out
 }
 
 // workOn waits until a request may be worked on. The place has to be given back.
-func (h *HTTP) workOn(ctx context.Context, from turns.Line, body []byte) (*turns.Brief, error) {
+func (h *Front) workOn(ctx context.Context, from turns.Line, body []byte) (*turns.Brief, error) {
 	each := bytesAMoment
 	if wire.IsBatch(body) {
 		each = batchAMoment
@@ -296,7 +297,7 @@ func (h *HTTP) workOn(ctx context.Context, from turns.Line, body []byte) (*turns
 }
 
 // serveSSE serves the transport of 2024-11-05.
-func (h *HTTP) serveSSE(w http.ResponseWriter, r *http.Request) {
+func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 	settings := h.settings.Load()
 	switch r.Method {
 	case http.MethodGet:
