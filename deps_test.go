@@ -112,7 +112,8 @@ var imports = map[string][]string{
 	"mcpbridge/results":             {"internal/fault", "internal/rawjson", "internal/turns", "mcpbridge/wire", "supervisor"},         // what clients get of a call
 	"mcpbridge/budget":              {"internal/fault", "internal/turns", "mcpbridge/results", "mcpbridge/wire"},                      // the bytes of requests
 	"mcpbridge":                     {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/recovered", "internal/turns", "supervisor", "internal/fault", "internal/callid", "internal/peer", "internal/rawjson", "internal/trace"},
-	"mcpbridge/transport/httpfront": {"internal/recovered", "internal/rawjson", "internal/trace", "internal/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
+	"mcpbridge/transport/stdio":     {"internal/rawjson", "internal/recovered", "internal/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
+	"mcpbridge/transport/httpfront": {"internal/recovered", "internal/rawjson", "internal/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
 	// What operators see and do.
 	"internal/control":   {"internal/fault"},
@@ -138,7 +139,7 @@ var imports = map[string][]string{
 	"internal/daemon": {
 		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
 		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
-		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "supervisor",
+		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
 
 	// The command line. It asks a running Orla, or looks at files itself.
@@ -173,6 +174,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "simple", "capsule", "supervisor", "mcpbridge", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

@@ -14,8 +14,8 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
+	"github.com/orla-project/orla/mcpbridge/transport/stdio"
 )
 
 // SPEC G1, L1: of calls that come all at once each gets its one answer, whole,
@@ -162,7 +162,7 @@ func TestI2ACallIsLoggedThoughOthersHaveNoEnd(t *testing.T) {
 	logged := func() bool { return strings.Contains(w.log.String(), `"tool":"first"`) }
 	c := &busyClient{calls: calls, content: logged, called: called, late: time.Now().Add(patience)}
 	ended := make(chan error, 1)
-	go func() { ended <- mcpbridge.ServeStdio(t.Context(), w.bridge, in, c, maxLine) }()
+	go func() { ended <- stdio.Serve(t.Context(), w.bridge, in, c, maxLine) }()
 	_, _ = io.WriteString(calls, initialize("2025-11-25")+"\n")
 	if err := within(t, ended, "end"); err != nil || !logged() {
 		t.Errorf("after %d calls the first is not in the log; the connection ended with %v", c.id, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/stdio"
 )
 
 // pipes is a client on stdio that writes lines and reads them.
@@ -36,7 +37,7 @@ func (w *world) stdio(t *testing.T, maxLine int64) *pipes {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		err := mcpbridge.ServeStdio(ctx, w.bridge, inR, outW, maxLine)
+		err := stdio.Serve(ctx, w.bridge, inR, outW, maxLine)
 		_ = outW.Close()
 		_ = inR.Close()
 		p.ended <- err
@@ -380,7 +381,7 @@ func TestG1AWriteErrorEndsIt(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- mcpbridge.ServeStdio(context.Background(), w.bridge, in, brokenWriter{}, maxLine)
+		ended <- stdio.Serve(context.Background(), w.bridge, in, brokenWriter{}, maxLine)
 		_ = in.Close()
 	}()
 	if _, err := io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
@@ -420,7 +421,7 @@ func stdioTransport(t *testing.T, w *world) mcp.Transport {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = mcpbridge.ServeStdio(context.Background(), w.bridge, inR, outW, maxLine)
+		_ = stdio.Serve(context.Background(), w.bridge, inR, outW, maxLine)
 		_ = outW.Close()
 	}()
 	t.Cleanup(func() {

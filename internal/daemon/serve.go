@@ -35,6 +35,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
+	"github.com/orla-project/orla/mcpbridge/transport/stdio"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -231,7 +232,7 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 	in, letGo := std.Polled()
 	defer letGo()
 	done := make(chan error, 1)
-	go func() { done <- mcpbridge.ServeStdio(client, s.bridge, in, std.Out, int64(cfg.MaxRequest)) }()
+	go func() { done <- stdio.Serve(client, s.bridge, in, std.Out, int64(cfg.MaxRequest)) }()
 	over := make(chan struct{})
 	var served error
 	go func() {

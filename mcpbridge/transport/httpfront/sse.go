@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/transport/stdio"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -27,7 +28,7 @@ type sse struct {
 
 // sseConn is one open stream.
 type sseConn struct {
-	*mcpbridge.Conn
+	*stdio.Conn
 	caller string // who opened it; nobody else may post to it
 }
 
@@ -39,7 +40,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	out := http.NewResponseController(w)
-	c := mcpbridge.NewStream(s.bridge, from, maxMessage, func(message wire.Parts) error {
+	c := stdio.NewStream(s.bridge, from, maxMessage, func(message wire.Parts) error {
 		if err := under(w).writeAll(event(message)); err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (s *sse) closeAll() {
 	for _, c := range open {
 		c.StopReading()
 	}
-	grace, cancel := context.WithTimeout(context.Background(), mcpbridge.LastAnswers)
+	grace, cancel := context.WithTimeout(context.Background(), stdio.LastAnswers)
 	defer cancel()
 	for _, c := range open {
 		select {

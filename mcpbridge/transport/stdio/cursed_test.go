@@ -1,4 +1,4 @@
-package mcpbridge
+package stdio
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -15,7 +16,7 @@ import (
 // unlucky is a connection over whose requests Orla panics: it lacks its bridge.
 func unlucky(t *testing.T) (c *Conn, sent *[]string) {
 	t.Helper()
-	c = newConn(&Bridge{}, client.Origin{}, 1<<20)
+	c = newConn(&mcpbridge.Bridge{}, client.Origin{}, 1<<20)
 	c.log = slog.New(slog.DiscardHandler)
 	c.bridge = nil
 	t.Cleanup(c.HangUp)

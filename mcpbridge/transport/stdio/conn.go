@@ -1,4 +1,4 @@
-package mcpbridge
+package stdio
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -26,7 +27,7 @@ import (
 // or a stream of SSE. It outlives a malformed message, and answers all that it has read
 // when its input ends (SPEC G1).
 type Conn struct {
-	bridge *Bridge
+	bridge *mcpbridge.Bridge
 	log    *slog.Logger
 	from   client.Origin // of all requests
 	line   turns.Line
@@ -63,7 +64,7 @@ type Conn struct {
 
 // pending is a request that has no answer yet.
 type pending struct {
-	*Request
+	*mcpbridge.Request
 	in   *batch        // nil for a lone request
 	held *budget.Share // until it is answered
 	// open marks a subscription, whose answer is the end of the session: the
@@ -78,7 +79,7 @@ type line struct {
 	held    *budget.Share // who takes the line ends it
 }
 
-func newConn(b *Bridge, from client.Origin, maxMessage int64) *Conn {
+func newConn(b *mcpbridge.Bridge, from client.Origin, maxMessage int64) *Conn {
 	from.Session = rand.Text()
 	ctx, end := context.WithCancel(context.Background())
 	return &Conn{
@@ -102,7 +103,7 @@ func newConn(b *Bridge, from client.Origin, maxMessage int64) *Conn {
 
 // NewStream returns the connection of a client that POSTs its messages, and is sent its
 // answers by send. It carries the eras with sessions alone.
-func NewStream(b *Bridge, from client.Origin, maxMessage int64, send func(wire.Parts) error) *Conn {
+func NewStream(b *mcpbridge.Bridge, from client.Origin, maxMessage int64, send func(wire.Parts) error) *Conn {
 	c := newConn(b, from, maxMessage)
 	c.send, c.newest = send, false
 	return c
@@ -232,7 +233,7 @@ func (c *Conn) passNews() {
 
 // answerRequest answers a request. A panic ends the connection: nobody knows what of the
 // answer has been written.
-func (c *Conn) answerRequest(r *Request) {
+func (c *Conn) answerRequest(r *mcpbridge.Request) {
 	defer c.lines.Done()
 	working := true
 	end := func() {

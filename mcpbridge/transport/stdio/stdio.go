@@ -1,4 +1,4 @@
-package mcpbridge
+package stdio
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -18,7 +19,7 @@ import (
 // reach a client on stdio that is being left.
 const LastAnswers = 500 * time.Millisecond
 
-// ServeStdio serves one client over in and out until in ends and every request
+// Serve serves one client over in and out until in ends and every request
 // that was read is answered, or until ctx ends (SPEC G1). Messages are one a
 // line; maxMessage bounds a line in bytes. It returns why out could not be
 // written to, ctx's error, or nil.
@@ -26,7 +27,7 @@ const LastAnswers = 500 * time.Millisecond
 // Neither a read nor a write can be interrupted on every system, so the
 // goroutine that does it may outlive this function until it is let go. It
 // touches nothing of the bridge's then.
-func ServeStdio(ctx context.Context, b *Bridge, in io.Reader, out io.Writer, maxMessage int64) error {
+func Serve(ctx context.Context, b *mcpbridge.Bridge, in io.Reader, out io.Writer, maxMessage int64) error {
 	c := newConn(b, client.Origin{Caller: "stdio", Transport: client.Stdio}, maxMessage)
 	c.send = writeLines(out, c.done)
 	c.out = out
