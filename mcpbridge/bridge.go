@@ -1,10 +1,12 @@
 // Package mcpbridge speaks MCP to clients and nothing else.
 //
 // Every request goes the same way, whichever transport it comes by: Streamable HTTP
-// in both protocol eras, the legacy SSE transport, or stdio. The transport reads a
-// message; readMessage takes it apart; newRequest finds out who asks for what; exchange
-// answers it. What a client may call comes from a Catalog; the bridge follows it, so
-// that every session sees additions, removals and changes as they happen (SPEC G3).
+// in both protocol eras, the legacy SSE transport, or stdio. The transport (a package below
+// transport) reads a message, which package wire takes apart; NewRequest finds out who asks
+// for what; Exchange answers it. Package client knows who asks, package results makes results
+// of what tools answer, and package budget counts the bytes of requests. What a client may
+// call comes from a Catalog; the bridge follows it, so that every session sees additions,
+// removals and changes as they happen (SPEC G3).
 //
 // Its invariant: a client gets an answer or an error it can act on; internal
 // text never crosses, and no panic and no bad schema ends the process.

@@ -23,7 +23,7 @@ type Origin struct {
 	Version   string          // of the protocol; "" where it is not known
 	Request   json.RawMessage // the JSON-RPC id, if it is at hand
 	Parent    trace.Context   // where the client's trace is
-	Task      string          // see sessionTask; "" where it is not known yet
+	Task      string          // see SessionTask; "" where it is not known yet
 	Whole     bool            // the answer may be of any size
 	Share     turns.Line      // line, where it is known already
 }

@@ -29,7 +29,7 @@ type Session struct {
 	opened bool       // its client has been introduced
 	says   wire.Declared
 	level  string            // from which on log messages are wanted; "" for none
-	calls  map[string]func() // requests in flight, by idKey; of Streamable HTTP
+	calls  map[string]func() // requests in flight, by wire.IDKey; of Streamable HTTP
 	over   bool
 }
 
@@ -128,7 +128,7 @@ func (s *Session) Ended() bool {
 type questions struct {
 	mu     sync.Mutex // guards the fields that follow
 	last   int64
-	open   map[string]chan *wire.Message // by idKey
+	open   map[string]chan *wire.Message // by wire.IDKey
 	closed string                        // why none is answered any more; "" while they are
 }
 

@@ -26,7 +26,7 @@ const (
 // client: what is too large keeps its head and tail inline and becomes a
 // resource. Blocks keep their order. With structured, clients expect a
 // structured answer, and take none without for an error.
-func (c *cutter) Bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolResult {
+func (c *Cutter) Bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
 	if meta, ok := ordinary(res.Meta); ok && int64(Payload(res)+meta+128*len(res.Content))*Sixfold <= c.budget && plain(res.Content) {
 		return res // whatever is in it
@@ -102,8 +102,8 @@ func encodes(block mcp.Content) (ok bool) {
 	return err == nil
 }
 
-// cutter takes the parts of one answer that are too large out of it.
-type cutter struct {
+// Cutter takes the parts of one answer that are too large out of it.
+type Cutter struct {
 	large  *Store
 	budget int64 // of the whole answer, as JSON
 	keep   int   // of a head or a tail, as text
@@ -112,15 +112,15 @@ type cutter struct {
 }
 
 // NewCutter returns what cuts the answer of a call to a budget.
-func NewCutter(large *Store, budget int64, callID string, owner turns.Line) cutter {
-	return cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
+func NewCutter(large *Store, budget int64, callID string, owner turns.Line) Cutter {
+	return Cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 
 // metaOfOrla is what Orla says in the _meta of an error.
 var metaOfOrla = []string{MetaToolCode, MetaToolReason, MetaRetryable}
 
 // cutMeta keeps of a large _meta what Orla itself says there.
-func (c *cutter) cutMeta(res *mcp.CallToolResult) {
+func (c *Cutter) cutMeta(res *mcp.CallToolResult) {
 	if sizeOf(res.Meta) <= c.budget/16 {
 		return
 	}
@@ -139,7 +139,7 @@ func (c *cutter) cutMeta(res *mcp.CallToolResult) {
 }
 
 // cutBlocks cuts the blocks that are large by themselves.
-func (c *cutter) cutBlocks(res *mcp.CallToolResult) {
+func (c *Cutter) cutBlocks(res *mcp.CallToolResult) {
 	content := make([]mcp.Content, 0, len(res.Content)+4)
 	for i, block := range res.Content {
 		if blockSize(block) <= int64(2*Sixfold*c.keep+1024) {
@@ -152,7 +152,7 @@ func (c *cutter) cutBlocks(res *mcp.CallToolResult) {
 }
 
 // cut keeps one block and returns what stands for it.
-func (c *cutter) cut(block mcp.Content, name string) []mcp.Content {
+func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 	switch block := block.(type) {
 	case *mcp.TextContent:
 		text := strings.ToValidUTF8(block.Text, "\uFFFD")
@@ -187,7 +187,7 @@ func (c *cutter) cut(block mcp.Content, name string) []mcp.Content {
 }
 
 // cutStructured moves a large structured answer out.
-func (c *cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
+func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 	raw, _ := res.StructuredContent.(json.RawMessage)
 	if rawSize(raw) <= c.budget/4 {
 		return
@@ -207,7 +207,7 @@ func (c *cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 
 // cutRest keeps as many blocks as fit, from the first on, and the last if it
 // is small: it says how the call ended. The rest becomes one resource.
-func (c *cutter) cutRest(res *mcp.CallToolResult) {
+func (c *Cutter) cutRest(res *mcp.CallToolResult) {
 	if resultSize(res) <= c.budget {
 		return
 	}
@@ -235,7 +235,7 @@ func (c *cutter) cutRest(res *mcp.CallToolResult) {
 }
 
 // link keeps an answer and returns the link to it.
-func (c *cutter) link(a Large, name string) *mcp.ResourceLink {
+func (c *Cutter) link(a Large, name string) *mcp.ResourceLink {
 	const longest = 127 // of a type's two halves each, RFC 6838
 	if len(a.mime) > 2*longest+1 || strings.ContainsFunc(a.mime, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		a.mime = "application/octet-stream"

@@ -190,7 +190,7 @@ func (p *Passed) decoded() (*mcp.CallToolResult, error) {
 
 // Passed makes an answer that is too large one of ours, of which the large parts
 // are kept as resources (SPEC G5a).
-func (c *cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
+func (c *Cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
 	whole := p.Raw
 	meta := c.takeMeta(p)
 	res, err := p.decoded()
@@ -223,7 +223,7 @@ func (c *cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
 
 // takeMeta takes a large _meta out of an answer before it is decoded, but for what Orla
 // itself says there. It returns the link to it; nil if it is not large.
-func (c *cutter) takeMeta(p *Passed) mcp.Content {
+func (c *Cutter) takeMeta(p *Passed) mcp.Content {
 	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= wire.MaxLookedInto {
 		return nil
 	}

@@ -36,7 +36,7 @@ func WithSessions(version string) bool {
 type Declared struct {
 	Version string // of the protocol that it asked for; "" if that is none of ours
 	Name    string // its program's, or what is enough of that
-	Task    string // the name of its session, by sessionTask; "" without one
+	Task    string // the name of its session, by client.SessionTask; "" without one
 
 	Capabilities                json.RawMessage // those for what it may be asked, as JSON; nil for none
 	samples, elicits, listsRoot bool            // it has declared that it takes these questions

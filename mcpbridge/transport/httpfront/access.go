@@ -15,7 +15,7 @@ var errRemoved = errors.New("the caller's token was removed")
 // access is the time for which a caller may call: from the Configure that brought
 // its token to the one that takes it away (SPEC N2).
 type access struct {
-	key string // of HTTPSettings.Callers
+	key string // of Settings.Callers
 	ctx context.Context
 	end context.CancelCauseFunc
 }

@@ -185,7 +185,7 @@ func (r *response) beginStream() error {
 	return r.FlushError()
 }
 
-// Tell implements outlet: it sends an event, of which there may be others.
+// Tell implements client.Outlet: it sends an event, of which there may be others.
 func (r *response) Tell(ctx context.Context, message json.RawMessage) error {
 	return r.event(ctx, wire.Parts{message})
 }

@@ -53,7 +53,7 @@ type Conn struct {
 	writing             chan struct{} // holds a token while send or out is at work
 
 	mu         sync.Mutex         // guards the fields that follow
-	awaiting   map[string]pending // the requests that have no answer yet, by idKey
+	awaiting   map[string]pending // the requests that have no answer yet, by wire.IDKey
 	unanswered int                // answers that the end of input waits for
 	ended      bool               // the input has ended
 	answered   chan struct{}      // closed when ended and unanswered is 0
@@ -251,7 +251,7 @@ func (c *Conn) answerRequest(r *mcpbridge.Request) {
 			// response" (MCP, Cancellation). A client that left needs none.
 			response = nil
 		}
-		end() // the write may hang; see ServeStdio
+		end() // the write may hang; see Serve
 		c.answer(r.ID, response, letGo)
 	})
 }
@@ -337,7 +337,7 @@ func (c *Conn) complain(id json.RawMessage, code int64, text string) {
 	c.deliverLogged(wire.Parts{wire.ErrorJSON(id, code, text)})
 }
 
-// Tell implements outlet.
+// Tell implements client.Outlet.
 func (c *Conn) Tell(ctx context.Context, message json.RawMessage) error {
 	select {
 	case c.writing <- struct{}{}:
