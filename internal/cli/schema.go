@@ -33,7 +33,7 @@ func newSchema(std terminal.Streams) *cobra.Command {
 				"tool.yaml":      toolfile.SchemaJSON(),
 				"orla.yaml":      configSchema,
 				"orla-tool.json": toolfile.CapsuleSchemaJSON(),
-				"resource":       resource.ResourceSchemaJSON(),
+				"resource":       resource.SchemaJSON(),
 				"contract":       fmt.Appendf(nil, `{"request":%s,"response":%s}`, contract.RequestSchema(), contract.ResponseSchema()),
 			}
 			if len(args) == 1 {

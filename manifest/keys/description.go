@@ -19,12 +19,13 @@ import (
 // being a Tool. It collects faults and warnings.
 type Description struct {
 	Doc      *yamldoc.Doc      // the file, with its faults
-	Folded   bool              // keys may stand without their section
 	Flat     bool              // the keys of runtime have no section
 	Sections map[string]string // where the file has a section, if elsewhere
 	MCP      MCPKeys
 	Runtime  Runtime
 	Warnings []error
+
+	folded bool // keys may stand without their section
 }
 
 // key is the path by which the file gives a key of a section.
@@ -32,7 +33,7 @@ func (d *Description) key(section, name string) string {
 	if elsewhere, ok := d.Sections[section]; ok {
 		return elsewhere + "." + name
 	}
-	if d.Flat && section == "runtime" || d.Folded && d.Doc.Has(name) {
+	if d.Flat && section == "runtime" || d.folded && d.Doc.Has(name) {
 		return name
 	}
 	return section + "." + name
@@ -53,9 +54,16 @@ func (d *Description) warn(name, format string, args ...any) {
 	d.Warnings = append(d.Warnings, d.Doc.At(d.key("runtime", name), format, args...))
 }
 
-// Unfold moves the keys of flat that the file gives to where they belong, in
-// section. Both forms of one key are a fault.
-func (d *Description) Unfold(section string, flat, nested reflect.Value) {
+// Unfold takes the keys that the file gives without their section. Both forms of one
+// key are a fault.
+func (d *Description) Unfold(m MCPKeys, s Simple) {
+	d.folded = true
+	d.unfold("mcp", reflect.ValueOf(m), reflect.ValueOf(&d.MCP).Elem())
+	d.unfold("runtime", reflect.ValueOf(s), reflect.ValueOf(&d.Runtime.Simple).Elem())
+}
+
+// unfold moves the keys of flat that the file gives to where they belong, in section.
+func (d *Description) unfold(section string, flat, nested reflect.Value) {
 	for i := range flat.NumField() {
 		name, _, _ := strings.Cut(flat.Type().Field(i).Tag.Get("json"), ",")
 		if !d.Doc.Has(name) {

@@ -96,6 +96,8 @@ func isShort(list []member) bool {
 	return len(list) > 0
 }
 
+// InputSchema returns mcp.input_schema as JSON Schema, {"type":"object"} if it is not
+// given, or nil if it has a fault that leaves no schema.
 func (d *Description) InputSchema() json.RawMessage {
 	if len(d.MCP.InputSchema) == 0 {
 		return json.RawMessage(AnyObject)
@@ -114,6 +116,7 @@ func (d *Description) InputSchema() json.RawMessage {
 	return raw
 }
 
+// OutputSchema returns mcp.output_schema, or nil if there is none.
 func (d *Description) OutputSchema() json.RawMessage {
 	if len(d.MCP.OutputSchema) == 0 {
 		return nil

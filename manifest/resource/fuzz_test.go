@@ -20,7 +20,7 @@ func TestT11TheResourceSchemaHasTheParsersKeys(t *testing.T) {
 	var whole struct {
 		OneOf []map[string]any `json:"oneOf"`
 	}
-	if err := json.Unmarshal(ResourceSchemaJSON(), &whole); err != nil {
+	if err := json.Unmarshal(SchemaJSON(), &whole); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range []struct {

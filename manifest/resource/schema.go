@@ -6,9 +6,9 @@ import (
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// ResourceSchemaJSON returns the JSON Schema of one document of a file of
+// SchemaJSON returns the JSON Schema of one document of a file of
 // resources, indented (SPEC-TOOLS 1.1).
-func ResourceSchemaJSON() []byte {
+func SchemaJSON() []byte {
 	raw, err := yamldoc.SchemaOneOf(
 		yamldoc.SchemaOptions{Title: "resource", Description: "A tool, a server of tools or a secret for Orla"},
 		reflect.TypeFor[toolResource](), reflect.TypeFor[serverResource](), reflect.TypeFor[secretResource](),

@@ -14,7 +14,7 @@ import (
 
 // SPEC-TOOLS 1.1: what the parser takes fits the schema, and what has another form does not.
 func TestT11ResourcesFitTheirSchema(t *testing.T) {
-	s, err := schema.CompileObject(resource.ResourceSchemaJSON())
+	s, err := schema.CompileObject(resource.SchemaJSON())
 	if err != nil {
 		t.Fatal(err)
 	}

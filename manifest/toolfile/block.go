@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -164,9 +163,8 @@ func applyBlock(t *manifest.Tool, file string, data []byte, position func(int, i
 	if err != nil {
 		return nil, err
 	}
-	d := keys.Description{Doc: doc, Folded: true, MCP: written.MCP, Runtime: written.Runtime}
-	d.Unfold("mcp", reflect.ValueOf(written.MCPKeys), reflect.ValueOf(&d.MCP).Elem())
-	d.Unfold("runtime", reflect.ValueOf(written.Simple), reflect.ValueOf(&d.Runtime.Simple).Elem())
+	d := keys.Description{Doc: doc, MCP: written.MCP, Runtime: written.Runtime}
+	d.Unfold(written.MCPKeys, written.Simple)
 	t.Description = written.Description
 	d.Fill(t)
 	if t.Kind == manifest.Capsule {
