@@ -432,6 +432,34 @@ func TestN2StrangersAreToldApartByAddress(t *testing.T) {
 	}
 }
 
+// SPEC N1, N2: without tokens, an address whose programs have a name each makes room for
+// another address: what a program calls itself is its own word.
+func TestN2ManyNamesAreOneAddress(t *testing.T) {
+	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 20})
+	begin := func(from, name string) (status int) {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(strings.Replace(initialize("2025-11-25"), `"name":"t"`, `"name":"`+name+`"`, 1)))
+		r.RemoteAddr = from + ":1234"
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		answer := httptest.NewRecorder()
+		f.ServeHTTP(answer, r)
+		return answer.Code
+	}
+	for i := range 20 {
+		if status := begin("127.0.0.1", fmt.Sprint("p", i)); status != http.StatusOK {
+			t.Fatalf("session %d: %d", i, status)
+		}
+	}
+	if status := begin("127.0.0.1", "p20"); status != http.StatusServiceUnavailable {
+		t.Errorf("one more of the same address: %d", status)
+	}
+	for range 5 {
+		if status := begin("127.0.0.9", "other"); status != http.StatusOK {
+			t.Errorf("another address: %d", status)
+		}
+	}
+}
+
 // What is for the peer of a request's _meta arrives with all its digits.
 func TestTheClientsMetaReachesThePeer(t *testing.T) {
 	metas := make(chan string, 10)

@@ -17,7 +17,7 @@ import (
 
 // stream is an open stream that counts as a session.
 type stream struct {
-	party string // see partyOf
+	party party
 	since time.Time
 	end   context.CancelFunc
 }
@@ -32,11 +32,11 @@ const fairShare = 10
 // sessions that were idle longest: one that floods takes nothing from others. A
 // party with a token and less than its share gets room also where none is idle. The
 // caller ends those that make room.
-func (s *sessions) admit(most int, party string, known bool) (over []*client.Session, ok bool) {
+func (s *sessions) admit(most int, of party, known bool) (over []*client.Session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fullLocked(most) {
-		over = s.yieldLocked(most, party, known)
+		over = s.yieldLocked(most, of, known)
 	}
 	if ok = !s.fullLocked(most); ok {
 		s.opening++
@@ -47,14 +47,14 @@ func (s *sessions) admit(most int, party string, known bool) (over []*client.Ses
 // admitStream does the same for a stream, which is counted until the function it
 // returns is called. The stream ends with the request that it returns.
 func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
-	s, party := h.sessions, partyOf(r, "")
-	over, ok := s.admit(h.settings.Load().MaxSessions, party, subject(r) != "")
+	s, of := h.sessions, partyOf(r, "")
+	over, ok := s.admit(h.settings.Load().MaxSessions, of, subject(r) != "")
 	h.endSessions(over)
 	if !ok {
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	one := &stream{party: party, since: time.Now(), end: cancel}
+	one := &stream{party: of, since: time.Now(), end: cancel}
 	s.mu.Lock()
 	s.opening--
 	s.streams[one] = true
@@ -75,15 +75,15 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	given := sync.OnceFunc(func() { h.openings.Give(from.line) })
 	defer given()
 	says, _ := wire.ReadInitialize(m.Params.Raw)
-	party := partyOf(r, says.Name)
-	over, ok := h.sessions.admit(h.settings.Load().MaxSessions, party, from.subject != "")
+	of := partyOf(r, says.Name)
+	over, ok := h.sessions.admit(h.settings.Load().MaxSessions, of, from.subject != "")
 	h.endSessions(over)
 	if !ok {
 		crowded(out, m.ID, noSession)
 		return
 	}
 	s := client.New(rand.Text())
-	u := &usage{Session: s, user: from.subject, party: party}
+	u := &usage{Session: s, user: from.subject, party: of}
 	began := false // also when there is a panic
 	defer func() {
 		if !began {
@@ -119,18 +119,18 @@ func (s *sessions) fullLocked(most int) bool {
 
 // yieldLocked forgets sessions that the largest party has to give up for one more of
 // another party.
-func (s *sessions) yieldLocked(most int, party string, known bool) (over []*client.Session) {
-	largest, parties := s.largestLocked()
+func (s *sessions) yieldLocked(most int, of party, known bool) (over []*client.Session) {
+	largest, n, have := s.largestLocked()
 	share := max(1, most/fairShare)
-	if parties[largest] <= share {
+	if have[largest.who] <= share || largest.who == of.who && n <= share {
 		return nil
 	}
 	// A tenth of them at a time, so that a flood does not pay for a scan each.
-	room := 1 + (parties[largest]-share)/10
-	give := func(busy bool) {
+	room := 1 + (have[largest.who]-share)/10
+	give := func(busy bool, from func(party) bool) {
 		var all []*usage
 		for _, u := range s.known {
-			if u.party == largest && (u.open > 0) == busy {
+			if from(u.party) && (u.open > 0) == busy {
 				all = append(all, u)
 			}
 		}
@@ -141,24 +141,28 @@ func (s *sessions) yieldLocked(most int, party string, known bool) (over []*clie
 			room--
 		}
 	}
-	give(false)
-	if s.fullLocked(most) && known && party != largest && parties[party] < share {
+	same := func(p party) bool { return p.who == largest.who }
+	give(false, func(p party) bool { return p == largest })
+	if s.fullLocked(most) && largest.who != of.who {
+		give(false, same) // its programs may have many names, and one session each
+	}
+	if s.fullLocked(most) && known && largest.who != of.who && have[of.who] < share {
 		room = 1
-		if s.endStreamLocked(largest); s.fullLocked(most) {
-			give(true)
+		if s.endStreamLocked(same); s.fullLocked(most) {
+			give(true, same)
 		}
 	}
 	return over
 }
 
-// largestLocked returns the party with the most sessions, and how many each has.
-func (s *sessions) largestLocked() (largest string, parties map[string]int) {
-	parties = map[string]int{}
-	count := func(party string) {
-		parties[party]++
-		if parties[party] > parties[largest] {
-			largest = party
-		}
+// largestLocked returns the party with the most sessions, and of an address its program
+// with the most, and how many that one has; and how many each caller and address has.
+func (s *sessions) largestLocked() (largest party, n int, have map[string]int) {
+	have = map[string]int{}
+	each := map[party]int{}
+	count := func(p party) {
+		have[p.who]++
+		each[p]++
 	}
 	for _, u := range s.known {
 		count(u.party)
@@ -166,14 +170,19 @@ func (s *sessions) largestLocked() (largest string, parties map[string]int) {
 	for one := range s.streams {
 		count(one.party)
 	}
-	return largest, parties
+	for p, n := range each {
+		if have[p.who] > have[largest.who] || p.who == largest.who && n > each[largest] {
+			largest = p
+		}
+	}
+	return largest, each[largest], have
 }
 
 // endStreamLocked ends the oldest stream of a party, if it has one.
-func (s *sessions) endStreamLocked(party string) {
+func (s *sessions) endStreamLocked(of func(party) bool) {
 	var oldest *stream
 	for one := range s.streams {
-		if one.party == party && (oldest == nil || one.since.Before(oldest.since)) {
+		if of(one.party) && (oldest == nil || one.since.Before(oldest.since)) {
 			oldest = one
 		}
 	}

@@ -66,11 +66,15 @@ func hostOf(r *http.Request) string {
 // header is first of a request.
 func header(r *http.Request, canonical string) string { return wire.FirstHeader(r.Header, canonical) }
 
-// partyOf is whose a session counts as, where sessions are many: the authenticated
-// caller's, else that of the program of some name at some address.
-func partyOf(r *http.Request, program string) string {
+// party is whose a session counts as, where sessions are many.
+type party struct {
+	who     string // the authenticated caller, or else the address
+	program string // of an address, by its own word: of one address, that with the most gives way
+}
+
+func partyOf(r *http.Request, program string) party {
 	if who := subject(r); who != "" {
-		return who
+		return party{who: who}
 	}
-	return program + " at " + hostOf(r)
+	return party{"at " + hostOf(r), program}
 }

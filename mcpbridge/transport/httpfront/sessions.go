@@ -19,7 +19,7 @@ type sessions struct {
 type usage struct {
 	*client.Session
 	user  string // who began it
-	party string // whose room it takes; see admit
+	party party  // whose room it takes; see admit
 
 	open   int       // requests and streams that are open
 	stream bool      // its event stream is

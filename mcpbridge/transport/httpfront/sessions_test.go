@@ -10,10 +10,10 @@ import (
 // ends later, or comes at that very moment.
 func TestG7AnEndedSessionIsNotCounted(t *testing.T) {
 	s := newSessions()
-	if _, ok := s.admit(10, "ann", true); !ok {
+	if _, ok := s.admit(10, party{who: "ann"}, true); !ok {
 		t.Fatal("there is no room")
 	}
-	u := &usage{Session: client.New("one"), user: "ann", party: "ann"}
+	u := &usage{Session: client.New("one"), user: "ann", party: party{who: "ann"}}
 	s.opened(u)
 	if s.find("one", "ann") != u || s.find("one", "bob") != nil {
 		t.Fatal("it is not ann's alone")
