@@ -47,6 +47,8 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	}
 	defer c.places.Give(call.Line)
 	defer c.calls.Add(1)
+	given := &given{of: c.given, line: call.Line}
+	defer given.drop()
 	for round := 1; ; round++ {
 		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, l *link, id int64) [][]byte {
 			if l.stateless.Load() {
@@ -62,7 +64,7 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 		case call.Client != nil && call.Client.Declared().Repeats:
 			return result, nil
 		}
-		if call.Input, err = c.fulfil(ctx, call.Client, result, round); err != nil {
+		if call.Input, err = c.fulfil(ctx, call.Client, result, round, given); err != nil {
 			return nil, err
 		}
 	}
@@ -148,6 +150,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 // repeated makes a request other than a call, again if it requires input that its
 // client is asked for.
 func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, params json.RawMessage) (json.RawMessage, error) {
+	given := &given{of: c.given, line: who.line}
+	defer given.drop()
 	for round := 1; ; round++ {
 		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, l *link, id int64) [][]byte {
 			if l.stateless.Load() {
@@ -158,7 +162,7 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 		if err != nil || !stateless || !requires(result) || who.client != nil && who.client.Declared().Repeats {
 			return result, err
 		}
-		if who.input, err = c.fulfil(ctx, who.client, result, round); err != nil {
+		if who.input, err = c.fulfil(ctx, who.client, result, round, given); err != nil {
 			return nil, err
 		}
 	}

@@ -114,6 +114,7 @@ type Capsule struct {
 	settled  atomic.Bool   // see peer.Life
 	wasReady atomic.Bool   // once at least
 	waiting  *turns.Shares // of calls that wait for READY or for a place
+	given    *turns.Shares // of the bytes of clients' answers; see given
 	calls    atomic.Int64  // that have ended
 	exits    atomic.Pointer[exit]
 	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
@@ -159,6 +160,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		places:   placesOf(tool.Run.MaxConcurrency),
 		requests: turns.NewQueue(turns.NoLimit, maxBesideSerial),
 		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
+		given:    turns.NewShares(roomForLargest(tool.Runtime.MaxMessage)),
 	}
 	if c.start == nil {
 		c.start = launched(opts.Launcher)

@@ -157,9 +157,15 @@ const maxAsks = 64
 // newAsks bounds the params of what is open, which stay in memory, so that a session has room
 // for the largest message, beside another caller for one.
 func newAsks(maxMessage int64) asks {
-	const least, parts = 64 << 20, 4 // of which a session has one; see turns.Shares
-	most := max(least, parts*maxMessage)
+	most := roomForLargest(maxMessage)
 	return asks{open: map[string]*context.CancelFunc{}, shares: turns.NewShares(2 * maxAsks), bytes: turns.NewShares(most), most: most}
+}
+
+// roomForLargest is how many bytes of messages there is room for at least, so that a session
+// has room for the largest.
+func roomForLargest(maxMessage int64) int64 {
+	const least, parts = 64 << 20, 4 // of which a session has one; see turns.Shares
+	return max(least, parts*maxMessage)
 }
 
 // begin asks the client that is meant, and answers the capsule when it has.

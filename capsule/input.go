@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -14,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // maxRounds bounds how often one request may require input of a client.
@@ -43,9 +45,34 @@ func requires(result json.RawMessage) bool {
 	return is
 }
 
-// fulfil asks a client of an older version for what a result requires, and returns
-// what the request is to be repeated with.
-func (c *Capsule) fulfil(ctx context.Context, client peer.Client, result json.RawMessage, round int) (peer.Input, error) {
+// given counts the answers of a client that a request is to be repeated with: they stay in
+// memory until it is answered.
+type given struct {
+	of   *turns.Shares
+	line turns.Line
+	size int64
+}
+
+func (g *given) hold(answer json.RawMessage) bool {
+	n := int64(len(answer))
+	if !g.of.Try(g.line, n) {
+		return false
+	}
+	g.size += n
+	return true
+}
+
+func (g *given) drop() {
+	if g.size > 0 {
+		g.of.Give(g.line, g.size)
+	}
+	g.size = 0
+}
+
+// fulfil asks a client of an older version for what a result requires, one thing after the
+// other, and returns what the request is to be repeated with.
+func (c *Capsule) fulfil(ctx context.Context, client peer.Client, result json.RawMessage, round int, given *given) (peer.Input, error) {
+	given.drop() // what the request was repeated with last
 	var need required
 	if err := json.Unmarshal(result, &need); err != nil || len(need.Requests) > maxAsks {
 		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s requires input in a form that is not MCP's", c.tool.Name)
@@ -61,26 +88,17 @@ func (c *Capsule) fulfil(ctx context.Context, client peer.Client, result json.Ra
 	case client == nil:
 		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s requires input of its client, and this one cannot be asked", c.tool.Name)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var asking sync.WaitGroup
-	var mu sync.Mutex // guards the two that follow
 	answers := make(map[string]json.RawMessage, len(need.Requests))
-	var failed error
-	for key, request := range need.Requests {
-		asking.Go(func() {
-			answer, err := c.askClient(ctx, client, request.Method, request.Params)
-			mu.Lock()
-			defer mu.Unlock()
-			if answers[key] = answer; err != nil && failed == nil {
-				failed = fault.Wrap(fault.ExecutionFailed, nil, "%s requires the answer to %s, and its client did not give it: %v", c.tool.Name, request.Method, err)
-				cancel()
-			}
-		})
-	}
-	asking.Wait()
-	if failed != nil {
-		return peer.Input{}, failed
+	for _, key := range slices.Sorted(maps.Keys(need.Requests)) {
+		method := need.Requests[key].Method
+		answer, err := c.askClient(ctx, client, method, need.Requests[key].Params)
+		if err != nil {
+			return peer.Input{}, fault.Wrap(fault.ExecutionFailed, nil, "%s requires the answer to %s, and its client did not give it: %v", c.tool.Name, method, err)
+		}
+		if !given.hold(answer) {
+			return peer.Input{}, fault.New(fault.RateLimited, "%s requires the answer to %s, and there is no room for it beside other answers; try again", c.tool.Name, method)
+		}
+		answers[key] = answer
 	}
 	responses, err := json.Marshal(answers)
 	if err != nil {

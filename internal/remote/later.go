@@ -15,6 +15,8 @@ import (
 const (
 	maxTells  = 16   // on their way at once
 	maxUntold = 1024 // that wait for their turn as well
+	// leastUntoldBytes is how many bytes of them there is room for at least.
+	leastUntoldBytes = 64 << 20
 )
 
 // later tells the server something when its turn has come, after what has to
@@ -26,9 +28,16 @@ func (s *session) later(ctx, last context.Context, m message, after <-chan struc
 		s.say("%d messages wait to be told to the server already; %s is dropped", s.untold.Taken(), m.called())
 		return
 	}
+	size := int64(len(m.line))
+	if !s.untoldBytes.Try(whose, size) {
+		s.untold.Give(whose, 1)
+		s.say("%d bytes wait to be told to the server already; %s is dropped", s.untoldBytes.Taken(), m.called())
+		return
+	}
 	s.work.Go(func() {
 		defer s.contain()
 		defer s.untold.Give(whose, 1)
+		defer s.untoldBytes.Give(whose, size)
 		if !reached(ctx, after) || s.tells.Take(ctx, whose, 1) != nil {
 			return
 		}

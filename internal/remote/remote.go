@@ -86,7 +86,8 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 			ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
 			begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
 			tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
-			open: map[string]*request{},
+			untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*int64(limit))), // a session has room for the largest
+			open:        map[string]*request{},
 		}
 		s.stdin, s.in = net.Pipe()
 		s.stdout, s.out = net.Pipe()
@@ -120,6 +121,7 @@ type session struct {
 	large *turns.Shares  // of messages that are being read and large
 
 	tells, untold *turns.Shares // of messages that are told, and of those that are to be
+	untoldBytes   *turns.Shares // of the latter
 	asked         questions
 
 	writing sync.Mutex // one line to out at a time
