@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/yamldoc"
 )
 
 // Interpreter is what a shebang line asks for (SPEC A5). The zero value means
@@ -74,6 +75,9 @@ func (i Interpreter) Program() string {
 	return i.Name
 }
 
+// interpreters are those that a name may be meant for that is nearly theirs.
+var interpreters = []string{"python3", "node", "bash", "sh", "ruby", "perl", "php", "lua", "deno", "bun", "Rscript", "pwsh"}
+
 // NoInterpreterError says that the interpreter of a file is not there.
 type NoInterpreterError struct{ Interpreter Interpreter }
 
@@ -83,8 +87,12 @@ func (e *NoInterpreterError) Error() string {
 	if i.Local {
 		return fmt.Sprintf("interpreter %q is not there: there is no program %s; make it, for Python with python3 -m venv, or change the file's first line", i.Name, i.Path)
 	}
-	if i.Path != "" {
-		return fmt.Sprintf("interpreter %q is not there: neither %s nor a %s in PATH; install it, or change the file's first line", i.Name, i.Path, i.Name)
+	fix := "install it, or change the file's first line"
+	if near := yamldoc.Nearest(i.Name, interpreters); near != "" && near != i.Name && near[0] == i.Name[0] {
+		fix = "did you mean " + near + "? If not, " + fix
 	}
-	return fmt.Sprintf("interpreter %q is not there: no %s in PATH; install it, or change the file's first line", i.Name, i.Name)
+	if i.Path != "" {
+		return fmt.Sprintf("interpreter %q is not there: neither %s nor a %s in PATH; %s", i.Name, i.Path, i.Name, fix)
+	}
+	return fmt.Sprintf("interpreter %q is not there: no %s in PATH; %s", i.Name, i.Name, fix)
 }

@@ -41,7 +41,7 @@ func TestA1AnAbsentOrEmptyFolderIsAWarning(t *testing.T) {
 }
 
 func TestA2ASimpleToolIsDescribed(t *testing.T) {
-	r := search(t, func() { manifesttest.Write(t, "tools", "sub/hello.py", "#!/bin/sh -e\r\necho\r\n", 0o755) })
+	r := search(t, func() { manifesttest.Write(t, "tools", "sub/hello.py", "#!/bin/sh -e\r\necho\n", 0o755) })
 	root, err := filepath.EvalSymlinks("tools")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,9 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		for _, data := range []string{"README.md", "a/data.json", "config.yaml", "notes", "empty"} {
 			manifesttest.Write(t, "tools", data, "x", 0o644)
 		}
-		manifesttest.Write(t, "tools", "forgot.py", "print()", 0o644)
+		manifesttest.Write(t, "tools", "forgot.py", manifesttest.Script, 0o644)
+		manifesttest.Write(t, "tools", "helpers.py", "def f(): pass\n", 0o644)
+		manifesttest.Write(t, "tools", "described.js", "// /// tool\n// ///\n", 0o644)
 		manifesttest.Write(t, "tools", "a/forgot", manifesttest.Script, 0o644)
 		manifesttest.Write(t, "tools", "old/orla-tool.json", "{\"name\": \"old\"}", 0o644)
 		manifesttest.Write(t, "tools", "old/main.py", manifesttest.Script, 0o755)
@@ -89,6 +91,7 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 		`error tools/badblock.sh: tools/badblock.sh:2:1: the metadata block that begins here must end with a line "# ///", within the file's first 65536 bytes`,
 		"error tools/broken/tool.yaml: tools/broken/tool.yaml:1:1: version: is required\n" +
 			"tools/broken/tool.yaml:1:1: description: is required\ntools/broken/tool.yaml:1:1: entrypoint: is required",
+		"warning tools/described.js: is not executable: chmod +x tools/described.js",
 		"warning tools/forgot.py: is not executable: chmod +x tools/forgot.py",
 		"warning tools/old/orla-tool.json: " + manifesttest.Deprecated,
 		"error tools/old/orla-tool.json: tools/old/orla-tool.json:1:1: version: is required\ntools/old/orla-tool.json:1:1: entrypoint: is required",

@@ -146,10 +146,10 @@ func TestT35TheProgramOfAServerIsNoTool(t *testing.T) {
 		manifesttest.Write(t, "tools", "d/faulty.sh", manifesttest.Script, 0o755)
 		manifesttest.Write(t, "tools", "d/res.yaml", fmt.Sprintf(server, "four", "./faulty.sh", "x")+"status: x\n", 0o644)
 		manifesttest.Write(t, "tools", "b/res.yaml", fmt.Sprintf(server, "two", "sh", "main.py")+"---\n"+fmt.Sprintf(server, "three", "sh", "lib/linked.py"), 0o644)
-		manifesttest.Write(t, "tools", "b/main.py", "print()", 0o644)
+		manifesttest.Write(t, "tools", "b/main.py", manifesttest.Script, 0o644)
 		manifesttest.Write(t, "tools", "b/lib/real.py", manifesttest.Script, 0o755)
 		manifesttest.Link(t, "real.py", "tools/b/lib/linked.py")
-		manifesttest.Write(t, "tools", "b/other.py", "print()", 0o644)
+		manifesttest.Write(t, "tools", "b/other.py", manifesttest.Script, 0o644)
 		manifesttest.Write(t, "tools", "c/main.sh", manifesttest.Script, 0o755)
 	})
 	manifesttest.Expect(t, r, []string{"main", "one", "three", "two"}, []string{

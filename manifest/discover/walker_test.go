@@ -79,6 +79,28 @@ func TestAProgramThatLostItsModeIsPointedOut(t *testing.T) {
 	manifesttest.Expect(t, r, nil, []string{"warning tools/built: is not executable: chmod +x tools/built"})
 }
 
+// SPEC A5: a file without a shebang is executed as it is, if a system can do that.
+func TestA5AFileThatNoSystemRunsIsAFault(t *testing.T) {
+	r := search(t, func() {
+		manifesttest.Write(t, "tools", "elf", "\x7fELF\x02", 0o755)
+		manifesttest.Write(t, "tools", "macho", "\xcf\xfa\xed\xfe", 0o755)
+		manifesttest.Write(t, "tools", "bare.py", "# /// tool\n# description: d\n# ///\nprint()\n", 0o755)
+		manifesttest.Write(t, "tools", "empty", "", 0o755)
+		manifesttest.Write(t, "tools", "noise", "\x01\x02\x00\xff\xfe\xfd\xfc\xfb\xfa", 0o755)
+		manifesttest.Write(t, "tools", "windows.sh", "#!/bin/sh\r\necho\r\n", 0o755)
+		manifesttest.Write(t, "tools", "shebang.sh", "#!/bin/sh\r\necho\n", 0o755)
+		manifesttest.Write(t, "tools", "other.txt.cat", "#!/usr/bin/env cat\r\nx\r\n", 0o755)
+		manifesttest.Write(t, "tools", "pyhton", "#!/usr/bin/env pyhton3\n", 0o755)
+	})
+	manifesttest.Expect(t, r, []string{"elf", "macho", "other.txt", "shebang", "windows"}, []string{
+		"error tools/bare.py: has no shebang line, so that nothing says what runs it; begin it with a line such as #!/usr/bin/env python3",
+		"error tools/empty: is empty",
+		"error tools/noise: cannot be run: it is neither a program of this machine nor a script with a shebang line",
+		`error tools/pyhton: interpreter "pyhton3" is not there: no pyhton3 in PATH; did you mean python3? If not, install it, or change the file's first line`,
+		"warning tools/windows.sh: has lines that end in CR LF, as on Windows, and sh takes the CR for a part of each command; to convert them: sed -i 's/\\r$//' tools/windows.sh",
+	})
+}
+
 // SPEC A2: NAME/VERSION/tool.yaml serves as NAME. SPEC A4: nothing is dropped silently.
 func TestVersionsThatAreEquallyHighConflict(t *testing.T) {
 	r := search(t, func() {

@@ -41,9 +41,8 @@ func TestA6BlocksInEveryCommentStyle(t *testing.T) {
 	const bom = "\xef\xbb\xbf"
 	for name, script := range map[string]string{
 		"hash":                  "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n# ///\necho\n",
-		"no shebang":            "# /// tool\n# description: d\n# timeout: 5\n# ///\n",
 		"no line after it":      "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n# ///",
-		"CRLF":                  "#!/bin/sh\r\n# /// tool\r\n# description: d\r\n# timeout: 5\r\n# ///\r\n",
+		"CRLF":                  "#!/usr/bin/env cat\r\n# /// tool\r\n# description: d\r\n# timeout: 5\r\n# ///\r\n",
 		"BOM":                   bom + "#!/bin/sh\n# /// tool\n# description: d\n# timeout: 5\n# ///\n",
 		"slashes":               "#!/bin/sh\n// /// tool\n// description: d\n// timeout: 5\n// ///\n",
 		"dashes":                "#!/bin/sh\n-- /// tool\n-- description: d\n-- timeout: 5\n-- ///\n",
@@ -71,13 +70,11 @@ func TestA6BlocksInEveryCommentStyle(t *testing.T) {
 
 func TestA6WhatIsNoBlockIsIgnored(t *testing.T) {
 	for name, script := range map[string]string{
-		"another block":         "#!/bin/sh\n# /// script\n# nonsense\n# ///\n",
-		"another word":          "#!/bin/sh\n# /// toolbox\n",
-		"below code, no script": "echo\n# /// tool\n# nonsense\n# ///\n",
-		"empty":                 "",
-		"binary":                "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00#\n", 50_000),
-		"one very long line":    "#" + strings.Repeat("x", 200_000),
-		"comments for ever":     strings.Repeat("# x\n", 50_000),
+		"another block":      "#!/bin/sh\n# /// script\n# nonsense\n# ///\n",
+		"another word":       "#!/bin/sh\n# /// toolbox\n",
+		"binary":             "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00#\n", 50_000),
+		"one very long line": "#!/bin/sh\n#" + strings.Repeat("x", 200_000),
+		"comments for ever":  "#!/bin/sh\n" + strings.Repeat("# x\n", 50_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool, faults := one(t, script)
@@ -92,7 +89,7 @@ func TestA6WhatItsAuthorMayTakeForABlockIsAWarning(t *testing.T) {
 	for name, script := range map[string]string{
 		"below code": "#!/bin/sh\necho\n# /// tool\n# description: d\n# ///\n",
 		"indented":   "#!/bin/sh\n\n  # /// tool\n  # description: d\n  # ///\n",
-		"a tab":      "#!/bin/sh\r\n\r\n#\t/// tool\r\n",
+		"a tab":      "#!/usr/bin/env cat\r\n\r\n#\t/// tool\r\n",
 		"a capital":  "#!/usr/bin/env sh\n\n// /// Tool\n",
 		"a plural":   "#!/bin/sh\n\n#///tools\n",
 	} {
@@ -280,9 +277,9 @@ func TestA6SidecarsDescribeTheExecutableBesideThem(t *testing.T) {
 		want   string
 	}{
 		"a block as well":  {block, []string{"a.tool.yaml", good}, "is described twice, by the block on its line 2 and by a.tool.yaml; keep one"},
-		"two of them":      {"", []string{"a.tool.yaml", good, "a.sh.tool.yaml", good}, "is described twice, by a.sh.tool.yaml and a.tool.yaml; keep one"},
-		"a broken one":     {"", []string{"a.tool.yaml", "\nname: b\n"}, "a.tool.yaml:2:1: name: does not belong here: a simple tool is called as its file is"},
-		"one with nothing": {"", []string{"a.tool.yaml", "description: d\n", "b.tool.yaml", good}, "describes no executable: there is none called b in its folder, with or without an extension (chmod +x)"},
+		"two of them":      {"\x7fELF", []string{"a.tool.yaml", good, "a.sh.tool.yaml", good}, "is described twice, by a.sh.tool.yaml and a.tool.yaml; keep one"},
+		"a broken one":     {"\x7fELF", []string{"a.tool.yaml", "\nname: b\n"}, "a.tool.yaml:2:1: name: does not belong here: a simple tool is called as its file is"},
+		"one with nothing": {"\x7fELF", []string{"a.tool.yaml", "description: d\n", "b.tool.yaml", good}, "describes no executable: there is none called b in its folder, with or without an extension (chmod +x)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, got := one(t, c.script, c.files...); got != c.want {

@@ -71,6 +71,9 @@ func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.T
 	if err != nil {
 		return t, warnings, err
 	}
+	if h.windows != nil {
+		warnings = append(warnings, h.windows)
+	}
 	if h.stray > 0 && len(e.Sidecars) == 0 {
 		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
 	}

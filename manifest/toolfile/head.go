@@ -23,6 +23,8 @@ type head struct {
 	// stray is the line of a script that looks like the opening of a block and
 	// is none; 0 when there is no such line, or a block.
 	stray int
+	// windows warns of line ends that the interpreter does not take for such; nil if there are none.
+	windows error
 }
 
 // readHead reads the shebang and the metadata block of a regular file, and no
@@ -52,7 +54,10 @@ func readHead(file, display string) (head, error) {
 	}
 	first, _, _ := bytes.Cut(buf, []byte("\n"))
 	interpreter, script, serr := ParseShebang(first)
-	h := head{interpreter: interpreter, block: b}
+	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf)}
+	if !script {
+		err = errors.Join(cannotRun(file, buf), err)
+	}
 	if script && b == nil {
 		h.stray = strayOpening(buf)
 		err = errors.Join(err, strayIsolation(display, buf, h.stray))

@@ -122,11 +122,17 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 	// The description of a package is its tool.yaml, so a block in the
 	// entrypoint is a comment like any other, broken or not.
 	interpreter, shebang, err := readShebang(file)
+	head := FirstBytes(file, firstRead)
+	if w := windowsLines(interpreter, file, head); w != nil {
+		d.Warnings = append(d.Warnings, d.Doc.At("entrypoint", "%q %v", entrypoint, w))
+	}
 	switch {
 	case err != nil:
 		wrong("%q: %v", entrypoint, err)
 	case !shebang && info.Mode()&0o111 == 0:
 		wrong("%q is neither executable nor a script that names its interpreter: chmod +x it, or begin it with a line such as #!/usr/bin/env python3", entrypoint)
+	case !shebang && cannotRun(file, head) != nil:
+		wrong("%q %v", entrypoint, cannotRun(file, head))
 	default:
 		interpreter = beside(interpreter, !t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
 		t.Interpreter = interpreter
