@@ -55,7 +55,7 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"  orla call hello --result | jq .",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, l, err := flags.Load(cmd.Flags())
+			cfg, l, err := flags.LoadTools(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			case err != nil:
 				return err
 			case client != nil:
-				return callRunning(cmd.Context(), client, cfg, args[0], &f, std)
+				return callRunning(cmd.Context(), client, cfg, l.Home, args[0], &f, std)
 			}
 			return callOnce(cmd.Context(), cfg, l.Home, args[0], &f, std)
 		},
@@ -90,14 +90,14 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
 	}.Call(ctx, cfg, home)
 	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
-		return noSuchTool(name, missing.Found, missing.Listed)
+		return orForgotten(noSuchTool(name, missing.Found, missing.Listed), cfg, home, name)
 	}
 	return err
 }
 
 // callRunning has a running Orla make the call. That has timeouts of its own;
 // one that is given with the command bounds how long this one waits.
-func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, name string, f *callFlags, std terminal.Streams) error {
+func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	tools, err := client.Tools(ctx)
@@ -106,7 +106,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	}
 	i := slices.IndexFunc(tools, func(t control.ListedTool) bool { return t.Name == name })
 	if i < 0 {
-		return noSuchToolRunning(ctx, client, name, tools)
+		return orForgotten(noSuchToolRunning(ctx, client, name, tools), cfg, home, name)
 	}
 	args, err := f.arguments(tools[i].InputSchema, std.In)
 	if err != nil {
@@ -212,6 +212,18 @@ func noSuchTool(name string, found manifest.Result, listed []string) error {
 		f.Hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names[:min(len(names), most)], ", "))
 	}
 	return f
+}
+
+// orForgotten is err, or if nothing explains why there is no such tool, which script would
+// be the tool if it could be run.
+func orForgotten(err error, cfg *config.Loaded, home, name string) error {
+	if f, ok := errors.AsType[*exit.Error](err); !ok || f.Code != exit.Failed {
+		return err
+	}
+	if lacking := discovery.Forgotten(cfg, home, name); lacking != "" {
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s", name, lacking)}
+	}
+	return err
 }
 
 // arguments puts the call's arguments together as a JSON object.

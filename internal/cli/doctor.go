@@ -143,6 +143,9 @@ func examineTools(found manifest.Result, l *config.Loader) []doctor.Finding {
 
 func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 	findings := []doctor.Finding{doctor.Readable("tools_dir", config.Absolute(cfg.ToolsDir))}
+	if cfg.CheckToolsDir() != nil { // somebody named it, so that Orla would not start
+		findings[0].Level = doctor.Fail
+	}
 	if own := discovery.Folders(cfg, l.Home).UserDir; own != "" {
 		if _, err := os.Lstat(own); err == nil {
 			findings = append(findings, doctor.Readable("tools_dir", own))

@@ -116,7 +116,8 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	if !f.json {
 		write = (&lineWriter{colours: terminal.Colourful(std.Out)}).write
 	}
-	return pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
+	err = pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
+	return nearName(cmd.Context(), client, names, err)
 }
 
 // pour hands lines on as they come. An Orla that ends is the end of them.

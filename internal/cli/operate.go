@@ -109,7 +109,7 @@ func operateAll(ctx context.Context, client *control.Client, action control.Acti
 	case 0:
 		return nil
 	case 1:
-		return talk(failed[0])
+		return nearName(ctx, client, names, talk(failed[0]))
 	}
 	return &exit.Error{Code: exit.Failed, Err: errors.Join(failed...)}
 }

@@ -42,7 +42,7 @@ func (p *page) status(s *control.Status) {
 	}
 	for _, problem := range s.Problems {
 		for _, message := range problem.Messages {
-			if !strings.Contains(message, problem.Path) {
+			if !strings.HasPrefix(message, problem.Path) {
 				message = problem.Path + ": " + message
 			}
 			p.printf("  %s: %s\n", p.paint(severityColours[problem.Severity], problem.Severity), terminal.Printable(message))

@@ -40,6 +40,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
@@ -48,8 +49,10 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	groupFlags(root)
 	root.AddCommand(
 		&cobra.Command{
-			Use:     "serve",
-			Short:   "Serve until a signal (the same as orla without a command)",
+			Use:   "serve",
+			Short: "Serve in the foreground until ctrl-C (the same as orla without a command)",
+			Long: "Serve the tools folder until a signal: in the foreground, until ctrl-C. Below are also\n" +
+				"the flags that say how tools are isolated, which every command takes.",
 			Example: "  orla serve --port 9000\n  orla serve --stdio",
 			Args:    cobra.NoArgs,
 			RunE:    serveHere,
@@ -73,6 +76,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	)
 	root.AddCommand(newOperate(flags, std)...)
 	endWell(root)
+	groupCommands(root)
 	return root
 }
 

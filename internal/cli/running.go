@@ -12,6 +12,8 @@ import (
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/yamldoc"
 )
 
 // anyOrla finds the Orla that a command is about: the one whose socket was
@@ -111,6 +113,30 @@ func whatThereIs(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *conf
 		return nil, nil, usage
 	}
 	return cfg, l, nil
+}
+
+// nearName gives the error about a name that no tool has a hint: the tool that is called
+// nearly so.
+func nearName(ctx context.Context, client *control.Client, names []string, err error) error {
+	f, _ := errors.AsType[*exit.Error](err)
+	refused, isRefused := errors.AsType[*control.Error](err)
+	if f == nil || f.Hint != "" || !isRefused || refused.Code != string(fault.UnsupportedTool) {
+		return err
+	}
+	status, statusErr := client.Status(ctx)
+	if statusErr != nil {
+		return err
+	}
+	var known []string
+	for i := range status.Tools {
+		known = append(known, status.Tools[i].Name)
+	}
+	for _, name := range names {
+		if near := yamldoc.Nearest(name, known); near != "" && near != name {
+			return &exit.Error{Code: f.Code, Err: f.Err, Hint: fmt.Sprintf("did you mean %q?", near)}
+		}
+	}
+	return err
 }
 
 func notRunning(err error) error {

@@ -63,7 +63,7 @@ const statusTimeout = 10 * time.Second
 func (v *view) show(ctx context.Context) error {
 	text, err := v.text(ctx)
 	if err != nil {
-		return talk(err)
+		return nearName(ctx, v.client, []string{v.name}, talk(err))
 	}
 	_, err = v.out.Write(text)
 	return err

@@ -29,7 +29,7 @@ func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example: "  orla tools\n  orla tools --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, l, err := flags.Load(cmd.Flags())
+			cfg, l, err := flags.LoadTools(cmd.Flags())
 			if err != nil {
 				return err
 			}

@@ -55,6 +55,9 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 	case notLoaded != nil:
 		return fault(notLoaded)
 	}
+	if err := cfg.CheckToolsDir(); err != nil {
+		return fault(err)
+	}
 	found := discovery.Find(cfg, home)
 	if _, _, err := daemon.Tokens(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)

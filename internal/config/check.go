@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,6 +63,12 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	for i, h := range c.AllowedHosts {
 		if err := allowedHost(h); err != nil {
 			v.wrongItem("allowed_hosts", i, "%v", err)
+		}
+	}
+	v.tildes()
+	for i, folder := range c.HotLoadFolders {
+		if !hasTilde(folder) && (!filepath.IsAbs(folder) || filepath.Clean(folder) != folder) {
+			v.wrongItem("hot_load_folders", i, "%q is not an absolute path without . and ..", folder)
 		}
 	}
 	v.tokens()

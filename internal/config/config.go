@@ -63,6 +63,7 @@ type Config struct {
 	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names that a request's Host header may have in addition to localhost, with a port or for any port. Default: none." sample:"[orla.example.com]"`
 	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path is relative to this file's folder. Default: none." sample:"/etc/orla/secrets"`
 	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Non-public addresses that tools may reach: none, loopback, or all, which adds private networks. Link-local and metadata addresses are always refused. Default loopback."`
+	HotLoadFolders        []string         `json:"hot_load_folders,omitempty" jsonschema:"Folders outside of packages, absolute, that runtime.hot_load.watch of a capsule may name. Default: none." sample:"[/srv/shared]"`
 	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false." flag:"-" brief:"allow listening beyond loopback without authentication"`
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
@@ -135,6 +136,7 @@ type Loader struct {
 	Home    string // the user's home; "" when there is none
 	journal bool   // stderr is systemd's journal
 	Only    string // the one path to serve, of `orla dev`; "" for the folders
+	Serving bool   // for a process that serves: the tools folder is absolute, as its messages are read elsewhere
 
 	terminal bool // stderr is one
 }
@@ -210,6 +212,7 @@ func (l *Loader) Load() (*Loaded, error) {
 			c.origins["log_format"] = Origin{FromDefault, "stderr is a terminal"}
 		}
 	}
+	l.locate(c)
 	c.ceilings()
 	faults = append(faults, c.check(bad)...)
 	if c.doc != nil && c.doc.Err() != nil {
@@ -256,11 +259,6 @@ func (l *Loader) readFile(c *Loaded) error {
 	for _, key := range Keys() {
 		if c.doc.Has(key) {
 			c.origins[key] = Origin{FromFile, path}
-		}
-	}
-	for key, dir := range map[string]*string{"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir, "socket": &c.Socket, "tool_k8s_kubeconfig": &c.K8sKubeconfig} {
-		if *dir != "" && c.doc.Has(key) && *dir != NoSocket && !filepath.IsAbs(*dir) {
-			*dir = filepath.Join(filepath.Dir(path), *dir)
 		}
 	}
 	return nil

@@ -69,12 +69,25 @@ func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
 	if home, err := os.UserHomeDir(); err == nil {
 		l.Home = home
 	}
+	l.Path = l.ExpandHome(l.Path)
 	for _, k := range flagKeys() {
 		if flag := set.Lookup(k.flag()); flag.Changed {
 			l.Flags = append(l.Flags, Setting{k.key, flag.Value.String(), flag.Name})
 		}
 	}
 	return l
+}
+
+// LoadTools is Load for a command that looks at the tools: a tools folder that was named
+// has to be there.
+func (f *Flags) LoadTools(set *pflag.FlagSet) (*Loaded, *Loader, error) {
+	cfg, l, err := f.Load(set)
+	if err == nil {
+		if err = cfg.CheckToolsDir(); err != nil {
+			err = NotLoaded(err)
+		}
+	}
+	return cfg, l, err
 }
 
 // Load loads the configuration for a command that does not serve.

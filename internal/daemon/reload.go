@@ -95,6 +95,9 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.notifier.Reloading()
 	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
 	cfg, err := s.from.Load()
+	if err == nil && cfg.ToolsDir != s.current().ToolsDir { // the one that is served may be gone for a while
+		err = cfg.CheckToolsDir()
+	}
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)

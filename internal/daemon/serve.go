@@ -49,7 +49,11 @@ import (
 func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
 	log := logging.New(std.Err, systemd.JournalSocket)
 	defer log.Flush()
+	from.Serving = true
 	cfg, err := from.Load()
+	if err == nil {
+		err = cfg.CheckToolsDir()
+	}
 	if err != nil {
 		return config.NotLoaded(err)
 	}

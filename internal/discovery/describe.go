@@ -31,7 +31,7 @@ func PrintProblems(w io.Writer, problems []manifest.Problem) {
 func PrintReported(w io.Writer, problems []control.Problem) {
 	for _, p := range problems {
 		for _, line := range p.Messages {
-			if p.Path != "" && !strings.Contains(line, p.Path) {
+			if p.Path != "" && !strings.HasPrefix(line, p.Path) {
 				line = p.Path + ": " + line
 			}
 			fmt.Fprintf(w, "orla: %s: %s\n", p.Severity, terminal.Printable(line))

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ import (
 // Folders are where tools are found: the project's first.
 func Folders(cfg *config.Loaded, home string) discover.Options {
 	opts := discover.Options{ToolsDir: cfg.ToolsDir}
+	if _, err := os.Stat(opts.ToolsDir); err != nil {
+		opts.ToolsDir = config.Absolute(opts.ToolsDir) // the message about it says where it would be
+	}
 	if home != "" {
 		opts.UserDir = filepath.Join(home, ".orla", "tools")
 	}

@@ -32,7 +32,7 @@ func Import(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
-		Short: "Make McpServers of the servers that another MCP client has",
+		Short: "Convert another client's MCP servers",
 		Long: "Read the mcpServers of Claude Desktop, Claude Code, Cursor or VS Code, and show the\n" +
 			"McpServer that each becomes; with --write, make the files. What is there already is\n" +
 			"never overwritten. What looks secret goes into a file of its own that only you can\n" +

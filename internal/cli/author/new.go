@@ -51,8 +51,8 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t.name = args[0]
-			elsewhere := t.dir != "" && filepath.Clean(t.dir) != filepath.Clean(cfg.ToolsDir)
+			t.name, t.dir = args[0], config.ExpandHome(t.dir)
+			elsewhere := t.dir != "" && config.Absolute(t.dir) != config.Absolute(cfg.ToolsDir)
 			if t.dir == "" {
 				t.dir = cfg.ToolsDir
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
@@ -35,10 +36,10 @@ func newScaffold(std terminal.Streams) *cobra.Command {
 			"resource that describes it and sets its limits, and fixtures: calls with what is\n" +
 			"expected of them. It builds and passes as it is, needs nothing downloaded, and is\n" +
 			"served as soon as it stands in the tools folder. What is there is never overwritten.",
-		Example: "  orla tool scaffold greet --lang go\n  orla tool scaffold greet --lang rust --dir ~/src",
+		Example: "  orla wasm scaffold greet --lang go\n  orla wasm scaffold greet --lang rust --dir ~/src",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.name = args[0]
+			p.name, p.dir = args[0], config.ExpandHome(p.dir)
 			if err := p.check(names); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
 			}

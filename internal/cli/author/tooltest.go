@@ -30,7 +30,7 @@ import (
 	"github.com/orla-project/orla/manifest/discover"
 )
 
-// moduleFlags are the flags of orla tool test.
+// moduleFlags are the flags of orla wasm test.
 type moduleFlags struct {
 	fixtures string
 	tool     string
@@ -71,7 +71,7 @@ A fixture is a file NAME.json:
 
 All of it may be left out: an empty object calls the module without arguments, and
 expects the status ok.`,
-		Example: "  orla tool test greet.wasm\n  orla tool test greet.wasm --fixtures more --json\n  orla tool test build/greet.wasm --wasi --fuel 50000 --max-memory 16MiB",
+		Example: "  orla wasm test greet.wasm\n  orla wasm test greet.wasm --fixtures more --json\n  orla wasm test build/greet.wasm --wasi --fuel 50000 --max-memory 16MiB",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := flags.Load(cmd.Flags())

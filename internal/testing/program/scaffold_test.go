@@ -37,7 +37,7 @@ func rustPath(t *testing.T) string {
 	return ""
 }
 
-// SPEC-TOOLS 9.1: what orla tool scaffold makes builds, passes its test, is served
+// SPEC-TOOLS 9.1: what orla wasm scaffold makes builds, passes its test, is served
 // as it stands, and fails where something else is expected. With Go, all of it
 // prints what docs/TOOLS.md shows.
 func TestT91ScaffoldedProjects(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// SPEC-TOOLS 9.2: orla tool test, as testdata/modules has it.
+// SPEC-TOOLS 9.2: orla wasm test, as testdata/modules has it.
 func TestT92ModulesAreTested(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "modules"),

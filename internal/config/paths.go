@@ -1,0 +1,117 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// paths are the settings that are the path of a file or folder, by key. Those in a
+// section or a list are in morePaths.
+func (c *Config) paths() map[string]*string {
+	return map[string]*string{
+		"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir,
+		"socket": &c.Socket, "tool_k8s_kubeconfig": &c.K8sKubeconfig, "log_file": &c.LogFile,
+	}
+}
+
+// morePaths are the paths in sections and lists.
+func (c *Config) morePaths() []*string {
+	list := []*string{&c.Tracing.HeadersFile}
+	for i := range c.Auth.Tokens {
+		list = append(list, &c.Auth.Tokens[i].File)
+	}
+	for _, of := range [][]string{c.SandboxPaths, c.HotLoadFolders} {
+		for i := range of {
+			list = append(list, &of[i])
+		}
+	}
+	return list
+}
+
+// locate replaces ~ by the home in every path, and has a path in the configuration file
+// count from that file's folder. A tools folder that somebody named becomes absolute, so
+// that messages say which folder they are about.
+func (l *Loader) locate(c *Loaded) {
+	for key, path := range c.paths() {
+		*path = l.ExpandHome(*path)
+		fromFile := c.OriginOf(key).Rank == FromFile && key != "log_file"
+		if fromFile && *path != "" && !filepath.IsAbs(*path) && !hasTilde(*path) && (key != "socket" || *path != NoSocket) {
+			*path = filepath.Join(filepath.Dir(c.File), *path)
+		}
+	}
+	for _, path := range c.morePaths() {
+		*path = l.ExpandHome(*path)
+	}
+	if named := c.OriginOf("tools_dir").Rank != FromDefault; (named || l.Serving) && !hasTilde(c.ToolsDir) {
+		c.ToolsDir = Absolute(c.ToolsDir)
+	}
+}
+
+// ExpandHome replaces the ~ of ~ and ~/… by the home. A shell does that too, but not in
+// quotes, in --flag=~/…, or in a file.
+func (l *Loader) ExpandHome(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~"); ok && l.Home != "" && (rest == "" || rest[0] == '/') {
+		return filepath.Join(l.Home, rest)
+	}
+	return path
+}
+
+// ExpandHome is Loader.ExpandHome for flags that are no settings.
+func ExpandHome(path string) string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return path
+	}
+	return (&Loader{Home: home}).ExpandHome(path)
+}
+
+func hasTilde(path string) bool { return strings.HasPrefix(path, "~") }
+
+// tildes finds paths with a ~ that stands for no home that Orla knows.
+func (v *verdict) tildes() {
+	for key, path := range v.paths() {
+		if hasTilde(*path) {
+			v.wrong(key, "%s", tilde(*path))
+		}
+	}
+	for i, path := range v.HotLoadFolders {
+		if hasTilde(path) {
+			v.wrongItem("hot_load_folders", i, "%s", tilde(path))
+		}
+	}
+}
+
+func tilde(path string) string {
+	return fmt.Sprintf("%q: Orla replaces only ~ and ~/… by a home, and only if there is one; write the whole path, or ./… for a name that begins with ~", path)
+}
+
+// CheckToolsDir says what is wrong with a tools folder that a flag, the environment or the
+// file names. One that nobody named need not exist: the default is there for who has none yet.
+func (c *Loaded) CheckToolsDir() error {
+	from := c.OriginOf("tools_dir")
+	if c.Only != "" || from.Rank == FromDefault {
+		return nil
+	}
+	info, err := os.Stat(c.ToolsDir)
+	var msg string
+	switch {
+	case err == nil && !info.IsDir():
+		msg = c.ToolsDir + " is a file, not a folder"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		msg = c.ToolsDir + " does not exist; mkdir -p makes it"
+	default: // a folder that cannot be read is reported with what is found in it
+		return nil
+	}
+	switch from.Rank {
+	case FromFlag:
+		return flagFault{flagError("tools_dir", msg)}
+	case FromEnviron:
+		return fmt.Errorf("%s: %s", variable("tools_dir"), msg)
+	}
+	return c.doc.At("tools_dir", "%s", msg)
+}
