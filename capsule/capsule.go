@@ -28,7 +28,6 @@ import (
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/secret"
 	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/turns"
@@ -90,8 +89,10 @@ type Capsule struct {
 	log     *slog.Logger
 	environ []string
 	start   func(context.Context, launch.Spec) (Process, error)
-	watcher *watch.Watcher // nil when nothing is watched
-	places  *turns.Queue   // bounds the calls at once
+	watcher *watch.Watcher    // nil when nothing in the package is watched
+	shared  []*watch.Watcher  // of files outside of the package
+	changes chan watch.Change // of all watchers, if there are shared ones
+	places  *turns.Queue      // bounds the calls at once
 	// requests bounds other requests of one caller at once, where there is another.
 	requests *turns.Queue
 	// sideBySide says that the process works on several calls at once.
@@ -171,7 +172,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	})
 	c.orders.init()
 	c.seen = c.orders.last.Load()
-	c.watcher = c.newWatcher()
+	c.watcher, c.shared, c.changes = c.newWatcher(), c.newShared(), make(chan watch.Change)
 	c.offers.init(c)
 	// What nobody knows the tools of nobody can call: it has to be started once.
 	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
@@ -188,7 +189,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 func withFreshCode(environ []string, tool manifest.Tool) []string {
 	const name = "PYTHONDONTWRITEBYTECODE="
 	given := func(kv string) bool { return strings.HasPrefix(kv, name) }
-	if len(tool.Runtime.HotLoad.Watch) == 0 || slices.ContainsFunc(environ, given) {
+	if h := tool.Runtime.HotLoad; len(h.Watch)+len(h.Outside) == 0 || slices.ContainsFunc(environ, given) {
 		return environ
 	}
 	return append(environ, name+"1")
@@ -258,12 +259,7 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	defer helpers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if c.watcher != nil {
-		helpers.Go(func() {
-			defer recovered.To(c.log, "watch a capsule's files", func(any) { cancel() }) // the capsule is started again
-			_ = c.watcher.Serve(ctx)                                                     // it ends by ctx alone
-		})
-	}
+	c.watchFiles(ctx, &helpers, cancel)
 	helpers.Go(func() { c.offers.giveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 
 	c.recall()

@@ -1,12 +1,16 @@
 package capsule
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/watch"
 )
 
@@ -37,9 +41,57 @@ func (c *Capsule) newWatcher() *watch.Watcher {
 	})
 }
 
+// newShared makes the watchers of files outside of the package.
+func (c *Capsule) newShared() []*watch.Watcher {
+	h := c.tool.Runtime.HotLoad
+	var list []*watch.Watcher
+	for _, path := range h.Outside {
+		list = append(list, watch.New(path, watch.Options{
+			Hub: c.opts.Hub, Globs: h.Ignore, Gitignore: true, Content: true, Debounce: max(h.Debounce, 1), Log: c.log.With("tool", c.tool.Name),
+		}))
+	}
+	return list
+}
+
+// watchFiles runs the watchers in goroutines of helpers until ctx ends. A panic of one calls stop.
+func (c *Capsule) watchFiles(ctx context.Context, helpers *sync.WaitGroup, stop func()) {
+	all := c.shared
+	if c.watcher != nil {
+		all = append(slices.Clip(all), c.watcher)
+	}
+	for _, one := range all {
+		helpers.Go(func() {
+			defer recovered.To(c.log, "watch a capsule's files", func(any) { stop() }) // the capsule is started again
+			_ = one.Serve(ctx)                                                         // it ends by ctx alone
+		})
+		if len(c.shared) > 0 {
+			helpers.Go(func() { c.forward(ctx, one.Changed()) })
+		}
+	}
+}
+
+// forward makes the changes of several watchers one channel.
+func (c *Capsule) forward(ctx context.Context, from <-chan watch.Change) {
+	for {
+		select {
+		case change := <-from:
+			select {
+			case c.changes <- change:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // changed delivers the changes of the capsule's files; nil when nothing is watched.
 func (c *Capsule) changed() <-chan watch.Change {
-	if c.watcher == nil {
+	switch {
+	case len(c.shared) > 0:
+		return c.changes
+	case c.watcher == nil:
 		return nil
 	}
 	return c.watcher.Changed()
@@ -49,7 +101,7 @@ func (c *Capsule) changed() <-chan watch.Change {
 // Serve's goroutine calls it.
 func (c *Capsule) noteChange(change watch.Change) {
 	name := change.Path
-	if rel, err := filepath.Rel(c.tool.Dir, change.Path); err == nil {
+	if rel, err := filepath.Rel(c.tool.Dir, change.Path); err == nil && filepath.IsLocal(rel) {
 		name = rel
 	}
 	if _, err := os.Stat(c.tool.Source); errors.Is(err, fs.ErrNotExist) {

@@ -25,6 +25,9 @@ func beyond(t *manifest.Tool, format string, args ...any) error {
 // ApplyTerms has t held as cfg says: what it asks for where it may, what the
 // operator says where it does not ask. The error says what it may not ask for.
 func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
+	if err := watchesOutside(t, cfg); err != nil {
+		return err
+	}
 	if t.Kind == manifest.Cli && !t.Isolation.Isolated() {
 		return allowed(t, cfg.CLIAllowedCommands)
 	}
@@ -48,6 +51,36 @@ func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	}
 	t.Isolation.Terms = terms
 	return errors.Join(faults...)
+}
+
+// watchesOutside checks the folders outside of its package that a capsule has watched, and
+// replaces links in them.
+func watchesOutside(t *manifest.Tool, cfg *config.Loaded) error {
+	var real []string
+	for _, path := range t.Runtime.HotLoad.Outside {
+		path = withoutLinks(path)
+		allows := func(folder string) bool {
+			rel, err := filepath.Rel(withoutLinks(folder), path)
+			return err == nil && filepath.IsLocal(rel)
+		}
+		if !slices.ContainsFunc(cfg.HotLoadFolders, allows) {
+			return beyond(t, "hot_load.watch: %s is outside of the package; the operator allows such folders with hot_load_folders", path)
+		}
+		real = append(real, path)
+	}
+	t.Runtime.HotLoad.Outside = real
+	return nil
+}
+
+// withoutLinks is a path without links, as far as it exists.
+func withoutLinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(withoutLinks(dir), filepath.Base(path))
+	}
+	return path
 }
 
 // allowed is about a command that runs as Orla does. It has to be listed as it

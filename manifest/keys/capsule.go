@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +55,8 @@ func (d *Description) checkCapsule() {
 		d.Fault("runtime", "tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", manifest.MaxName/2, *p)
 	}
 	for i, p := range r.HotLoad.Watch {
-		if !filepath.IsLocal(filepath.FromSlash(p)) {
-			d.Fault("runtime", "hot_load.watch"+Indexed(i), "must be a relative path inside the package, got %q", p)
+		if p == "" || strings.ContainsRune(p, 0) {
+			d.Fault("runtime", "hot_load.watch"+Indexed(i), "must be a path, got %q", p)
 		}
 	}
 	for i, p := range r.HotLoad.Ignore {
@@ -88,7 +89,7 @@ func (d *Description) CheckWatched(dir string) {
 	}
 	for i, p := range d.Runtime.HotLoad.Watch {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
-			continue // which is a fault already
+			continue // see WatchedOutside
 		}
 		key := "hot_load.watch" + Indexed(i)
 		file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(p)))
@@ -101,6 +102,20 @@ func (d *Description) CheckWatched(dir string) {
 			d.Fault("runtime", key, "%q is a link that leaves the package", p)
 		}
 	}
+}
+
+// WatchedOutside are the watched paths that are not in dir, the package's folder.
+func (d *Description) WatchedOutside(dir string) (paths []string) {
+	for _, p := range d.Runtime.HotLoad.Watch {
+		switch p = filepath.FromSlash(p); {
+		case d.Runtime.Mode != manifest.Capsule || filepath.IsLocal(p):
+		case filepath.IsAbs(p):
+			paths = append(paths, filepath.Clean(p))
+		default:
+			paths = append(paths, filepath.Join(dir, p))
+		}
+	}
+	return paths
 }
 
 // warnOfIdleKeys warns of keys that do nothing in the tool's mode, since their
@@ -146,7 +161,7 @@ func (d *Description) CapsuleRuntime() manifest.Runtime {
 		IdleTimeout:    time.Duration(r.IdleTimeout),
 		ToolPrefix:     r.ToolPrefix,
 		HotLoad: manifest.HotLoad{
-			Watch:    r.HotLoad.Watch,
+			Watch:    slices.DeleteFunc(slices.Clone(r.HotLoad.Watch), func(p string) bool { return !filepath.IsLocal(filepath.FromSlash(p)) }),
 			Ignore:   r.HotLoad.Ignore,
 			Mode:     r.HotLoad.Mode,
 			Debounce: milliseconds(r.HotLoad.DebounceMS),

@@ -53,6 +53,7 @@ func ReadPackage(dir, name, display string) (t manifest.Tool, warnings []error, 
 		findEntrypoint(&d, &t, entrypoint)
 	}
 	d.CheckWatched(dir)
+	t.Runtime.HotLoad.Outside = d.WatchedOutside(dir)
 	return t, d.Warnings, d.Doc.Err()
 }
 
