@@ -61,7 +61,7 @@ var listName = regexp.MustCompile(`-[0-9a-f]{16}\.json$`)
 
 // key tells the capsules of all projects apart, by where their manifests are.
 func key(t manifest.Tool) string {
-	sum := sha256.Sum256([]byte(t.Source))
+	sum := sha256.Sum256([]byte(absolute(t.Source)))
 	return t.Name + "-" + hex.EncodeToString(sum[:8])
 }
 
@@ -89,6 +89,20 @@ func (l *Lists) load(t manifest.Tool) (offered, bool) {
 	}
 	l.known[key(t)] = said.offered
 	return said.offered, true
+}
+
+// OnlyTool is the name of the one tool that a capsule offered; "" if it offered none or
+// several, or nobody remembers.
+func (l *Lists) OnlyTool(t manifest.Tool) string {
+	said, _ := l.load(t)
+	if len(said.Tools) != 1 {
+		return ""
+	}
+	var only struct{ Name string }
+	if json.Unmarshal(said.Tools[0], &only) != nil || only.Name == t.Name {
+		return ""
+	}
+	return only.Name
 }
 
 func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {

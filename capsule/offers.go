@@ -223,7 +223,7 @@ func (o *offering) warnOfRenamed(before, now *named) {
 		name := listed.Name
 		if had := names[now.tools[name]]; had != "" && had != name {
 			o.c.log.Warn("a tool has another name now, and clients that know the old one lose it", "tool", o.c.tool.Name,
-				"from", had, "to", name, "hint", "runtime.tool_prefix in the manifest chooses names that stay")
+				"from", had, "to", name, "hint", `runtime.tool_prefix in the manifest chooses names that stay; "" leaves the prefix out`)
 		}
 	}
 }

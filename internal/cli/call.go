@@ -186,7 +186,9 @@ func noSuchTool(name string, found manifest.Result, listed []string) error {
 	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
 	var known []string
 	for _, t := range found.Tools {
-		known = append(known, t.Name)
+		if t.Name != name { // a capsule need not have a tool of its own name
+			known = append(known, t.Name)
+		}
 	}
 	known = append(known, listed...)
 	if near := yamldoc.Nearest(name, known); near != "" {
@@ -197,12 +199,7 @@ func noSuchTool(name string, found manifest.Result, listed []string) error {
 		return f
 	}
 	capsule := found.Tools[i].Name
-	var names []string
-	for _, offered := range listed {
-		if discovery.BelongsTo(offered, capsule) {
-			names = append(names, offered)
-		}
-	}
+	names := listed // which are those of the capsule that the name belongs to
 	const most = 20
 	switch {
 	case len(names) == 0:

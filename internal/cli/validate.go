@@ -33,6 +33,9 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return f
 			}
 			found := check(cfg, l.Home, args, err)
+			if err == nil {
+				discovery.WarnOfRenames(&found, cfg)
+			}
 			return reportValidation(found, asJSON, std)
 		},
 	}

@@ -206,6 +206,11 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, doctor.Programs(nil, missing)[1], doctor.Fail, "node is missing", "sudo apt-get install nodejs")
+	for program, fix := range map[string]string{"pyhton3": "", "no-such-ruby": "", "pwsh": "https://aka.ms/powershell"} {
+		if got := doctor.Programs(nil, map[string][]string{program: {"a"}})[0]; got.Fix != fix {
+			t.Errorf("%s: the fix is %q, want %q", program, got.Fix, fix)
+		}
+	}
 	check(t, doctor.Programs(nil, nil)[0], doctor.OK, "no tool needs one", "")
 }
 

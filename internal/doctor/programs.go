@@ -13,16 +13,20 @@ var installers = []struct {
 	program, install string
 	names            map[string]string
 }{
-	{"apt-get", "sudo apt-get install", map[string]string{"node": "nodejs", "php": "php-cli", "pwsh": "powershell", "Rscript": "r-base-core", "lua": "lua5.4"}},
-	{"dnf", "sudo dnf install", map[string]string{"node": "nodejs", "php": "php-cli", "pwsh": "powershell", "Rscript": "R-core"}},
-	{"apk", "sudo apk add", map[string]string{"node": "nodejs", "php": "php84", "Rscript": "R"}},
+	{"apt-get", "sudo apt-get install", map[string]string{"node": "nodejs", "php": "php-cli", "Rscript": "r-base-core", "lua": "lua5.4"}},
+	{"dnf", "sudo dnf install", map[string]string{"node": "nodejs", "php": "php-cli", "Rscript": "R-core"}},
+	{"apk", "sudo apk add", map[string]string{"node": "nodejs", "php": "php84", "Rscript": "R", "lua": "lua5.4"}},
 	{"pacman", "sudo pacman -S", map[string]string{"node": "nodejs", "python3": "python", "Rscript": "r"}},
 	{"zypper", "sudo zypper install", map[string]string{"node": "nodejs", "Rscript": "R-base"}},
 	{"brew", "brew install", map[string]string{"python3": "python", "Rscript": "r"}},
 }
 
 // elsewhere are programs that most package managers do not have.
-var elsewhere = map[string]string{"deno": "https://deno.com", "bun": "https://bun.sh", "uv": "https://docs.astral.sh/uv", "tsx": "npm install -g tsx"}
+var elsewhere = map[string]string{"deno": "https://deno.com", "bun": "https://bun.sh", "uv": "https://docs.astral.sh/uv", "tsx": "npm install -g tsx", "pwsh": "https://aka.ms/powershell"}
+
+// packaged are the programs that the package managers above have, as they are or by names.
+// Any other name may be misspelt, and be that of no package or of another one.
+var packaged = []string{"sh", "bash", "dash", "zsh", "python3", "node", "ruby", "perl", "php", "lua", "Rscript", "gawk", "jq"}
 
 // Programs looks at the interpreters that tools need: those that are there, and
 // those that are missing, each with what needs it.
@@ -64,6 +68,9 @@ func some(tools []string) string {
 func install(program string) string {
 	if where, isElsewhere := elsewhere[program]; isElsewhere {
 		return where
+	}
+	if !slices.Contains(packaged, program) {
+		return ""
 	}
 	for _, i := range installers {
 		if _, err := exec.LookPath(i.program); err != nil {
