@@ -418,7 +418,7 @@ func (h *held) unparkLocked(state string) {
 	p.late.Stop()
 	delete(h.parked, state)
 	h.shares.Give(p.line, 1)
-	p.conversation.parked = false
+	p.parked = false
 	h.forgetLocked(p.conversation)
 }
 

@@ -348,7 +348,7 @@ func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string) error {
 	// The peer may speak of the subscription as long as it likes. To count the client makes
 	// sure that it does not speak of it to another one (SPEC N2).
-	req.Session = client.ClientOf(req.Line)
+	req.Session = client.NameOf(req.Line)
 	req.Params = rawjson.Pair("uri", uri)
 	_, err := b.catalog.Request(ctx, req)
 	return err

@@ -17,10 +17,12 @@ import (
 // listKind is one of the lists whose changes clients are told of.
 type listKind int
 
+// The lists.
 const (
 	ListTools listKind = iota
 	ListPrompts
 	ListResources // and templates
+	// Lists is how many there are.
 	Lists
 )
 

@@ -61,8 +61,8 @@ func (o Origin) Client() string {
 	return "caller " + o.Caller
 }
 
-// ClientOf is client of an origin with this line.
-func ClientOf(line turns.Line) string {
+// NameOf is Client of an origin with this line.
+func NameOf(line turns.Line) string {
 	host, none := strings.CutPrefix(line.Session, withoutSession)
 	if !none {
 		return line.Session

@@ -325,7 +325,7 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 			return // the client has left
 		}
 		held.Work(place)
-		h.sse.post(w, r, body, held, subject(r))
+		h.sse.post(w, r, body, held, subject(r)) //nolint:contextcheck // a request has the context of its stream
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		refuse(w, http.StatusMethodNotAllowed, "GET opens a stream, POST sends a message")

@@ -31,7 +31,7 @@ func Serve(ctx context.Context, b *mcpbridge.Bridge, in io.Reader, out io.Writer
 	c := newConn(b, client.Origin{Caller: "stdio", Transport: client.Stdio}, maxMessage)
 	c.send = writeLines(out, c.done)
 	c.out = out
-	go c.readLines(bufio.NewReaderSize(in, 64<<10))
+	go c.readLines(bufio.NewReaderSize(in, 64<<10)) //nolint:contextcheck // a request has the context of its connection
 
 	var err error
 	select {
