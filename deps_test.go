@@ -49,7 +49,7 @@ var imports = map[string][]string{
 	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
-	"manifest":         {"internal/regularfile", "internal/secret"},
+	"manifest":         {"internal/regularfile", "internal/secret", "internal/yamldoc"},
 
 	// Descriptions of tools, read into manifest.Tool.
 	"internal/regularfile": {}, // files of folders that strangers may fill
@@ -126,7 +126,7 @@ var imports = map[string][]string{
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "manifest/discover", "supervisor"},
-	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest", "manifest/discover"},
+	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule"},
 	"internal/listen":     {"internal/exit"},
 	"internal/wiring": {
 		"internal/config", "internal/discovery", "internal/doctor", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
@@ -147,7 +147,7 @@ var imports = map[string][]string{
 		"internal/peer", "internal/wasm", "internal/yamldoc", "manifest", "manifest/discover",
 	},
 	"internal/cli": {
-		"internal/cli/author", "internal/exit", "internal/terminal", "internal/config", "internal/control", "internal/daemon", "internal/discovery", "internal/doctor", "internal/contract",
+		"internal/cli/author", "internal/exit", "internal/fault", "internal/terminal", "internal/config", "internal/control", "internal/daemon", "internal/discovery", "internal/doctor", "internal/contract",
 		"internal/version", "internal/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/wiring", // what doctor tries, and the hidden commands
 		"simple",          // which stream of a simple tool a part of its answer was
