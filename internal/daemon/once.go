@@ -36,7 +36,10 @@ type Once struct {
 
 // Call starts what the tool needs, calls it, and ends what was started.
 func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
-	found := discovery.Find(cfg, home)
+	found := discovery.Search{Stopped: ctx.Err}.Find(cfg, home)
+	if err := ctx.Err(); err != nil {
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the search for tools was ended: %w", err)}
+	}
 	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}

@@ -42,7 +42,7 @@ func (s *server) Serve(ctx context.Context) error {
 			answer <- reloaded{done, err}
 		case change := <-s.watchers.changed:
 			if cfg := s.current(); cfg.AutoReload {
-				s.apply(cfg, change.Path)
+				s.apply(ctx, cfg, change.Path)
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -137,7 +137,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.Services.Configure(cfg)
 	s.Modules.Configure(cfg)
 	s.watchers.point(cfg, s.from.Home)
-	done := s.apply(cfg, reason)
+	done := s.apply(ctx, cfg, reason)
 	s.point(cfg)
 	return done, nil
 }
@@ -182,11 +182,15 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 }
 
 // apply finds the tools and serves them. What is wrong with one of them is
-// logged when it is new, so that a save elsewhere does not say it again.
-func (s *server) apply(cfg *config.Loaded, reason string) applied {
+// logged when it is new, so that a save elsewhere does not say it again. If ctx ends
+// before all is found, nothing is changed.
+func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) applied {
 	began := time.Now()
 	s.reportWeaker(cfg)
-	found := discovery.Find(cfg, s.from.Home)
+	found := discovery.Search{Stopped: ctx.Err, Seen: &s.seen}.Find(cfg, s.from.Home)
+	if ctx.Err() != nil {
+		return applied{}
+	}
 	denied := s.Governance.Denies.Load()
 	s.Governance.Set(&found) // before a tool is served that a document may forbid
 	kept := s.keepLiving(&found, cfg)

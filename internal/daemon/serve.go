@@ -33,6 +33,7 @@ import (
 	"github.com/orla-project/orla/internal/version"
 	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/mcpbridge/transport/stdio"
@@ -104,7 +105,13 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	s.trace(ctx, traces)
 	s.watchers = newWatchers(p.Hub, log.Logger)
 	s.watchers.point(cfg, from.Home) // before the folders are read, so that no change slips between
-	s.apply(cfg, "start")
+	searching, searched := signals.untilEnd(ctx)
+	s.apply(searching, cfg, "start")
+	searched()
+	if err := context.Cause(searching); !errors.Is(err, errSearched) {
+		log.Info("stopped", "reason", err.Error())
+		return nil
+	}
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
 		Starting: p.Supervisor.Starting, Denying: p.Governance.Denies.Load,
@@ -149,6 +156,7 @@ type reloads struct {
 	hup      chan struct{} // holds one request to reload
 	asked    chan chan<- reloaded
 	reported map[string]bool // problems that were logged; owned by apply
+	seen     discover.Seen   // what searches have seen; owned by apply
 	weaker   []string        // than by default tools are held in these ways; owned by apply
 }
 

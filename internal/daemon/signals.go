@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,6 +22,33 @@ func newSignals() *signals {
 	signal.Notify(s.reload, syscall.SIGHUP)
 	signal.Notify(s.state, syscall.SIGUSR1)
 	return s
+}
+
+// errSearched is the cause of the end of what untilEnd returns, if there was no signal.
+var errSearched = errors.New("the search has ended")
+
+// untilEnd returns a context that ends with the first signal to end Orla, which its
+// cause says and which stays to be read, or when done is called.
+func (s *signals) untilEnd(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	over, left := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(left)
+		select {
+		case sig := <-s.end:
+			cancel(signalled{sig})
+			select {
+			case s.end <- sig:
+			default: // there are enough of them
+			}
+		case <-over:
+		}
+	}()
+	return ctx, func() {
+		close(over)
+		<-left
+		cancel(errSearched)
+	}
 }
 
 func (s *signals) stop() {

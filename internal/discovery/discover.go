@@ -29,11 +29,22 @@ func Folders(cfg *config.Loaded, home string) discover.Options {
 
 // Find finds the tools and gives them the limits that the configuration
 // sets, so that a change of those is a change of the tools.
-func Find(cfg *config.Loaded, home string) manifest.Result {
+func Find(cfg *config.Loaded, home string) manifest.Result { return Search{}.Find(cfg, home) }
+
+// Search is how tools are found. The zero Search goes to its end and reads all files.
+type Search struct {
+	Stopped func() error   // of discover.Options
+	Seen    *discover.Seen // of discover.Options
+}
+
+// Find is the function of that name.
+func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
+	folders := Folders(cfg, home)
+	folders.Stopped, folders.Seen = s.Stopped, s.Seen
 	if cfg.Only != "" {
-		return WithLimits(governance.AddDocuments(discover.Validate(cfg.Only), Folders(cfg, home)), cfg)
+		return WithLimits(governance.AddDocuments(discover.Validate(cfg.Only), folders), cfg)
 	}
-	return WithLimits(discover.Tools(Folders(cfg, home)), cfg)
+	return WithLimits(discover.Tools(folders), cfg)
 }
 
 // WithLimits gives the tools their limits, and takes out those that ask for more

@@ -62,40 +62,52 @@ func (d *Doc) Text(key string) (string, bool) {
 	return node.Value, true
 }
 
-// Find looks for a key, at any depth, whose value is a scalar and of which match
-// says that it is the one. It returns the place of the value, as FaultAt takes it.
-func (d *Doc) Find(match func(key, value string) bool) (line, column int, found bool) {
-	if d.root == nil {
-		return 0, 0, false
-	}
-	for left := []*yaml.Node{d.root}; len(left) > 0; {
-		node := left[len(left)-1]
-		left = left[:len(left)-1]
-		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-			value := target(node.Content[i+1])
-			if value.Kind == yaml.ScalarNode && match(scalarText(target(node.Content[i])), scalarText(value)) {
-				return node.Content[i+1].Line, node.Content[i+1].Column, true
-			}
-		}
-		left = append(left, node.Content...) // those of an alias stand elsewhere
-	}
-	return 0, 0, false
+// A Member is an entry of the mapping that a document is.
+type Member struct {
+	Key, Value   string // Value is "" if it is not a scalar, or null
+	Line, Column int    // of the value, as FaultAt takes them
 }
 
-// FindText looks for a scalar, a key or a value at any depth, of which match says
-// that it is the one. It returns its place, as FaultAt takes it.
-func (d *Doc) FindText(match func(text string) bool) (line, column int, found bool) {
+// Members lists the entries of the top level, and then those that its merge keys add.
+func (d *Doc) Members() (list []Member) {
+	const mostMerged = 100
 	if d.root == nil {
-		return 0, 0, false
+		return nil
 	}
-	for left := []*yaml.Node{d.root}; len(left) > 0; {
-		node := left[len(left)-1]
-		left = append(left[:len(left)-1], node.Content...) // those of an alias stand elsewhere
-		if node.Kind == yaml.ScalarNode && match(scalarText(node)) {
-			return node.Line, node.Column, true
+	for nodes := []*yaml.Node{d.root}; len(nodes) > 0 && len(nodes) < mostMerged; nodes = nodes[1:] {
+		node := target(nodes[0])
+		if node.Kind == yaml.SequenceNode && node != d.root {
+			nodes = append(nodes, node.Content...)
+		}
+		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+			key, at := target(node.Content[i]), node.Content[i+1]
+			if key.ShortTag() == "!!merge" {
+				nodes = append(nodes, at)
+				continue
+			}
+			m := Member{Key: scalarText(key), Line: at.Line, Column: at.Column}
+			if value := target(at); value.Kind == yaml.ScalarNode && !isNull(value) {
+				m.Value = scalarText(value)
+			}
+			list = append(list, m)
 		}
 	}
-	return 0, 0, false
+	return list
+}
+
+// Items returns the items of a list of the top level, each as a document of its own.
+func (d *Doc) Items(key string) (list []*Doc) {
+	if d.root == nil {
+		return nil
+	}
+	_, node, rest := step(target(d.root), key)
+	if node == nil || rest != "" {
+		return nil
+	}
+	for _, item := range target(node).Content {
+		list = append(list, &Doc{file: d.file, position: d.position, hide: d.hide, root: target(item)})
+	}
+	return list
 }
 
 // target is the node that an alias stands for, or the node itself.
@@ -109,7 +121,7 @@ func target(n *yaml.Node) *yaml.Node {
 // scalarText is the text of a scalar; of one that is tagged !!binary what it
 // encodes, as other readers see that.
 func scalarText(n *yaml.Node) string {
-	if n.Tag != "!!binary" {
+	if n.ShortTag() != "!!binary" {
 		return n.Value
 	}
 	text, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(n.Value), ""))

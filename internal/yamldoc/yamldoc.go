@@ -35,6 +35,11 @@ type Options struct {
 	// Hide keeps the values that the file gives out of its faults. It is for
 	// files that hold secrets.
 	Hide bool
+	// MaxSize is how many bytes data may have. If 0, they are 1 MiB.
+	MaxSize int
+	// Reader wraps the reader that data is parsed from, so that a parse can be
+	// ended by an error. If nil, none does.
+	Reader func(io.Reader) io.Reader
 }
 
 // Decode decodes data into v, a pointer to a struct. Keys are those of the
@@ -55,10 +60,14 @@ func Decode(file string, data []byte, v any, opts Options) (*Doc, error) {
 // parsed has its faults already.
 func Parse(file string, data []byte, opts Options) *Doc {
 	doc := &Doc{file: file, position: opts.Position, refuse: opts.Refuse, hide: opts.Hide}
-	if !doc.readable(data) {
+	most := MaxFile
+	if opts.MaxSize > 0 {
+		most = opts.MaxSize
+	}
+	if !doc.readable(data, most) {
 		return doc
 	}
-	root, ok := doc.parse(data)
+	root, ok := doc.parse(data, opts.Reader)
 	if !ok {
 		return doc
 	}
@@ -93,9 +102,9 @@ func (d *Doc) Decode(v any) error {
 }
 
 // readable reports whether data can be text at all, and faults it if not.
-func (d *Doc) readable(data []byte) bool {
-	if len(data) > MaxFile {
-		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), MaxFile)
+func (d *Doc) readable(data []byte, most int) bool {
+	if len(data) > most {
+		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), most)
 		return false
 	}
 	line, column := 1, 1
@@ -118,7 +127,7 @@ func (d *Doc) readable(data []byte) bool {
 }
 
 // parse returns the root of data's only document, nil for an empty one.
-func (d *Doc) parse(data []byte) (root *yaml.Node, ok bool) {
+func (d *Doc) parse(data []byte, wrap func(io.Reader) io.Reader) (root *yaml.Node, ok bool) {
 	// The parser is not ours and reads what strangers write: a panic in it is
 	// a fault of the file, not the end of the process.
 	defer func() {
@@ -130,7 +139,11 @@ func (d *Doc) parse(data []byte) (root *yaml.Node, ok bool) {
 			root, ok = nil, false
 		}
 	}()
-	dec := yaml.NewDecoder(bytes.NewReader(asYAML(data)))
+	var text io.Reader = bytes.NewReader(asYAML(data))
+	if wrap != nil {
+		text = wrap(text)
+	}
+	dec := yaml.NewDecoder(text)
 	var first, second yaml.Node
 	if err := dec.Decode(&first); errors.Is(err, io.EOF) {
 		return nil, true

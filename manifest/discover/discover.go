@@ -3,6 +3,7 @@
 package discover
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +27,16 @@ type Options struct {
 	// UserDir holds the user's own tools; a tool of the same name in ToolsDir
 	// hides the user's. That it is absent is no problem. If "", there is none.
 	UserDir string
+	// Stopped reports why the search has to end, as the Err of a context does. A
+	// search that was stopped has a Problem that denies every call. If nil, it goes
+	// to its end.
+	Stopped func() error
+	// Seen is what earlier searches have seen. If nil, all files are read.
+	Seen *Seen
 }
+
+// Seen remembers from one search to the next which files hold nothing.
+type Seen = resource.Seen
 
 // Tools finds the tools below the folders of opts (SPEC A2). Whatever is
 // skipped has a Problem, except what is plainly no tool: hidden entries, the
@@ -35,6 +45,10 @@ type Options struct {
 func Tools(opts Options) manifest.Result {
 	c := newCatalog()
 	w := newWalker()
+	w.load.Seen = opts.Seen
+	if opts.Stopped != nil {
+		w.load.Stopped = opts.Stopped
+	}
 	if dir := opts.ToolsDir; dir != "" {
 		if absent(dir) {
 			w.warn(dir, "does not exist; make the folder and put an executable into it to serve it as a tool")
@@ -56,6 +70,9 @@ func Tools(opts Options) manifest.Result {
 		c.add(w, project)
 	}
 	c.checkServers()
+	if err := w.load.Stopped(); err != nil {
+		w.denied(cmp.Or(opts.ToolsDir, opts.UserDir), unknown(fmt.Errorf("is not searched to its end: %w", err)))
+	}
 	c.problems = append(c.problems, w.problems...)
 	return c.result()
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/resource"
 )
@@ -25,7 +24,7 @@ const maxLinked = 100_000
 // what a search for tools leaves out, and its file called except. linked says that a
 // link leads there from the folder of tools.
 func (w *walker) rulesBelow(abs, display, except string, level int, linked bool) {
-	if w.ruled[abs] {
+	if w.ruled[abs] || w.load.Stopped() != nil {
 		return
 	}
 	w.ruled[abs] = true
@@ -49,6 +48,8 @@ func (w *walker) rulesBelow(abs, display, except string, level int, linked bool)
 		name := entry.Name()
 		at, path := filepath.Join(display, name), filepath.Join(abs, name)
 		switch {
+		case w.load.Stopped() != nil:
+			return
 		case isPassedOver(name), name == except && !entry.IsDir():
 		case entry.IsDir():
 			if !slices.Contains(skippedFolders, name) && !w.visited[path] {
@@ -160,21 +161,26 @@ func (w *walker) rulesOf(at, path string) { w.unreadable(at, path, w.readRules(a
 
 // readRules is rulesOf that returns the error of reading.
 func (w *walker) readRules(at, path string) error {
-	c, err := resource.Load(path)
+	c, err := w.load.Load(at, path)
 	switch {
-	case err != nil || c.Data == nil:
-		return err
-	case c.Large:
+	case err == nil && c.Size > 0:
 		w.tooLarge(at, c)
 		return nil
+	case err != nil || c.Data == nil:
+		return err
 	}
-	list, err := resource.Parse(resource.File{Display: at, Dir: filepath.Dir(path)}, c.Data)
+	list, unsure, err := resource.Parse(resource.File{Display: at, Dir: filepath.Dir(path)}, c.Data)
+	if len(list) == 0 && err == nil {
+		w.load.Remember(c)
+	}
+	rules := 0
 	for _, d := range list {
-		if d.Rule {
+		if d.Rule && rules < maxFaulty {
 			w.denied(at, d.Doc.Err())
+			rules++
 		}
 	}
-	if err != nil && resource.MentionsRule(c.Data) {
+	if unsure {
 		w.denied(at, unknown(err))
 	}
 	return nil
@@ -183,9 +189,9 @@ func (w *walker) readRules(at, path string) error {
 // tooLarge reports a file that is too large for resources, if it seems to hold
 // some, or a governance document. It reports whether it does.
 func (w *walker) tooLarge(at string, c resource.Content) bool {
-	if c.Rule || c.HasVersion() {
-		w.partly(at, c.Rule, yamldoc.Parse(at, c.Data, yamldoc.Options{}).Err())
-		return true
+	if !c.Rule && !c.Ours {
+		return false
 	}
-	return false
+	w.partly(at, c.Rule, c.TooLarge(at))
+	return true
 }

@@ -20,21 +20,24 @@ const maxFaulty = 100
 // it is without links. It reports whether the file is one of resources, or
 // cannot be read, rather than of somebody's data.
 func (w *walker) resources(at, path string) bool {
-	c, err := resource.Load(path)
+	c, err := w.load.Load(at, path)
 	data := c.Data
 	switch {
 	case err != nil:
 		w.unreadable(at, path, err)
 		return true
+	case c.Size > 0:
+		return w.tooLarge(at, c)
 	case data == nil:
 		return false
-	case c.Large:
-		return w.tooLarge(at, c)
 	case c.Late:
 		w.rulesOf(at, path)
 		return false
 	}
-	list, err := resource.Parse(resource.File{Display: at, Dir: filepath.Dir(path)}, data)
+	list, unsure, err := resource.Parse(resource.File{Display: at, Dir: filepath.Dir(path)}, data)
+	if len(list) == 0 && err == nil {
+		w.load.Remember(c)
+	}
 	faulty, denies := 0, false
 	for i, d := range list {
 		if d.Doc.Err() != nil {
@@ -50,7 +53,7 @@ func (w *walker) resources(at, path string) bool {
 		w.partly(at, denies, yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("%d more documents of this file are at fault", faulty-maxFaulty)}})
 	}
 	if err != nil {
-		w.partly(at, resource.MentionsRule(data), err)
+		w.partly(at, unsure, err)
 	}
 	if slices.ContainsFunc(list, func(d *resource.Declaration) bool { return d.Secret.Data != nil }) {
 		w.checkMode(at, path)

@@ -33,6 +33,7 @@ type walker struct {
 	// only limits the entries of a folder that are looked at. nil: all are.
 	only func(name string) bool
 
+	load        resource.Loader // reads files that may hold resources, until it is stopped
 	visited     map[string]bool // folders that have been searched, absolute
 	ruled       map[string]bool // folders that have been searched for governance documents alone, absolute
 	linked      int             // entries of those that links lead to outside of root
@@ -64,7 +65,7 @@ type folderLink struct {
 }
 
 func newWalker() *walker {
-	return &walker{visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
+	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
 }
 
 func (w *walker) problem(path, tool string, severity manifest.Severity, err error) {
@@ -134,7 +135,7 @@ func (w *walker) tree(dir string) {
 // folder searches one folder: abs is its path without links, display the same
 // as messages have it.
 func (w *walker) folder(abs, display string, level int) {
-	if w.visited[abs] {
+	if w.visited[abs] || w.load.Stopped() != nil {
 		return
 	}
 	w.visited[abs] = true
@@ -178,6 +179,8 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		name := entry.Name()
 		at := filepath.Join(display, name)
 		switch {
+		case w.load.Stopped() != nil:
+			return
 		case isPassedOver(name), w.only != nil && (entry.IsDir() || !w.only(name)):
 		case entry.IsDir():
 			if slices.Contains(skippedFolders, name) {

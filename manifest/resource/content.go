@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/orla-project/orla/internal/regularfile"
 	"github.com/orla-project/orla/internal/yamldoc"
@@ -33,13 +36,16 @@ var braced = regexp.MustCompile(`^(?:\x{feff}|\s|#.*\n|---)*\{`)
 // mayHold reports whether a file that begins so may hold resources. It is quick,
 // and right about nearly all data; what it lets through is looked at closely.
 func mayHold(head []byte) bool {
-	return holdsWord(head, suspicious) || hasKind(head, func(kind string) bool {
+	return isSuspicious(head) || hasKind(head, func(kind string) bool {
 		return slices.Contains(servedKinds, kind) || nearRule(kind) != ""
 	})
 }
 
 // lineEnds are the last bytes of the line breaks of YAML 1.1.
 var lineEnds = []byte("\n\r\x85\xa8\xa9")
+
+// indented is how far before a key its line is looked for.
+const indented = 32
 
 // hasKind reports whether a document of a file that begins so may have such a kind.
 func hasKind(head []byte, such func(kind string) bool) bool {
@@ -50,10 +56,15 @@ func hasKind(head []byte, such func(kind string) bool) bool {
 			return false
 		}
 		at += i
-		// Outside braces only what begins a line is a key of the document itself.
+		// Outside braces only what begins a line is a key of the document itself, or begins an item of one of a list of documents.
 		before := bytes.TrimRight(head[max(0, at-4):at], "\"'\ufeff")
 		begins := at == 0 || len(before) == 0 || bytes.IndexByte(lineEnds, before[len(before)-1]) >= 0
 		if (flow || begins) && isKindOf(head[at+len(key):], such) {
+			return true
+		}
+		before = bytes.TrimRight(head[max(0, at-indented):at], "\"' -")
+		ofItem := len(before) == 0 || bytes.IndexByte(lineEnds, before[len(before)-1]) >= 0
+		if ofItem && isKindOf(head[at+len(key):], func(kind string) bool { return nearRule(kind) != "" }) {
 			return true
 		}
 	}
@@ -83,25 +94,54 @@ func mayDeclare(data []byte) bool {
 	}
 	err := json.Unmarshal(bytes.TrimPrefix(data, byteOrderMark), &says)
 	_, broken := errors.AsType[*json.SyntaxError](err)
-	return broken || err == nil && len(says.Version)+len(says.Kind) > 0 || holdsWord(data, suspicious)
+	return broken || err == nil && len(says.Version)+len(says.Kind) > 0 || isSuspicious(data)
 }
 
 // Content is what a file holds that may hold resources.
 type Content struct {
-	Data  []byte // nil if it is data for certain
-	Large bool   // there is more of it than is ever decoded, and this is its beginning
-	Rule  bool   // a large one may hold a governance document
-	Late  bool   // nothing in its beginning is a resource, so that none is served of it
+	Data []byte // nil if it is data for certain
+	Size int64  // if there is more of it than is ever decoded, which is not kept
+	Rule bool   // a large one may hold a governance document
+	Ours bool   // a large one holds resources of another kind
+	Late bool   // nothing in its beginning is a resource, so that none is served of it
+	seen sighting
 }
 
-// HasVersion reports whether the beginning of the file has an apiVersion of ours.
-func (c Content) HasVersion() bool {
-	return versionLine.Match(c.Data[:min(len(c.Data), headSize)])
+// TooLarge is the fault of a file of which only Size is known, with its name for messages.
+func (c Content) TooLarge(at string) error {
+	return yamldoc.Faults{{File: at, Line: 1, Column: 1, Msg: fmt.Sprintf("the file has %d bytes, more than the %d allowed", c.Size, maxManifest-1)}}
 }
 
-// Load reads a file that may hold resources. One that is too large to be
-// decoded is searched to its end for what may be a governance document.
-func Load(path string) (Content, error) {
+// Loader reads files. Both fields are those of a search.
+type Loader struct {
+	Stopped func() error // why the search has to end, or nil
+	Seen    *Seen        // nil: nothing is remembered
+}
+
+// Load reads a file that may hold resources, unless what it holds is remembered. at
+// is its name for messages, which a link may have given it.
+func (l Loader) Load(at, path string) (Content, error) {
+	if err := l.Stopped(); err != nil {
+		return Content{}, err
+	}
+	seen, c, known := l.Seen.look(at, path)
+	if known {
+		return c, nil
+	}
+	c, err := l.read(path)
+	if err == nil && c.Data == nil {
+		l.Seen.keep(seen, c)
+	}
+	c.seen = seen
+	return c, err
+}
+
+// Remember remembers that a file was read and holds no resources.
+func (l Loader) Remember(c Content) { l.Seen.keep(c.seen, Content{}) }
+
+// read reads a file that may hold resources. One that is too large to be
+// served from is searched to its end for what may be a governance document.
+func (l Loader) read(path string) (Content, error) {
 	f, info, err := regularfile.Open(path)
 	if err != nil {
 		return Content{}, err
@@ -127,40 +167,115 @@ func Load(path string) (Content, error) {
 	}
 	data := plain(append(whole, rest...))
 	if n+len(rest) >= maxManifest {
-		rule, err := largeRule(f, maxSearched)
-		return Content{Data: data, Large: true, Rule: rule}, err
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return Content{}, regularfile.ReadError(err)
+		}
+		rule, ours, err := l.largeRule(f, maxSearched)
+		ours = ours || versionLine.Match(head)
+		return Content{Size: max(info.Size(), maxManifest), Rule: rule, Ours: ours}, err
 	}
 	switch {
 	case may, holdsWord(data, ruleWords):
 		return Content{Data: data}, nil
-	case holdsWord(data, suspicious), hasKind(data, func(kind string) bool { return nearRule(kind) != "" }):
+	case isSuspicious(data), hasKind(data, func(kind string) bool { return nearRule(kind) != "" }):
 		return Content{Data: data, Late: true}, nil
 	}
 	return Content{}, nil
 }
 
-// maxSearched is how much of a large file is searched.
-const maxSearched = 1 << 30
+const (
+	maxSearched = 1 << 30  // how much of a large file is searched
+	maxParsed   = 16 << 20 // and up to which size it is parsed
+)
 
-// largeRule reports whether a file that is too large to be decoded may hold a
-// governance document: it has the words of one, and is not JSON without one.
-func largeRule(f *os.File, most int64) (bool, error) {
+// largeRule reports whether a file that is too large to be served from may hold a
+// governance document, and, if it is known, whether it holds other resources. JSON of
+// any size is read exactly, YAML up to maxParsed; of the rest a mention is enough.
+func (l Loader) largeRule(f *os.File, most int64) (rule, ours bool, err error) {
+	text := bufio.NewReaderSize(&boundedReader{f, l.Stopped, most}, searched)
+	if mark, err := text.Peek(len(byteOrderMark)); err == nil && bytes.Equal(mark, byteOrderMark) {
+		_, _ = text.Discard(len(mark)) // it is buffered
+	}
+	j := jsonReader{ByteScanner: text}
+	switch err := j.read(); {
+	case err == nil, errors.Is(err, io.EOF):
+		return j.rule, false, nil
+	case errors.Is(err, errTooLong):
+		return true, false, nil
+	case !errors.Is(err, errNotJSON):
+		return false, false, regularfile.ReadError(err)
+	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return false, regularfile.ReadError(err)
+		return false, false, regularfile.ReadError(err)
 	}
-	found, err := findWord(f, append([]string{"orloj.dev"}, ruleWords...), most)
-	if !found && !errors.Is(err, errTooLong) {
-		return false, err
+	info, err := f.Stat()
+	if err != nil {
+		return false, false, regularfile.ReadError(err)
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil || !found {
-		return true, err
+	var data []byte
+	if err = errTooLong; info.Size() <= maxParsed {
+		data, err = io.ReadAll(&boundedReader{f, l.Stopped, maxParsed})
 	}
-	buffered := bufio.NewReaderSize(f, searched)
-	if mark, err := buffered.Peek(len(byteOrderMark)); err == nil && bytes.Equal(mark, byteOrderMark) {
-		_, _ = buffered.Discard(len(mark)) // it is buffered
+	switch {
+	case err == nil:
+		rule, ours = l.ruleInYAML(data)
+		return rule, ours, l.Stopped()
+	case !errors.Is(err, errTooLong):
+		return false, false, regularfile.ReadError(err)
 	}
-	j := jsonReader{ByteScanner: buffered}
-	return !j.harmless(), nil
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return false, false, regularfile.ReadError(err)
+	}
+	rule, err = findWord(&boundedReader{f, l.Stopped, math.MaxInt64}, append([]string{"orloj.dev"}, ruleWords...), most)
+	if errors.Is(err, errTooLong) {
+		return true, false, nil
+	}
+	return rule, false, err
+}
+
+// ruleInYAML reports whether one of the documents of a large file may be a governance
+// document, and whether one is another resource. Only what may be either is parsed.
+func (l Loader) ruleInYAML(data []byte) (rule, ours bool) {
+	data, _, _ = bytes.Cut(data, noText)
+	data = plain(data)
+	documents, _ := yamldoc.Documents(data, len(data))
+	for _, d := range documents {
+		if l.Stopped() != nil {
+			return false, false
+		}
+		if !mayHold(d.Data) {
+			continue
+		}
+		doc := yamldoc.Parse("", d.Data, yamldoc.Options{Hide: true, MaxSize: maxParsed, Reader: func(r io.Reader) io.Reader {
+			return &boundedReader{r, l.Stopped, math.MaxInt64}
+		}})
+		if mayRule(doc, d.Data) {
+			return true, ours
+		}
+		version, _ := doc.Text("apiVersion")
+		ours = ours || strings.HasPrefix(version, "orloj.dev/")
+	}
+	return false, ours
+}
+
+// boundedReader reads up to a number of bytes, over which it gives errTooLong, and
+// only as long as the search is not stopped.
+type boundedReader struct {
+	io.Reader
+	stopped func() error
+	most    int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if err := b.stopped(); err != nil {
+		return 0, err
+	}
+	n, err := b.Reader.Read(p)
+	b.most -= int64(n)
+	if b.most < 0 {
+		return 0, errTooLong
+	}
+	return n, err
 }
 
 // plain is a text without the NULs that UTF-16 and UTF-32 have, where it begins as

@@ -23,7 +23,7 @@ func TestS1TheCostOfLists(t *testing.T) {
 					fmt.Fprintf(&text, c.item, i)
 				}
 				return func() {
-					if list, err := Parse(File{Display: "a.yaml"}, []byte(text.String())); err != nil || len(list) != 1 || list[0].Doc.Err() != nil {
+					if list, _, err := Parse(File{Display: "a.yaml"}, []byte(text.String())); err != nil || len(list) != 1 || list[0].Doc.Err() != nil {
 						t.Fatal(list, err)
 					}
 				}

@@ -50,17 +50,25 @@ type File struct {
 }
 
 // Parse reads the documents of a file. Those that are no resources
-// are left out; if there is not one, the file is just data.
-func Parse(f File, data []byte) (list []*Declaration, err error) {
+// are left out; if there is not one, the file is just data. The error says why a part
+// is not read; unsure is that there may be a governance document in that part.
+func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	if filepath.Ext(f.Display) == ".json" {
 		return readJSON(f, data)
 	}
-	documents, more := yamldoc.Documents(data, maxDocuments)
-	resources := 0
-	for _, document := range documents {
+	documents, _ := yamldoc.Documents(data, len(data))
+	resources, more := 0, 0
+	for i, document := range documents {
+		if i == maxDocuments {
+			more = document.Line
+		}
+		if more > 0 && !mayHold(document.Data) {
+			continue
+		}
 		doc := yamldoc.Parse(f.Display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
 		d, declares := declare(f, doc, document.Data)
 		switch {
+		case more > 0 && !(declares && d.Rule):
 		case declares:
 			resources++
 			list = append(list, d)
@@ -71,30 +79,35 @@ func Parse(f File, data []byte) (list []*Declaration, err error) {
 			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f})
 		}
 	}
-	if resources == 0 && (more == 0 || !holdsWord(data, ruleWords)) {
-		return nil, nil
+	if resources == 0 {
+		return nil, false, nil
 	}
 	if more > 0 {
 		err = yamldoc.Faults{{File: f.Display, Line: more, Column: 1, Msg: fmt.Sprintf("a file may hold %d documents; this one and those below it are not read", maxDocuments)}}
 	}
-	return list, err
+	return list, false, err
 }
 
 // readJSON reads a file that is to be JSON, and so holds one document.
-func readJSON(f File, data []byte) ([]*Declaration, error) {
+func readJSON(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	if !mayDeclare(data) {
-		return nil, nil
+		return nil, false, nil
 	}
 	doc := yamldoc.Parse(f.Display, data, yamldoc.Options{Hide: true})
 	d, declares := declare(f, doc, data)
-	err := yamldoc.NotJSON(f.Display, data) // the decoder takes more than JSON, other readers do not
-	switch {
-	case declares && (err == nil || d.Rule):
-		return []*Declaration{d}, nil
-	case declares, err != nil && holdsWord(data, ruleWords): // in a comment above it may be anything
-		return nil, err
+	err = yamldoc.NotJSON(f.Display, data) // the decoder takes more than JSON, other readers do not
+	if declares && (err == nil || d.Rule) {
+		return []*Declaration{d}, false, nil
 	}
-	return nil, nil
+	unsure = err != nil && holdsWord(data, ruleWords) // in a comment above it may be anything
+	if unsure {
+		_, known := ruleInJSON(data)
+		unsure = !known
+	}
+	if declares || unsure {
+		return nil, unsure, err
+	}
+	return nil, false, nil
 }
 
 // declare reads a document. It reports whether that declares something of ours,
@@ -107,7 +120,7 @@ func declare(f File, doc *yamldoc.Doc, data []byte) (*Declaration, bool) {
 		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
 	}
 	ours := strings.HasPrefix(version, "orloj.dev/")
-	rule := mayRule(doc, version, kind, data)
+	rule := mayRule(doc, data)
 	if !ours && !slices.Contains(servedKinds, kind) && !rule {
 		return nil, false
 	}

@@ -62,7 +62,7 @@ func FuzzResource(f *testing.F) {
 	here := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, name := range []string{"a.yaml", "a.json"} {
-			list, err := Parse(File{Display: name, Dir: here}, data)
+			list, _, err := Parse(File{Display: name, Dir: here}, data)
 			manifesttest.Sound(t, manifest.Tool{InputSchema: json.RawMessage(keys.AnyObject)}, err)
 			for _, d := range list {
 				tool := d.Tool

@@ -2,6 +2,8 @@ package resource
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,8 +26,16 @@ var ruleWords = []string{"toolpermission", "agentrole", "agentpolic"}
 var ruleKeys = []string{"operation_rules", "required_permissions", "blocked_tools"}
 
 // suspicious are the words by which a file that may hold resources is found. What
-// is tagged as binary may be any word.
+// is tagged as binary may be any word; see isSuspicious for other spellings of the tag.
 var suspicious = slices.Concat([]string{"orloj", "!binary", ":binary"}, ruleWords, ruleKeys)
+
+// tagged finds a tag that is written in another way than it is read.
+var tagged = regexp.MustCompile(`(?m)^\x{feff}?%TAG\s|!\S*%`)
+
+// isSuspicious reports whether a file with that text may hold resources, as its words say.
+func isSuspicious(text []byte) bool {
+	return holdsWord(text, suspicious) || bytes.IndexByte(text, '%') >= 0 && tagged.Match(text)
+}
 
 // otherKinds are the kinds of resources that Orla knows of and has no use for.
 // None of them forbids anything.
@@ -34,17 +44,11 @@ var otherKinds = []string{"Agent", "AgentSystem", "EvalDataset", "EvalRun", "Mem
 var (
 	// ruleWord finds the name of one of the rules anywhere.
 	ruleWord = regexp.MustCompile(`(?i)` + strings.Join(ruleWords, "|"))
-	// rulePlural is one of the rules without its case, dashes and blanks.
-	rulePlural = regexp.MustCompile(`^(?:toolpermissions?|agentroles?|agentpolic(?:y|ys|ies))$`)
-	// textRule finds a governance document in a text: a key kind that has a line of its own, or stands in braces.
-	textRule = regexp.MustCompile(`(?mi)^[ \t-]*["']?kind["']?[ \t]*:[ \t]*["']?(?:toolpermission|agentrole|agentpolicy)["']?[ \t\r]*(?:#.*)?$|` +
-		`^\s*[\[{](?s:.*)["']?kind["']?\s*:\s*["']?(?:toolpermission|agentrole|agentpolicy)\b`)
+	// rulePlural is one of the rules, or a list of them, without its case, dashes and blanks.
+	rulePlural = regexp.MustCompile(`^(?:toolpermissions?|agentroles?|agentpolic(?:y|ys|ies))(?:list)?$`)
 	// anyKind finds the first kind of a document that cannot be parsed.
 	anyKind = regexp.MustCompile(`\bkind["']?\s*:\s*["']?([A-Za-z]+)`)
 )
-
-// MentionsRule reports whether a text has the name of a governance document in it.
-func MentionsRule(data []byte) bool { return holdsWord(data, ruleWords) }
 
 // squashed takes the dashes and blanks out of a kind.
 var squashed = strings.NewReplacer("_", "", "-", "", " ", "")
@@ -73,59 +77,122 @@ func nearRule(kind string) string {
 // isKind reports whether a key is kind, as somebody may write it.
 func isKind(key string) bool { return strings.EqualFold(strings.TrimSpace(visible(key)), "kind") }
 
-// ruleIn finds a key kind of a document, at any depth and in any case, whose
-// value is such a kind: a list may hold governance documents.
+// says is what a document says of itself at its top level. What is below that is
+// somebody's data: whoever may put something there must not be able to deny calls.
+type says struct {
+	version, kind       string // "" where it is not a text
+	hasVersion, hasKind bool
+	spec                bool
+	rule                string // the governance documents that a key kind names, in any case
+	ruleKeys            bool   // one of them is there, or in spec
+	items               bool   // one of items may be a governance document
+}
+
+// add takes a key of the top level. Of two that are the same the first counts.
+func (s *says) add(key, value string) {
+	switch {
+	case key == "apiVersion" && !s.hasVersion:
+		s.version, s.hasVersion = value, true
+	case key == "kind" && !s.hasKind:
+		s.kind, s.hasKind = value, true
+	case key == "spec":
+		s.spec = true
+	case slices.Contains(ruleKeys, key):
+		s.ruleKeys = true
+	}
+	if s.rule == "" && isKind(key) {
+		s.rule = ruleKind(value)
+	}
+}
+
+// isList reports whether the items of a document of that kind are documents.
+func isList(kind string) bool { return strings.HasSuffix(strings.ToLower(visible(kind)), "list") }
+
+// mayRule reports whether the document is, or may be, a governance document.
+// mentions says that one is mentioned in it.
+func (s *says) mayRule(mentions func() bool) bool {
+	ours := isOurs(s.version)
+	if slices.Contains(servedKinds, s.kind) {
+		return s.rule != "" && s.kind == kindSecret && s.version == "v1" // which is not decoded
+	}
+	switch {
+	case s.rule != "", s.items && isList(s.kind):
+		return true
+	case s.kind == "":
+		return s.ruleKeys || ours && (s.spec || mentions())
+	case !ours && s.hasVersion: // somebody else's
+		return false
+	case nearRule(s.kind) != "":
+		return true
+	}
+	return ours && !isHarmless(s.kind)
+}
+
+// isOurs reports whether an apiVersion is of Orloj, as somebody may write it.
+func isOurs(version string) bool { return strings.Contains(strings.ToLower(visible(version)), "orloj") }
+
+// saysOf reads what a document says of itself.
+func saysOf(doc *yamldoc.Doc, mentions func() bool) (s says) {
+	for _, m := range doc.Members() {
+		s.add(m.Key, m.Value)
+	}
+	s.ruleKeys = s.ruleKeys || slices.ContainsFunc(ruleKeys, func(key string) bool { return doc.Has("spec." + key) })
+	if isList(s.kind) {
+		s.items = slices.ContainsFunc(doc.Items("items"), func(item *yamldoc.Doc) bool {
+			s := saysOf(item, mentions)
+			return s.mayRule(mentions)
+		})
+	}
+	return s
+}
+
+// ruleIn finds a key kind of a document, in any case, whose value is such a kind, or
+// of the items of a list of documents.
 func ruleIn(doc *yamldoc.Doc) (kind string, line, column int) {
-	line, column, _ = doc.Find(func(key, value string) bool {
-		if isKind(key) {
-			kind = ruleKind(value)
+	list := false
+	for _, m := range doc.Members() {
+		if !isKind(m.Key) {
+			continue
 		}
-		return kind != ""
-	})
+		if kind := ruleKind(m.Value); kind != "" {
+			return kind, m.Line, m.Column
+		}
+		list = list || isList(m.Value)
+	}
+	if !list {
+		return "", 0, 0
+	}
+	for _, item := range doc.Items("items") {
+		if kind, line, column = ruleIn(item); kind != "" {
+			break
+		}
+	}
 	return kind, line, column
 }
 
-// ruleInText finds a text of a document that is, or has in it, a governance
-// document, as a ConfigMap may.
-func ruleInText(doc *yamldoc.Doc) (line, column int, found bool) {
-	return doc.FindText(func(text string) bool {
-		return holdsWord([]byte(text), ruleWords) && textRule.MatchString(visible(text))
-	})
+// mayRule reports whether a document is, or may be, a governance document.
+func mayRule(doc *yamldoc.Doc, data []byte) bool {
+	mentions := func() bool { return holdsWord(data, ruleWords) }
+	if doc.Err() == nil {
+		s := saysOf(doc, mentions)
+		return s.mayRule(mentions)
+	}
+	if rule, known := ruleInJSON(data); known {
+		return rule
+	}
+	kind := firstGroup(anyKind, data)
+	if first := firstGroup(kindLine, data); first != "" {
+		kind = first
+	}
+	return mentions() || isOurs(firstGroup(versionLine, data)) && !isHarmless(kind)
 }
 
-// mayRule reports whether a document is, or may be, a governance document. Its
-// version and its kind are "" where they cannot be read.
-func mayRule(doc *yamldoc.Doc, version, kind string, data []byte) bool {
-	ours := strings.Contains(strings.ToLower(visible(version)), "orloj")
-	mentioned := holdsWord(data, ruleWords)
-	if doc.Err() != nil {
-		if kind == "" {
-			kind = firstGroup(anyKind, data)
-		}
-		return mentioned || ours && !isHarmless(kind)
-	}
-	rule, _, _ := ruleIn(doc)
-	if slices.Contains(servedKinds, kind) {
-		return rule != "" && kind == kindSecret && version == "v1" // which is not decoded
-	}
-	if mentioned && rule == "" {
-		_, _, mentioned = ruleInText(doc)
-	}
-	switch {
-	case rule != "", mentioned:
-		return true
-	case kind == "" && slices.ContainsFunc(ruleKeys, func(key string) bool { return doc.Has("spec."+key) || doc.Has(key) }):
-		return true
-	case kind == "" && doc.Has("kind"): // which is no text
-		return holdsWord(data, ruleWords)
-	case kind == "":
-		return ours && (doc.Has("spec") || holdsWord(data, ruleWords))
-	case !ours && doc.Has("apiVersion"): // somebody else's
-		return false
-	case nearRule(kind) != "":
-		return true
-	}
-	return ours && !isHarmless(kind)
+// ruleInJSON looks through JSON, which may be more than one text, or the beginning of
+// one. It reports whether it is that, and whether one may be a governance document.
+func ruleInJSON(data []byte) (rule, known bool) {
+	j := jsonReader{ByteScanner: bytes.NewReader(bytes.TrimPrefix(data, byteOrderMark))}
+	err := j.read()
+	return j.rule, err == nil || errors.Is(err, io.EOF)
 }
 
 // isHarmless reports whether a kind of ours, or what is meant to be one, is not of
@@ -139,7 +206,6 @@ func (d *Declaration) readRule(kind, version string, data []byte) {
 	const denied = "which this version does not enforce: every call is denied while it is there; take it out"
 	d.Rule = true
 	rule, line, column := ruleIn(d.Doc)
-	textLine, textColumn, text := ruleInText(d.Doc)
 	at := ruleWord.FindIndex(data)
 	switch near := nearRule(kind); {
 	case rule != "" && ruleKind(kind) == rule:
@@ -149,8 +215,6 @@ func (d *Declaration) readRule(kind, version string, data []byte) {
 		d.Doc.FaultAt(line, column, "%s is a governance document, %s", rule, denied)
 	case near != "" && d.Doc.Has("kind"):
 		d.Doc.Faultf("kind", "may stand for %q, a governance document, %s", near, denied)
-	case text:
-		d.Doc.FaultAt(textLine, textColumn, "this text seems to hold a governance document, %s", denied)
 	case at != nil:
 		begin := 1 + bytes.LastIndexByte(data[:at[0]], '\n')
 		d.Doc.FaultAt(1+bytes.Count(data[:begin], []byte("\n")), 1+at[0]-begin,

@@ -1,19 +1,32 @@
 package resource
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// jsonReader looks through a JSON text of any length. It keeps no more of it than
-// the beginning of a string.
+// jsonReader looks through JSON of any length: one text after another. It keeps no
+// more of it than the beginning of a string.
 type jsonReader struct {
 	io.ByteScanner
-	rule bool // a key kind is of a governance document
+	rule bool // one of the texts is, or may be, a governance document
 }
+
+// role is what a value of JSON is to somebody who looks for governance documents.
+type role int
+
+const (
+	asData     role = iota // nothing
+	asDocument             // a whole text, or an item of a list of documents
+	asMember               // a value of a document
+	asSpec                 // its spec
+	asItems                // its items
+)
 
 var errNotJSON = errors.New("is not JSON")
 
@@ -22,25 +35,28 @@ const (
 	maxKept   = 256  // bytes of a string that are kept; no kind is that long
 )
 
-// harmless reports whether the whole text is JSON and has no governance document.
-func (j *jsonReader) harmless() bool {
-	err := j.read()
-	return err == nil && !j.rule
+// read reads all texts. The error is io.EOF if the last one is not complete.
+func (j *jsonReader) read() error {
+	for {
+		c, err := j.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := j.document(c, 0, &j.rule); err != nil {
+			return err
+		}
+	}
 }
 
-// read reads the whole text, which is one value.
-func (j *jsonReader) read() error {
-	c, err := j.next()
-	if err != nil {
-		return err
-	}
-	if _, err := j.value(c, 0); err != nil {
-		return err
-	}
-	if _, err := j.next(); !errors.Is(err, io.EOF) {
-		return errNotJSON
-	}
-	return nil
+// document reads a text or an item, and sets rule if it may be a governance document.
+func (j *jsonReader) document(first byte, level int, rule *bool) error {
+	var s says
+	_, err := j.value(first, level, asDocument, &s)
+	*rule = *rule || s.mayRule(func() bool { return err != nil }) // nobody knows what the rest would be
+	return err
 }
 
 // next reads the next byte that is not white space.
@@ -53,15 +69,18 @@ func (j *jsonReader) next() (byte, error) {
 	}
 }
 
-// value reads the value that begins with a byte. It returns the text of a string.
-func (j *jsonReader) value(first byte, level int) (text string, err error) {
+// value reads the value that begins with a byte. It returns the text of a string
+// that is a member of a document; s is what that says.
+func (j *jsonReader) value(first byte, level int, as role, s *says) (text string, err error) {
 	switch {
 	case level > maxNested:
 		return "", fmt.Errorf("%w that is nested less than %d deep", errNotJSON, maxNested)
 	case first == '"':
-		return j.text()
-	case first == '{', first == '[':
-		return "", j.members(first, level)
+		return j.text(as == asMember)
+	case first == '{':
+		return "", j.object(level, as, s)
+	case first == '[':
+		return "", j.array(level, as, s)
 	}
 	return "", j.literal(first)
 }
@@ -69,15 +88,19 @@ func (j *jsonReader) value(first byte, level int) (text string, err error) {
 // literal reads the rest of a number, true, false or null.
 func (j *jsonReader) literal(first byte) error {
 	text := []byte{first}
+	wrong := errNotJSON
 	for len(text) <= maxKept {
 		c, err := j.ReadByte()
 		if errors.Is(err, io.EOF) {
+			if begins := func(word string) bool { return strings.HasPrefix(word, string(text)) }; slices.ContainsFunc(jsonWords, begins) || text[0] == '-' {
+				wrong = err // the rest is missing
+			}
 			break
 		}
 		if err != nil {
 			return err
 		}
-		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && !strings.ContainsRune("+-.E", rune(c)) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && !strings.ContainsRune("+-.EINy", rune(c)) {
 			if err := j.UnreadByte(); err != nil {
 				return err
 			}
@@ -86,66 +109,96 @@ func (j *jsonReader) literal(first byte) error {
 		text = append(text, c)
 	}
 	if !isLiteral(string(text)) {
-		return errNotJSON
+		return wrong
 	}
 	return nil
 }
 
-// isLiteral reports whether a text is a number of JSON, true, false or null.
+// jsonWords are the values of JSON that are words, with the numbers that many writers have in addition.
+var jsonWords = []string{"true", "false", "null", "NaN", "Infinity", "-Infinity"}
+
+// isLiteral reports whether a text is a number or a word of JSON.
 func isLiteral(text string) bool {
-	switch text {
-	case "true", "false", "null":
+	if slices.Contains(jsonWords, text) {
 		return true
 	}
 	_, err := strconv.ParseFloat(text, 64)
-	return (err == nil || errors.Is(err, strconv.ErrRange)) && !strings.ContainsAny(text, "xinp_")
+	return (err == nil || errors.Is(err, strconv.ErrRange)) && !strings.ContainsAny(text, "xinpINy_")
 }
 
-// members reads the rest of an object or an array.
-func (j *jsonReader) members(first byte, level int) error {
-	object := first == '{'
-	end := first + 2 // "}" and "]" are the second characters after "{" and "["
-	for n := 0; ; n++ {
-		c, err := j.next()
-		if n == 0 && c == end && err == nil {
-			return nil
+// object reads the rest of an object.
+func (j *jsonReader) object(level int, as role, s *says) error {
+	return j.each('}', func(c byte) error {
+		if c != '"' {
+			return errNotJSON
 		}
-		if n > 0 && err == nil {
-			if c == end {
-				return nil
-			}
-			if c != ',' {
-				return errNotJSON
-			}
+		key, err := j.text(as == asDocument || as == asSpec)
+		if err == nil {
 			c, err = j.next()
 		}
-		key := ""
-		if object && err == nil {
-			if c != '"' {
-				return errNotJSON
-			}
-			if key, err = j.text(); err == nil {
-				if c, err = j.next(); err == nil && c != ':' {
-					return errNotJSON
-				}
-			}
-			if err == nil {
-				c, err = j.next()
-			}
+		if err == nil && c != ':' {
+			err = errNotJSON
+		}
+		if err == nil {
+			c, err = j.next()
 		}
 		if err != nil {
 			return err
 		}
-		value, err := j.value(c, level+1)
-		if err != nil {
+		of := asData
+		switch {
+		case as == asSpec && slices.Contains(ruleKeys, key):
+			s.ruleKeys = true
+		case as == asDocument && key == "spec":
+			s.spec, of = true, asSpec // also where the text ends in it
+		case as == asDocument && key == "items":
+			of = asItems
+		case as == asDocument:
+			of = asMember
+		}
+		text, err := j.value(c, level+1, of, s)
+		if as == asDocument && err == nil {
+			s.add(key, text)
+		}
+		return err
+	})
+}
+
+// array reads the rest of an array.
+func (j *jsonReader) array(level int, as role, s *says) error {
+	return j.each(']', func(c byte) error {
+		if as == asItems {
+			return j.document(c, level+1, &s.items)
+		}
+		_, err := j.value(c, level+1, asData, nil)
+		return err
+	})
+}
+
+// each calls read for the first byte of each member, up to the end.
+func (j *jsonReader) each(end byte, read func(first byte) error) error {
+	for n := 0; ; n++ {
+		c, err := j.next()
+		switch {
+		case err != nil:
+			return err
+		case c == end:
+			return nil // n is 0, or a comma would have been read
+		case n > 0 && c != ',':
+			return errNotJSON
+		case n > 0:
+			if c, err = j.next(); err != nil {
+				return err
+			}
+		}
+		if err := read(c); err != nil {
 			return err
 		}
-		j.rule = j.rule || isKind(key) && ruleKind(value) != ""
 	}
 }
 
-// text reads the rest of a string, and returns it if it is short.
-func (j *jsonReader) text() (string, error) {
+// text reads the rest of a string. It returns it if that is asked for and it is short.
+func (j *jsonReader) text(keep bool) (text string, err error) {
 	raw := []byte{'"'}
 	for escaped := false; ; {
 		c, err := j.ReadByte()
@@ -155,7 +208,7 @@ func (j *jsonReader) text() (string, error) {
 		case c < ' ':
 			return "", errNotJSON
 		}
-		if len(raw) <= maxKept {
+		if keep && len(raw) <= maxKept {
 			raw = append(raw, c)
 		}
 		if c == '"' && !escaped {
@@ -163,10 +216,11 @@ func (j *jsonReader) text() (string, error) {
 		}
 		escaped = c == '\\' && !escaped
 	}
-	if len(raw) > maxKept {
+	if !keep || len(raw) > maxKept {
 		return "", nil
 	}
-	s := wordSearch{}
-	s.makePlain(raw[1:len(raw)-1], true)
-	return string(s.plain), nil
+	if json.Unmarshal(raw, &text) != nil {
+		return "", errNotJSON
+	}
+	return text, nil
 }

@@ -80,7 +80,8 @@ func TestT83AFileIsSearchedToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if rule, err := largeRule(f, 1); !rule || err != nil {
+	l := Loader{Stopped: func() error { return nil }}
+	if rule, _, err := l.largeRule(f, 1); !rule || err != nil {
 		t.Errorf("a file that is too long to be searched: %v, %v", rule, err)
 	}
 }
@@ -89,11 +90,18 @@ func TestT83AFileIsSearchedToItsEnd(t *testing.T) {
 func TestJSONIsLookedThrough(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a": [1, -2.5e+3, true, false, null, "x\"\\\u00e9"], "b": {}, "c": []}`: "false <nil>",
-		` "AgentRole" `:                          "false <nil>",
-		`[{"kind": "AgentRole"}]`:                "true <nil>",
-		`{"KIND": "Agent\u0052ole"}`:             "true <nil>",
-		`{"kind": ["AgentRole"]}`:                "false <nil>",
-		`{"a": 1} {"b": 2}`:                      "false is not JSON",
+		` "AgentRole" `:                                      "false <nil>",
+		`[{"kind": "AgentRole"}]`:                            "false <nil>",
+		`{"KIND": "Agent\u0052ole"}`:                         "true <nil>",
+		`{"kind": ["AgentRole"]}`:                            "false <nil>",
+		`{"a": 1} {"kind": "AgentRole"}`:                     "true <nil>",
+		`{"kind": "AgentRole", `:                             "true EOF",
+		`{"apiVersion": "orloj.dev/v1", "a`:                  "true EOF",
+		`{"apiVersion": "orloj.dev/v1", "a": 1}`:             "false <nil>",
+		`{"spec": {"blocked_tools": [`:                       "true EOF",
+		`{"a": {"kind": "AgentRole"}}`:                       "false <nil>",
+		`{"items": [{"kind": "AgentRole"}]}`:                 "false <nil>",
+		`{"items": [{"kind": "AgentRole"}], "kind": "List"}`: "true <nil>",
 		`{"a": 1,}`:                              "false is not JSON",
 		`[1,]`:                                   "false is not JSON",
 		`[1 2]`:                                  "false is not JSON",
@@ -105,7 +113,9 @@ func TestJSONIsLookedThrough(t *testing.T) {
 		"[\"a\nb\"]":                             "false is not JSON",
 		`[1`:                                     "false EOF",
 		`["a`:                                    "false EOF",
-		``:                                       "false EOF",
+		``:                                       "false <nil>",
+		`[NaN, -Infinity, Infinity]`:             "false <nil>",
+		`[INF]`:                                  "false is not JSON",
 		`{"a": 1} # AgentRole`:                   "false is not JSON",
 		`[1] // AgentRole`:                       "false is not JSON",
 		strings.Repeat("[", 1<<20):               "false is not JSON that is nested less than 1000 deep",
