@@ -42,6 +42,7 @@ var uncontained = map[string]struct {
 	"internal/daemon.readiness.Serve":                  {1, own},
 	"internal/daemon.server.Serve":                     {1, own},
 	"internal/daemon.server.drain":                     {1, waits},
+	"internal/daemon.signals.untilEnd":                {1, waits},
 	"internal/daemon.server.startTree":                 {1, below},
 	"internal/daemon.server.runStdio":                  {2, below},
 	"internal/daemon.watchers.serve":                   {1, waits},
