@@ -136,7 +136,7 @@ var imports = map[string][]string{
 	},
 
 	"internal/daemon": {
-		"internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
+		"manifest/discover", "internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
 		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
@@ -196,7 +196,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
+	"golang.org/x/sys":                         {"manifest/resource", "internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
 	"golang.org/x/term":                        {"internal/terminal"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

@@ -31,7 +31,7 @@ var uncontained = map[string]struct {
 	why string
 }{
 	"capsule.Capsule.Serve":                            {1, waits},
-	"capsule.Capsule.fulfil":                           {1, below},
+	"capsule.Capsule.watchFiles":                       {1, own},
 	"capsule.incarnation.negotiateOr":                  {1, waits},
 	"capsule.stderrLimit.allow":                        {1, own},
 	"internal/cli.operateAll":                          {1, alone},
@@ -42,7 +42,7 @@ var uncontained = map[string]struct {
 	"internal/daemon.readiness.Serve":                  {1, own},
 	"internal/daemon.server.Serve":                     {1, own},
 	"internal/daemon.server.drain":                     {1, waits},
-	"internal/daemon.signals.untilEnd":                {1, waits},
+	"internal/daemon.signals.untilEnd":                 {1, waits},
 	"internal/daemon.server.startTree":                 {1, below},
 	"internal/daemon.server.runStdio":                  {2, below},
 	"internal/daemon.watchers.serve":                   {1, waits},

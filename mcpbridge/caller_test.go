@@ -432,7 +432,7 @@ func TestN2StrangersAreToldApartByAddress(t *testing.T) {
 	}
 }
 
-// SPEC N1, N2: without tokens, an address whose programs have a name each makes room for
+// SPEC N2: without tokens, an address whose programs have a name each makes room for
 // another address: what a program calls itself is its own word.
 func TestN2ManyNamesAreOneAddress(t *testing.T) {
 	f := newWorld(t).front(t, httpfront.Settings{MaxSessions: 20})

@@ -138,7 +138,7 @@ func TestN2NoTakeoverByARestart(t *testing.T) {
 		apply(s, names...)
 		return s, func() {
 			cancel()
-			<-done
+			_ = <-done // the context's
 		}
 	}
 	_, end := begin(newFakePeer("a", peer.Offers{Known: true}), newFakePeer("b", offers), "b")

@@ -112,6 +112,7 @@ func (c *Loaded) CheckToolsDir() error {
 		return flagFault{flagError("tools_dir", msg)}
 	case FromEnviron:
 		return fmt.Errorf("%s: %s", variable("tools_dir"), msg)
+	case FromDefault, FromFile:
 	}
 	return c.doc.At("tools_dir", "%s", msg)
 }

@@ -71,15 +71,18 @@ func (s *logWriter) write(line []byte, count int) (int, error) {
 		return s.to.Write(line) // most lines need not go the way over the goroutine
 	}
 	s.lines <- bytes.Clone(line) // taken at once: nothing is being written
-	wait := time.NewTimer(stallAfter)
-	defer wait.Stop()
-	select {
-	case written := <-s.taken:
-		return written.n, written.err
-	case <-wait.C:
-		s.stalled = true
-		return len(line), nil
+	// In two halves: where all of Orla stood still, the second one begins after that.
+	for range 2 {
+		wait := time.NewTimer(stallAfter / 2)
+		select {
+		case written := <-s.taken:
+			wait.Stop()
+			return written.n, written.err
+		case <-wait.C:
+		}
 	}
+	s.stalled = true
+	return len(line), nil
 }
 
 // pipeBuf is what a pipe that can be written to has room for (PIPE_BUF).
@@ -120,11 +123,12 @@ func (s *logWriter) droppedInAll() int64 {
 	return s.total
 }
 
-// lost returns how many lines were dropped, once, and once lines are taken again.
-func (s *logWriter) lost() int {
+// lost returns how many lines were dropped, once, and once lines are taken again, or
+// ever if the writer is to end.
+func (s *logWriter) lost(ending bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dropped == 0 || s.stuck() {
+	if s.dropped == 0 || s.stuck() && !ending {
 		return 0
 	}
 	n := s.dropped

@@ -32,6 +32,7 @@ type output struct {
 	soon     *time.Timer
 	latest   time.Time // when writeSoon had its latest line
 	dropped  int64     // lines that files dropped which are not open any more
+	untold   int       // of these, those of which nothing has told yet
 }
 
 const (
@@ -66,6 +67,7 @@ func (o *output) use(file *os.File) {
 	o.flushLocked()
 	if o.file != nil {
 		o.dropped += o.file.droppedInAll()
+		o.untold += o.file.lost(true)
 		o.file.end()
 	}
 	o.file, o.torn, o.trouble, o.told, o.diverted = nil, false, nil, false, 0
@@ -218,10 +220,11 @@ func (o *output) news(at time.Time) []slog.Record {
 		r.AddAttrs(attrs...)
 		all = append(all, r)
 	}
-	lost := 0
+	lost := o.untold
+	o.untold = 0
 	for _, s := range o.writers() {
 		if s != nil {
-			lost += s.lost()
+			lost += s.lost(false)
 		}
 	}
 	if lost > 0 {

@@ -1,8 +1,11 @@
 package logging
 
 import (
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,5 +50,43 @@ func TestI1LinesOfCallsAreWrittenTogether(t *testing.T) {
 		<-time.After(2 * crowd)
 		say("5\n")
 		wrote("1\n2\n3\n4\n5\n")
+	})
+}
+
+// blockedWriter takes nothing until it is released.
+type blockedWriter struct{ release chan struct{} }
+
+func (w blockedWriter) Write(line []byte) (int, error) {
+	<-w.release
+	return len(line), nil
+}
+
+// SPEC I1: what a file has dropped is told of, also when another file takes its place first.
+func TestI1LinesThatAFileDroppedAreToldOfAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutput(io.Discard, "")
+		stuck := blockedWriter{make(chan struct{})}
+		o.file = newLogWriter(stuck, nil)
+		for range 3 { // the first one waits for its reader, and those after it do not
+			if _, err := o.Write([]byte("line\n")); err != nil {
+				t.Error(err)
+			}
+		}
+		o.use(nil)
+		news := o.news(time.Now())
+		if len(news) != 1 || !strings.Contains(news[0].Message, "dropped") {
+			t.Fatalf("the news is %v", news)
+		}
+		news[0].Attrs(func(a slog.Attr) bool {
+			if a.Key == "lines" && a.Value.Int64() != 2 {
+				t.Errorf("%v lines were dropped, want 2", a.Value)
+			}
+			return true
+		})
+		if again := o.news(time.Now()); len(again) != 0 {
+			t.Errorf("it is told again: %v", again)
+		}
+		close(stuck.release)
+		o.stderr.end()
 	})
 }

@@ -86,7 +86,7 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 			ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
 			begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
 			tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
-			untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*int64(limit))), // a session has room for the largest
+			untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*limit)), // a session has room for the largest
 			open:        map[string]*request{},
 		}
 		s.stdin, s.in = net.Pipe()

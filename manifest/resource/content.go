@@ -184,8 +184,8 @@ func (l Loader) read(path string) (Content, error) {
 }
 
 const (
-	maxSearched = 1 << 30  // how much of a large file is searched
-	maxParsed   = 16 << 20 // and up to which size it is parsed
+	maxSearched = 1 << 30 // how much of a large file is searched
+	maxParsed   = 4 << 20 // and up to which size it is parsed
 )
 
 // largeRule reports whether a file that is too large to be served from may hold a
