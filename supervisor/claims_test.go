@@ -138,7 +138,7 @@ func TestN2NoTakeoverByARestart(t *testing.T) {
 		apply(s, names...)
 		return s, func() {
 			cancel()
-			_ = <-done // the context's
+			<-done //nolint:errcheck // it is that of the context
 		}
 	}
 	_, end := begin(newFakePeer("a", peer.Offers{Known: true}), newFakePeer("b", offers), "b")

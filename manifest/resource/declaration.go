@@ -68,7 +68,7 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 		doc := yamldoc.Parse(f.Display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
 		d, declares := declare(f, doc, document.Data)
 		switch {
-		case more > 0 && !(declares && d.Rule):
+		case more > 0 && (!declares || !d.Rule):
 		case declares:
 			resources++
 			list = append(list, d)
