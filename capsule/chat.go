@@ -130,12 +130,12 @@ func (in *incarnation) updated(params json.RawMessage) {
 func (in *incarnation) answer(id json.RawMessage, method string, params json.RawMessage) {
 	switch method {
 	case "ping":
-		in.conn.Reply(id, json.RawMessage("{}"), nil)
+		in.conn.Reply(turns.Line{}, id, json.RawMessage("{}"), nil)
 	case "sampling/createMessage", "elicitation/create", "roots/list":
 		in.asks.begin(in, id, method, params)
 	default:
 		const enough = 64
-		in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method[:min(len(method), enough)])})
+		in.conn.Reply(turns.Line{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method[:min(len(method), enough)])})
 	}
 }
 
@@ -172,7 +172,7 @@ func roomForLargest(maxMessage int64) int64 {
 func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params json.RawMessage) {
 	client, none := in.meant(params)
 	if none != nil {
-		in.conn.Reply(id, nil, none)
+		in.conn.Reply(turns.Line{}, id, nil, none)
 		return
 	}
 	key := string(id)
@@ -180,7 +180,7 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 	size := int64(len(params))
 	if why := a.enter(key, client.Line(), size, &cancel); why != "" {
 		cancel()
-		in.conn.Reply(id, nil, refusal("%s", why))
+		in.conn.Reply(client.Line(), id, nil, refusal("%s", why))
 		return
 	}
 	go func() {
@@ -189,7 +189,7 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 		defer a.bytes.Give(client.Line(), size)
 		defer recovered.To(in.c.log, "ask a client what a capsule asks", func(any) {
 			if a.over(key, &cancel) {
-				in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
+				in.conn.Reply(client.Line(), id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
 			}
 		})
 		result, err := client.Ask(ctx, method, peer.Unmarked(params))
@@ -197,10 +197,10 @@ func (a *asks) begin(in *incarnation, id json.RawMessage, method string, params 
 			return // the capsule does not wait any more
 		}
 		if err != nil {
-			in.conn.Reply(id, nil, asWire(err))
+			in.conn.Reply(client.Line(), id, nil, asWire(err))
 			return
 		}
-		in.conn.Reply(id, result, nil)
+		in.conn.Reply(client.Line(), id, result, nil)
 	}()
 }
 

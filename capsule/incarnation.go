@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/pace"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -313,7 +314,7 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 	}
 	params, ok := objectOf(params)
 	if !ok {
-		in.conn.Reply(id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
+		in.conn.Reply(turns.Line{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
 		return
 	}
 	in.answer(id, method, params)

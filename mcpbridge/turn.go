@@ -23,6 +23,16 @@ func (t turn) take(ctx context.Context) bool {
 	}
 }
 
+// try takes the turn if nobody has it.
+func (t turn) try() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 func (t turn) give() { <-t }
 
 // tell calls say in turn for as long as there is news. Who does not wait for the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
@@ -137,9 +138,40 @@ func (b *Bridge) sayLevel(ctx context.Context) error {
 	return err
 }
 
+// levelPatience bounds how long a request of the stateless era waits for peers to know the
+// level that it has: one that does not answer must not delay what others are asked.
+const levelPatience = 100 * time.Millisecond
+
 // asksLevel notes the level that a request of the stateless era has.
 func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
-	if r.newest && r.level != "" {
-		b.wantsLevel(ctx, func() { b.verbosity.ask(r.level) })
+	if !r.newest || r.level == "" {
+		return
+	}
+	b.verbosity.ask(r.level)
+	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
+	if !news() || !b.verbosity.telling.try() {
+		return // who tells them now looks for news afterwards
+	}
+	told := make(chan struct{})
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer close(told)
+		defer recovered.To(b.log, "tell peers a log level", nil)
+		for first := true; first || news() && b.verbosity.telling.try(); first = false {
+			err := func() error {
+				defer b.verbosity.telling.give()
+				return b.sayLevel(ctx)
+			}()
+			if err != nil {
+				b.log.Debug("tell peers which log messages are wanted", "err", err)
+				return
+			}
+		}
+	}()
+	patience := time.NewTimer(levelPatience)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,4 +128,27 @@ func TestALevelThatIsNotWaitedFor(t *testing.T) {
 	if told[1] != `logging/setLevel {"level":"debug"}` {
 		t.Errorf("the peer was told %q", told)
 	}
+}
+
+// SPEC N2: a request of the stateless era that wants log messages does not wait for a peer that
+// does not answer how it takes the level: the peer may be another tenant's.
+func TestN2AMutePeerDelaysNoRequestWithALevel(t *testing.T) {
+	s, began, let := slowPeer("logging/setLevel")
+	s.answer = func(slow func(context.Context, peer.Request) (json.RawMessage, error)) func(context.Context, peer.Request) (json.RawMessage, error) {
+		return func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+			return slow(context.WithoutCancel(ctx), req) // it does not give up either
+		}
+	}(s.answer)
+	f := served(t, s).front(t, httpfront.Settings{})
+	defer close(let)
+	body, headers := newEra("resources/read", "mem://a", `"uri":"mem://a"`)
+	body = strings.Replace(body, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1)
+	for range 3 {
+		answered := make(chan reply, 1)
+		go func() { answered <- f.post(t, body, headers...) }()
+		if r := within(t, answered, "answer beside a peer that does not say anything"); r.failed {
+			t.Errorf("it is refused: %s", r.raw)
+		}
+	}
+	within(t, began, "word to the peer")
 }

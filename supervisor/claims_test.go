@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -142,6 +143,7 @@ func TestN2NoTakeoverByARestart(t *testing.T) {
 		}
 	}
 	_, end := begin(newFakePeer("a", peer.Offers{Known: true}), newFakePeer("b", offers), "b")
+	testkit.Eventually(t, "it is kept", func() bool { _, err := os.Stat(file); return err == nil })
 	end()
 	b := newFakePeer("b", peer.Offers{})
 	s, end := begin(newFakePeer("a", offers), b, "a", "b")

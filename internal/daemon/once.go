@@ -61,9 +61,12 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	listed := p.Supervisor.Catalog().Tools
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == o.Tool })
 	if i < 0 {
-		if len(tried) == 1 { // what is down has not said what it offers
-			if life, lives := p.Supervisor.Lives()[tried[0].Name]; lives && (life.State == "CRASHED" || life.State == "STOPPED" || len(listed) == 0) {
-				return down(tried[0].Name, life)
+		lives := p.Supervisor.Lives()
+		for _, t := range tried { // what is down has not said what it offers
+			life, alive := lives[t.Name]
+			gone := life.State == "CRASHED" || life.State == "STOPPED" || len(tried) == 1 && len(listed) == 0
+			if alive && gone && (len(tried) == 1 || discovery.BelongsTo(o.Tool, t.Name)) {
+				return down(t.Name, life)
 			}
 		}
 		return &NoToolError{Found: found, Listed: namesOf(listed)}

@@ -44,14 +44,15 @@ func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
 	if p == nil {
 		return false
 	}
-	p.noteLocked(method, params)
+	c.noteLocked(p, method, params)
 	return true
 }
 
-func (p *pending) noteLocked(method string, params json.RawMessage) {
+func (c *Conn) noteLocked(p *pending, method string, params json.RawMessage) {
 	// The last place is the answer's.
-	if len(p.events) < cap(p.events)-1 && p.noted.Load()+int64(len(params)) <= maxNoteBytes {
-		p.noted.Add(int64(len(params)))
+	size := int64(len(params))
+	if len(p.events) < cap(p.events)-1 && p.noted.Load()+size <= maxNoteBytes && (size == 0 || c.notes.Try(p.line, size)) {
+		p.noted.Add(size)
 		p.events <- Event{Method: method, Params: params}
 	}
 }

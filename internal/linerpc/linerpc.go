@@ -91,13 +91,15 @@ type Conn struct {
 	writing chan struct{}  // holds a token while a message is being written
 	rests   sync.WaitGroup // the goroutines that write what did not fit at once
 
+	waiting, waitingBytes *turns.Shares // of posts
+	notes                 *turns.Shares // of the bytes of all notes that wait
+
 	mu       sync.Mutex // guards the fields that follow
 	pending  map[int64]*pending
 	standing int           // how many of them are; see Request.Standing
 	last     int64         // the id given last
 	closed   error         // why no more is sent; nil while it is open
-	posts    [][]byte      // messages that wait for their turn; see post
-	posted   int           // their bytes
+	posts    []post        // messages that wait for their turn
 	posting  bool          // a goroutine is at them
 	refuses  bool          // new calls; see Drain
 	idle     chan struct{} // closed at the next moment without pending calls; nil while nobody waits
@@ -144,6 +146,8 @@ type Event struct {
 const (
 	maxNotes     = 64
 	maxNoteBytes = 1 << 20
+	// maxAllNotes bounds the bytes of all calls' notes, which callers share.
+	maxAllNotes = 64 << 20
 )
 
 // New returns a Conn that writes to in and reads from out. The streams stay the
@@ -154,8 +158,12 @@ func New(in, out Stream, opts Options) *Conn {
 		writing: make(chan struct{}, 1),
 		pending: map[int64]*pending{},
 		over:    make(chan struct{}),
-		made:    time.Now(),
-		used:    time.Now(),
+
+		waiting: turns.NewShares(2 * maxPosts), waitingBytes: turns.NewShares(2 * maxPostBytes),
+		notes: turns.NewShares(maxAllNotes),
+
+		made: time.Now(),
+		used: time.Now(),
 	}
 }
 
@@ -337,11 +345,18 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			if e.Method == "" {
 				return p.take(ctx, e)
 			}
-			p.noted.Add(-int64(len(e.Params)))
+			if size := int64(len(e.Params)); size > 0 {
+				p.noted.Add(-size)
+				c.notes.Give(p.line, size)
+			}
 			req.Note(e.Method, e.Params)
 		case <-ctx.Done():
-			if c.forget(id) && !req.Quiet {
-				c.Notify("notifications/cancelled", cancelParams(id, context.Cause(ctx)))
+			forgotten := c.forget(id)
+			if left := p.noted.Swap(0); left > 0 { // nothing more comes
+				c.notes.Give(p.line, left)
+			}
+			if forgotten && !req.Quiet {
+				c.notify(req.Line, "notifications/cancelled", cancelParams(id, context.Cause(ctx)))
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -473,7 +488,11 @@ func requestLine(id int64, req Request) [][]byte {
 // Notify sends a notification as soon as the stream is free, and does not wait
 // for that. params is valid JSON on one line, or nil.
 func (c *Conn) Notify(method string, params json.RawMessage) {
-	c.post(messageLine(`"method":"`+method+`"`, `"params":`, params))
+	c.notify(turns.Line{}, method, params)
+}
+
+func (c *Conn) notify(whose turns.Line, method string, params json.RawMessage) {
+	c.post(whose, messageLine(`"method":"`+method+`"`, `"params":`, params))
 }
 
 // Tell does as Notify, but returns when the notification has its turn: what is
@@ -483,17 +502,17 @@ func (c *Conn) Tell(ctx context.Context, method string, params json.RawMessage) 
 }
 
 // Reply answers a request of the process with a result, or with an error.
-func (c *Conn) Reply(id, result json.RawMessage, refusal *jsonrpc.Error) {
+func (c *Conn) Reply(whose turns.Line, id, result json.RawMessage, refusal *jsonrpc.Error) {
 	head := `"id":` + string(id)
 	if refusal == nil {
-		c.post(messageLine(head, `"result":`, rawjson.Compact(result)))
+		c.post(whose, messageLine(head, `"result":`, rawjson.Compact(result)))
 		return
 	}
 	raw, err := json.Marshal(refusal)
 	if err != nil { // its data is no JSON
 		raw, _ = json.Marshal(&jsonrpc.Error{Code: refusal.Code, Message: refusal.Message})
 	}
-	c.post(messageLine(head, `"error":`, raw))
+	c.post(whose, messageLine(head, `"error":`, raw))
 }
 
 func messageLine(head, key string, value json.RawMessage) []byte {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // heard is a Handler that remembers what it is told.
@@ -324,10 +326,12 @@ func TestReply(t *testing.T) {
 			reply func()
 			want  string
 		}{
-			{func() { p.Reply(json.RawMessage(`"a"`), json.RawMessage("{\n \"x\": 1 }"), nil) }, `{"jsonrpc":"2.0","id":"a","result":{"x":1}}`},
-			{func() { p.Reply(json.RawMessage(`1.0`), nil, &jsonrpc.Error{Code: -32601, Message: "no"}) }, `{"jsonrpc":"2.0","id":1.0,"error":{"code":-32601,"message":"no"}}`},
+			{func() { p.Reply(turns.Line{}, json.RawMessage(`"a"`), json.RawMessage("{\n \"x\": 1 }"), nil) }, `{"jsonrpc":"2.0","id":"a","result":{"x":1}}`},
 			{func() {
-				p.Reply(json.RawMessage(`2`), nil, &jsonrpc.Error{Code: 1, Message: "bad data", Data: json.RawMessage(`{`)})
+				p.Reply(turns.Line{}, json.RawMessage(`1.0`), nil, &jsonrpc.Error{Code: -32601, Message: "no"})
+			}, `{"jsonrpc":"2.0","id":1.0,"error":{"code":-32601,"message":"no"}}`},
+			{func() {
+				p.Reply(turns.Line{}, json.RawMessage(`2`), nil, &jsonrpc.Error{Code: 1, Message: "bad data", Data: json.RawMessage(`{`)})
 			}, `{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"bad data"}}`},
 			{func() { p.Notify("notifications/x", nil) }, `{"jsonrpc":"2.0","method":"notifications/x"}`},
 			{func() { p.Notify("notifications/x", json.RawMessage(`[]`)) }, `{"jsonrpc":"2.0","method":"notifications/x","params":[]}`},

@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // write sends one line. It waits for its turn, and for as much as fits into the
@@ -127,15 +129,23 @@ func unwritable(err error, stall time.Duration) error {
 	return fmt.Errorf("write to its stdin: %w", err)
 }
 
-// maxPosts and maxPostBytes bound the messages that wait for their turn. A
-// process that asks without an end and reads no answer loses those after them.
+// maxPosts and maxPostBytes bound the messages of one caller that wait for their turn; all
+// may have twice as many (turns.Shares). A process that asks without an end and reads no
+// answer loses those after them.
 const (
 	maxPosts     = 1024
 	maxPostBytes = 32 << 20
 )
 
-// post sends a line that nobody waits for: at once, or in its turn.
-func (c *Conn) post(line []byte) {
+// post is a line that waits for its turn.
+type post struct {
+	line  []byte
+	whose turns.Line
+}
+
+// post sends a line that nobody waits for: at once, or in its turn. It takes a share of
+// what may wait.
+func (c *Conn) post(whose turns.Line, line []byte) {
 	select {
 	case c.writing <- struct{}{}:
 		_ = c.writeNow([][]byte{line}) // the Conn is over then, which its owner sees
@@ -144,11 +154,14 @@ func (c *Conn) post(line []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed != nil || len(c.posts) >= maxPosts || c.posted+len(line) > maxPostBytes {
+	if c.closed != nil || !c.waiting.Try(whose, 1) {
 		return
 	}
-	c.posts = append(c.posts, line)
-	c.posted += len(line)
+	if !c.waitingBytes.Try(whose, int64(len(line))) {
+		c.waiting.Give(whose, 1)
+		return
+	}
+	c.posts = append(c.posts, post{line, whose})
 	if !c.posting {
 		c.posting = true
 		c.rests.Go(c.postAll)
@@ -160,15 +173,16 @@ func (c *Conn) postAll() {
 	for {
 		c.mu.Lock()
 		if len(c.posts) == 0 || c.closed != nil {
-			c.posts, c.posted, c.posting = nil, 0, false
+			c.posts, c.posting = nil, false
 			c.mu.Unlock()
 			return
 		}
-		line := c.posts[0]
+		next := c.posts[0]
 		c.posts = c.posts[1:]
-		c.posted -= len(line)
 		c.mu.Unlock()
-		_ = c.write(context.Background(), nil, [][]byte{line}) // as above
+		c.waiting.Give(next.whose, 1)
+		c.waitingBytes.Give(next.whose, int64(len(next.line)))
+		_ = c.write(context.Background(), nil, [][]byte{next.line}) // as above
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // onPipes is a Conn over pipes of the system, and the process's ends of them.
@@ -263,8 +267,8 @@ func TestPostsAreBounded(t *testing.T) {
 					synctest.Wait()
 				}
 				p.mu.Lock()
-				if p.posted > maxPostBytes || len(p.posts) > maxPosts {
-					t.Errorf("%d posts of %d bytes wait", len(p.posts), p.posted)
+				if p.waitingBytes.Taken() > 2*maxPostBytes || len(p.posts) > 2*maxPosts {
+					t.Errorf("%d posts of %d bytes wait", len(p.posts), p.waitingBytes.Taken())
 				}
 				p.mu.Unlock()
 				var n atomic.Int64
@@ -324,4 +328,73 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	if got, err := io.ReadAll(stdin); err != nil || len(got) > 0 {
 		t.Errorf("after the end the process is sent %q, %v", got, err)
 	}
+}
+
+// SPEC N2: one caller's messages that a process does not take do not keep another's out.
+func TestN2PostsAreSharedByCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		large := sized(1 << 20)(0)[0]
+		for range 3 * maxPostBytes >> 20 {
+			p.Reply(turns.Line{Caller: "ann", Session: "1"}, json.RawMessage(`"a"`), large, nil)
+		}
+		for range 3 * maxPosts {
+			p.Reply(turns.Line{Caller: "cid", Session: "3"}, json.RawMessage(`"c"`), json.RawMessage(`1`), nil)
+		}
+		p.Reply(turns.Line{Caller: "bob", Session: "2"}, json.RawMessage(`"b"`), json.RawMessage(`"bob's"`), nil)
+		var bobs atomic.Bool
+		go func() {
+			for {
+				line, err := p.lines.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if strings.Contains(line, "bob's") {
+					bobs.Store(true)
+				}
+			}
+		}()
+		synctest.Wait()
+		if !bobs.Load() {
+			t.Error("another caller's answer is lost")
+		}
+		if n, bytes := p.waiting.Taken(), p.waitingBytes.Taken(); n != 0 || bytes != 0 {
+			t.Errorf("%d messages of %d bytes count when all are sent", n, bytes)
+		}
+	})
+}
+
+// SPEC S2: the notes that wait for slow clients are bounded for all calls together, and calls
+// that end give their room back.
+func TestS2NotesOfAllCallsAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		p.heard.notified = func(method string, params json.RawMessage) {
+			var id int64
+			if _, err := fmt.Sscanf(string(params), `"%d`, &id); err != nil {
+				t.Error(err)
+			}
+			p.Note(id+1, method, params)
+		}
+		release := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all []<-chan outcome
+		for id := range 100 {
+			all = append(all, p.calls(ctx, Request{Line: turns.Line{Caller: "ann", Session: "1"}, Note: func(string, json.RawMessage) { <-release }}))
+			p.gets()
+			for range 16 {
+				p.says(`{"jsonrpc":"2.0","method":"n","params":"%d%s"}`, id, strings.Repeat("x", 60<<10))
+			}
+			synctest.Wait()
+		}
+		if n := p.notes.Taken(); n > maxAllNotes/2+1<<20 {
+			t.Errorf("%d bytes of notes wait for one caller", n)
+		}
+		cancel()
+		close(release)
+		for _, done := range all {
+			<-done
+		}
+		if n := p.notes.Taken(); n != 0 {
+			t.Errorf("%d bytes of notes count when all calls are over", n)
+		}
+	})
 }

@@ -102,3 +102,29 @@ func TestIndexFindsTheMostSpecific(t *testing.T) {
 		}
 	}
 }
+
+// SPEC S2: a long URI is compared with some templates only, and a short one with all.
+func TestS2ALongURIIsComparedWithFewTemplates(t *testing.T) {
+	var x urimatch.Index[int]
+	add := func(text string, value int) {
+		t.Helper()
+		one, err := urimatch.Compile(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Add(one, value)
+	}
+	for i := range 255 {
+		add(fmt.Sprintf("a://{x}/y%d/{z}", i+1000), i)
+	}
+	add("a://{+all}", 255) // the least specific
+	x.Sort()
+	for uri, want := range map[string]bool{
+		"a://" + strings.Repeat("b", 100):  true,
+		"a://" + strings.Repeat("b", 8000): false,
+	} {
+		if _, ok := x.Find(uri); ok != want {
+			t.Errorf("a URI of %d bytes is found: %v", len(uri), ok)
+		}
+	}
+}

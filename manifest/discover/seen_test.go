@@ -58,8 +58,8 @@ func TestT83AReloadReadsWhatHasChanged(t *testing.T) {
 func TestS2ASearchEndsWhenItIsStopped(t *testing.T) {
 	for name, text := range map[string]string{
 		"a.json": "[" + strings.Repeat(" ", 8<<20) + "]",
-		"a.yaml": "a: AgentRole\n" + strings.Repeat("- a\n", 2<<20),
-		"b.yaml": strings.Repeat("- just a text\n", (16<<20)/13),
+		"a.yaml": "a: AgentRole\n" + strings.Repeat("- a\n", 1<<20-8),
+		"b.yaml": strings.Repeat("- just a text\n", (4<<20)/14),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -126,7 +126,7 @@ func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
 		}
 		o.waitLog("every call is denied: a governance document is not enforced by this version", func(l map[string]any) bool {
 			path, _ := l["path"].(string)
-			return strings.HasPrefix(path, place)
+			return strings.HasPrefix(path, at)
 		})
 		if err := os.Remove(at); err != nil {
 			t.Fatal(err)

@@ -41,6 +41,9 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 	needs.Programs(t, "python3", "node", "go", "jq")
 	t.Setenv("GOCACHE", goCache(t))
 	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	o := serveOrla(t, filepath.Join(dir, "tools"))
 	type made struct{ tool, file, lang, kind string }
 	var all []made

@@ -24,6 +24,9 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 	if err := os.WriteFile(config, []byte(first), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "other"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	o := startOrla(t, dir)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	for text, want := range map[string]string{
