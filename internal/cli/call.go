@@ -194,7 +194,9 @@ func noSuchTool(name string, found manifest.Result, listed []string) error {
 	if near := yamldoc.Nearest(name, known); near != "" {
 		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
 	}
-	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && !t.Runtime.Declared && discovery.BelongsTo(name, t.Name) })
+	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool {
+		return t.Kind == manifest.Capsule && !t.Runtime.Declared && discovery.BelongsTo(name, t.Name)
+	})
 	if i < 0 {
 		return f
 	}
