@@ -67,7 +67,7 @@ func (a *audience) tell() {
 // listen answers a subscriptions/listen: the client is told of what it has asked for until
 // it cancels the request, or leaves.
 func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
-	wanted := wire.MemberOf(r.Params.Raw, "notifications")
+	wanted := rawjson.Get(r.Params.Raw, "notifications")
 	if !rawjson.IsObject(wanted) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "missing required 'notifications' field"}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -122,7 +123,7 @@ func (b *Bridge) discover(context.Context, *Request) (wire.Parts, *jsonrpc.Error
 
 // setLevel answers a logging/setLevel.
 func (b *Bridge) setLevel(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
-	level, ok := wire.TextOf(wire.MemberOf(r.Params.Raw, "level"))
+	level, ok := wire.TextOf(rawjson.Get(r.Params.Raw, "level"))
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}

@@ -195,7 +195,7 @@ func checkTool(t *mcp.Tool) (traits, error) {
 	if err != nil {
 		return traits{}, fmt.Errorf("its input schema: %w", err)
 	}
-	if kind := wire.MemberOf(schema, "type"); rawjson.String(kind) != "object" {
+	if kind := rawjson.Get(schema, "type"); rawjson.String(kind) != "object" {
 		return traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", wire.Brief(string(schema)))
 	}
 	if _, err := json.Marshal(t.OutputSchema); err != nil {

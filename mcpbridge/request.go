@@ -101,7 +101,7 @@ func (r *Request) readMeta() *jsonrpc.Error {
 	if own := client.ParentIn(meta); !own.IsZero() {
 		r.from.Parent = own
 	}
-	if token := wire.MemberOf(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
+	if token := rawjson.Get(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
 		r.token = token
 	}
 	said, refused := wire.ReadMeta(meta)
@@ -185,7 +185,7 @@ func (r *Request) Notify(ctx context.Context, method string, params json.RawMess
 		}
 		params = with.Join()
 	case wire.MethodMessage:
-		level := rawjson.String(wire.MemberOf(params, "level"))
+		level := rawjson.String(rawjson.Get(params, "level"))
 		wants := r.wants()
 		if wants == "" || !slices.Contains(wire.Levels, level) || slices.Index(wire.Levels, level) < slices.Index(wire.Levels, wants) {
 			return

@@ -99,8 +99,8 @@ func (b *Bridge) get(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Erro
 
 // complete answers a completion/complete.
 func (b *Bridge) complete(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
-	name, _ := wire.TextOf(wire.MemberOf(wire.MemberOf(r.Params.Raw, "argument"), "name"))
-	if !rawjson.IsObject(wire.MemberOf(r.Params.Raw, "ref")) || name == "" {
+	name, _ := wire.TextOf(rawjson.Get(rawjson.Get(r.Params.Raw, "argument"), "name"))
+	if !rawjson.IsObject(rawjson.Get(r.Params.Raw, "ref")) || name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}
 	}
 	return b.relay(ctx, r, "")

@@ -80,7 +80,7 @@ func TaskOf(meta json.RawMessage, from *Origin) string {
 	const longest = 256
 	said := ""
 	if meta != nil {
-		said, _ = wire.TextOf(wire.MemberOf(meta, metaTask))
+		said, _ = wire.TextOf(rawjson.Get(meta, metaTask))
 	}
 	switch {
 	case said != "" && len(said) <= longest:

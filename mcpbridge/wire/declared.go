@@ -112,7 +112,7 @@ func ReadInitialize(params json.RawMessage) (d Declared, ok bool) {
 			ok = string(value) == "null" || d.setCapabilities(value)
 		case "clientInfo":
 			ok = isImplementation(value)
-			name, _ := TextOf(MemberOf(value, "name"))
+			name, _ := TextOf(rawjson.Get(value, "name"))
 			d.Name = strings.Clone(name[:min(len(name), maxName)])
 		}
 		return ok

@@ -99,24 +99,9 @@ func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 	if raw[0] != '{' {
 		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 	}
-	var version, method, given json.RawMessage
-	plain := rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
-		switch string(key) {
-		case "jsonrpc":
-			version = value
-		case "id":
-			m.ID = value
-		case "method":
-			method = value
-		case "params":
-			given = value
-		case "result":
-			m.Result = value
-		case "error":
-			m.Failed = value
-		}
-		return true
-	})
+	its, plain := rawjson.ReadMessage(raw)
+	m.ID, m.Result, m.Failed = its.ID, its.Result, its.Error
+	version, method, given := its.Version, its.Method, its.Params
 	if !plain {
 		if len(raw) > 2*maxValues { // small ones are written another way
 			return refuse(jsonrpc.CodeInvalidParams, escapedKeys)
@@ -228,7 +213,7 @@ func (m *Message) measure(raw json.RawMessage) (over string) {
 
 // iconsIn returns the icons of the client in the params of an initialize.
 func iconsIn(params json.RawMessage) (icons json.RawMessage) {
-	return MemberOf(MemberOf(params, "clientInfo"), "icons")
+	return rawjson.Get(rawjson.Get(params, "clientInfo"), "icons")
 }
 
 // oddID reports whether an id is a number that not every client can hold, and whether it is
@@ -267,13 +252,13 @@ func AsksSomething(raw []byte) bool {
 	if !rawjson.Valid(raw) {
 		return true // it gets one
 	}
-	return MemberOf(raw, "method") != nil && MemberOf(raw, "id") != nil
+	return rawjson.Get(raw, "method") != nil && rawjson.Get(raw, "id") != nil
 }
 
 // Notified takes a notification of a client's. What it does not know is nobody's trouble.
 func Notified(m *Message, cancel func(id json.RawMessage)) {
 	if m.Method == MethodCancelled {
-		if id := MemberOf(m.Params.Raw, "requestId"); id != nil {
+		if id := rawjson.Get(m.Params.Raw, "requestId"); id != nil {
 			cancel(id)
 		}
 	}

@@ -42,20 +42,6 @@ func PlainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 // MaxMembers bounds the arguments of what is not a tool.
 const MaxMembers = 1000
 
-// MemberOf returns a member of an object; nil for none, and of what is not an object.
-func MemberOf(object json.RawMessage, wanted string) (found json.RawMessage) {
-	if !rawjson.IsObject(object) {
-		return nil
-	}
-	rawjson.Members(object, func(key []byte, value json.RawMessage) bool {
-		if string(key) == wanted {
-			found = value
-		}
-		return true
-	})
-	return found
-}
-
 // TextOf returns the text of a JSON string. It reports false for what is not one.
 func TextOf(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {

@@ -205,7 +205,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jsonrpc.Error {
 	if m.Asks() && (newest || m.Params.Meta != nil) {
 		given := header(r, wire.VersionHeader)
-		said, _ := wire.TextOf(wire.MemberOf(m.Params.Meta, mcp.MetaKeyProtocolVersion))
+		said, _ := wire.TextOf(rawjson.Get(m.Params.Meta, mcp.MetaKeyProtocolVersion))
 		switch {
 		case said == "" && !newest:
 		case given == "":
