@@ -229,7 +229,7 @@ func TestStartByHandFails(t *testing.T) {
 	})
 }
 
-// SPEC D9: a restart by an operator makes a new process, and is no failure.
+// SPEC D9: a restart by an operator makes a new process. It does not count as a failure.
 func TestRestartByHand(t *testing.T) {
 	inBubble(t, func(int) behaviour { return behaviour{hello: time.Second} }, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, m *moves) {
 		ok(t, c.Restart) // of one that was not started yet, or is starting

@@ -101,7 +101,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if err != nil {
 		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
-		s.govern()
+		s.govern(ctx)
 		return applied{}, faultyConfig{err}
 	}
 	traces, err := s.tracing(cfg)
@@ -120,7 +120,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if err != nil {
 		s.log.Error("reload: the old configuration stays", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
-		s.govern()
+		s.govern(ctx)
 		return applied{}, err
 	}
 	s.log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
@@ -144,15 +144,21 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 
 // govern puts governance documents into force where a reload changes nothing else: they
 // deny, whatever is wrong beside them (SPEC-TOOLS 8.3).
-func (s *server) govern() {
+func (s *server) govern(ctx context.Context) {
 	cfg := s.current()
-	found := discovery.Find(cfg, s.from.Home)
-	if !slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Denies }) {
+	found := s.search(ctx, cfg)
+	if ctx.Err() != nil || !slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Denies }) {
 		return
 	}
 	s.Governance.Set(&found)
 	s.reportProblems(found.Problems, nil)
 	s.adopt(cfg, found.Problems)
+}
+
+// search finds the tools until ctx ends. Of what it has read before, it reads only what has
+// changed.
+func (s *server) search(ctx context.Context, cfg *config.Loaded) manifest.Result {
+	return discovery.Search{Stopped: ctx.Err, Seen: &s.seen}.Find(cfg, s.from.Home)
 }
 
 // faultyConfig says that a configuration does not hold.
@@ -187,7 +193,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) applied {
 	began := time.Now()
 	s.reportWeaker(cfg)
-	found := discovery.Search{Stopped: ctx.Err, Seen: &s.seen}.Find(cfg, s.from.Home)
+	found := s.search(ctx, cfg)
 	if ctx.Err() != nil {
 		return applied{}
 	}
