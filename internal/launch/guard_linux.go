@@ -70,15 +70,15 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 	tag := instanceTag(instance)
 	found = killNewest(tag)
 	procs := readProcesses()
+	// This guard is Orla's child for as long as Orla takes to go, and Orla may bear a
+	// tag then: one that is killed during a fork does.
+	delete(procs, os.Getpid())
 	// Whoever inherits what Orla leaves: the first process, or one that asked
 	// for it (PR_SET_CHILD_SUBREAPER), as a desktop session's does. It has
 	// inherited this guard as well.
 	heir := os.Getppid()
 	ours := map[int]bool{}
 	for pid, st := range procs {
-		if pid == os.Getpid() {
-			continue
-		}
 		inGroup := slices.Contains(groups, st.group)
 		if inGroup && !slices.Contains(live, st.group) {
 			live = append(live, st.group)

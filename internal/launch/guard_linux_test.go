@@ -2,6 +2,7 @@ package launch_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"io"
 	"log/slog"
 	"os"
@@ -158,5 +159,31 @@ func TestC4AGuardEndsAChainOfForks(t *testing.T) {
 	rest, err := io.ReadAll(r) // it ends with the last process of the chain
 	if err != nil || len(rest) != 0 {
 		t.Errorf("the chain said %q, %v", rest, err)
+	}
+}
+
+// A killed Orla takes a moment to go. If it was killed during a fork, it bears the tag of
+// its own tools meanwhile, and the guard is its child still. The guard then ends all
+// others, and not itself before them.
+func TestC4AGuardSparesItselfWhileOrlaGoes(t *testing.T) {
+	instance := rand.Text()
+	cmd := exec.Command(guardCommand()[0], asGoing, instance)
+	cmd.Env = append(os.Environ(), "ORLA_INSTANCE="+instance+".tool")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it is gone, unless something is wrong
+		_ = cmd.Wait()         // it was killed
+	})
+	r := bufio.NewReader(out)
+	for range going {
+		pid := pidFrom(t, r)
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it is gone, unless something is wrong
+		eventually(t, "the process is gone", func() bool { return !alive(pid) })
 	}
 }

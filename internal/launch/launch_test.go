@@ -32,6 +32,7 @@ const (
 	asStayer   = "stand-in-that-stays-with-it"
 	asLoner    = "stand-in-that-stays-with-it-without-guard"
 	asStopper  = "stand-in-that-stops"
+	asGoing    = "stand-in-that-takes-its-time-to-go"
 	asFiltered = "filtered"
 	asFirst    = "stand-in-as-first-process"
 	asCounter  = "stand-in-that-counts"
@@ -56,6 +57,7 @@ var modes = map[string]func(args []string){
 	asCrowd:    func(args []string) { standInCrowd(args[0]) },
 	asCellular: func(args []string) { standInCell(args[0]) },
 	asFirst:    func(args []string) { standInFirst(args[0]) },
+	asGoing:    func(args []string) { standInGoing(args[0]) },
 	asDeaf:     func([]string) { <-time.After(10 * patience) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }
@@ -103,6 +105,35 @@ func standInCount() {
 	threads, _ := os.ReadDir("/proc/self/task")
 	fmt.Println(len(threads))
 	os.Exit(0)
+}
+
+// going is how many processes standInGoing leaves.
+const going = 20
+
+// standInGoing starts a guard and some sleepers. Then it closes the guard's pipe without a
+// goodbye, and lives on.
+func standInGoing(instance string) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	guard := exec.Command(guardCommand()[0], asGuard, instance)
+	guard.Env = []string{} // it bears no mark
+	guard.ExtraFiles = []*os.File{r, r}
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := guard.Start(); err != nil {
+		panic(err)
+	}
+	for range going {
+		sleeper := exec.Command("sleep", "300")
+		sleeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := sleeper.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println(sleeper.Process.Pid)
+	}
+	_ = w.Close() // nothing was written to it
+	select {}
 }
 
 func standInStart(script string, guard []string) (*launch.Local, *launch.LocalProcess) {
