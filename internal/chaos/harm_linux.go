@@ -75,7 +75,7 @@ func harms() []harm {
 		{name: "disk full", weight: 3, to: global, least: 300 * ms, most: 4000 * ms, do: fillDisk},
 		{name: "inotify", weight: 2, to: global, least: 300 * ms, most: 4000 * ms, do: exhaustInotify},
 		{name: "descriptors", weight: 1, to: global, least: 200 * ms, most: 1200 * ms, do: lowerDescriptors},
-		{name: "folder gone", weight: 1, to: global, least: 20 * ms, most: 1500 * ms, do: folderGone},
+		{name: noFolder, weight: 1, to: global, least: 20 * ms, most: 1500 * ms, do: folderGone},
 		{name: "suspended", weight: 1, to: global, least: 200 * ms, most: 4000 * ms, do: suspend},
 		{name: "come and go", weight: 3, to: global, least: 20 * ms, most: 1500 * ms, do: comeAndGo},
 		{name: "orla killed", to: global, do: killOrla},
@@ -86,8 +86,11 @@ func harms() []harm {
 // byTenant begins the names of what the hostile tenant does.
 const byTenant = "tenant: "
 
-// brokenConfiguration is the harm that no Orla can start with.
-const brokenConfiguration = "broken configuration"
+// The harms that no Orla can start with.
+const (
+	brokenConfiguration = "broken configuration"
+	noFolder            = "folder gone"
+)
 
 func harmOf(name string) harm {
 	for _, h := range harms() {

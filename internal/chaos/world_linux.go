@@ -143,9 +143,10 @@ func (w *world) succeed(ctx context.Context, l *life, by string) {
 		w.book.violated("D3", "%s after Orla's end by %s there is left: %s", leftovers, by, strings.Join(left, "; "))
 	}
 	w.book.count(w.book.checks, "nothing left after "+by, 1)
-	// An Orla that starts with a broken configuration ends.
-	w.alone[brokenConfiguration].Lock()
-	defer w.alone[brokenConfiguration].Unlock()
+	for _, harm := range []string{brokenConfiguration, noFolder} {
+		w.alone[harm].Lock()
+		defer w.alone[harm].Unlock()
+	}
 	if err := w.begin(context.WithoutCancel(ctx)); err != nil {
 		w.book.violated("start", "after %s: %v", by, err)
 	}
