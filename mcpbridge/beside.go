@@ -15,7 +15,7 @@ import (
 // answer is whole, however large it is, since there is no client here that
 // would drop its connection for it.
 func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *jsonrpc.Error) {
-	answer, made, rpcErr := b.answerCall(ctx, asked, client.Origin{Caller: asked.Caller, Transport: client.Control, Whole: true})
+	answer, made, rpcErr := b.answerCall(ctx, &asked, &client.Origin{Caller: asked.Caller, Transport: client.Control, Whole: true})
 	b.record(ctx, made)
 	if rpcErr != nil {
 		return nil, rpcErr

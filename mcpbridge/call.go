@@ -39,10 +39,10 @@ func (o outcome) end(result bool, took time.Duration) CallEnd {
 
 // answerCall answers one call. What it returns beside an error is nothing. The
 // caller has record write the call's line in the log, when the answer is on
-// its way or before.
-func (b *Bridge) answerCall(ctx context.Context, asked peer.Call, from client.Origin) (a results.Answer, c *call, rpcErr *jsonrpc.Error) {
+// its way or before. It completes asked.
+func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.Origin) (a results.Answer, c *call, rpcErr *jsonrpc.Error) {
 	began := time.Now()
-	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: from}
+	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: *from}
 	asked.Task = client.TaskOf(asked.Meta, &c.from)
 	asked.Line = from.Line()
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
@@ -98,14 +98,14 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 }
 
 // ask calls the catalog. A provider that panics has failed its call, no more.
-func (b *Bridge) ask(ctx context.Context, call peer.Call) (got supervisor.Answer, err error) {
+func (b *Bridge) ask(ctx context.Context, call *peer.Call) (got supervisor.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.log.Error("panic in a call", "tool", call.Tool, "call_id", callid.From(ctx), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			got, err = supervisor.Answer{}, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
 		}
 	}()
-	return b.catalog.Call(ctx, call)
+	return b.catalog.Call(ctx, *call)
 }
 
 // call is what the log tells of a call.

@@ -33,11 +33,11 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}
-	asked := peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller}
+	asked := &peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller}
 	talks := l.of.Talks[name]
 	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error
-		if asked.Input, refused = b.inputIn(r, callOf(r, &asked)); refused != nil {
+		if asked.Input, refused = b.inputIn(r, callOf(r, asked)); refused != nil {
 			return nil, refused
 		}
 		if asked.Input.State != nil && !talks {
@@ -45,16 +45,14 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		}
 	}
 	if !talks {
-		return b.callWith(ctx, r, &asked, nil)
+		return b.callWith(ctx, r, asked, nil)
 	}
-	return b.callConversing(ctx, r, asked)
-}
-
-// callConversing makes a call of a tool that may speak to its client.
-func (b *Bridge) callConversing(ctx context.Context, r *Request, asked peer.Call) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
-	return b.converse(ctx, r, callOf(r, &asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
-		return b.callWith(ctx, r, &asked, client)
+	if !r.answersLater() {
+		return b.callWith(ctx, r, asked, r)
+	}
+	return b.converse(ctx, r, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
+		return b.callWith(ctx, r, asked, client)
 	})
 }
 
@@ -66,7 +64,7 @@ func callOf(r *Request, asked *peer.Call) results.Asking {
 // callWith makes a call for a client; nil if it cannot be spoken to meanwhile.
 func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 	asked.Client = client
-	a, made, refused := b.answerCall(ctx, *asked, r.from)
+	a, made, refused := b.answerCall(ctx, asked, &r.from)
 	if _, later := client.(*conversation); later { // the request may have been answered with questions
 		b.record(ctx, made)
 	} else {
@@ -94,7 +92,7 @@ func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *json
 	began := time.Now()
 	f := fault.New(fault.UnsupportedTool, "unknown tool %q", name)
 	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}
-	ctx, ended := b.observe(ctx, id, peer.Call{Tool: name, Args: r.Params.Arguments}, &r.from)
+	ctx, ended := b.observe(ctx, id, &peer.Call{Tool: name, Args: r.Params.Arguments}, &r.from)
 	took := time.Since(began)
 	ended(how.end(false, took))
 	r.made = &call{id, name, len(r.Params.Arguments), r.from, trace.From(ctx), took, how}

@@ -242,12 +242,13 @@ func (v *conversation) attach(r *Request) {
 // work is what a peer does for a client.
 type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
 
-// converse does the work for the client of a request. In the stateless era its result may
-// be questions to the client.
+// answersLater reports whether the client of a request can be asked something only with
+// the answer to it.
+func (r *Request) answersLater() bool { return r.newest && r.says.Askable() }
+
+// converse does the work for the client of a request that answers later. Its result may be
+// questions to the client.
 func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do work) (wire.Parts, *jsonrpc.Error) {
-	if !r.newest || of.Method == wire.MethodComplete || !r.says.Askable() {
-		return do(ctx, r)
-	}
 	state, answers := answersIn(r.Params)
 	var v *conversation
 	if !strings.HasPrefix(state, results.HeldPrefix) { // a state that is the peer's goes to the peer

@@ -43,7 +43,7 @@ type CallEnd struct {
 
 // observe tells the observer, if there is one, of a call that begins. The
 // context is the call's from here on; ended is to be told how it ends.
-func (b *Bridge) observe(ctx context.Context, id string, asked peer.Call, from *client.Origin) (_ context.Context, ended func(CallEnd)) {
+func (b *Bridge) observe(ctx context.Context, id string, asked *peer.Call, from *client.Origin) (_ context.Context, ended func(CallEnd)) {
 	ctx = trace.With(ctx, from.Parent)
 	if b.observer == nil {
 		return ctx, func(CallEnd) {}

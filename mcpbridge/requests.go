@@ -26,14 +26,18 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 			return nil, refused
 		}
 	}
-	return b.converse(ctx, r, of, func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
+	do := func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		asked.Client = client
 		res, err := b.requested(ctx, r, of, asked)
 		if missing := r.missing(); missing != nil && err != nil {
 			return nil, missing
 		}
 		return res, err
-	})
+	}
+	if r.Method == wire.MethodComplete || !r.answersLater() {
+		return do(ctx, r)
+	}
+	return b.converse(ctx, r, of, do)
 }
 
 // requested does what a request asks for.
