@@ -57,8 +57,9 @@ func (c character) text(self, role, head string) string {
 	return fmt.Sprintf("#!%s %s\n%s# version %s\n# tools %s\n# fault %s\n", self, role, head, c.version, strings.Join(c.tools, " "), c.fault)
 }
 
-func readCharacter(path string) (c character) {
-	raw, _ := os.ReadFile(path) // what is not there has no character
+// readCharacter reads a tool's own file. It may have been moved since the tool was started.
+func readCharacter(path string) (c character, err error) {
+	raw, err := os.ReadFile(path)
 	for line := range strings.Lines(string(raw)) {
 		words := strings.Fields(line)
 		if len(words) < 3 || words[0] != "#" {
@@ -73,7 +74,7 @@ func readCharacter(path string) (c character) {
 			c.fault = words[2]
 		}
 	}
-	return c
+	return c, err
 }
 
 // note writes a line into the journal. It begins with the end of another one, which a full
@@ -93,7 +94,8 @@ func beSimple(path string) error {
 	if err != nil {
 		return err
 	}
-	r := request{version: readCharacter(path).version}
+	c, _ := readCharacter(path) // without one it has no version
+	r := request{version: c.version}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return err
 	}
@@ -121,9 +123,12 @@ type capsule struct {
 
 // beCapsule is the whole life of a capsule's process.
 func beCapsule(path string) error {
-	c := &capsule{name: os.Getenv("ORLA_TOOL"), character: readCharacter(path), out: bufio.NewWriter(os.Stdout)}
+	own, err := readCharacter(path)
+	if err != nil {
+		return err // as an interpreter that cannot open its script; what it offers is not known
+	}
+	c := &capsule{name: os.Getenv("ORLA_TOOL"), character: own, out: bufio.NewWriter(os.Stdout)}
 	if lock := os.Getenv(envLock); lock != "" {
-		var err error
 		if c.lock, err = os.OpenFile(lock, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 			return err
 		}

@@ -37,7 +37,8 @@ type hostile struct {
 
 func beHostile(path string) error {
 	var seed uint64
-	_, _ = fmt.Sscan(readCharacter(path).version, &seed) // without a seed it is 0
+	character, _ := readCharacter(path)        // without one it has no version
+	_, _ = fmt.Sscan(character.version, &seed) // without a seed it is 0
 	h := &hostile{out: bufio.NewWriter(os.Stdout), dice: rand.New(rand.NewPCG(seed, 1))}
 	in := bufio.NewReaderSize(os.Stdin, 64<<10)
 	for {
