@@ -51,7 +51,7 @@ type conversation struct {
 	line    turns.Line
 	says    peer.Declared
 	cancel  context.CancelFunc // ends the peer's work
-	letGo   func()             // of the room for answers that the work holds
+	release func()             // of the room for answers that the work holds
 	first   *Request           // which knows what its client takes
 	asked   chan struct{}      // holds a token when there is a new question
 	done    chan struct{}      // closed when the fields that follow are set
@@ -271,13 +271,13 @@ func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do
 		}
 		select {
 		case <-v.done:
-			r.letGo = v.letGo
+			r.release = v.release
 			return v.result, v.err
 		case <-v.asked:
 		case <-ctx.Done():
 			v.cancel()
 			<-v.done
-			v.letGo()
+			v.release()
 			return v.result, v.err
 		}
 	}
@@ -337,8 +337,8 @@ type parked struct {
 func (h *held) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, letGo := b.room.Hold(ctx, r.line)
-	v := &conversation{of: of.Sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, letGo: letGo, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.Params.Raw))}
+	ctx, release := b.room.Hold(ctx, r.line)
+	v := &conversation{of: of.Sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, release: release, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.Params.Raw))}
 	h.mu.Lock()
 	if h.all == nil {
 		h.all, h.parked, h.shares, h.bytes = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld), turns.NewShares(maxHeldBytes)
@@ -407,7 +407,7 @@ func (h *held) take(state string, of results.Asking) *conversation {
 // giveUp ends a conversation that nobody can go on with.
 func (v *conversation) giveUp() {
 	v.cancel()
-	v.letGo() // what it answers nobody gets
+	v.release() // what it answers nobody gets
 }
 
 // unparkLocked forgets that a conversation waits for its client.

@@ -14,17 +14,17 @@ import (
 // Exchange answers a request, on every transport in the same order: hold room for the
 // answer, make it, write it, give back the room, and write the call into the log. When it
 // is called, the bytes of the request are counted and its id is taken; to give these back
-// is write's, which also gives back the room, by letGo, when the answer is written. code is
+// is write's, which also gives back the room, by release, when the answer is written. code is
 // that of an error; 0 for none. ctx is r's.
-func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64, letGo func())) {
-	ctx, letGo := b.room.Hold(r.ctx, r.line)
+func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64, release func())) {
+	ctx, release := b.room.Hold(r.ctx, r.line)
 	response, code := b.respond(ctx, r)
 	r.end()
-	if also := r.letGo; also != nil {
-		own := letGo
-		letGo = func() { own(); also() }
+	if also := r.release; also != nil {
+		own := release
+		release = func() { own(); also() }
 	}
-	write(response, code, letGo)
+	write(response, code, release)
 	defer recovered.To(b.log, "write down a call", nil)
 	b.record(ctx, r.made)
 }

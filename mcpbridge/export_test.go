@@ -25,11 +25,11 @@ func (b *Bridge) FreeForAnswers() int64 { return b.room.Free() }
 // HoldForAnswers takes of that room for one who is allowed more than there is, and
 // returns what gives it back.
 func (b *Bridge) HoldForAnswers(n int64) func() {
-	ctx, letGo := b.room.Hold(context.Background(), turns.Line{Session: "another"})
+	ctx, release := b.room.Hold(context.Background(), turns.Line{Session: "another"})
 	_ = turns.HeldBy(ctx).Need(ctx, n) // it is free, or the one beyond
-	further, letGoFurther := b.room.Hold(context.Background(), turns.Line{Session: "a third"})
+	further, releaseFurther := b.room.Hold(context.Background(), turns.Line{Session: "a third"})
 	_ = turns.HeldBy(further).Need(further, n) // the one beyond
-	return func() { letGo(); letGoFurther() }
+	return func() { release(); releaseFurther() }
 }
 
 // HoldMeasuring is another that looks through a kept answer, until what it returns is

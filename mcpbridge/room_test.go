@@ -174,11 +174,11 @@ func TestS2WhatIsReadHoldsRoom(t *testing.T) {
 	for name, hold := range map[string]func() func(){
 		"room": func() func() { return w.bridge.HoldForAnswers(all) }, "a turn": w.bridge.HoldMeasuring,
 	} {
-		letGo := hold()
+		release := hold()
 		if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); !r.failed || !strings.Contains(r.raw, string(fault.RateLimited)) {
 			t.Errorf("without %s: %d %.200s", name, r.status, r.raw)
 		}
-		letGo()
+		release()
 	}
 	w.bridge.SetReadPatience(patience)
 	if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); r.failed || len(r.raw) < size {

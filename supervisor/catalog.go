@@ -80,7 +80,7 @@ func (s *Supervisor) publish() {
 // serveTools adds the tools of all providers to a catalog.
 func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, order []*living) {
 	tools := offered(order, func(l *living) []*mcp.Tool { return l.tools }, func(t *mcp.Tool) string { return t.Name })
-	winners := claims.settle(aTool, tools)
+	winners := claims.winners(aTool, tools)
 	for _, l := range order {
 		talks := l.peer != nil && l.offers.Talks
 		if t, ok := l.provider.(Talker); ok && l.peer == nil {
@@ -214,7 +214,7 @@ func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living)
 		items[l] = of(l)
 	}
 	var listed []T
-	winners := claims.settle(sort, offered(peers, func(l *living) []T { return items[l] }, key))
+	winners := claims.winners(sort, offered(peers, func(l *living) []T { return items[l] }, key))
 	for _, l := range peers {
 		for _, item := range items[l] {
 			if winners[key(item)] == l && serve(item, l.peer) {

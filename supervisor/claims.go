@@ -62,10 +62,10 @@ func (s *Supervisor) newClaiming() *claiming {
 	return &claiming{of: s, next: make(map[claim][]string, len(s.claims)), disputes: map[dispute]*disputed{}}
 }
 
-// settle returns who serves each key: a provider to which the name belongs by its
+// winners returns who serves each key: a provider to which the name belongs by its
 // manifest, else the one that offered it first, also before a restart of Orla (claimFile). Of those that are
 // new at the same time, that is the first in the order of offers.
-func (c *claiming) settle(sort sort, offers []offer) map[string]*living {
+func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
 	n := 0
 	for _, o := range offers {
 		n += len(o.keys)

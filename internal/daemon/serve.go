@@ -241,8 +241,8 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 
 	client, leave := context.WithCancel(ctx)
 	defer leave()
-	in, letGo := std.Polled()
-	defer letGo()
+	in, release := std.Polled()
+	defer release()
 	done := make(chan error, 1)
 	go func() { done <- stdio.Serve(client, s.bridge, in, std.Out, int64(cfg.MaxRequest)) }()
 	over := make(chan struct{})

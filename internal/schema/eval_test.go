@@ -343,8 +343,8 @@ func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
 		var checks sync.WaitGroup
 		for _, caller := range []string{"big", "big", "big", "big", "small"} {
 			checks.Go(func() {
-				ctx, letGo := room.Hold(t.Context(), turns.Line{Caller: caller, Session: "1"})
-				defer letGo()
+				ctx, release := room.Hold(t.Context(), turns.Line{Caller: caller, Session: "1"})
+				defer release()
 				if err := s.Validate(ctx, args); err != nil {
 					t.Error(err)
 				}

@@ -66,7 +66,7 @@ func HeldBy(ctx context.Context) *Held {
 
 // Beside returns what the same line holds of the same room for something else, and what
 // lets go of that.
-func (h *Held) Beside() (other *Held, letGo func()) {
+func (h *Held) Beside() (other *Held, release func()) {
 	if h == nil {
 		return nil, func() {}
 	}

@@ -24,7 +24,7 @@ func TestRoomIsNeverDeadlocked(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				ctx, letGo := room.Hold(t.Context(), turns.Line{})
+				ctx, release := room.Hold(t.Context(), turns.Line{})
 				var own int64
 				for range 8 {
 					if err := turns.HeldBy(ctx).Need(ctx, mebi/4); err != nil {
@@ -40,7 +40,7 @@ func TestRoomIsNeverDeadlocked(t *testing.T) {
 				mu.Lock()
 				held -= own
 				mu.Unlock()
-				letGo()
+				release()
 			})
 		}
 		calls.Wait()
@@ -57,8 +57,8 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := turns.NewRoom(1 << 20)
 		for range 2 { // one takes all of it, and one goes beyond
-			ctx, letGo := room.Hold(t.Context(), turns.Line{})
-			defer letGo()
+			ctx, release := room.Hold(t.Context(), turns.Line{})
+			defer release()
 			if err := turns.HeldBy(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
 				t.Fatal(err)
 			}
@@ -66,8 +66,8 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 		late := errors.New("late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
 		defer cancel()
-		ctx, letGo := room.Hold(ctx, turns.Line{})
-		defer letGo()
+		ctx, release := room.Hold(ctx, turns.Line{})
+		defer release()
 		if _, err := io.ReadAll(turns.HeldBy(ctx).Reader(ctx, strings.NewReader(strings.Repeat("x", 1<<20)))); !errors.Is(err, late) {
 			t.Errorf("the wait ends with %v", err)
 		}
@@ -76,8 +76,8 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 
 func TestLittleNeedsNoRoom(t *testing.T) {
 	room := turns.NewRoom(1)
-	ctx, letGo := room.Hold(t.Context(), turns.Line{})
-	defer letGo()
+	ctx, release := room.Hold(t.Context(), turns.Line{})
+	defer release()
 	if err := turns.HeldBy(ctx).Need(ctx, turns.Little); err != nil || room.Free() != 1 {
 		t.Errorf("%v, and %d bytes are free", err, room.Free())
 	}

@@ -144,7 +144,7 @@ func (r *Runtime) Close() {
 	case <-time.After(closePatience):
 	}
 	r.mu.Lock()
-	idle := r.letGoLocked(func(*entry) bool { return true })
+	idle := r.releaseLocked(func(*entry) bool { return true })
 	r.mu.Unlock()
 	r.closeAll(idle)
 }
@@ -268,12 +268,12 @@ func (r *Runtime) trimLocked(kept *entry) (idle []*code) {
 		if total <= r.opts.MaxCached || oldest == nil {
 			return idle
 		}
-		idle = append(idle, r.letGoLocked(func(e *entry) bool { return e == oldest })...)
+		idle = append(idle, r.releaseLocked(func(e *entry) bool { return e == oldest })...)
 	}
 }
 
-// letGoLocked forgets entries. It returns the code of those that do not run.
-func (r *Runtime) letGoLocked(which func(*entry) bool) (idle []*code) {
+// releaseLocked forgets entries. It returns the code of those that do not run.
+func (r *Runtime) releaseLocked(which func(*entry) bool) (idle []*code) {
 	for k, e := range r.entries {
 		if !which(e) {
 			continue

@@ -179,8 +179,8 @@ func (w *Watcher) hold(key string, subs []*sub) {
 	}
 }
 
-// letGo releases the subs of rel and what is below it, but those to be kept.
-func (w *Watcher) letGo(rel string, keep map[string]bool) {
+// release releases the subs of rel and what is below it, but those to be kept.
+func (w *Watcher) release(rel string, keep map[string]bool) {
 	for key, subs := range w.subs {
 		if key == rootTrail || !within(key, rel) || keep[key] {
 			continue
@@ -213,7 +213,7 @@ func (w *Watcher) compare(t touched) (first string, differs bool) {
 		return w.compare(t)
 	}
 	if t.tree || w.subs[t.path] != nil {
-		w.letGo(t.path, entered)
+		w.release(t.path, entered)
 	}
 	return first, differs
 }

@@ -145,7 +145,7 @@ func (w *walker) single(file string) {
 	}
 	before := len(w.found) + len(w.secrets) + len(w.problems)
 	w.entries(root, folder, entries, 0)
-	w.settle()
+	w.leaveToServers()
 	if len(w.found)+len(w.secrets)+len(w.problems) == before {
 		why := "is not executable: chmod +x " + file
 		switch filepath.Ext(base) {

@@ -91,10 +91,10 @@ func (w *walker) checkMode(at, path string) {
 	}
 }
 
-// settle leaves to the McpServers that were found what they run: a program of
+// leaveToServers leaves to the McpServers that were found what they run: a program of
 // theirs is no tool beside it, executable or not, and does not become one while
 // their description is at fault.
-func (w *walker) settle() {
+func (w *walker) leaveToServers() {
 	theirs := map[string]bool{}
 	for _, server := range w.servers {
 		if strings.Contains(server.Path, "/") { // else it is a name

@@ -48,7 +48,7 @@ type finds struct {
 	secrets  []foundSecret
 	problems []manifest.Problem
 	plain    []plainFile
-	servers  []manifest.Tool // McpServers, faulty ones too; see settle
+	servers  []manifest.Tool // McpServers, faulty ones too; see leaveToServers
 }
 
 // plainFile is a file that looks as if it were to be run, and is not executable.
@@ -118,7 +118,7 @@ func (w *walker) tree(dir string) {
 	}
 	w.root = root
 	w.folder(root, dir, 0)
-	w.settle()
+	w.leaveToServers()
 	for _, link := range w.folderLinks {
 		if w.visited[link.target] {
 			continue

@@ -126,8 +126,8 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.end(w)
-	held, letGo := w.held.Beside()
-	defer letGo()
+	held, release := w.held.Beside()
+	defer release()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), w.tool.pace.room, errCrowded)
 	defer cancel()
 	body, err := io.ReadAll(held.Reader(ctx, http.MaxBytesReader(rw, r.Body, w.tool.sender.Max())))

@@ -512,7 +512,7 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	tool := set.build(t, described(s.URL))
 	tool.Hurry(time.Hour, time.Hour, time.Hour)
 	room := turns.NewRoom(limit)
-	ctx, letGo := room.Hold(t.Context(), turns.Line{Session: "a"})
+	ctx, release := room.Hold(t.Context(), turns.Line{Session: "a"})
 	got := make(chan string, 1)
 	go func() {
 		a, err := tool.Call(callid.With(ctx, id), peer.Call{})
@@ -551,11 +551,11 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	}
 	until("the room is whole again", func() bool { return room.Free() == limit })
 
-	full, letGoFull := room.Hold(t.Context(), turns.Line{Session: "b"})
+	full, releaseFull := room.Hold(t.Context(), turns.Line{Session: "b"})
 	if err := turns.HeldBy(full).Need(full, limit-1<<20); err != nil {
 		t.Fatal(err)
 	}
-	beyond, letGoBeyond := room.Hold(t.Context(), turns.Line{Session: "c"})
+	beyond, releaseBeyond := room.Hold(t.Context(), turns.Line{Session: "c"})
 	if err := turns.HeldBy(beyond).Need(beyond, limit); err != nil {
 		t.Fatal(err)
 	}
@@ -563,8 +563,8 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	if status := push(t, base, id, strings.Repeat(" ", size)+success); status != 503 {
 		t.Errorf("without room: status = %d; want 503", status)
 	}
-	letGoFull()
-	letGoBeyond()
+	releaseFull()
+	releaseBeyond()
 	tool.SetRoomPatience(time.Minute)
 	if status := push(t, base, id, strings.Repeat(" ", size)+success); status != 204 {
 		t.Errorf("with room: status = %d; want 204", status)
@@ -575,7 +575,7 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	if room.Free() > limit-size+turns.Little+512<<10 {
 		t.Errorf("%d of %d bytes are free before the answer is written", room.Free(), limit)
 	}
-	letGo()
+	release()
 	if room.Free() != limit {
 		t.Errorf("%d of %d bytes are free in the end", room.Free(), limit)
 	}

@@ -98,8 +98,8 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 		return
 	}
 	asked.Begin(r.Context())
-	h.bridge.Exchange(asked, func(response wire.Parts, code int64, letGo func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
-		defer letGo()
+	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
+		defer release()
 		if code == 0 {
 			began = true
 			h.sessions.opened(u)

@@ -191,8 +191,8 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		asked.Begin(stream.Context())
 	}
 	out.keepAlive(true)
-	h.bridge.Exchange(asked, func(response wire.Parts, code int64, letGo func()) {
-		defer letGo()
+	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
+		defer release()
 		if status := statusOf(code); status != 0 && newest && !out.begun() {
 			writeJSON(out, status, string(response.Join()))
 			return
@@ -339,8 +339,8 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 			if s != nil {
 				defer s.Remove(asked.ID)
 			}
-			h.bridge.Exchange(asked, func(response wire.Parts, _ int64, letGo func()) {
-				defer letGo()
+			h.bridge.Exchange(asked, func(response wire.Parts, _ int64, release func()) {
+				defer release()
 				_ = out.event(r.Context(), response)
 			})
 		})

@@ -25,10 +25,10 @@ type unwritten struct {
 	held   []func() // let go of the room that the long ones take
 }
 
-// letGo is called when nothing of it is to be written any more.
-func (u *unwritten) letGo() {
-	for _, letGo := range u.held {
-		letGo()
+// release is called when nothing of it is to be written any more.
+func (u *unwritten) release() {
+	for _, release := range u.held {
+		release()
 	}
 }
 
@@ -39,10 +39,10 @@ const (
 	longWatch   = 64       // writes by one call for others, before it goes on to its end
 )
 
-// add adds an answer, as a line. letGo, if not nil, is called when it has been written.
-func (a *answers) add(message wire.Parts, letGo func()) {
-	if letGo != nil {
-		a.held = append(a.held, letGo)
+// add adds an answer, as a line. release, if not nil, is called when it has been written.
+func (a *answers) add(message wire.Parts, release func()) {
+	if release != nil {
+		a.held = append(a.held, release)
 	}
 	a.count++
 	for _, part := range message {
@@ -89,13 +89,13 @@ func (a *answers) keep(written [][]byte) {
 	}
 }
 
-// answer ends a request with its answer; nil for none. letGo is called when nothing of it
+// answer ends a request with its answer; nil for none. release is called when nothing of it
 // is to be written any more. When answer returns, it has been written, or waits for others
 // of its batch, or a goroutine is about to write it.
-func (c *Conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
+func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 	if message.Size() <= turns.Little {
-		letGo() // what is left of it nobody counts
-		letGo = nil
+		release() // what is left of it nobody counts
+		release = nil
 	}
 	c.mu.Lock()
 	key := wire.IDKey(id)
@@ -106,26 +106,26 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
 	}
 	switch {
 	case p.in != nil:
-		message, letGo = p.in.add(message, letGo)
+		message, release = p.in.add(message, release)
 	case p.held != nil: // what is not written takes room
 		p.held.Worked()
-		letGo = both(letGo, p.held.End)
+		release = both(release, p.held.End)
 	}
 	switch {
 	case message == nil:
 		c.unanswered--
-		c.settleLocked()
+		c.endIfAnsweredLocked()
 		c.mu.Unlock()
-		if letGo != nil {
-			letGo()
+		if release != nil {
+			release()
 		}
 		return
 	case c.out == nil:
 		c.mu.Unlock()
-		c.answerNow(message, letGo)
+		c.answerNow(message, release)
 		return
 	}
-	c.soon.add(message, letGo)
+	c.soon.add(message, release)
 	first, alone := !c.soon.writing, len(c.awaiting) == 0
 	c.soon.writing = true
 	c.mu.Unlock()
@@ -143,17 +143,17 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, letGo func()) {
 }
 
 // both returns what lets go of two things. The first may be nil.
-func both(letGo, also func()) func() {
-	if letGo == nil {
+func both(release, also func()) func() {
+	if release == nil {
 		return also
 	}
-	return func() { letGo(); also() }
+	return func() { release(); also() }
 }
 
 // answerNow writes an answer.
-func (c *Conn) answerNow(message wire.Parts, letGo func()) {
-	if letGo != nil {
-		defer letGo()
+func (c *Conn) answerNow(message wire.Parts, release func()) {
+	if release != nil {
+		defer release()
 	}
 	if err := c.deliver(message); err != nil {
 		c.log.Debug("answer a request", "err", err)
@@ -161,7 +161,7 @@ func (c *Conn) answerNow(message wire.Parts, letGo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unanswered--
-	c.settleLocked()
+	c.endIfAnsweredLocked()
 }
 
 // watchAnswers writes what waits, and what comes meanwhile. While that has no end
@@ -186,7 +186,7 @@ func (c *Conn) writeAnswers() bool {
 	c.mu.Lock()
 	next := c.soon.take()
 	c.mu.Unlock()
-	defer next.letGo()
+	defer next.release()
 	if over {
 		return next.count > 0
 	}
@@ -200,7 +200,7 @@ func (c *Conn) writeAnswers() bool {
 	defer c.mu.Unlock()
 	c.soon.keep(next.chunks)
 	c.unanswered -= next.count
-	c.settleLocked()
+	c.endIfAnsweredLocked()
 	return next.count > 0
 }
 

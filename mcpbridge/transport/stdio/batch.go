@@ -13,18 +13,18 @@ import (
 type batch struct {
 	left    int
 	answers []wire.Parts
-	letGo   []func()      // of the room of those that are in
+	release []func()      // of the room of those that are in
 	held    *budget.Share // until they are written
 }
 
 // add collects an answer, and returns all of them when it was the last; nil before, and if
 // there are none.
-func (in *batch) add(answer wire.Parts, letGo func()) (all wire.Parts, letAllGo func()) {
+func (in *batch) add(answer wire.Parts, release func()) (all wire.Parts, releaseAll func()) {
 	if answer != nil {
 		in.answers = append(in.answers, answer)
 	}
-	if letGo != nil {
-		in.letGo = append(in.letGo, letGo)
+	if release != nil {
+		in.release = append(in.release, release)
 	}
 	if in.left--; in.left > 0 {
 		return nil, nil
@@ -40,8 +40,8 @@ func (in *batch) add(answer wire.Parts, letGo func()) (all wire.Parts, letAllGo 
 	}
 	return all, func() {
 		in.held.End()
-		for _, letGo := range in.letGo {
-			letGo()
+		for _, release := range in.release {
+			release()
 		}
 	}
 }
@@ -71,10 +71,10 @@ func (c *Conn) takeBatch(data []byte, held *budget.Share) {
 		}
 	}
 	c.mu.Lock()
-	whole, letGo := in.add(nil, nil)
+	whole, release := in.add(nil, nil)
 	c.mu.Unlock()
-	if letGo != nil {
-		defer letGo()
+	if release != nil {
+		defer release()
 	}
 	if whole != nil {
 		c.deliverLogged(whole)

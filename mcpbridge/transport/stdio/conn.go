@@ -245,14 +245,14 @@ func (c *Conn) answerRequest(r *mcpbridge.Request) {
 	}
 	defer end()
 	defer recovered.To(c.log, "answer a request", func(any) { c.HangUp() })
-	c.bridge.Exchange(r, func(response wire.Parts, _ int64, letGo func()) {
+	c.bridge.Exchange(r, func(response wire.Parts, _ int64, release func()) {
 		if r.Method != wire.MethodListen && r.Cancelled() || c.ctx.Err() != nil {
 			// "Receivers of cancellation notifications SHOULD … not send a
 			// response" (MCP, Cancellation). A client that left needs none.
 			response = nil
 		}
 		end() // the write may hang; see Serve
-		c.answer(r.ID, response, letGo)
+		c.answer(r.ID, response, release)
 	})
 }
 
@@ -298,9 +298,9 @@ func (c *Conn) cancel(id json.RawMessage) {
 	}
 }
 
-// letGo ends what the requests hold that will get no answer any more: the
+// release ends what the requests hold that will get no answer any more: the
 // connection is over.
-func (c *Conn) letGo() {
+func (c *Conn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.awaiting {
@@ -315,13 +315,13 @@ func (c *Conn) letGo() {
 func (c *Conn) endInput() {
 	c.mu.Lock()
 	c.ended = true
-	c.settleLocked()
+	c.endIfAnsweredLocked()
 	c.mu.Unlock()
 	c.session.Questions.Close("the client has ended its input, and so cannot answer")
 }
 
-// settleLocked closes answered when the input has ended and nothing is awaited.
-func (c *Conn) settleLocked() {
+// endIfAnsweredLocked closes answered when the input has ended and nothing is awaited.
+func (c *Conn) endIfAnsweredLocked() {
 	if c.ended && c.unanswered == 0 {
 		select {
 		case <-c.answered:
@@ -418,7 +418,7 @@ func (c *Conn) finish() {
 	c.mu.Unlock()
 	c.bridge.EndSession(c.session)
 	c.calls.Wait()
-	c.letGo()
+	c.release()
 	c.awaitLog()
 }
 

@@ -45,7 +45,7 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 			c.take(lineOfTest(line, held))
 			<-c.done
 			c.calls.Wait()
-			c.letGo()
+			c.release()
 			if got := strings.Join(*sent, ""); got != "" {
 				t.Errorf("sent is %q", got)
 			}
@@ -93,7 +93,7 @@ func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 		t.Fatal(over)
 	}
 	c.calls.Wait()
-	c.letGo()
+	c.release()
 	if free := shares.Free(); free != 100 {
 		t.Errorf("%d bytes are still held", 100-free)
 	}
