@@ -54,6 +54,8 @@ func TestS2WhatIsDecodedIsBounded(t *testing.T) {
 		"_meta, a key escaped":            {escaped(message("tools/call", echo+","+meta)), "without escapes"},
 		"_meta, its key escaped":          {message("tools/call", echo+","+strings.Replace(meta, "_meta", `_m\u0065ta`, 1)), "without escapes"},
 		"_meta, the params' key escaped":  {strings.Replace(message("tools/call", echo+","+meta), "params", `p\u0061rams`, 1), "without escapes"},
+		"an id":                           {strings.Replace(message("tools/call", echo), "7", `"`+text[:2<<10]+`"`, 1), "an id may have 1 KiB"},
+		"a progress token":                {message("tools/call", echo+`,"_meta":{"progressToken":"`+text[:2<<10]+`"}`), "a progressToken may have 1 KiB"},
 		"a batch":                         {"[" + message("tools/list", half) + "," + message("tools/list", half) + "]", "256 KiB"},
 		"arguments of a tool":             {message("tools/call", `"name":"echo","arguments":{"x":`+objects+`,"\u0061":1}`), ""},
 		"an argument of a prompt":         {message("prompts/get", `"name":"p","arguments":{"a":"`+text+`"}`), ""},

@@ -101,7 +101,9 @@ func (r *Request) readMeta() *jsonrpc.Error {
 	if own := client.ParentIn(meta); !own.IsZero() {
 		r.from.Parent = own
 	}
-	if token := rawjson.Get(meta, "progressToken"); len(token) > 0 && string(token) != "null" {
+	if token := rawjson.Get(meta, "progressToken"); len(token) > wire.MaxToken {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a progressToken may have 1 KiB at most"}
+	} else if len(token) > 0 && string(token) != "null" {
 		r.token = token
 	}
 	said, refused := wire.ReadMeta(meta)

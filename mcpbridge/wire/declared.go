@@ -91,6 +91,28 @@ func (d *Declared) setCapabilities(raw json.RawMessage) bool {
 	return true
 }
 
+// maxCapabilities bounds what a session keeps of the capabilities of its client, in bytes.
+// Of larger ones it keeps the names.
+const maxCapabilities = 1 << 10
+
+// keptCapabilities are the capabilities as a session keeps them. The message is not kept for
+// as long as its session.
+func (d *Declared) keptCapabilities() json.RawMessage {
+	if len(d.Capabilities) <= maxCapabilities {
+		return slices.Clone(d.Capabilities)
+	}
+	var names []string
+	for _, c := range []struct {
+		name     string
+		declared bool
+	}{{"sampling", d.samples}, {"elicitation", d.elicits}, {"roots", d.listsRoot}} {
+		if c.declared {
+			names = append(names, `"`+c.name+`":{}`)
+		}
+	}
+	return json.RawMessage("{" + strings.Join(names, ",") + "}")
+}
+
 // maxName is how much of its program's name is kept of a client, in bytes.
 const maxName = 64
 
@@ -117,8 +139,7 @@ func ReadInitialize(params json.RawMessage) (d Declared, ok bool) {
 		}
 		return ok
 	})
-	// The message is not kept for as long as its session.
-	d.Capabilities = slices.Clone(d.Capabilities)
+	d.Capabilities = d.keptCapabilities()
 	return d, plain && ok
 }
 

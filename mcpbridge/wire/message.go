@@ -36,6 +36,10 @@ const maxBeside = 256 << 10
 // be large and which nobody shows.
 const maxInitialize = 16 << 10
 
+// MaxToken bounds an id and a progress token in bytes: each is said again with all that
+// belongs to its request.
+const MaxToken = 1 << 10
+
 // maxValues bounds the values in an initialize, and in a _meta.
 const maxValues = 512
 
@@ -51,6 +55,7 @@ const (
 const (
 	NotJSON    = "a line is not valid JSON; send one message a line"
 	notMessage = "not a JSON-RPC 2.0 message"
+	longID     = "an id may have 1 KiB at most"
 	oddNumber  = "an id must be a string or an integer that every client can hold"
 	NotShaped  = "params are not of the shape that the protocol gives them"
 )
@@ -118,6 +123,8 @@ func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 		m.Method, ok = TextOf(method)
 	}
 	switch odd, usual := oddID(m.ID); {
+	case len(m.ID) > MaxToken:
+		return refuse(jsonrpc.CodeInvalidParams, longID)
 	case odd:
 		return refuse(jsonrpc.CodeInvalidRequest, oddNumber)
 	case !usual || !ok || string(version) != `"2.0"`:
