@@ -18,8 +18,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -88,61 +86,47 @@ type Options struct {
 // goroutine.
 type Bridge struct {
 	catalog       Catalog
+	opts          Options
 	log           *slog.Logger
-	maxInline     atomic.Int64
-	large         *results.Store
+	large         *largeAnswers
 	room          *turns.Room   // of the answers that are on their way
-	reads         *turns.Shares // reads of kept answers that wait for room
-	readPatience  time.Duration // how long they do
-	encoding      *turns.Queue  // lets one of them at a time be measured, or written as JSON
 	requests      *turns.Shares // bytes of those that are being read or answered
-	starting      func() []string
-	denying       func() bool // nil for never
-	admitted      func(context.Context, string)
-	observer      func(context.Context, CallStart) (context.Context, func(CallEnd)) // nil for none
-	metrics       http.Handler                                                      // nil for none
 	verbosity     *verbosity
 	audience      *audience
 	subscriptions *subscriptions
-	held          held
+	conversations conversations
 	states        *results.States
 	self          *mcp.Implementation
 	selfJSON      json.RawMessage // self
-
-	listing sync.Mutex // held by who lists anew
-	listed  atomic.Pointer[listed]
+	lists         lists
 }
 
 // New returns a Bridge that lists what catalog has now. Serve keeps it up to date.
 func New(catalog Catalog, opts Options) *Bridge {
+	if opts.Starting == nil {
+		opts.Starting = func() []string { return nil }
+	}
+	if opts.Denying == nil {
+		opts.Denying = func() bool { return false }
+	}
+	if opts.Admitted == nil {
+		opts.Admitted = func(context.Context, string) {}
+	}
 	b := &Bridge{
-		catalog:  catalog,
-		log:      opts.Log,
-		large:    results.NewStore(),
-		room:     turns.NewRoom(answersBudget),
-		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
-		requests: turns.NewShares(budget.Requests),
-
-		readPatience: budget.Patience,
-		encoding:     turns.NewQueue(1, 0),
-
-		starting: opts.Starting,
-		denying:  opts.Denying,
-		admitted: opts.Admitted,
-		observer: opts.Observe,
-		metrics:  opts.Metrics,
-		states:   results.NewStates(),
-
+		catalog:       catalog,
+		opts:          opts,
+		log:           opts.Log,
+		large:         newLargeAnswers(),
+		room:          turns.NewRoom(answersBudget),
+		requests:      turns.NewShares(budget.Requests),
 		verbosity:     newVerbosity(),
 		audience:      newAudience(),
 		subscriptions: newSubscriptions(),
+		states:        results.NewStates(),
+		self:          &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version},
 	}
-	b.listed.Store(&listed{})
-	if b.admitted == nil {
-		b.admitted = func(context.Context, string) {}
-	}
+	b.lists.made.Store(&listed{})
 	b.SetMaxInline(opts.MaxInline)
-	b.self = &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version}
 	var err error
 	if b.selfJSON, err = json.Marshal(b.self); err != nil { // it is three strings
 		panic(err)
@@ -156,19 +140,19 @@ func (b *Bridge) SetMaxInline(size int64) {
 	if size == 0 {
 		size = DefaultMaxInline
 	}
-	b.maxInline.Store(max(size, MinMaxInline))
+	b.large.inline.Store(max(size, MinMaxInline))
 }
 
 // inline is how large a result may be.
-func (b *Bridge) inline() int64 { return b.maxInline.Load() - around }
+func (b *Bridge) inline() int64 { return b.large.inline.Load() - around }
 
 // String names the bridge in logs.
 func (b *Bridge) String() string { return "bridge" }
 
 // Serve follows the catalog until ctx ends.
 func (b *Bridge) Serve(ctx context.Context) error {
-	defer b.large.Close()
-	defer b.held.close()
+	defer b.large.store.Close()
+	defer b.conversations.close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	ctx, end := context.WithCancel(ctx)

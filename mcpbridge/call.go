@@ -69,7 +69,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 		case c.from.Whole || int64(len(p.Raw)) <= b.inline():
 			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, size: len(p.Raw), code: p.Code}, nil
 		default:
-			cut := results.NewCutter(b.large, b.inline(), c.id, c.from.Line())
+			cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Line())
 			res := cut.Passed(&p, known.structured)
 			return results.Answer{Result: res}, outcome{ok: !res.IsError, size: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
@@ -85,7 +85,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 		return results.Answer{}, how, rpcErr
 	}
 	if !c.from.Whole {
-		cut := results.NewCutter(b.large, b.inline(), c.id, c.from.Line())
+		cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Line())
 		res = cut.Bound(res, known.structured)
 	}
 	how := outcome{ok: !res.IsError, size: results.Payload(res), fault: f}

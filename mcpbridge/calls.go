@@ -129,6 +129,6 @@ func (b *Bridge) encoded(a results.Answer, newest bool) (wire.Parts, error) {
 
 // listedTraits returns the traits of a listed tool.
 func (b *Bridge) listedTraits(name string) (traits, bool) {
-	tool, ok := b.listed.Load().tools.find(name)
+	tool, ok := b.lists.made.Load().tools.find(name)
 	return tool.traits, ok
 }

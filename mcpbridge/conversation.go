@@ -2,15 +2,10 @@ package mcpbridge
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"runtime/debug"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -19,7 +14,6 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -30,12 +24,12 @@ const (
 	together = 20 * time.Millisecond
 	// holdTime is how long a client has for its answers before its call is given up.
 	holdTime = 5 * time.Minute
-	// maxHeld bounds the calls of one caller that wait for answers at one time. All
+	// maxParked bounds the calls of one caller that wait for answers at one time. All
 	// callers may have twice as many.
-	maxHeld = 256
-	// maxHeldBytes bounds their requests, which stay in memory. The answers come with the
+	maxParked = 256
+	// maxParkedBytes bounds their requests, which stay in memory. The answers come with the
 	// whole request again, which counts by itself.
-	maxHeldBytes = 128 << 20
+	maxParkedBytes = 128 << 20
 )
 
 // conversation is a request of the stateless era whose peer may ask the client
@@ -46,49 +40,35 @@ const (
 // It is the peer's Client for as long as the peer works, whichever request of
 // the client's is open meanwhile.
 type conversation struct {
-	of      [sha256.Size]byte // the request; see asking
-	session string
-	line    turns.Line
-	says    peer.Declared
+	of      [sha256.Size]byte  // the request; see asking
+	first   *Request           // what the client asked first: it knows what the client takes
 	cancel  context.CancelFunc // ends the peer's work
-	release func()             // of the room for answers that the work holds
-	first   *Request           // which knows what its client takes
-	asked   chan struct{}      // holds a token when there is a new question
-	done    chan struct{}      // closed when the fields that follow are set
+	release func()             // gives back the room for answers that the work holds
+	inquiry                    // what the peer asks
 
+	done   chan struct{} // closed when the fields that follow are set
 	result wire.Parts
 	err    *jsonrpc.Error
 
-	size    int64 // bytes of the request, which stay in memory
-	counted bool  // they are, in held.bytes; guarded by held.mu, as are the next fields
-	parked  bool  // the client is thinking
-	ended   bool  // the work has
-
-	mu      sync.Mutex // guards the fields that follow
-	open    *Request   // the request that is being answered; nil while the peer is kept waiting
-	pending []*question
-	given   map[string]json.RawMessage // by the open request, for what has not been asked yet
-	serial  int
+	// What follows is guarded by conversations.mu.
+	counted bool // the bytes of the request are, in conversations.bytes
+	parked  bool // the client is thinking
+	ended   bool // the work has
 }
 
 var _ peer.Client = (*conversation)(nil)
 
-// question waits for the client's answer.
-type question struct {
-	id     string
-	method string
-	params json.RawMessage
-	answer chan json.RawMessage // has room for the one answer
-}
+// size is how many bytes of the request stay in memory.
+func (v *conversation) size() int64 { return int64(len(v.first.Params.Raw)) }
 
 // Session implements peer.Client.
-func (v *conversation) Session() string { return v.session }
+func (v *conversation) Session() string { return v.first.Session() }
 
 // Line implements peer.Client.
-func (v *conversation) Line() turns.Line { return v.line }
+func (v *conversation) Line() turns.Line { return v.first.Line() }
 
 // Declared implements peer.Client.
-func (v *conversation) Declared() peer.Declared { return v.says }
+func (v *conversation) Declared() peer.Declared { return v.first.Declared() }
 
 // Hears implements peer.Client.
 func (v *conversation) Hears() bool { return true }
@@ -105,12 +85,6 @@ func (v *conversation) Notify(ctx context.Context, method string, params json.Ra
 	if c := v.current(); c != nil {
 		c.Notify(ctx, method, params)
 	}
-}
-
-func (v *conversation) current() *Request {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.open
 }
 
 // Ask implements peer.Client.
@@ -133,71 +107,13 @@ func (v *conversation) Ask(ctx context.Context, method string, params json.RawMe
 	select {
 	case raw := <-q.answer:
 		if raw == nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("too many calls wait for their clients' answers: %d at most, and one caller has half of what is free; answer the questions of other calls and try again", 2*maxHeld)}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("too many calls wait for their clients' answers: %d at most, and one caller has half of what is free; answer the questions of other calls and try again", 2*maxParked)}
 		}
 		return raw, nil
 	case <-ctx.Done():
 	case <-v.done:
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
-}
-
-// put makes q a question to be asked, by a name if it has one that is not in use.
-// If the client has answered it already, that is returned instead.
-func (v *conversation) put(q *question, name string) (given json.RawMessage) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.serial++
-	q.id = fmt.Sprint("question-", v.serial)
-	if name != "" && !slices.ContainsFunc(v.pending, func(p *question) bool { return p.id == name }) {
-		q.id = name
-		if given = v.given[name]; given != nil {
-			delete(v.given, name)
-			return given
-		}
-	}
-	v.pending = append(v.pending, q)
-	return nil
-}
-
-func (v *conversation) drop(q *question) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.pending = slices.DeleteFunc(v.pending, func(p *question) bool { return p == q })
-}
-
-// reply hands answers to those who asked, and keeps the others for questions that
-// come while the request is open. A question without one is asked again, as is
-// one whose answer is none: any result of a client's is an object.
-func (v *conversation) reply(answers map[string]json.RawMessage) {
-	maps.DeleteFunc(answers, func(_ string, raw json.RawMessage) bool { return !rawjson.IsObject(raw) })
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.pending = slices.DeleteFunc(v.pending, func(q *question) bool {
-		raw, ok := answers[q.id]
-		if ok {
-			q.answer <- raw
-			delete(answers, q.id)
-		}
-		return ok
-	})
-	v.given = answers
-}
-
-// questions are what is to be asked now, as inputRequests; nil if nothing is.
-func (v *conversation) questions() json.RawMessage {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.pending) == 0 {
-		return nil
-	}
-	out := wire.Parts{}
-	before := []byte("{")
-	for _, q := range v.pending {
-		out = append(out, before, rawjson.Quote(q.id), []byte(`:{"method":`), rawjson.Quote(q.method), []byte(`,"params":`), q.params, []byte("}"))
-		before = []byte(",")
-	}
-	return append(out, []byte("}")).Join()
 }
 
 // gathered are the questions, if there are any, once no more have come for a
@@ -222,23 +138,6 @@ func (v *conversation) gathered(ctx context.Context) json.RawMessage {
 	}
 }
 
-// refuseAll gives the questions no answer.
-func (v *conversation) refuseAll() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, q := range v.pending {
-		q.answer <- nil
-	}
-	v.pending = nil
-}
-
-// attach makes r the request that is being answered; nil for none.
-func (v *conversation) attach(r *Request) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.open, v.given = r, nil
-}
-
 // work is what a peer does for a client.
 type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
 
@@ -252,8 +151,8 @@ func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do
 	state, answers := answersIn(r.Params)
 	var v *conversation
 	if !strings.HasPrefix(state, results.HeldPrefix) { // a state that is the peer's goes to the peer
-		v = b.held.begin(ctx, b, r, of, do)
-	} else if v = b.held.take(state, of); v == nil {
+		v = b.conversations.begin(ctx, b, r, of, do)
+	} else if v = b.conversations.take(state, of); v == nil {
 		return nil, results.ErrUnknownState
 	}
 	v.attach(r)
@@ -261,7 +160,7 @@ func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do
 	v.reply(answers)
 	for {
 		if ask := v.gathered(ctx); ask != nil {
-			if state, ok := b.held.park(v); ok {
+			if state, ok := b.conversations.park(v); ok {
 				return wire.Parts{
 					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
 					[]byte(`},"requestState":`), rawjson.Quote(state), []byte(`,"inputRequests":`), ask, []byte("}"),
@@ -313,146 +212,4 @@ func (b *Bridge) inputIn(r *Request, of results.Asking) (in peer.Input, refused 
 	}
 	in.State = rawjson.Quote(state)
 	return in, nil
-}
-
-// held are the conversations whose clients are thinking, by an unguessable
-// state that is good for one request.
-type held struct {
-	running budget.Counter // the work of all conversations; some may begin while others are waited for
-
-	mu     sync.Mutex // guards the fields that follow
-	all    map[*conversation]bool
-	parked map[string]parked
-	shares *turns.Shares // of 2*maxHeld
-	bytes  *turns.Shares // of maxHeldBytes
-}
-
-// parked is a conversation that waits for its client.
-type parked struct {
-	*conversation
-	late *time.Timer
-}
-
-// begin starts the work of a new conversation.
-func (h *held) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
-	// The work goes on when the request has been answered with questions.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, release := b.room.Hold(ctx, r.line)
-	v := &conversation{of: of.Sum(), session: r.Session(), line: r.line, says: r.Declared(), first: r, cancel: cancel, release: release, asked: make(chan struct{}, 1), done: make(chan struct{}), open: r, size: int64(len(r.Params.Raw))}
-	h.mu.Lock()
-	if h.all == nil {
-		h.all, h.parked, h.shares, h.bytes = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxHeld), turns.NewShares(maxHeldBytes)
-	}
-	h.all[v] = true
-	h.mu.Unlock()
-	h.running.Add(1)
-	go func() {
-		defer h.running.Add(-1)
-		defer func() {
-			if p := recover(); p != nil {
-				b.log.Error("panic in a request", "method", of.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				v.result, v.err = nil, wire.InternalError()
-			}
-			cancel()
-			h.mu.Lock()
-			delete(h.all, v)
-			v.ended = true
-			h.forgetLocked(v)
-			h.mu.Unlock()
-			close(v.done)
-		}()
-		v.result, v.err = do(ctx, v)
-	}()
-	return v
-}
-
-// park keeps a conversation for as long as its client may think, and returns the
-// state to go on with. It reports false when there are too many.
-func (h *held) park(v *conversation) (state string, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !v.counted && !h.bytes.Try(v.line, v.size) { // until now they count for the POST, which is about to be answered
-		return "", false
-	}
-	v.counted = true
-	if !h.shares.Try(v.line, 1) {
-		return "", false
-	}
-	v.parked = true
-	state = results.HeldPrefix + rand.Text()
-	h.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
-		h.mu.Lock()
-		_, still := h.parked[state]
-		h.unparkLocked(state)
-		h.mu.Unlock()
-		if still {
-			v.giveUp()
-		}
-	})}
-	return state, true
-}
-
-// take returns the conversation that its owner goes on with; nil if there is none.
-func (h *held) take(state string, of results.Asking) *conversation {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p, ok := h.parked[state]
-	if !ok || p.of != of.Sum() {
-		return nil
-	}
-	h.unparkLocked(state)
-	return p.conversation
-}
-
-// giveUp ends a conversation that nobody can go on with.
-func (v *conversation) giveUp() {
-	v.cancel()
-	v.release() // what it answers nobody gets
-}
-
-// unparkLocked forgets that a conversation waits for its client.
-func (h *held) unparkLocked(state string) {
-	p, ok := h.parked[state]
-	if !ok {
-		return
-	}
-	p.late.Stop()
-	delete(h.parked, state)
-	h.shares.Give(p.line, 1)
-	p.parked = false
-	h.forgetLocked(p.conversation)
-}
-
-// forgetLocked counts the request of a conversation no more, if nothing holds it.
-func (h *held) forgetLocked(v *conversation) {
-	if v.counted && v.ended && !v.parked {
-		v.counted = false
-		h.bytes.Give(v.line, v.size)
-	}
-}
-
-// endOf gives up the conversations of some callers that wait for their clients.
-func (h *held) endOf(is func(caller string) bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for state, p := range h.parked {
-		if p.line.Caller != "" && is(p.line.Caller) {
-			h.unparkLocked(state)
-			p.giveUp()
-		}
-	}
-}
-
-// close gives up all conversations and waits for their end.
-func (h *held) close() {
-	h.mu.Lock()
-	for _, p := range h.parked {
-		p.late.Stop()
-	}
-	clear(h.parked)
-	for v := range h.all {
-		v.cancel()
-	}
-	h.mu.Unlock()
-	<-h.running.None()
 }

@@ -35,12 +35,12 @@ func (b *Bridge) HoldForAnswers(n int64) func() {
 // HoldMeasuring is another that looks through a kept answer, until what it returns is
 // called.
 func (b *Bridge) HoldMeasuring() func() {
-	_ = b.encoding.Take(context.Background(), turns.Line{Session: "another"}) // it ends with its turn
-	return func() { b.encoding.Give(turns.Line{Session: "another"}) }
+	_ = b.large.encoding.Take(context.Background(), turns.Line{Session: "another"}) // it ends with its turn
+	return func() { b.large.encoding.Give(turns.Line{Session: "another"}) }
 }
 
 // SetReadPatience is how long a read of a kept answer waits for room.
-func (b *Bridge) SetReadPatience(d time.Duration) { b.readPatience = d }
+func (b *Bridge) SetReadPatience(d time.Duration) { b.large.patience = d }
 
 // FreeForRequests is how many bytes of requests there is room for.
 func (b *Bridge) FreeForRequests() int64 { return b.requests.Free() }

@@ -6,12 +6,15 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -26,6 +29,25 @@ const (
 	maxReads = 256
 )
 
+// largeAnswers are the answers that are too large for one message. They are kept, and read
+// as resources (SPEC G5a).
+type largeAnswers struct {
+	store    *results.Store
+	inline   atomic.Int64  // Options.MaxInline
+	reads    *turns.Shares // those that wait for room
+	patience time.Duration // how long they do
+	encoding *turns.Queue  // lets one of them at a time be measured, or written as JSON
+}
+
+func newLargeAnswers() *largeAnswers {
+	return &largeAnswers{
+		store:    results.NewStore(),
+		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
+		patience: budget.Patience,
+		encoding: turns.NewQueue(1, 0),
+	}
+}
+
 // readLarge answers resources/read for an answer or a part of it.
 func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Parts, *jsonrpc.Error) {
 	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
@@ -34,7 +56,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 		return nil, notFound
 	}
 	id, part, inParts := strings.Cut(path, "/")
-	a, ok := b.large.Get(id, r.from.Subject)
+	a, ok := b.large.store.Get(id, r.from.Subject)
 	if !ok {
 		return nil, notFound
 	}
@@ -49,7 +71,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 	}
 	// Where messages share one stream, too large a one ends the connection,
 	// and all that is in flight with it. A response of HTTP stands alone.
-	most := 2 * b.maxInline.Load()
+	most := 2 * b.large.inline.Load()
 	if r.from.Transport == client.StreamableHTTP {
 		most = math.MaxInt64
 	}
@@ -72,10 +94,10 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 // for callers in turn.
 func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 	line := turns.HeldBy(ctx).Line()
-	if err := b.encoding.Take(ctx, line); err != nil {
+	if err := b.large.encoding.Take(ctx, line); err != nil {
 		return err
 	}
-	defer b.encoding.Give(line)
+	defer b.large.encoding.Give(line)
 	work()
 	return nil
 }
@@ -85,11 +107,11 @@ func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
 	held := turns.HeldBy(ctx)
 	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
-	if !b.reads.Try(held.Line(), 1) {
+	if !b.large.reads.Try(held.Line(), 1) {
 		return 0, crowded
 	}
-	defer b.reads.Give(held.Line(), 1)
-	ctx, cancel := context.WithTimeoutCause(ctx, b.readPatience, crowded)
+	defer b.large.reads.Give(held.Line(), 1)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.large.patience, crowded)
 	defer cancel()
 	measure := func() { size = a.EncodedSize() }
 	if err := b.inTurn(ctx, measure); err != nil || size > most {

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -151,9 +153,15 @@ func contained(encode func() error) (err error) {
 	return encode()
 }
 
+// lists are what the bridge lists now.
+type lists struct {
+	making sync.Mutex // locked by who lists what the catalog has now
+	made   atomic.Pointer[listed]
+}
+
 // current returns what is listed of the catalog that there is now.
 func (b *Bridge) current() *listed {
-	if l := b.listed.Load(); l.of == b.catalog.Catalog() {
+	if l := b.lists.made.Load(); l.of == b.catalog.Catalog() {
 		return l
 	}
 	return b.follow()
@@ -161,9 +169,9 @@ func (b *Bridge) current() *listed {
 
 // follow lists what the catalog has now, and has clients be told of what has changed.
 func (b *Bridge) follow() *listed {
-	b.listing.Lock()
-	defer b.listing.Unlock()
-	before, c := b.listed.Load(), b.catalog.Catalog()
+	b.lists.making.Lock()
+	defer b.lists.making.Unlock()
+	before, c := b.lists.made.Load(), b.catalog.Catalog()
 	if before.of == c {
 		return before
 	}
@@ -182,7 +190,7 @@ func (b *Bridge) follow() *listed {
 	changed[client.ListResources] = changed[client.ListResources] || more
 	next.prompts, changed[client.ListPrompts] = listItems(before.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
 		func(*mcp.Prompt) (traits, error) { return traits{}, nil }, unlisted)
-	b.listed.Store(next)
+	b.lists.made.Store(next)
 	if before.of != nil {
 		b.audience.listChanged(changed)
 	}

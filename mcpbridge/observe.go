@@ -45,11 +45,11 @@ type CallEnd struct {
 // context is the call's from here on; ended is to be told how it ends.
 func (b *Bridge) observe(ctx context.Context, id string, asked *peer.Call, from *client.Origin) (_ context.Context, ended func(CallEnd)) {
 	ctx = trace.With(ctx, from.Parent)
-	if b.observer == nil {
+	if b.opts.Observe == nil {
 		return ctx, func(CallEnd) {}
 	}
 	_, listed := b.listedTraits(asked.Tool)
-	return b.observer(ctx, CallStart{
+	return b.opts.Observe(ctx, CallStart{
 		Tool:         asked.Tool,
 		Listed:       listed,
 		ID:           id,

@@ -24,7 +24,6 @@ type Request struct {
 	bridge *Bridge
 	*wire.Message
 	from    client.Origin
-	line    turns.Line
 	newest  bool // it is of the stateless era
 	says    wire.Declared
 	level   string          // in the stateless era: from which on log messages are wanted
@@ -50,8 +49,7 @@ var _ peer.Client = (*Request)(nil)
 func (b *Bridge) NewRequest(m *wire.Message, from client.Origin, s *client.Session, to client.Outlet) (*Request, *jsonrpc.Error) {
 	r := &Request{bridge: b, Message: m, from: from, session: s, to: to}
 	r.from.Request = m.ID
-	r.line = r.from.Line()
-	r.from.Share = r.line
+	r.from.Share = r.from.Line()
 	how, known := methods[m.Method]
 	switch {
 	case !known:
@@ -153,7 +151,7 @@ func (r *Request) self() json.RawMessage {
 func (r *Request) Session() string { return r.from.Client() }
 
 // Line implements peer.Client.
-func (r *Request) Line() turns.Line { return r.line }
+func (r *Request) Line() turns.Line { return r.from.Share }
 
 // Declared implements peer.Client.
 func (r *Request) Declared() peer.Declared {

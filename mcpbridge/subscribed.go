@@ -231,7 +231,7 @@ func (b *Bridge) subscribe(ctx context.Context, r *Request) (wire.Parts, *jsonrp
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
 	}
 	defer b.leftMeanwhile(r.session)
-	if err := b.followResource(ctx, r.session.Inbox, uri, r.line); err != nil {
+	if err := b.followResource(ctx, r.session.Inbox, uri, r.from.Share); err != nil {
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil
@@ -250,7 +250,7 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *Request) (wire.Parts, *json
 	defer b.subscriptions.done(f)
 	b.subscriptions.remove(f, r.session.Inbox)
 	r.session.Inbox.Forget(uri)
-	if err := b.amend(context.WithoutCancel(ctx), f, r.line); err != nil {
+	if err := b.amend(context.WithoutCancel(ctx), f, r.from.Share); err != nil {
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil

@@ -18,21 +18,16 @@ func (b *Bridge) Log() *slog.Logger { return b.log }
 func (b *Bridge) Requests() *turns.Shares { return b.requests }
 
 // Admitted calls Options.Admitted.
-func (b *Bridge) Admitted(ctx context.Context, caller string) { b.admitted(ctx, caller) }
+func (b *Bridge) Admitted(ctx context.Context, caller string) { b.opts.Admitted(ctx, caller) }
 
 // Metrics is Options.Metrics.
-func (b *Bridge) Metrics() http.Handler { return b.metrics }
+func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }
 
 // Denied reports whether every call is denied.
-func (b *Bridge) Denied() bool { return b.denying != nil && b.denying() }
+func (b *Bridge) Denied() bool { return b.opts.Denying() }
 
 // Starting names what is not ready yet.
-func (b *Bridge) Starting() []string {
-	if b.starting == nil {
-		return nil
-	}
-	return b.starting()
-}
+func (b *Bridge) Starting() []string { return b.opts.Starting() }
 
 // Tools returns how many tools there are.
 func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }
@@ -54,6 +49,6 @@ func Knows(method string) bool {
 // answers.
 func (b *Bridge) EndCallers(is func(caller string) bool) {
 	b.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
-	b.held.endOf(is)
-	b.large.DropOf(is)
+	b.conversations.endOf(is)
+	b.large.store.DropOf(is)
 }

@@ -133,7 +133,7 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 		return
 	}
 	if p.Request != nil && p.Method == wire.MethodInitialize { // it is answered by who reads
-		c.run(c.watchAnswers)
+		c.workers.run(c.ctx, c.watchAnswers)
 		return
 	}
 	if !alone {
@@ -172,7 +172,7 @@ func (c *Conn) watchAnswers() {
 			return
 		}
 	}
-	c.run(c.watchAnswers)
+	c.workers.run(c.ctx, c.watchAnswers)
 }
 
 // writeAnswers writes what waits, and reports whether more may have come meanwhile.
@@ -180,7 +180,7 @@ func (c *Conn) writeAnswers() bool {
 	over := false
 	select {
 	case c.writing <- struct{}{}:
-	case <-c.done:
+	case <-c.ctx.Done():
 		over = true
 	}
 	c.mu.Lock()

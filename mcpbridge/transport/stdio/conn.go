@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -30,27 +29,24 @@ type Conn struct {
 	bridge *mcpbridge.Bridge
 	log    *slog.Logger
 	from   client.Origin // of all requests
-	line   turns.Line
-	max    int64 // bytes of a message
-	newest bool  // the transport can carry the stateless era
+	max    int64         // bytes of a message
+	newest bool          // the transport can carry the stateless era
 
 	session *client.Session
 	passing sync.Once // begins to tell the client its news
 
-	send func(wire.Parts) error // writes one message or batch; called by one goroutine at a time; returns when done is closed
+	send func(wire.Parts) error // writes one message or batch; called by one goroutine at a time; returns when ctx ends
 	out  io.Writer              // takes answers, and may hang for as long as the client does; nil where send does
 
-	ctx   context.Context    // ends with the connection
-	end   context.CancelFunc // ends ctx
-	calls sync.WaitGroup     // requests that are being answered
-	lines sync.WaitGroup     // their lines in the log
-	jobs  chan func()        // given to a goroutine that is idle; see run
-	idle  atomic.Int32       // those goroutines
+	ctx     context.Context    // ends with the connection
+	end     context.CancelFunc // ends ctx
+	calls   sync.WaitGroup     // requests that are being answered
+	lines   sync.WaitGroup     // their lines in the log
+	workers workers
 
-	stopOnce, closeOnce sync.Once
-	stop                chan struct{} // closed when no more is to be read
-	done                chan struct{} // closed when the connection is over
-	writing             chan struct{} // holds a token while send or out is at work
+	stopOnce sync.Once
+	stop     chan struct{} // closed when no more is to be read
+	writing  chan struct{} // holds a token while send or out is at work
 
 	mu         sync.Mutex         // guards the fields that follow
 	awaiting   map[string]pending // the requests that have no answer yet, by wire.IDKey
@@ -86,15 +82,13 @@ func newConn(b *mcpbridge.Bridge, from client.Origin, maxMessage int64) *Conn {
 		bridge:   b,
 		log:      b.Log(),
 		from:     from,
-		line:     from.Line(),
 		max:      maxMessage,
 		newest:   true,
 		session:  client.New(from.Session),
 		ctx:      ctx,
 		end:      end,
-		jobs:     make(chan func()),
+		workers:  workers{jobs: make(chan func())},
 		stop:     make(chan struct{}),
-		done:     make(chan struct{}),
 		writing:  make(chan struct{}, 1),
 		awaiting: map[string]pending{},
 		answered: make(chan struct{}),
@@ -114,7 +108,7 @@ func NewStream(b *mcpbridge.Bridge, from client.Origin, maxMessage int64, send f
 func (c *Conn) Serve(ctx context.Context) {
 	select {
 	case <-c.answered:
-	case <-c.done:
+	case <-c.ctx.Done():
 	case <-ctx.Done():
 	}
 	c.finish()
@@ -127,7 +121,7 @@ func (c *Conn) Post(message []byte, held *budget.Share) (over string) {
 	case <-c.stop:
 		held.End()
 		return "the session is ending"
-	case <-c.done:
+	case <-c.ctx.Done():
 		held.End()
 		return "the session has ended"
 	default:
@@ -137,10 +131,10 @@ func (c *Conn) Post(message []byte, held *budget.Share) (over string) {
 }
 
 // Line is whose share of what is bounded the connection takes.
-func (c *Conn) Line() turns.Line { return c.line }
+func (c *Conn) Line() turns.Line { return c.from.Line() }
 
 // Done is closed when the connection is over.
-func (c *Conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 
 // take takes a line: it answers what is not a message, and has the others answered. A
 // panic ends the connection: nobody knows how much of the line has been taken.
@@ -212,7 +206,7 @@ func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 		}
 		return nil
 	}
-	c.run(func() { c.answerRequest(r) })
+	c.workers.run(c.ctx, func() { c.answerRequest(r) })
 	return nil
 }
 
@@ -226,7 +220,7 @@ func (c *Conn) passNews() {
 		}
 		c.lines.Go(func() {
 			defer recovered.To(c.log, "tell a client what has changed", func(any) { c.HangUp() })
-			c.session.Inbox.Pass(c.ctx, c.done, c)
+			c.session.Inbox.Pass(c.ctx, c.ctx.Done(), c)
 		})
 	})
 }
@@ -343,7 +337,7 @@ func (c *Conn) Tell(ctx context.Context, message json.RawMessage) error {
 	case c.writing <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.done:
+	case <-c.ctx.Done():
 		return client.ErrHungUp
 	}
 	return client.SendWithin(ctx, func() error { return c.write(wire.Parts{message}) })
@@ -361,7 +355,7 @@ func (c *Conn) deliverLogged(message wire.Parts) {
 func (c *Conn) deliver(message wire.Parts) error {
 	select {
 	case c.writing <- struct{}{}:
-	case <-c.done:
+	case <-c.ctx.Done():
 		return client.ErrHungUp
 	}
 	return c.write(message)
@@ -403,12 +397,7 @@ func (c *Conn) StopReading() {
 }
 
 // HangUp ends the connection without waiting for answers, and the requests in flight.
-func (c *Conn) HangUp() {
-	c.closeOnce.Do(func() {
-		close(c.done)
-		c.end()
-	})
-}
+func (c *Conn) HangUp() { c.end() }
 
 // finish ends the connection, and waits for its requests.
 func (c *Conn) finish() {
@@ -435,35 +424,5 @@ func (c *Conn) awaitLog() {
 	select {
 	case <-logged:
 	case <-timer.C:
-	}
-}
-
-// maxIdle bounds the goroutines that wait for a job.
-const maxIdle = 64
-
-// run does a job in a goroutine: one that is done with another, if there is one,
-// since its stack need not grow again.
-func (c *Conn) run(job func()) {
-	select {
-	case c.jobs <- job:
-	default:
-		go c.work(job)
-	}
-}
-
-// work does a job, and then others, for as long as the connection lives.
-func (c *Conn) work(job func()) {
-	for {
-		job()
-		if c.idle.Add(1) > maxIdle {
-			c.idle.Add(-1)
-			return
-		}
-		select {
-		case job = <-c.jobs:
-			c.idle.Add(-1)
-		case <-c.done:
-			return
-		}
 	}
 }

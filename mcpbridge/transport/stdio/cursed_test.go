@@ -38,12 +38,12 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, sent := unlucky(t)
 			shares := turns.NewShares(100)
-			held := budget.NewShare(shares, c.line)
+			held := budget.NewShare(shares, c.Line())
 			if err := held.Grow(t.Context(), 10, 0); err != nil {
 				t.Fatal(err)
 			}
 			c.take(lineOfTest(line, held))
-			<-c.done
+			<-c.Done()
 			c.calls.Wait()
 			c.release()
 			if got := strings.Join(*sent, ""); got != "" {
@@ -65,7 +65,7 @@ func TestF2APanicOverWhatIsWrittenEndsTheConnection(t *testing.T) {
 	c.send = func(wire.Parts) error { panic("for the test") }
 	c.take(lineOfTest("no message", nil))
 	select {
-	case <-c.done:
+	case <-c.Done():
 	default:
 		t.Error("the connection goes on")
 	}
@@ -77,7 +77,7 @@ func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 	c.send = func(wire.Parts) error { panic("for the test") }
 	c.session.Inbox.ListChanged([client.Lists]bool{true})
 	c.passNews()
-	<-c.done
+	<-c.Done()
 	c.lines.Wait()
 }
 
@@ -85,7 +85,7 @@ func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	c, _ := unlucky(t)
 	shares := turns.NewShares(100)
-	held := budget.NewShare(shares, c.line)
+	held := budget.NewShare(shares, c.Line())
 	if err := held.Grow(context.Background(), 10, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -97,5 +97,5 @@ func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	if free := shares.Free(); free != 100 {
 		t.Errorf("%d bytes are still held", 100-free)
 	}
-	<-c.done
+	<-c.Done()
 }

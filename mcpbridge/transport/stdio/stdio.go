@@ -29,14 +29,14 @@ const LastAnswers = 500 * time.Millisecond
 // touches nothing of the bridge's then.
 func Serve(ctx context.Context, b *mcpbridge.Bridge, in io.Reader, out io.Writer, maxMessage int64) error {
 	c := newConn(b, client.Origin{Caller: "stdio", Transport: client.Stdio}, maxMessage)
-	c.send = writeLines(out, c.done)
+	c.send = writeLines(out, c.ctx.Done())
 	c.out = out
 	go c.readLines(bufio.NewReaderSize(in, 64<<10)) //nolint:contextcheck // a request has the context of its connection
 
 	var err error
 	select {
 	case <-c.answered:
-	case <-c.done:
+	case <-c.ctx.Done():
 	case <-ctx.Done():
 		err = ctx.Err()
 		c.StopReading()
@@ -44,7 +44,7 @@ func Serve(ctx context.Context, b *mcpbridge.Bridge, in io.Reader, out io.Writer
 		defer grace.Stop()
 		select {
 		case <-c.answered:
-		case <-c.done:
+		case <-c.ctx.Done():
 		case <-grace.C:
 		}
 	}
@@ -111,7 +111,7 @@ func (c *Conn) readLines(r *bufio.Reader) {
 		}
 		held = nil
 		select {
-		case <-c.done:
+		case <-c.ctx.Done():
 			return
 		default:
 		}
@@ -131,7 +131,7 @@ func (c *Conn) admit(raw []byte) (held *budget.Share, ok bool) {
 	if len(raw) <= budget.Small {
 		return nil, true
 	}
-	held = budget.NewShare(c.bridge.Requests(), c.line)
+	held = budget.NewShare(c.bridge.Requests(), c.from.Line())
 	if held.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return held, true
 	}

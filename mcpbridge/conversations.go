@@ -1,0 +1,157 @@
+package mcpbridge
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/wire"
+)
+
+// conversations are those whose clients are thinking, by an unguessable state that is good
+// for one request, and those whose peers work.
+type conversations struct {
+	running budget.Counter // the work of all conversations; some may begin while others are waited for
+
+	mu     sync.Mutex // guards the fields that follow
+	all    map[*conversation]bool
+	parked map[string]parked
+	shares *turns.Shares // of 2*maxParked
+	bytes  *turns.Shares // of maxParkedBytes
+}
+
+// parked is a conversation that waits for its client.
+type parked struct {
+	*conversation
+	late *time.Timer
+}
+
+// begin starts the work of a new conversation.
+func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
+	// The work goes on when the request has been answered with questions.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, release := b.room.Hold(ctx, r.Line())
+	v := &conversation{of: of.Sum(), first: r, cancel: cancel, release: release, inquiry: inquiry{asked: make(chan struct{}, 1), open: r}, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.all == nil {
+		c.all, c.parked, c.shares, c.bytes = map[*conversation]bool{}, map[string]parked{}, turns.NewShares(2*maxParked), turns.NewShares(maxParkedBytes)
+	}
+	c.all[v] = true
+	c.mu.Unlock()
+	c.running.Add(1)
+	go func() {
+		defer c.running.Add(-1)
+		defer func() {
+			if p := recover(); p != nil {
+				b.log.Error("panic in a request", "method", of.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				v.result, v.err = nil, wire.InternalError()
+			}
+			cancel()
+			c.mu.Lock()
+			delete(c.all, v)
+			v.ended = true
+			c.forgetLocked(v)
+			c.mu.Unlock()
+			close(v.done)
+		}()
+		v.result, v.err = do(ctx, v)
+	}()
+	return v
+}
+
+// park keeps a conversation for as long as its client may think, and returns the
+// state to go on with. It reports false when there are too many.
+func (c *conversations) park(v *conversation) (state string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !v.counted && !c.bytes.Try(v.Line(), v.size()) { // until now they count for the POST, which is about to be answered
+		return "", false
+	}
+	v.counted = true
+	if !c.shares.Try(v.Line(), 1) {
+		return "", false
+	}
+	v.parked = true
+	state = results.HeldPrefix + rand.Text()
+	c.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
+		c.mu.Lock()
+		_, still := c.parked[state]
+		c.unparkLocked(state)
+		c.mu.Unlock()
+		if still {
+			v.giveUp()
+		}
+	})}
+	return state, true
+}
+
+// take returns the conversation that its owner goes on with; nil if there is none.
+func (c *conversations) take(state string, of results.Asking) *conversation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.parked[state]
+	if !ok || p.of != of.Sum() {
+		return nil
+	}
+	c.unparkLocked(state)
+	return p.conversation
+}
+
+// giveUp ends a conversation that nobody can go on with.
+func (v *conversation) giveUp() {
+	v.cancel()
+	v.release() // what it answers nobody gets
+}
+
+// unparkLocked forgets that a conversation waits for its client.
+func (c *conversations) unparkLocked(state string) {
+	p, ok := c.parked[state]
+	if !ok {
+		return
+	}
+	p.late.Stop()
+	delete(c.parked, state)
+	c.shares.Give(p.Line(), 1)
+	p.parked = false
+	c.forgetLocked(p.conversation)
+}
+
+// forgetLocked counts the request of a conversation no more, if nothing holds it.
+func (c *conversations) forgetLocked(v *conversation) {
+	if v.counted && v.ended && !v.parked {
+		v.counted = false
+		c.bytes.Give(v.Line(), v.size())
+	}
+}
+
+// endOf gives up the conversations of some callers that wait for their clients.
+func (c *conversations) endOf(is func(caller string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for state, p := range c.parked {
+		if p.Line().Caller != "" && is(p.Line().Caller) {
+			c.unparkLocked(state)
+			p.giveUp()
+		}
+	}
+}
+
+// close gives up all conversations and waits for their end.
+func (c *conversations) close() {
+	c.mu.Lock()
+	for _, p := range c.parked {
+		p.late.Stop()
+	}
+	clear(c.parked)
+	for v := range c.all {
+		v.cancel()
+	}
+	c.mu.Unlock()
+	<-c.running.None()
+}

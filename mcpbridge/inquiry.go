@@ -1,0 +1,112 @@
+package mcpbridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/mcpbridge/wire"
+)
+
+// inquiry is what a peer asks the client of a conversation.
+type inquiry struct {
+	asked chan struct{} // holds a token when there is a new question
+
+	mu      sync.Mutex // guards the fields that follow
+	open    *Request   // the request that is being answered; nil while the peer is kept waiting
+	pending []*question
+	given   map[string]json.RawMessage // by the open request, for what has not been asked yet
+	serial  int
+}
+
+// question waits for the client's answer.
+type question struct {
+	id     string
+	method string
+	params json.RawMessage
+	answer chan json.RawMessage // has room for the one answer
+}
+
+func (i *inquiry) current() *Request {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.open
+}
+
+// put makes q a question to be asked, by a name if it has one that is not in use.
+// If the client has answered it already, that is returned instead.
+func (i *inquiry) put(q *question, name string) (given json.RawMessage) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.serial++
+	q.id = fmt.Sprint("question-", i.serial)
+	if name != "" && !slices.ContainsFunc(i.pending, func(p *question) bool { return p.id == name }) {
+		q.id = name
+		if given = i.given[name]; given != nil {
+			delete(i.given, name)
+			return given
+		}
+	}
+	i.pending = append(i.pending, q)
+	return nil
+}
+
+func (i *inquiry) drop(q *question) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pending = slices.DeleteFunc(i.pending, func(p *question) bool { return p == q })
+}
+
+// reply hands answers to those who asked, and keeps the others for questions that
+// come while the request is open. A question without one is asked again, as is
+// one whose answer is none: any result of a client's is an object.
+func (i *inquiry) reply(answers map[string]json.RawMessage) {
+	maps.DeleteFunc(answers, func(_ string, raw json.RawMessage) bool { return !rawjson.IsObject(raw) })
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pending = slices.DeleteFunc(i.pending, func(q *question) bool {
+		raw, ok := answers[q.id]
+		if ok {
+			q.answer <- raw
+			delete(answers, q.id)
+		}
+		return ok
+	})
+	i.given = answers
+}
+
+// questions are what is to be asked now, as inputRequests; nil if nothing is.
+func (i *inquiry) questions() json.RawMessage {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.pending) == 0 {
+		return nil
+	}
+	out := wire.Parts{}
+	before := []byte("{")
+	for _, q := range i.pending {
+		out = append(out, before, rawjson.Quote(q.id), []byte(`:{"method":`), rawjson.Quote(q.method), []byte(`,"params":`), q.params, []byte("}"))
+		before = []byte(",")
+	}
+	return append(out, []byte("}")).Join()
+}
+
+// refuseAll gives the questions no answer.
+func (i *inquiry) refuseAll() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, q := range i.pending {
+		q.answer <- nil
+	}
+	i.pending = nil
+}
+
+// attach makes r the request that is being answered; nil for none.
+func (i *inquiry) attach(r *Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.open, i.given = r, nil
+}
