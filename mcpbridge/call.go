@@ -127,7 +127,7 @@ func (b *Bridge) record(ctx context.Context, c *call) {
 	}
 	how := &c.how
 	attrs := []slog.Attr{
-		slog.String("tool", wire.Brief(c.tool)),
+		slog.String("tool", wire.BriefName(c.tool)),
 		slog.String("call_id", c.id),
 		slog.Float64("duration_ms", float64(c.took.Microseconds())/1000),
 		slog.Bool("ok", how.ok),

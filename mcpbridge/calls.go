@@ -90,7 +90,7 @@ func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, cli
 // unknownTool refuses a call of no tool, which leaves a line in the log as any other.
 func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *jsonrpc.Error {
 	began := time.Now()
-	f := fault.New(fault.UnsupportedTool, "unknown tool %q", name)
+	f := fault.New(fault.UnsupportedTool, "unknown tool %q", wire.BriefName(name))
 	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}
 	ctx, ended := b.observe(ctx, id, &peer.Call{Tool: name, Args: r.Params.Arguments}, &r.from)
 	took := time.Since(began)

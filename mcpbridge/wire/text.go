@@ -9,9 +9,14 @@ import (
 // Quoted is a name of a client's in a text.
 func Quoted(name string) string { return string(rawjson.Quote(Brief(name))) }
 
-// Brief bounds what a client's words, such as the name of no tool, take in the log.
-func Brief(text string) string {
-	const enough = 4 << 10
+// Brief bounds what words that are not ours take in the log.
+func Brief(text string) string { return cut(text, 4<<10) }
+
+// BriefName bounds what the name of a tool takes in the log: that of no tool may be as long
+// as its client likes.
+func BriefName(name string) string { return cut(name, 128) }
+
+func cut(text string, enough int) string {
 	if len(text) <= enough {
 		return text
 	}
