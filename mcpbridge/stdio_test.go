@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -430,4 +431,36 @@ func stdioTransport(t *testing.T, w *world) mcp.Transport {
 		<-ended
 	})
 	return &mcp.IOTransport{Reader: outR, Writer: inW}
+}
+
+// SPEC S2: of a client that goes on asking and does not read its answers, no more is read
+// while many wait. When it reads, all are answered.
+func TestS2AClientThatDoesNotReadIsNotReadFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const asks = 2000
+		w := newWorld(t)
+		w.set(&mcp.Tool{Name: "long", Description: strings.Repeat("x", 32<<10), InputSchema: json.RawMessage(`{"type":"object"}`)})
+		p := w.stdio(t, maxLine)
+		p.open(t)
+		var taken atomic.Int32
+		go func() {
+			for i := range asks {
+				_, _ = io.WriteString(p.in, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, i)+"\n") // what fails is not counted
+				taken.Add(1)
+			}
+		}()
+		synctest.Wait()
+		if n := taken.Load(); n < 100 || n > asks*2/3 {
+			t.Errorf("%d of %d requests are read while nobody reads the answers", n, asks)
+		}
+		for range asks {
+			p.next(t)
+		}
+		if err := p.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := within(t, p.ended, "end"); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -22,6 +22,7 @@ type answers struct {
 type unwritten struct {
 	chunks [][]byte // whole lines, in order
 	count  int      // of them
+	size   int      // in bytes
 	held   []func() // let go of the room that the long ones take
 }
 
@@ -37,6 +38,7 @@ const (
 	answersSize = 64 << 10 // what a pipe holds
 	moreSize    = 4 << 10  // of a buffer behind what was not copied
 	longWatch   = 64       // writes by one call for others, before it goes on to its end
+	mostUnread  = 16 << 20 // bytes of answers that wait, from which on nothing more is read
 )
 
 // add adds an answer, as a line. release, if not nil, is called when it has been written.
@@ -45,6 +47,7 @@ func (a *answers) add(message wire.Parts, release func()) {
 		a.held = append(a.held, release)
 	}
 	a.count++
+	a.size += message.Size()
 	for _, part := range message {
 		a.addPart(part)
 	}
@@ -186,6 +189,10 @@ func (c *Conn) writeAnswers() bool {
 	c.mu.Lock()
 	next := c.soon.take()
 	c.mu.Unlock()
+	select {
+	case c.taken <- struct{}{}:
+	default:
+	}
 	defer next.release()
 	if over {
 		return next.count > 0
@@ -202,6 +209,24 @@ func (c *Conn) writeAnswers() bool {
 	c.unanswered -= next.count
 	c.endIfAnsweredLocked()
 	return next.count > 0
+}
+
+// awaitReader waits while a client that goes on asking does not read its answers.
+func (c *Conn) awaitReader() {
+	for c.unread() > mostUnread {
+		select {
+		case <-c.taken:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// unread is how many bytes of answers wait to be written.
+func (c *Conn) unread() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.soon.size
 }
 
 func writeAll(out io.Writer, chunks [][]byte) error {

@@ -47,6 +47,7 @@ type Conn struct {
 	stopOnce sync.Once
 	stop     chan struct{} // closed when no more is to be read
 	writing  chan struct{} // holds a token while send or out is at work
+	taken    chan struct{} // holds a token when answers that waited are being written
 
 	mu         sync.Mutex         // guards the fields that follow
 	awaiting   map[string]pending // the requests that have no answer yet, by wire.IDKey
@@ -90,6 +91,7 @@ func newConn(b *mcpbridge.Bridge, from client.Origin, maxMessage int64) *Conn {
 		workers:  workers{jobs: make(chan func())},
 		stop:     make(chan struct{}),
 		writing:  make(chan struct{}, 1),
+		taken:    make(chan struct{}, 1),
 		awaiting: map[string]pending{},
 		answered: make(chan struct{}),
 	}

@@ -96,6 +96,7 @@ func (c *Conn) readLines(r *bufio.Reader) {
 	defer recovered.To(c.log, "read from a client", func(any) { held.End() })
 	like := 0 // how long the last long line was: the next may be as long
 	for {
+		c.awaitReader()
 		l, err := readLine(r, c.max, &like)
 		select {
 		case <-c.stop:
