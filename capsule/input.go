@@ -18,6 +18,10 @@ import (
 	"github.com/orla-project/orla/internal/turns"
 )
 
+// maxRequired bounds the values in an answer that requires input. Decoded they take many
+// times their bytes.
+const maxRequired = 10_000
+
 // maxRounds bounds how often one request may require input of a client.
 const maxRounds = 10
 
@@ -74,7 +78,7 @@ func (g *given) drop() {
 func (c *Capsule) fulfil(ctx context.Context, client peer.Client, result json.RawMessage, round int, given *given) (peer.Input, error) {
 	given.drop() // what the request was repeated with last
 	var need required
-	if err := json.Unmarshal(result, &need); err != nil || len(need.Requests) > maxAsks {
+	if rawjson.Values(result) > maxRequired || json.Unmarshal(result, &need) != nil || len(need.Requests) > maxAsks {
 		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s requires input in a form that is not MCP's", c.tool.Name)
 	}
 	switch {

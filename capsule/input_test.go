@@ -58,3 +58,19 @@ func TestS2AnswersForARequestAreCounted(t *testing.T) {
 		t.Errorf("%d bytes are held at the end", n)
 	}
 }
+
+// SPEC S2: what requires more input than may be required is not decoded: that would take
+// many times its bytes.
+func TestS2ManyRequirementsAreNotDecoded(t *testing.T) {
+	c := &Capsule{tool: manifest.Tool{Name: "t"}, log: slog.New(slog.DiscardHandler), given: turns.NewShares(roomForLargest(0))}
+	result := json.RawMessage(`{"resultType":"input_required","inputRequests":{"x":{}` + strings.Repeat(`,"x":{}`, 100_000) + `}}`)
+	var err error
+	bytes := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			_, err = c.fulfil(t.Context(), &answerer{}, result, 1, &given{of: c.given})
+		}
+	}).AllocedBytesPerOp()
+	if f := fault.From(err); f == nil || f.Code != fault.ExecutionFailed || bytes > int64(len(result))/10 {
+		t.Errorf("%d bytes are allocated for %d: %v", bytes, len(result), err)
+	}
+}
