@@ -46,7 +46,7 @@ var imports = map[string][]string{
 	"internal/yamldoc":   {},
 
 	"internal/schema":  {"internal/fault", "internal/rawjson", "internal/turns"},
-	"internal/launch":  {"internal/recovered", "internal/fault", "internal/cgroup"},
+	"internal/launch":  {"internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/recovered", "internal/fault", "internal/cgroup"},
 	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
 	"internal/secret":  {"internal/fault"},
 	"manifest":         {"internal/regularfile", "internal/secret", "internal/yamldoc"},
@@ -81,6 +81,11 @@ var imports = map[string][]string{
 	"internal/capsuletest": {"manifest"},
 	// Does to connections what networks do; only tests import it.
 	"internal/faultproxy": {},
+
+	// What Orla knows of the processes of this machine, and what ends those that a killed Orla leaves.
+	"internal/launch/procfs": {},
+	"internal/launch/trees":  {"internal/launch/procfs"},
+	"internal/launch/guard":  {"internal/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/cgroup", "internal/fault"}, // the shim's plan is what it computes
@@ -130,14 +135,14 @@ var imports = map[string][]string{
 	"internal/listen":     {"internal/exit"},
 	"internal/wiring": {
 		"internal/config", "internal/discovery", "internal/doctor", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
-		"internal/launch", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/secret", "internal/outbound", "internal/auth", "internal/artifact",
+		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/secret", "internal/outbound", "internal/auth", "internal/artifact",
 		"internal/retry", "internal/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"manifest", "simple", "capsule", "supervisor",
 	},
 
 	"internal/daemon": {
 		"manifest/discover", "internal/exit", "internal/terminal", "internal/logging", "internal/config", "internal/discovery", "internal/listen", "internal/wiring", "internal/control", "internal/fault",
-		"internal/history", "internal/kind/webhook", "internal/launch", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
+		"internal/history", "internal/kind/webhook", "internal/launch/guard", "internal/peer", "internal/recovered", "internal/systemd", "internal/telemetry", "internal/version", "internal/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
 
@@ -196,7 +201,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
 	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"manifest/resource", "internal/launch", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
+	"golang.org/x/sys":                         {"manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
 	"golang.org/x/term":                        {"internal/terminal"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

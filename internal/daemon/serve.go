@@ -24,7 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/kind/webhook"
-	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/listen"
 	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/systemd"
@@ -77,7 +77,7 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	// not the end of the process. Caught and not ignored: tools would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	self, err := launch.Program()
+	self, err := guard.Program()
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}

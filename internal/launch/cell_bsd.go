@@ -5,6 +5,8 @@ package launch
 import (
 	"errors"
 	"syscall"
+
+	"github.com/orla-project/orla/internal/launch/trees"
 )
 
 func enterCgroup(*syscall.SysProcAttr, int) {}
@@ -16,4 +18,4 @@ func cannotEnter(error) bool { return false }
 func boundMemory(int, int64) error { return errors.New("not possible on this system") }
 
 // fromCell adds nothing: there are no cgroups here.
-func (p *LocalProcess) fromCell(strays []stray) []stray { return strays }
+func (p *LocalProcess) fromCell(strays []trees.Process) []trees.Process { return strays }

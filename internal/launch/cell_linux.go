@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/launch/procfs"
+	"github.com/orla-project/orla/internal/launch/trees"
 )
 
 // enterCgroup has a process begin its life in a cgroup: what it forks first of
@@ -37,15 +40,15 @@ func boundMemory(pid int, bytes int64) error {
 }
 
 // fromCell adds to strays what is in the process's cgroup, however it came to
-// hide from the census.
-func (p *LocalProcess) fromCell(strays []stray) []stray {
+// hide from the finder.
+func (p *LocalProcess) fromCell(strays []trees.Process) []trees.Process {
 	for _, pid := range p.cell.Pids() {
-		st, ok := readStat(pid)
-		inGroup := !p.empty && st.group == p.pid
-		if !ok || st.dead() || inGroup || slices.ContainsFunc(strays, func(s stray) bool { return s.pid == pid }) {
+		st, ok := procfs.Read(pid)
+		inGroup := !p.empty && st.Group == p.pid
+		if !ok || st.Dead() || inGroup || slices.ContainsFunc(strays, func(s trees.Process) bool { return s.PID == pid }) {
 			continue
 		}
-		strays = append(strays, stray{pid, st.start})
+		strays = append(strays, trees.Process{PID: pid, Start: st.Start})
 	}
 	return strays
 }
@@ -60,8 +63,8 @@ func (l *Local) usageOfCell(leader int) (Usage, bool) {
 	u := Usage{RSS: whole.Memory, CPU: time.Duration(whole.CPU) * time.Microsecond, Processes: len(whole.Processes)}
 	if u.RSS == 0 { // it is not counted there
 		for _, pid := range whole.Processes {
-			one, _ := usageOf(pid)
-			u.RSS += one.RSS
+			rss, _, _ := procfs.Usage(pid)
+			u.RSS += rss
 		}
 	}
 	return u, u.Processes > 0

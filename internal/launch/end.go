@@ -3,6 +3,8 @@ package launch
 import (
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/launch/trees"
 )
 
 const (
@@ -18,21 +20,13 @@ const (
 	killPatience = 5 * time.Second
 )
 
-// tree says what belongs to a process, for those who look for it.
-type tree struct {
-	group int    // its group and its session; 0 once the id may be a stranger's
-	mark  string // in the environment of all of it
-	tag   uint64 // what all of it has inherited; 0 if there is none
-	since uint64 // when its leader was started: nothing older is part of it; 0 if not known
-}
-
 // calmLooks is how many looks in a row must find nothing of a tree that was seen
 // outside its group: what forks and exits without pause can slip through one.
 const calmLooks = 3
 
 // rest is what is known to be left of a tree outside its group.
 type rest struct {
-	strays []stray
+	strays []trees.Process
 	calm   int // looks in a row that found nothing
 }
 
@@ -55,7 +49,7 @@ type ending struct {
 func (p *LocalProcess) end(patience time.Duration) {
 	e := &ending{rest: unseen(), patience: time.Now().Add(patience)}
 	defer func() { p.ending <- e }()
-	p.since = startOf(p.pid)
+	p.since = trees.StartOf(p.pid)
 	if patience > 0 {
 		e.rest = p.find(e.rest) // now: an orphan does not tell whose it was
 		if p.endsBy(e.patience, p.hurry) {
@@ -188,11 +182,11 @@ func (p *LocalProcess) await(most time.Duration, hurry <-chan struct{}, left fun
 
 // find looks for what is left of the tree outside its group.
 func (p *LocalProcess) find(known rest) rest {
-	t := tree{mark: p.mark, tag: p.tag, since: p.since}
+	t := trees.Tree{Mark: p.mark, Tag: p.tag, Since: p.since}
 	if !p.empty {
-		t.group = p.pid
+		t.Group = p.pid
 	}
-	strays, sure := p.local.census.strays(t, known.strays)
+	strays, sure := p.local.finder.Outside(t, known.strays)
 	strays = p.fromCell(strays)
 	if !sure || len(strays) > 0 {
 		return rest{strays: strays}
@@ -204,9 +198,9 @@ func (p *LocalProcess) find(known rest) rest {
 // empty its id may be a stranger's, so it is never asked for again, and the
 // guard is not told of it any more.
 func (p *LocalProcess) groupLeft() bool {
-	if !p.empty && !groupAlive(p.pid, &p.member) {
+	if !p.empty && !trees.GroupAlive(p.pid, &p.member) {
 		p.empty = true
-		p.local.groups.release(p.slot)
+		p.local.groups.Release(p.slot)
 	}
 	return !p.empty
 }
@@ -225,15 +219,15 @@ func (p *LocalProcess) signalGroup(sig syscall.Signal) {
 	}
 }
 
-func signalAll(strays []stray, sig syscall.Signal) {
+func signalAll(strays []trees.Process, sig syscall.Signal) {
 	for _, s := range strays {
-		s.signal(sig)
+		s.Signal(sig)
 	}
 }
 
-func anyAlive(strays []stray) bool {
+func anyAlive(strays []trees.Process) bool {
 	for _, s := range strays {
-		if s.alive() {
+		if s.Alive() {
 			return true
 		}
 	}

@@ -16,14 +16,15 @@ func TestD3NothingIsStartedBeforeTheGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.guard = &guard{begun: make(chan struct{}), done: make(chan struct{})}
+	guard := lateGuard{begun: make(chan struct{})}
+	l.guard = guard
 	spec := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 0"}, Input: []byte{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := l.Start(ctx, spec); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("before there is a guard: %v", err)
 	}
-	close(l.guard.begun)
+	close(guard.begun)
 	p, err := l.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -31,3 +32,17 @@ func TestD3NothingIsStartedBeforeTheGuard(t *testing.T) {
 	<-p.Gone()
 	_, _ = p.Stdout.Close(), p.Stderr.Close() // only read
 }
+
+// lateGuard is a guard that begins when the test says so.
+type lateGuard struct{ begun chan struct{} }
+
+func (g lateGuard) Await(ctx context.Context) error {
+	select {
+	case <-g.begun:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (lateGuard) Dismiss() {}

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch/guard"
+	"github.com/orla-project/orla/internal/launch/trees"
 )
 
 // DefaultGrace is the time between SIGTERM and SIGKILL (SPEC C4).
@@ -30,7 +32,7 @@ const DefaultGrace = 2 * time.Second
 
 // Options configures a Local.
 type Options struct {
-	// Guard is the command that runs RunGuard with this process's word for
+	// Guard is the command that runs guard.Run with this process's word for
 	// it: argv with the program's absolute path first. If nil, no guard is
 	// kept, and only direct children are sure to die when Orla is killed.
 	Guard []string
@@ -50,10 +52,10 @@ type Local struct {
 	outer    string // the mark of the process that this one runs in, if any
 	spawns   chan spawn
 	stays    chan struct{} // one for each process whose caller stays with it; see Run
-	tags     *tagger
-	groups   *groupTable
-	census   *census
-	guard    *guard
+	tags     *trees.Tagger
+	groups   *guard.Groups
+	finder   *trees.Finder
+	guard    guardian // nil without one
 	reaper   *reaper
 	cgroup   *cgroup.Root
 	cells    cells
@@ -61,6 +63,15 @@ type Local struct {
 	spawner  sync.WaitGroup
 	mu       sync.Mutex // guards closed and procs.Add against Close
 	closed   bool
+}
+
+// guardian ends what a killed Orla leaves; see guard.Guard.
+type guardian interface {
+	// Await waits until there is one: what is started before it would outlive an Orla
+	// that is killed in that moment.
+	Await(ctx context.Context) error
+	// Dismiss ends it.
+	Dismiss()
 }
 
 // Spec describes one process to start.
@@ -134,20 +145,20 @@ func NewLocal(opts Options) (*Local, error) {
 	l := &Local{
 		log:      opts.Log,
 		instance: rand.Text(),
-		outer:    os.Getenv(markVar),
+		outer:    os.Getenv(trees.MarkVariable),
 		spawns:   make(chan spawn),
 		stays:    make(chan struct{}, stays()),
 		reaper:   newReaper(strayPause),
 		cgroup:   opts.Cgroup,
 	}
-	l.tags = newTagger(l.instance, l.outer != "")
+	l.tags = trees.NewTagger(l.instance, l.outer != "")
 	var err error
-	if l.groups, err = newGroupTable(opts.Guard != nil); err != nil {
+	if l.groups, err = guard.NewGroups(opts.Guard != nil); err != nil {
 		opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
 	}
-	l.census = newCensus(l.instance, l.groups)
+	l.finder = trees.NewFinder(l.instance, l.groups.List)
 	if opts.Guard != nil {
-		l.guard = startGuard(opts.Guard, l.instance, l.groups, l.reaper, l.tags, opts.Log)
+		l.guard = guard.Start(guard.Options{Argv: opts.Guard, Instance: l.instance, Groups: l.groups, Children: l.reaper, Tags: l.tags, Log: opts.Log})
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
@@ -169,13 +180,13 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 
 // fork starts a process, which dies with the thread that this runs on.
 func (l *Local) fork(s spawn) spawned {
-	l.tags.begin()
-	pid, err := l.reaper.starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
-	tag := l.tags.end(pid, s.untagged)
+	l.tags.Begin()
+	pid, err := l.reaper.Starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
+	tag := l.tags.End(pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
 	}
-	return spawned{pid: pid, tag: tag, slot: l.groups.add(pid)} // here, since Orla may be killed at any moment
+	return spawned{pid: pid, tag: tag, slot: l.groups.Add(pid)} // here, since Orla may be killed at any moment
 }
 
 // errClosed is returned by Start after Close.
@@ -213,8 +224,10 @@ func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 }
 
 func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
-	if err := l.guard.await(ctx); err != nil {
-		return nil, diagnose(spec, err)
+	if l.guard != nil {
+		if err := l.guard.Await(ctx); err != nil {
+			return nil, diagnose(spec, err)
+		}
 	}
 	var pipes pipes
 	rest, err := pipes.open(spec.Input)
@@ -228,7 +241,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	var pidfd int
 	attr := &syscall.ProcAttr{
 		Dir:   spec.Dir,
-		Env:   marked(append(slices.Clip(spec.Env), spec.Secrets...), l.outer, mark),
+		Env:   trees.Marked(append(slices.Clip(spec.Env), spec.Secrets...), l.outer, mark),
 		Files: pipes.childAnd(spec.Files),
 		Sys:   sysProcAttr(&pidfd),
 	}
@@ -330,7 +343,9 @@ func (l *Local) Close() {
 	l.procs.Wait()
 	close(l.spawns)
 	l.spawner.Wait()
-	l.guard.dismiss()
+	if l.guard != nil {
+		l.guard.Dismiss()
+	}
 	l.reaper.close()
-	l.groups.close()
+	l.groups.Close()
 }

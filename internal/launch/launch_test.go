@@ -21,6 +21,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/leaks"
 )
 
@@ -74,7 +75,7 @@ func TestMain(m *testing.M) {
 func guardElsewhere(instance string) {
 	runtime.LockOSThread()
 	code := make(chan int)
-	go func() { code <- launch.RunGuard(instance) }()
+	go func() { code <- guard.Run(instance) }()
 	os.Exit(<-code)
 }
 
@@ -154,7 +155,7 @@ func standInStart(script string, guard []string) (*launch.Local, *launch.LocalPr
 const patience = time.Minute
 
 func guardCommand() []string {
-	self, err := launch.Program()
+	self, err := guard.Program()
 	if err != nil {
 		panic(err)
 	}

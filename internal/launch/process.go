@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch/trees"
 )
 
 // LocalProcess is one process of this machine and the group that it leads. Its methods may be
@@ -29,10 +30,10 @@ type LocalProcess struct {
 	cell  *cgroup.Group // nil if it has none of its own
 	held  Held
 
-	slot   *int32 // this group's entry in the table; released when empty is set
-	empty  bool   // whether the group was seen empty; owned by attend
-	member stray  // of the group, when it was last seen alive; owned by attend
-	since  uint64 // when the process was started; owned by end, then by attend
+	slot   *int32        // this group's entry in the table; released when empty is set
+	empty  bool          // whether the group was seen empty; owned by attend
+	member trees.Process // of the group, when it was last seen alive; owned by attend
+	since  uint64        // when the process was started; owned by end, then by attend
 
 	killOnce sync.Once
 	kill     chan struct{} // closed when the process is to end without grace
@@ -152,7 +153,7 @@ func (p *LocalProcess) depart(later func(rest func())) {
 				p.seeOut(e)
 			}
 		case p.whole:
-			p.since = startOf(p.pid)
+			p.since = trees.StartOf(p.pid)
 			p.killTree()
 			rest := p.find(unseen()) // before the reaping too: the id still tells its session
 			p.reap()
@@ -166,7 +167,7 @@ func (p *LocalProcess) depart(later func(rest func())) {
 // finish gives back what the process had.
 func (p *LocalProcess) finish() {
 	if !p.empty { // else it is released
-		p.local.groups.release(p.slot)
+		p.local.groups.Release(p.slot)
 	}
 	p.local.cells.remove(p.pid)
 	p.local.removeCell(p.cell)
@@ -189,7 +190,7 @@ func (p *LocalProcess) reap() {
 	}
 	p.reaped, p.known = true, err == nil
 	p.groupLeft() // at once: an empty group's id is anybody's from now on
-	p.local.reaper.forget(p.pid)
+	p.local.reaper.Forget(p.pid)
 	if err != nil {
 		p.local.log.Error("reap", "pid", p.pid, "err", err)
 	}

@@ -11,8 +11,8 @@ type reaper struct{}
 
 func newReaper(time.Duration) *reaper { return &reaper{} }
 
-func (*reaper) starting(start func() (pid int, err error)) (int, error) { return start() }
+func (*reaper) Starting(start func() (pid int, err error)) (int, error) { return start() }
 
-func (*reaper) forget(int) {}
+func (*reaper) Forget(int) {}
 
 func (*reaper) close() {}

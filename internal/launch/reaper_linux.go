@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
 const (
@@ -69,8 +71,8 @@ func (r *reaper) serve(died <-chan os.Signal) {
 // been dead at two looks.
 func (r *reaper) reap() {
 	dead := map[int]bool{}
-	for pid, st := range readProcesses() {
-		if st.state == 'Z' && st.parent == os.Getpid() {
+	for pid, st := range procfs.All() {
+		if st.State == 'Z' && st.Parent == os.Getpid() {
 			dead[pid] = true
 		}
 	}
@@ -87,8 +89,8 @@ func (r *reaper) reap() {
 	r.seen = dead
 }
 
-// starting makes start's process one that is waited for. forget ends that.
-func (r *reaper) starting(start func() (pid int, err error)) (int, error) {
+// Starting makes start's process one that is waited for. Forget ends that.
+func (r *reaper) Starting(start func() (pid int, err error)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err := start()
@@ -98,8 +100,8 @@ func (r *reaper) starting(start func() (pid int, err error)) (int, error) {
 	return pid, err
 }
 
-// forget says that a process of ours is reaped.
-func (r *reaper) forget(pid int) {
+// Forget says that a process of ours is reaped.
+func (r *reaper) Forget(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.own, pid)

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
 // SPEC F3: children that a tool makes Orla's, and that have ended, are not kept; how a
@@ -21,8 +23,8 @@ for _ in range(20):
 		t.Skipf("no python3: %v", err)
 	}
 	dead := func() (n int) {
-		for _, st := range readProcesses() {
-			if st.state == 'Z' && st.parent == os.Getpid() {
+		for _, st := range procfs.All() {
+			if st.State == 'Z' && st.Parent == os.Getpid() {
 				n++
 			}
 		}
@@ -31,7 +33,7 @@ for _ in range(20):
 	r := newReaper(20 * time.Millisecond)
 	defer r.close()
 	own := exec.Command("/bin/sh", "-c", "exit 7")
-	if _, err := r.starting(func() (int, error) { err := own.Start(); return own.Process.Pid, err }); err != nil {
+	if _, err := r.Starting(func() (int, error) { err := own.Start(); return own.Process.Pid, err }); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(python, "-c", clones).CombinedOutput(); err != nil {
@@ -46,5 +48,5 @@ for _ in range(20):
 	if code := own.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("the own process ended with %d", code)
 	}
-	r.forget(own.Process.Pid)
+	r.Forget(own.Process.Pid)
 }

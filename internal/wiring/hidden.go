@@ -4,8 +4,8 @@ import (
 	"io"
 	"runtime/debug"
 
-	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
+	"github.com/orla-project/orla/internal/launch/guard"
 )
 
 // The hidden commands, by which Orla starts itself.
@@ -19,7 +19,7 @@ func RunHidden(args []string, out io.Writer) (code int, hidden bool) {
 	switch {
 	case len(args) == 2 && args[0] == GuardCommand:
 		debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
-		return launch.RunGuard(args[1]), true
+		return guard.Run(args[1]), true
 	case len(args) > 0 && args[0] == probeCommand:
 		return container.Probe(args[1:], out), true
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/internal/needs"
 )
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if len(os.Args) > 2 && os.Args[1] == asGuard {
-		os.Exit(launch.RunGuard(os.Args[2]))
+		os.Exit(guard.Run(os.Args[2]))
 	}
 	if mark := os.Getenv(orlaVar); mark != "" {
 		keepSandbox(mark)

@@ -1,4 +1,4 @@
-package launch
+package trees
 
 import (
 	"bufio"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/launch/procfs"
 	"github.com/orla-project/orla/internal/needs"
 )
 
@@ -49,17 +50,17 @@ func TestAZombieWithThreadsIsAlive(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("%q: %v", line, err)
 	}
-	s := stray{pid, startOf(pid)}
-	var member stray
-	if !s.alive() || !groupAlive(pid, &member) {
-		t.Errorf("it is taken for dead: as a process: %t, as a group: %t", !s.alive(), !groupAlive(pid, &member))
+	s := Process{pid, StartOf(pid)}
+	var member Process
+	if !s.Alive() || !GroupAlive(pid, &member) {
+		t.Errorf("it is taken for dead: as a process: %t, as a group: %t", !s.Alive(), !GroupAlive(pid, &member))
 	}
-	if u, ok := usageOf(pid); !ok || u.CPU == 0 { // the kernel tells no memory of it
-		t.Errorf("it takes %+v, %v", u, ok)
+	if rss, cpu, ok := procfs.Usage(pid); !ok || cpu == 0 { // the kernel tells no memory of it
+		t.Errorf("it takes %d, %s, %t", rss, cpu, ok)
 	}
 	_ = in.Close() // so that it ends
 	late := time.After(time.Minute)
-	for s.alive() { // nobody has reaped it
+	for s.Alive() { // nobody has reaped it
 		select {
 		case <-time.After(time.Millisecond):
 		case <-late:

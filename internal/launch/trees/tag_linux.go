@@ -1,4 +1,4 @@
-package launch
+package trees
 
 import (
 	"bytes"
@@ -7,9 +7,11 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
-// tagger gives processes tags: values of their soft RLIMIT_LOCKS. Linux has not
+// Tagger gives processes tags: values of their soft RLIMIT_LOCKS. Linux has not
 // enforced this limit since 2.4.25. Descendants inherit it across fork, exec and
 // setsid, and neither a cleared environment nor an overwritten one changes it. So
 // a tag tells whose a daemon is when its parent is gone and the mark in its
@@ -21,7 +23,7 @@ import (
 // the same tag, which then stands for none of them; each gets one of its own right
 // after. What such a process forks before that is found by its other traces, or by
 // the guard, which compares only the instance.
-type tagger struct {
+type Tagger struct {
 	instance uint64 // upper half; 0 where processes get no tags
 
 	mu     sync.Mutex // guards the fields that follow
@@ -32,41 +34,41 @@ type tagger struct {
 	shared bool   // whether more than one process inherits it
 }
 
-// newTagger returns a tagger for an instance of Orla. If Orla runs in a tool of
+// NewTagger returns a Tagger for an instance of Orla. If Orla runs in a tool of
 // another Orla, nested, all keep the tag of that tool, so that the outer one
 // finds them. An Orla that has a tag itself runs in such a tool, whatever its
 // environment says.
-func newTagger(instance string, nested bool) *tagger {
-	t := &tagger{}
+func NewTagger(instance string, nested bool) *Tagger {
+	t := &Tagger{}
 	if nested || unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &t.own) != nil || t.own.Max != unix.RLIM_INFINITY || isTag(t.own.Cur) {
 		return t
 	}
-	t.instance = instanceTag(instance)
+	t.instance = InstanceTag(instance)
 	return t
 }
 
-// instanceTag returns the upper half of an instance's tags. It is never 0, and
+// InstanceTag returns the upper half of an instance's tags. It is never 0, and
 // below RLIM_INFINITY.
-func instanceTag(instance string) uint64 {
+func InstanceTag(instance string) uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(instance)) // never fails
 	return uint64(h.Sum32()>>1|1) << 32
 }
 
-// isTag reports whether a limit is a tag of some instance's: instanceTag gives each an
+// isTag reports whether a limit is a tag of some instance's: InstanceTag gives each an
 // upper half.
 func isTag(limit uint64) bool { return limit != unix.RLIM_INFINITY && limit>>32 != 0 }
 
-// hasInstance reports whether a tag is one of an instance's.
-func hasInstance(tag, instance uint64) bool { return instance != 0 && tag>>32 == instance>>32 }
+// HasInstance reports whether a tag is one of an instance's.
+func HasInstance(tag, instance uint64) bool { return instance != 0 && tag>>32 == instance>>32 }
 
-func (t *tagger) next() uint64 {
+func (t *Tagger) next() uint64 {
 	t.last++
 	return t.instance | uint64(t.last)
 }
 
-// begin comes before each fork, end after it.
-func (t *tagger) begin() {
+// Begin comes before each fork, End after it.
+func (t *Tagger) Begin() {
 	if t.instance == 0 {
 		return
 	}
@@ -80,16 +82,16 @@ func (t *tagger) begin() {
 	_ = setTag(0, t.tag, t.own) // possible, since the hard limit is infinite
 }
 
-// end returns the tag of the process that was forked; 0 if it has none. pid is 0
+// End returns the tag of the process that was forked; 0 if it has none. pid is 0
 // if there is no such process.
-func (t *tagger) end(pid int, untagged bool) uint64 {
+func (t *Tagger) End(pid int, untagged bool) uint64 {
 	if t.instance == 0 {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.forks--; t.forks == 0 {
-		_ = setTag(0, t.own.Cur, t.own) // as in begin
+		_ = setTag(0, t.own.Cur, t.own) // as in Begin
 	}
 	tag := t.tag
 	switch {
@@ -109,10 +111,10 @@ func setTag(pid int, tag uint64, own unix.Rlimit) error {
 	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: own.Max}, nil)
 }
 
-// tagOf returns the tag of a process. That of another user's prlimit says to nobody
+// TagOf returns the tag of a process. That of another user's prlimit says to nobody
 // without CAP_SYS_RESOURCE, which root of a container has not; root can end such a
 // process all the same, and finds the tag in /proc.
-func tagOf(pid int) uint64 {
+func TagOf(pid int) uint64 {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit); err == unix.EPERM && unix.Geteuid() == 0 {
 		limit.Cur = listedLocks(pid)
@@ -129,7 +131,7 @@ func tagOf(pid int) uint64 {
 // not known, or there is none.
 func listedLocks(pid int) uint64 {
 	var buf [2048]byte // 16 lines of 80
-	text, err := readProc(pid, "limits", buf[:])
+	text, err := procfs.File(pid, "limits", buf[:])
 	if err != nil {
 		return 0
 	}

@@ -1,11 +1,12 @@
-package launch
+package trees
 
 import (
 	"fmt"
 	"os/exec"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
 // SPEC D2, D11: a process that becomes another program has no environment for a
@@ -13,7 +14,7 @@ import (
 func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 	const again = `exec /bin/sh -c "$0" "$0"`
 	cmd := exec.Command("/bin/sh", "-c", again, again)
-	cmd.Env = marked(nil, "", "an-instance.7")
+	cmd.Env = Marked(nil, "", "an-instance.7")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 	const looks = 20_000
 	unseen := 0
 	for range looks {
-		environ, err := environOf(cmd.Process.Pid)
+		environ, err := procfs.Environ(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 func TestAMarkIsSeenWhileTheEnvironmentIsSetUp(t *testing.T) {
 	const again = `exec /bin/sh -c "$0" "$0"`
 	cmd := exec.Command("/bin/sh", "-c", again, again)
-	cmd.Env = marked(nil, "", "an-instance.7")
+	cmd.Env = Marked(nil, "", "an-instance.7")
 	for i := range 20_000 {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("X%d=", i))
 	}
@@ -56,7 +57,7 @@ func TestAMarkIsSeenWhileTheEnvironmentIsSetUp(t *testing.T) {
 	const looks = 200
 	unseen := 0
 	for range looks {
-		environ, err := environOf(cmd.Process.Pid)
+		environ, err := procfs.Environ(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,26 +67,5 @@ func TestAMarkIsSeenWhileTheEnvironmentIsSetUp(t *testing.T) {
 	}
 	if unseen > 0 {
 		t.Errorf("%d of %d looks saw no environment", unseen, looks)
-	}
-}
-
-// What has no environment for good is not waited for.
-func TestNoneIsToldFromNotYet(t *testing.T) {
-	cmd := exec.Command("/bin/sleep", "60")
-	cmd.Env = []string{}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
-	})
-	late := time.After(time.Minute)
-	for !hasNone(cmd.Process.Pid) { // not yet: Start returns in the middle of the exec
-		select {
-		case <-time.After(execPause):
-		case <-late:
-			t.Fatal("a process that was given no environment is taken for one that will have one")
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package launch
+package trees
 
 import (
 	"os/exec"
@@ -18,7 +18,7 @@ func TestTheTagOfAnotherUsersProcess(t *testing.T) {
 	if err := unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &own); err != nil {
 		t.Fatal(err)
 	}
-	tag := instanceTag("of the test") | 7
+	tag := InstanceTag("of the test") | 7
 	cmd := exec.Command("sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if err := setTag(0, tag, own); err != nil {
@@ -33,7 +33,7 @@ func TestTheTagOfAnotherUsersProcess(t *testing.T) {
 	}
 	defer func() { _ = cmd.Wait() }()         // it was killed
 	defer func() { _ = cmd.Process.Kill() }() // the same
-	if got := tagOf(cmd.Process.Pid); got != tag {
+	if got := TagOf(cmd.Process.Pid); got != tag {
 		t.Errorf("prlimit or /proc: got %x, want %x", got, tag)
 	}
 	if got := listedLocks(cmd.Process.Pid); got != tag {
