@@ -47,7 +47,8 @@ var imports = map[string][]string{
 
 	"internal/schema":  {"internal/fault", "internal/rawjson", "internal/turns"},
 	"internal/launch":  {"internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/recovered", "internal/fault", "internal/cgroup"},
-	"internal/linerpc": {"internal/pace", "internal/turns", "internal/rawjson"},
+	"internal/rpc":     {"internal/rawjson", "internal/turns"},              // the calls on one connection, whatever carries them
+	"internal/linerpc": {"internal/pace", "internal/rpc", "internal/turns"}, // lines on the pipes of a process
 	"internal/secret":  {"internal/fault"},
 	"manifest":         {"internal/regularfile", "internal/secret", "internal/yamldoc"},
 
@@ -63,7 +64,7 @@ var imports = map[string][]string{
 
 	// Providers: what answers a call.
 	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
-	"capsule": {"internal/pace", "internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/secret"},
+	"capsule": {"internal/pace", "internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -172,7 +173,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/linerpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

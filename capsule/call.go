@@ -13,9 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -224,7 +224,7 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 // asker is who makes a request.
 type asker struct {
 	line   turns.Line  // see peer.Call
-	name   string      // see linerpc.Request.Client
+	name   string      // see rpc.Request.Client
 	client peer.Client // nil if it cannot be spoken to
 	input  peer.Input
 }
@@ -245,7 +245,7 @@ func askerOf(call peer.Call) asker {
 // enough. params are told the context of the process's own part, and whose it is. It
 // reports as well whether the process speaks statelessVersion.
 func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *link, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
-	req := linerpc.Request{Method: method, Client: who.name, About: who.client, Line: who.line}
+	req := rpc.Request{Method: method, Client: who.name, About: who.client, Line: who.line}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}
@@ -310,7 +310,7 @@ func (c *Capsule) sendError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fault.From(err)
-	case errors.Is(err, linerpc.ErrTooLong):
+	case errors.Is(err, rpc.ErrTooLong):
 		return fault.Wrap(fault.ExecutionFailed, err, "%s gave an answer of over max_message (%d bytes)", name, c.tool.Runtime.MaxMessage)
 	}
 	return fault.Wrap(fault.Crashed, err, "%s crashed during the call: %v; it is started again, try once more", name, err)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -390,7 +390,7 @@ func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	_, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: just(params), Client: client, Own: true})
+	_, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: just(params), Client: client, Own: true})
 	if err != nil && ctx.Err() == nil {
 		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -51,6 +51,6 @@ func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 func (in *incarnation) pingOnce(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := in.conn.Call(ctx, linerpc.Request{Method: "ping", Own: true})
+	_, err := in.conn.Call(ctx, rpc.Request{Method: "ping", Own: true})
 	return err
 }

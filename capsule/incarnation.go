@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/pace"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
@@ -100,10 +101,9 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	stdin, stdout, stderr := p.Streams()
 	in.conn = &link{Conn: linerpc.New(stdin, stdout, linerpc.Options{
+		Options:    rpc.Options{Handler: in, Clean: c.clean},
 		MaxMessage: int(c.tool.Runtime.MaxMessage),
 		Stall:      c.tool.Run.Timeout,
-		Handler:    in,
-		Clean:      c.clean,
 	})}
 	if s, ok := p.(Sharer); ok {
 		s.Share(in.conn.Whose)

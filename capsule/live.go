@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -434,4 +434,4 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 	return s.in, s.in.help(ctx)
 }
 
-var _ linerpc.Handler = (*incarnation)(nil)
+var _ rpc.Handler = (*incarnation)(nil)

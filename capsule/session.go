@@ -14,9 +14,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -71,8 +71,8 @@ func (in *incarnation) negotiate(ctx context.Context) error {
 // initialize makes the handshake of the versions before statelessVersion.
 func (in *incarnation) initialize(ctx context.Context) error {
 	t := &tap{
-		call: func(req linerpc.Request) (json.RawMessage, error) { return in.conn.Call(ctx, req) },
-		tell: func(method string, params json.RawMessage) error { return in.conn.Tell(ctx, method, params) },
+		call: func(req rpc.Request) (json.RawMessage, error) { return in.conn.Call(ctx, req) },
+		tell: func(method string, params json.RawMessage) error { return in.conn.Notify(ctx, method, params) },
 		in:   make(chan jsonrpc.Message),
 		done: make(chan struct{}),
 		log:  in.c.log,
@@ -100,7 +100,7 @@ func (in *incarnation) initialize(ctx context.Context) error {
 // tap is a transport for the SDK's client that shares a connection, for as long
 // as the handshake lasts.
 type tap struct {
-	call    func(linerpc.Request) (json.RawMessage, error)
+	call    func(rpc.Request) (json.RawMessage, error)
 	tell    func(method string, params json.RawMessage) error
 	in      chan jsonrpc.Message
 	once    sync.Once
@@ -134,7 +134,7 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	}
 	t.senders.Go(func() {
 		defer recovered.To(t.log, "make the handshake", func(any) { _ = t.Close() })
-		result, err := t.call(linerpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
+		result, err := t.call(rpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
 		if _, said := errors.AsType[*jsonrpc.Error](err); err != nil && !said {
 			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 		}
@@ -305,7 +305,7 @@ func refused(err error) bool {
 }
 
 // missed reports whether a request met the end of a process, and no server.
-func missed(err error) bool { return errors.Is(err, linerpc.ErrNotSent) || notServed(err) }
+func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) || notServed(err) }
 
 // notServed reports whether a request did not reach a server that is far away,
 // whose session is about to end.
@@ -366,7 +366,7 @@ func (in *incarnation) page(ctx context.Context, method, key, cursor string, pat
 	if cursor != "" {
 		params = rawjson.Pair("cursor", cursor)
 	}
-	result, err := in.conn.Call(ctx, linerpc.Request{Method: method, Params: in.own(params), Own: true})
+	result, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: in.own(params), Own: true})
 	if err != nil {
 		return nil, "", err
 	}

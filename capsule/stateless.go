@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -60,7 +61,7 @@ func (in *incarnation) discover(ctx context.Context) bool {
 	}
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	result, err := in.conn.Call(asking, linerpc.Request{Method: "server/discover", Params: in.c.stateless(nil), Own: true, Quiet: true})
+	result, err := in.conn.Call(asking, rpc.Request{Method: "server/discover", Params: in.c.stateless(nil), Own: true, Quiet: true})
 	_, refused := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
@@ -184,7 +185,7 @@ func (in *incarnation) listen(ctx context.Context) {
 			in.helpers.Go(func() {
 				defer in.contain()
 				params := in.c.stateless(slices.Concat([]byte(`{"notifications":`), filter, []byte("}")))
-				_, err := in.conn.Call(listening, linerpc.Request{Method: "subscriptions/listen", Params: params, Own: true, Standing: true})
+				_, err := in.conn.Call(listening, rpc.Request{Method: "subscriptions/listen", Params: params, Own: true, Standing: true})
 				over <- err
 			})
 			in.awaitAcknowledged(ctx)

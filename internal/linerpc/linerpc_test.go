@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -63,6 +64,12 @@ type process struct {
 
 const stall = 10 * time.Second
 
+// As internal/rpc has them: how many notes of a call may wait, and how many bytes of them.
+const (
+	maxNotes     = 64
+	maxNoteBytes = 1 << 20
+)
+
 // inBubble runs a test with a Conn whose process the test plays. That no
 // goroutine of the Conn is left, the end of the bubble checks.
 func inBubble(t *testing.T, test func(t *testing.T, p *process)) {
@@ -71,7 +78,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *process)) {
 		in, theirIn := net.Pipe()
 		out, theirOut := net.Pipe()
 		p := &process{t: t, heard: &heard{}, lines: bufio.NewReader(theirIn), out: theirOut}
-		p.Conn = New(in, out, Options{MaxMessage: 16 << 20, Stall: stall, Handler: p.heard})
+		p.Conn = New(in, out, Options{MaxMessage: 16 << 20, Stall: stall, Options: rpc.Options{Handler: p.heard}})
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
@@ -121,7 +128,7 @@ type outcome struct {
 }
 
 // calls makes a call in a goroutine.
-func (p *process) calls(ctx context.Context, req Request) <-chan outcome {
+func (p *process) calls(ctx context.Context, req rpc.Request) <-chan outcome {
 	done := make(chan outcome, 1)
 	if req.Method == "" {
 		req.Method = "work"
@@ -147,7 +154,7 @@ func TestAnswersInAnyOrder(t *testing.T) {
 		for range n {
 			calls.Go(func() {
 				var own int64
-				result, err := p.Call(t.Context(), Request{Method: "work", Params: func(id int64) [][]byte {
+				result, err := p.Call(t.Context(), rpc.Request{Method: "work", Params: func(id int64) [][]byte {
 					own = id
 					return [][]byte{[]byte(`{"n":`), fmt.Append(nil, id), []byte(`}`)}
 				}})
@@ -199,7 +206,7 @@ func TestNotesComeBeforeTheAnswer(t *testing.T) {
 				}
 				var got []string
 				release := make(chan struct{})
-				done := p.calls(t.Context(), Request{Note: func(method string, params json.RawMessage) {
+				done := p.calls(t.Context(), rpc.Request{Note: func(method string, params json.RawMessage) {
 					<-release
 					got = append(got, method)
 				}})
@@ -233,7 +240,7 @@ func TestNotesGiveTheirPlaceBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		p.heard.notified = func(method string, params json.RawMessage) { p.Note(1, method, params) }
 		n := 0
-		done := p.calls(t.Context(), Request{Note: func(string, json.RawMessage) { n++ }})
+		done := p.calls(t.Context(), rpc.Request{Note: func(string, json.RawMessage) { n++ }})
 		p.gets()
 		const most = 10
 		for range most {
@@ -260,11 +267,11 @@ func TestN2TheSoleClientIsFound(t *testing.T) {
 			}
 		}
 		sole(0, nil, false)
-		first := p.calls(t.Context(), Request{Client: "a", About: "first"})
+		first := p.calls(t.Context(), rpc.Request{Client: "a", About: "first"})
 		p.gets()
-		second := p.calls(t.Context(), Request{Client: "a", About: "second"})
+		second := p.calls(t.Context(), rpc.Request{Client: "a", About: "second"})
 		p.gets()
-		own := p.calls(t.Context(), Request{Own: true})
+		own := p.calls(t.Context(), rpc.Request{Own: true})
 		p.gets()
 		sole(2, "second", false)
 		if p.About(1) != "first" || p.About(4) != nil {
@@ -278,12 +285,12 @@ func TestN2TheSoleClientIsFound(t *testing.T) {
 			}
 		}
 		sole(0, nil, false)
-		other := p.calls(t.Context(), Request{Client: "b", About: "other"})
+		other := p.calls(t.Context(), rpc.Request{Client: "b", About: "other"})
 		p.gets()
 		sole(0, nil, true)
 		p.answers(4)
 		<-other
-		last := p.calls(t.Context(), Request{Client: "b"})
+		last := p.calls(t.Context(), rpc.Request{Client: "b"})
 		p.gets()
 		sole(0, nil, true)
 		p.answers(5)
@@ -296,7 +303,7 @@ func TestCancelIsTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New(`the "client" left`)
-		done := p.calls(ctx, Request{})
+		done := p.calls(ctx, rpc.Request{})
 		p.gets()
 		cancel(why)
 		if o := <-done; !errors.Is(o.err, why) {
@@ -307,7 +314,7 @@ func TestCancelIsTold(t *testing.T) {
 			t.Errorf("the process was told %s %s", m.Method, m.Params)
 		}
 		p.answers(1)
-		other := p.calls(t.Context(), Request{})
+		other := p.calls(t.Context(), rpc.Request{})
 		p.gets()
 		p.answers(2)
 		if o := <-other; o.err != nil || string(o.result) != "2" {
@@ -333,8 +340,8 @@ func TestReply(t *testing.T) {
 			{func() {
 				p.Reply(turns.Line{}, json.RawMessage(`2`), nil, &jsonrpc.Error{Code: 1, Message: "bad data", Data: json.RawMessage(`{`)})
 			}, `{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"bad data"}}`},
-			{func() { p.Notify("notifications/x", nil) }, `{"jsonrpc":"2.0","method":"notifications/x"}`},
-			{func() { p.Notify("notifications/x", json.RawMessage(`[]`)) }, `{"jsonrpc":"2.0","method":"notifications/x","params":[]}`},
+			{func() { p.Post(turns.Line{}, "notifications/x", nil) }, `{"jsonrpc":"2.0","method":"notifications/x"}`},
+			{func() { p.Post(turns.Line{}, "notifications/x", json.RawMessage(`[]`)) }, `{"jsonrpc":"2.0","method":"notifications/x","params":[]}`},
 		} {
 			test.reply()
 			line, err := p.lines.ReadString('\n')
@@ -350,7 +357,7 @@ func TestCloseFailsWhatIsPending(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		var calls []<-chan outcome
 		for range 5 {
-			calls = append(calls, p.calls(t.Context(), Request{}))
+			calls = append(calls, p.calls(t.Context(), rpc.Request{}))
 			p.gets()
 		}
 		if p.Err() != nil {
@@ -365,7 +372,7 @@ func TestCloseFailsWhatIsPending(t *testing.T) {
 			}
 		}
 		<-p.Over()
-		if _, err := p.Call(t.Context(), Request{Method: "late"}); !errors.Is(err, ErrNotSent) || !errors.Is(err, why) {
+		if _, err := p.Call(t.Context(), rpc.Request{Method: "late"}); !errors.Is(err, rpc.ErrNotSent) || !errors.Is(err, why) {
 			t.Errorf("a call afterwards gives %v", err)
 		}
 		if p.InFlight() != 0 || p.Err() != why { //nolint:errorlint // the very one
@@ -377,10 +384,10 @@ func TestCloseFailsWhatIsPending(t *testing.T) {
 // Drain refuses what is new and waits for what is not.
 func TestDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
-		done := p.calls(t.Context(), Request{})
+		done := p.calls(t.Context(), rpc.Request{})
 		p.gets()
 		idle := p.Drain()
-		if _, err := p.Call(t.Context(), Request{Method: "new"}); !errors.Is(err, ErrNotSent) {
+		if _, err := p.Call(t.Context(), rpc.Request{Method: "new"}); !errors.Is(err, rpc.ErrNotSent) {
 			t.Errorf("a new call gives %v", err)
 		}
 		select {
@@ -412,14 +419,14 @@ func TestUnusedAndSilent(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want(time.Minute, time.Minute)
-		own := p.calls(t.Context(), Request{Own: true})
+		own := p.calls(t.Context(), rpc.Request{Own: true})
 		p.gets()
 		time.Sleep(time.Minute)
 		want(2*time.Minute, 2*time.Minute)
 		p.answers(1)
 		<-own
 		want(2*time.Minute, 0)
-		clients := p.calls(t.Context(), Request{})
+		clients := p.calls(t.Context(), rpc.Request{})
 		p.gets()
 		time.Sleep(time.Minute)
 		want(0, time.Minute)
@@ -437,7 +444,7 @@ func TestDrainUnused(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		called := make(chan error)
 		call := func() {
-			_, err := p.Call(t.Context(), Request{Method: "tools/call"})
+			_, err := p.Call(t.Context(), rpc.Request{Method: "tools/call"})
 			called <- err
 		}
 		go call()

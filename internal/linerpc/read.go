@@ -2,131 +2,14 @@ package linerpc
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
-	"unicode/utf8"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/rpc"
 )
-
-// take hands one line to whom it concerns.
-func (c *Conn) take(line []byte) {
-	line = c.clean(line)
-	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")))
-	c.unasked++ // unless it turns out to be an answer
-	if len(line) == 0 {
-		return
-	}
-	if line[0] != '{' && line[0] != '[' {
-		c.opts.Handler.Noise(shortened(line), "no JSON-RPC message")
-		return
-	}
-	valid, ascii := rawjson.Check(line)
-	switch {
-	case !valid:
-		c.opts.Handler.Noise(shortened(line), "no valid JSON")
-		return
-	case !ascii && !utf8.Valid(line): // what goes on to clients must be text
-		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
-	}
-	switch line[0] {
-	case '{':
-		c.takeMessage(line)
-	default: // a batch, which older peers may answer with
-		rawjson.Elements(line, func(m json.RawMessage) bool {
-			c.unasked++
-			if m[0] == '{' {
-				c.takeMessage(m)
-			} else {
-				c.opts.Handler.Noise(shortened(m), "no JSON-RPC message")
-			}
-			return true
-		})
-	}
-}
-
-func (c *Conn) clean(line []byte) []byte {
-	if c.opts.Clean == nil {
-		return line
-	}
-	return c.opts.Clean(line)
-}
-
-// maxID bounds the id of a request in bytes: the answer repeats it. maxMethod is how
-// much is taken of the name of a method, which the log repeats.
-const maxID, maxMethod = 256, 256
-
-func (c *Conn) takeMessage(raw []byte) {
-	m, plain := rawjson.ReadMessage(raw)
-	method := rawjson.String(m.Method)
-	method = method[:min(len(method), maxMethod)] // no method that Orla knows is as long
-	switch {
-	case !plain || m.Method != nil && method == "":
-		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message")
-	case rawjson.String(m.Version) != "2.0": // a log line that looks like one must not answer a call
-		c.opts.Handler.Noise(shortened(raw), `no JSON-RPC message: it has no "jsonrpc":"2.0"`)
-	case method != "" && m.ID == nil:
-		c.opts.Handler.Notified(method, m.Params)
-	case method != "" && len(m.ID) > maxID:
-		c.opts.Handler.Noise(shortened(raw), fmt.Sprintf("a request whose id is over %d bytes", maxID))
-	case method != "":
-		c.opts.Handler.Asked(m.ID, method, m.Params)
-	case m.ID != nil && (m.Result != nil || m.Error != nil):
-		c.takeAnswer(m)
-	default:
-		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message: it has neither a method nor a result")
-	}
-}
-
-func (c *Conn) takeAnswer(m rawjson.Message) {
-	e := Event{Result: m.Result}
-	if m.Error != nil && !bytes.Equal(m.Error, []byte("null")) {
-		e = Event{Err: errorOf(m.Error)}
-	}
-	id, err := strconv.ParseInt(string(m.ID), 10, 64)
-	if err == nil && len(m.Result) > turns.Little {
-		e.inHand = c.makeRoom(id, int64(len(m.Result)))
-	}
-	if err != nil || !c.settle(id, e) {
-		c.opts.Handler.Unclaimed(m.ID)
-		return
-	}
-	c.unasked--
-}
-
-// makeRoom returns how many bytes of an answer are in hand until its call has found
-// room for them: answers of other calls are not to wait for it. If too much is in
-// hand, it waits itself, and the process, which is not read from meanwhile, does too.
-func (c *Conn) makeRoom(id, size int64) int64 {
-	c.mu.Lock()
-	p := c.pending[id]
-	c.mu.Unlock()
-	if p == nil || p.held == nil {
-		return 0
-	}
-	if p.held.Later(size) {
-		return size
-	}
-	_ = p.held.Need(p.ctx, size) // a call that is over takes no answer
-	return 0
-}
-
-// errorOf reads the error of an answer. One that is none of JSON-RPC's is still
-// an error.
-func errorOf(raw json.RawMessage) error {
-	var wire jsonrpc.Error
-	if err := json.Unmarshal(raw, &wire); err != nil || wire.Message == "" && wire.Code == 0 {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: string(shortened(raw))}
-	}
-	return &wire
-}
 
 // Where the id of an answer stands when the rest of it is out of reach.
 var (
@@ -138,7 +21,7 @@ var (
 
 // tooLong fails the call that an over-long line answered.
 func (c *Conn) tooLong(head, tail []byte) {
-	c.opts.Handler.Noise(shortened(c.clean(head)), fmt.Sprintf("a line of over %d bytes", c.opts.MaxMessage))
+	c.Noise(head, fmt.Sprintf("a line of over %d bytes", c.max))
 	if !bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) {
 		return // no answer, however it goes on
 	}
@@ -149,30 +32,14 @@ func (c *Conn) tooLong(head, tail []byte) {
 	if found == nil {
 		found = trailingID.FindSubmatch(tail)
 	}
-	why := Event{Err: fmt.Errorf("%w: over %d bytes", ErrTooLong, c.opts.MaxMessage)}
+	why := fmt.Errorf("%w: over %d bytes", rpc.ErrTooLong, c.max)
 	if found != nil {
 		if id, err := strconv.ParseInt(string(found[1]), 10, 64); err == nil {
-			c.settle(id, why)
+			c.Fail(id, why)
 		}
 		return
 	}
-	c.mu.Lock()
-	var only int64
-	if len(c.pending) == 1 {
-		for only = range c.pending {
-		}
-	}
-	c.mu.Unlock()
-	c.settle(only, why)
-}
-
-// shortened cuts what is quoted in a log or an error.
-func shortened(line []byte) []byte {
-	const enough = 4 << 10
-	if len(line) <= enough {
-		return line
-	}
-	return append(bytes.Clone(line[:enough]), "…"...)
+	c.FailOnly(why)
 }
 
 // line is one line of a stream, without its end.

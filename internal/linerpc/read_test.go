@@ -8,11 +8,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/rpc"
 )
 
 // said is a Stream that says what it is given, and takes nothing.
@@ -25,29 +29,30 @@ func (said) SetWriteDeadline(time.Time) error { return nil }
 
 // hear reads a text with so many calls in flight, from id 1 on, and returns what
 // the Handler was told and what became of the calls: nil for those without an answer.
-func hear(t *testing.T, text string, most, calls int) (events []string, answers []*Event) {
+func hear(t *testing.T, text string, most, calls int) (events []string, answers []*outcome) {
 	t.Helper()
 	h := &heard{}
-	c := New(said{}, said{strings.NewReader(text)}, Options{MaxMessage: most, Stall: time.Hour, Handler: h})
-	var waiting []*pending
-	for range calls {
-		p := &pending{events: make(chan Event, 1)}
-		if _, err := c.begin(p); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		c := New(said{}, said{strings.NewReader(text)}, Options{MaxMessage: most, Stall: time.Hour, Options: rpc.Options{Handler: h}})
+		unanswered := errors.New("there was no answer")
+		all := make([]*outcome, calls)
+		var waiting sync.WaitGroup
+		for i := range calls {
+			waiting.Go(func() {
+				result, err := c.Call(t.Context(), rpc.Request{Method: "work"})
+				if !errors.Is(err, unanswered) {
+					all[i] = &outcome{result, err}
+				}
+			})
+			synctest.Wait() // so that it has the next id, and is sent
 		}
-		waiting = append(waiting, p)
-	}
-	if err := c.Serve(); !errors.Is(err, io.EOF) {
-		t.Errorf("Serve gave %v", err)
-	}
-	for _, p := range waiting {
-		select {
-		case e := <-p.events:
-			answers = append(answers, &e)
-		default:
-			answers = append(answers, nil)
+		if err := c.Serve(); !errors.Is(err, io.EOF) {
+			t.Errorf("Serve gave %v", err)
 		}
-	}
+		c.Close(unanswered)
+		waiting.Wait()
+		answers = all
+	})
 	return h.all(), answers
 }
 
@@ -86,8 +91,8 @@ func TestLinesAreMessages(t *testing.T) {
 		{"a request", `{"jsonrpc":"2.0","id":"x","method":"m","params":{"a":1}}`, `asked "x" m {"a":1}`, ""},
 		{"a method that is a number", `{"jsonrpc":"2.0","id":1,"method":5}`, "noise no JSON-RPC message: ", ""},
 		{"an empty method", `{"jsonrpc":"2.0","id":1,"method":"","result":5}`, "noise no JSON-RPC message: ", ""},
-		{"an id as long as may be", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID-2) + `","method":"m"}`, `asked "xxx`, ""},
-		{"an id longer than that", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID-1) + `","method":"m"}`, "noise a request whose id is over 256 bytes", ""},
+		{"an id as long as may be", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 256-2) + `","method":"m"}`, `asked "xxx`, ""},
+		{"an id longer than that", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 256-1) + `","method":"m"}`, "noise a request whose id is over 256 bytes", ""},
 		{"a print", "hello\n", "noise no JSON-RPC message: hello", ""},
 		{"a broken message", `{"jsonrpc":"2.0","id":1,"result":`, "noise no valid JSON", ""},
 		{"two messages in a line", ok + ok, "noise no valid JSON", ""},
@@ -104,8 +109,8 @@ func TestLinesAreMessages(t *testing.T) {
 			switch a := answers[0]; {
 			case a == nil && test.answer != "":
 				t.Error("the call has no answer")
-			case a != nil && string(a.Result) != test.answer:
-				t.Errorf("the call is answered %s, %v; want %s", a.Result, a.Err, test.answer)
+			case a != nil && string(a.result) != test.answer:
+				t.Errorf("the call is answered %s, %v; want %s", a.result, a.err, test.answer)
 			}
 		})
 	}
@@ -124,9 +129,9 @@ func TestErrorsOfAnswers(t *testing.T) {
 		{`{"code":"x"}`, jsonrpc.CodeInternalError, `{"code":"x"}`},
 	} {
 		_, answers := hear(t, `{"jsonrpc":"2.0","id":1,"error":`+test.raw+`}`, 1<<20, 1)
-		wire, ok := errors.AsType[*jsonrpc.Error](answers[0].Err)
+		wire, ok := errors.AsType[*jsonrpc.Error](answers[0].err)
 		if !ok || wire.Code != test.code || wire.Message != test.text {
-			t.Errorf("%s is %v", test.raw, answers[0].Err)
+			t.Errorf("%s is %v", test.raw, answers[0].err)
 		}
 	}
 }
@@ -137,7 +142,7 @@ func TestBatch(t *testing.T) {
 	if want := []string{"noise no JSON-RPC message: 5", "notified m "}; !slices.Equal(events, want) {
 		t.Errorf("it is told %q, want %q", events, want)
 	}
-	if answers[0] == nil || answers[0].Err == nil || answers[1] == nil || string(answers[1].Result) != `"b"` || answers[2] != nil {
+	if answers[0] == nil || answers[0].err == nil || answers[1] == nil || string(answers[1].result) != `"b"` || answers[2] != nil {
 		t.Errorf("the calls are answered %v", answers)
 	}
 }
@@ -198,11 +203,11 @@ func TestLongLines(t *testing.T) {
 					id := i + 1
 					switch {
 					case slices.Contains(test.failed, id):
-						if a == nil || !errors.Is(a.Err, ErrTooLong) {
+						if a == nil || !errors.Is(a.err, rpc.ErrTooLong) {
 							t.Errorf("call %d got %.50v", id, a)
 						}
 					case id == test.result:
-						if a == nil || a.Err != nil || len(a.Result) < most-100 {
+						if a == nil || a.err != nil || len(a.result) < most-100 {
 							t.Errorf("call %d got %.50v", id, a)
 						}
 					case a != nil:
@@ -217,7 +222,7 @@ func TestLongLines(t *testing.T) {
 // What a line of the log or an error quotes is short, however long the line was.
 func TestNoiseIsShort(t *testing.T) {
 	h := &quoted{}
-	c := New(said{}, said{strings.NewReader(strings.Repeat("z", 1<<20) + "\n{" + strings.Repeat("z", 90_000) + "\n")}, Options{MaxMessage: 100_000, Stall: time.Hour, Handler: h})
+	c := New(said{}, said{strings.NewReader(strings.Repeat("z", 1<<20) + "\n{" + strings.Repeat("z", 90_000) + "\n")}, Options{MaxMessage: 100_000, Stall: time.Hour, Options: rpc.Options{Handler: h}})
 	_ = c.Serve() // that it ended is all that matters
 	if len(h.sizes) != 2 || slices.Max(h.sizes) > 5<<10 {
 		t.Errorf("lines of %v bytes are quoted", h.sizes)

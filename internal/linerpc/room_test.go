@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -29,12 +30,12 @@ func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
 		ctx, letGo := room.Hold(t.Context(), turns.Line{Session: "flood"})
 		left, cancel := context.WithCancelCause(t.Context())
 		leaving, letGoLeaving := room.Hold(left, turns.Line{Session: "flood"})
-		waits, leaves := p.calls(ctx, Request{Method: "large"}), p.calls(leaving, Request{Method: "large"})
+		waits, leaves := p.calls(ctx, rpc.Request{Method: "large"}), p.calls(leaving, rpc.Request{Method: "large"})
 		for range 2 {
 			m := p.gets()
 			p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, m.ID, strings.Repeat("x", large))
 		}
-		small := p.calls(t.Context(), Request{Method: "small"})
+		small := p.calls(t.Context(), rpc.Request{Method: "small"})
 		p.answers(p.gets().ID)
 		if got := <-small; got.err != nil {
 			t.Errorf("a small answer behind two that wait: %v", got.err)

@@ -5,118 +5,152 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 )
 
-// write sends one line. It waits for its turn, and for as much as fits into the
+// writer is the rpc.Transport of a process: it writes lines to its stdin.
+type writer struct {
+	conn  *rpc.Conn // whose messages they are
+	in    Stream
+	stall time.Duration // see Options
+
+	writing chan struct{}  // holds a token while a message is being written
+	rests   sync.WaitGroup // the goroutines that write what did not fit at once
+
+	waiting, waitingBytes *turns.Shares // of posts
+
+	mu      sync.Mutex // guards the fields that follow
+	closed  bool       // Close was called; no goroutine is to begin
+	posts   []post     // messages that wait for their turn
+	posting bool       // a goroutine is at them
+}
+
+func newWriter(in Stream, stall time.Duration) *writer {
+	return &writer{
+		in: in, stall: stall, writing: make(chan struct{}, 1),
+		waiting: turns.NewShares(2 * maxPosts), waitingBytes: turns.NewShares(2 * maxPostBytes),
+	}
+}
+
+// Close implements rpc.Transport.
+func (w *writer) Close() {
+	w.mu.Lock()
+	w.closed = true
+	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // ends a write that hangs; a closed stream has none
+	w.mu.Unlock()
+	w.rests.Wait()
+}
+
+// overLocked reports whether nothing is to be written any more.
+func (w *writer) overLocked() bool { return w.closed || w.conn.Err() != nil }
+
+// Send implements rpc.Transport. It waits for its turn, and for as much as fits into the
 // pipe at once; the rest is written by a goroutine, so that whoever has a
 // deadline is not bound to a process that does not read. An error says that
 // nothing of it was sent.
-func (c *Conn) write(ctx context.Context, p *pending, line [][]byte) error {
+func (w *writer) Send(ctx context.Context, call *rpc.Pending, line [][]byte) error {
 	select {
-	case c.writing <- struct{}{}:
+	case w.writing <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
-	case <-c.over:
-		return fmt.Errorf("%w: %w", ErrNotSent, c.Err())
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, context.Cause(ctx))
+	case <-w.conn.Over():
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, w.conn.Err())
 	}
-	c.mu.Lock()
-	err := c.closed
-	if c.sent++; p != nil {
-		p.place = c.sent
-	}
-	c.mu.Unlock()
+	err := w.conn.Sending(call)
 	if ctx.Err() != nil { // the turn may have come with the end, and select has no favourites
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		<-c.writing
-		return fmt.Errorf("%w: %w", ErrNotSent, err)
+		<-w.writing
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
 	}
-	return c.writeNow(line)
+	return w.writeNow(line)
 }
 
 // writeNow sends one line, which is in pieces; the caller has put a token into
 // writing. An error says that nothing of it was sent.
-func (c *Conn) writeNow(line [][]byte) error {
+func (w *writer) writeNow(line [][]byte) error {
 	sent := false
 	for i, piece := range line {
-		n, err := tryWrite(c.in, piece)
+		n, err := tryWrite(w.in, piece)
 		sent = sent || n > 0
 		if err != nil {
-			err = unwritable(err, c.opts.Stall)
-			c.giveUp(err)
-			<-c.writing
+			err = unwritable(err, w.stall)
+			w.conn.GiveUp(err)
+			<-w.writing
 			if sent {
 				return nil // what became of it Close says
 			}
-			return fmt.Errorf("%w: %w", ErrNotSent, err)
+			return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
 		}
 		if n == len(piece) {
 			continue
 		}
-		if !c.enter() {
-			<-c.writing
+		if !w.enter() {
+			<-w.writing
 			if sent {
 				return nil // as above
 			}
-			return fmt.Errorf("%w: %w", ErrNotSent, c.Err())
+			return fmt.Errorf("%w: %w", rpc.ErrNotSent, w.conn.Err())
 		}
 		rest := line[i+1:]
 		go func() {
-			defer c.rests.Done()
-			defer func() { <-c.writing }()
-			c.writeRest(piece[n:], rest)
+			defer w.rests.Done()
+			defer func() { <-w.writing }()
+			w.writeRest(piece[n:], rest)
 		}()
 		return nil
 	}
-	<-c.writing
+	<-w.writing
 	return nil
 }
 
 // enter counts a goroutine that writes in, unless the Conn is over.
-func (c *Conn) enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed == nil {
-		c.rests.Add(1)
+func (w *writer) enter() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.overLocked() {
+		return false
 	}
-	return c.closed == nil
+	w.rests.Add(1)
+	return true
 }
 
 // writeRest writes what did not fit, and the pieces after it, as the process reads.
-func (c *Conn) writeRest(rest []byte, more [][]byte) {
+func (w *writer) writeRest(rest []byte, more [][]byte) {
 	for len(rest) > 0 || len(more) > 0 {
 		if len(rest) == 0 {
 			rest, more = more[0], more[1:]
 			continue
 		}
 		// Each piece has its own time: a slow reader is none that hangs.
-		if !c.allow(time.Now().Add(c.opts.Stall)) {
+		if !w.allow(time.Now().Add(w.stall)) {
 			return
 		}
-		n, err := c.in.Write(rest[:min(len(rest), 64<<10)])
+		n, err := w.in.Write(rest[:min(len(rest), 64<<10)])
 		rest = rest[n:]
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
-			c.giveUp(unwritable(err, c.opts.Stall))
+			w.conn.GiveUp(unwritable(err, w.stall))
 			return
 		}
 	}
-	c.allow(time.Time{})
+	w.allow(time.Time{})
 }
 
 // allow sets the time until which may be written, and reports whether the Conn
 // is not over: the time that Close has set must stand.
-func (c *Conn) allow(until time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed != nil {
+func (w *writer) allow(until time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.overLocked() {
 		return false
 	}
-	_ = c.in.SetWriteDeadline(until) // the write says what is wrong
+	_ = w.in.SetWriteDeadline(until) // the write says what is wrong
 	return true
 }
 
@@ -143,46 +177,45 @@ type post struct {
 	whose turns.Line
 }
 
-// post sends a line that nobody waits for: at once, or in its turn. It takes a share of
-// what may wait.
-func (c *Conn) post(whose turns.Line, line []byte) {
+// Post implements rpc.Transport: at once, or in its turn.
+func (w *writer) Post(whose turns.Line, line []byte) {
 	select {
-	case c.writing <- struct{}{}:
-		_ = c.writeNow([][]byte{line}) // the Conn is over then, which its owner sees
+	case w.writing <- struct{}{}:
+		_ = w.writeNow([][]byte{line}) // the Conn is over then, which its owner sees
 		return
 	default:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed != nil || !c.waiting.Try(whose, 1) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.overLocked() || !w.waiting.Try(whose, 1) {
 		return
 	}
-	if !c.waitingBytes.Try(whose, int64(len(line))) {
-		c.waiting.Give(whose, 1)
+	if !w.waitingBytes.Try(whose, int64(len(line))) {
+		w.waiting.Give(whose, 1)
 		return
 	}
-	c.posts = append(c.posts, post{line, whose})
-	if !c.posting {
-		c.posting = true
-		c.rests.Go(c.postAll)
+	w.posts = append(w.posts, post{line, whose})
+	if !w.posting {
+		w.posting = true
+		w.rests.Go(w.postAll)
 	}
 }
 
 // postAll sends what waits, line by line.
-func (c *Conn) postAll() {
+func (w *writer) postAll() {
 	for {
-		c.mu.Lock()
-		if len(c.posts) == 0 || c.closed != nil {
-			c.posts, c.posting = nil, false
-			c.mu.Unlock()
+		w.mu.Lock()
+		if len(w.posts) == 0 || w.overLocked() {
+			w.posts, w.posting = nil, false
+			w.mu.Unlock()
 			return
 		}
-		next := c.posts[0]
-		c.posts = c.posts[1:]
-		c.mu.Unlock()
-		c.waiting.Give(next.whose, 1)
-		c.waitingBytes.Give(next.whose, int64(len(next.line)))
-		_ = c.write(context.Background(), nil, [][]byte{next.line}) // as above
+		next := w.posts[0]
+		w.posts = w.posts[1:]
+		w.mu.Unlock()
+		w.waiting.Give(next.whose, 1)
+		w.waitingBytes.Give(next.whose, int64(len(next.line)))
+		_ = w.Send(context.Background(), nil, [][]byte{next.line}) // as above
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -30,7 +30,7 @@ func onPipes(t *testing.T) (c *Conn, stdin, stdout *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = New(inW, outR, Options{MaxMessage: 16 << 20, Stall: time.Hour, Handler: &heard{}})
+	c = New(inW, outR, Options{MaxMessage: 16 << 20, Stall: time.Hour, Options: rpc.Options{Handler: &heard{}}})
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -53,8 +53,8 @@ func TestNotSentWhenNobodyCanRead(t *testing.T) {
 	if err := stdin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Call(t.Context(), Request{Method: "work", Params: sized(1 << 20)})
-	if !errors.Is(err, ErrNotSent) || !errors.Is(err, syscall.EPIPE) {
+	_, err := c.Call(t.Context(), rpc.Request{Method: "work", Params: sized(1 << 20)})
+	if !errors.Is(err, rpc.ErrNotSent) || !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("the call gave %v", err)
 	}
 	<-c.Over()
@@ -69,7 +69,7 @@ func TestPartlySentIsSent(t *testing.T) {
 	c, stdin, _ := onPipes(t)
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Call(t.Context(), Request{Method: "work", Params: sized(1 << 20)})
+		_, err := c.Call(t.Context(), rpc.Request{Method: "work", Params: sized(1 << 20)})
 		done <- err
 	}()
 	if _, err := io.ReadFull(stdin, make([]byte, 10)); err != nil {
@@ -81,7 +81,7 @@ func TestPartlySentIsSent(t *testing.T) {
 	<-c.Over()
 	why := errors.New("it died")
 	c.Close(why)
-	if err := <-done; !errors.Is(err, why) || errors.Is(err, ErrNotSent) {
+	if err := <-done; !errors.Is(err, why) || errors.Is(err, rpc.ErrNotSent) {
 		t.Errorf("the call gave %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestDeadlineHoldsWhileNobodyReads(t *testing.T) {
 	ctx, late := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Call(ctx, Request{Method: "large", Params: sized(1 << 20)})
+		_, err := c.Call(ctx, rpc.Request{Method: "large", Params: sized(1 << 20)})
 		done <- err
 	}()
 	begun := make([]byte, 1)
@@ -105,7 +105,7 @@ func TestDeadlineHoldsWhileNobodyReads(t *testing.T) {
 		t.Errorf("the call gave %v", err)
 	}
 	// One that has not had its turn leaves nothing behind.
-	if _, err := c.Call(ctx, Request{Method: "never"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Call(ctx, rpc.Request{Method: "never"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the call behind it gave %v", err)
 	}
 	lines := bufio.NewReader(io.MultiReader(bytes.NewReader(begun), stdin))
@@ -116,7 +116,7 @@ func TestDeadlineHoldsWhileNobodyReads(t *testing.T) {
 		t.Errorf("the process reads %q, %v", line, err)
 	}
 	go func() {
-		_, err := c.Call(t.Context(), Request{Method: "next"})
+		_, err := c.Call(t.Context(), rpc.Request{Method: "next"})
 		done <- err
 	}()
 	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"method":"next"`) {
@@ -136,11 +136,11 @@ func TestNothingIsSentForACallThatIsOver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 { // of two ways that are open, select takes either
-		if _, err := c.Call(ctx, Request{Method: "never"}); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
+		if _, err := c.Call(ctx, rpc.Request{Method: "never"}); !errors.Is(err, rpc.ErrNotSent) || !errors.Is(err, context.Canceled) {
 			t.Fatalf("the call gave %v", err)
 		}
 	}
-	c.Notify("first", nil)
+	c.Post(turns.Line{}, "first", nil)
 	if line, err := bufio.NewReader(stdin).ReadString('\n'); err != nil || !strings.Contains(line, `"method":"first"`) {
 		t.Errorf("the process reads %q, %v", line, err)
 	}
@@ -151,7 +151,7 @@ func TestNothingIsSentForACallThatIsOver(t *testing.T) {
 func TestStallGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		began := time.Now()
-		done := p.calls(t.Context(), Request{Params: sized(1 << 20)})
+		done := p.calls(t.Context(), rpc.Request{Params: sized(1 << 20)})
 		<-p.Over()
 		if took := time.Since(began); took != stall || !errors.Is(p.Err(), ErrStalled) {
 			t.Errorf("it is over after %s by %v", took, p.Err())
@@ -164,7 +164,7 @@ func TestStallGivesUp(t *testing.T) {
 		}
 		why := errors.New("it hangs")
 		p.Close(why)
-		if o := <-done; !errors.Is(o.err, why) || errors.Is(o.err, ErrNotSent) {
+		if o := <-done; !errors.Is(o.err, why) || errors.Is(o.err, rpc.ErrNotSent) {
 			t.Errorf("the call gave %v", o.err)
 		}
 	})
@@ -174,9 +174,9 @@ func TestStallGivesUp(t *testing.T) {
 func TestCloseEndsAWriteThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		began := time.Now()
-		done := p.calls(t.Context(), Request{Params: sized(1 << 20)})
-		waiting := p.calls(t.Context(), Request{})
-		p.Notify("notifications/x", nil)
+		done := p.calls(t.Context(), rpc.Request{Params: sized(1 << 20)})
+		waiting := p.calls(t.Context(), rpc.Request{})
+		p.Post(turns.Line{}, "notifications/x", nil)
 		synctest.Wait()
 		p.Close(errors.New("enough"))
 		<-done
@@ -192,7 +192,7 @@ func TestCloseEndsAWriteThatHangs(t *testing.T) {
 // A slow reader is none that hangs: each piece has its own time.
 func TestSlowReaderIsNoStall(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
-		done := p.calls(t.Context(), Request{Params: sized(1 << 20)})
+		done := p.calls(t.Context(), rpc.Request{Params: sized(1 << 20)})
 		p.lines = bufio.NewReaderSize(slowly{p.lines}, 64<<10)
 		if m := p.gets(); len(m.Params) != 1<<20 {
 			t.Errorf("params of %d bytes", len(m.Params))
@@ -229,16 +229,16 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 // later must not find it passed.
 func TestWriteDeadlineIsCleared(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
-		watched := &deadlines{Stream: p.in}
-		p.in = watched
-		done := p.calls(t.Context(), Request{Params: sized(1 << 20)})
+		watched := &deadlines{Stream: p.w.in}
+		p.w.in = watched
+		done := p.calls(t.Context(), rpc.Request{Params: sized(1 << 20)})
 		p.gets()
 		synctest.Wait()
 		if watched.set < 2 || !watched.last.IsZero() {
 			t.Errorf("of %d deadlines the last is %s", watched.set, watched.last)
 		}
 		time.Sleep(time.Hour)
-		next := p.calls(t.Context(), Request{})
+		next := p.calls(t.Context(), rpc.Request{})
 		p.gets()
 		p.answers(1)
 		p.answers(2)
@@ -263,14 +263,14 @@ func TestPostsAreBounded(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *process) {
 				params := sized(test.bytes)(0)[0]
 				for range test.sent {
-					p.Notify("notifications/x", params)
+					p.Post(turns.Line{}, "notifications/x", params)
 					synctest.Wait()
 				}
-				p.mu.Lock()
-				if p.waitingBytes.Taken() > 2*maxPostBytes || len(p.posts) > 2*maxPosts {
-					t.Errorf("%d posts of %d bytes wait", len(p.posts), p.waitingBytes.Taken())
+				p.w.mu.Lock()
+				if p.w.waitingBytes.Taken() > 2*maxPostBytes || len(p.w.posts) > 2*maxPosts {
+					t.Errorf("%d posts of %d bytes wait", len(p.w.posts), p.w.waitingBytes.Taken())
 				}
-				p.mu.Unlock()
+				p.w.mu.Unlock()
 				var n atomic.Int64
 				go func() {
 					for {
@@ -295,12 +295,12 @@ func TestPostsGiveTheirRoomBack(t *testing.T) {
 		params := sized(1 << 20)(0)[0]
 		waiting := func() int {
 			synctest.Wait()
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return len(p.posts)
+			p.w.mu.Lock()
+			defer p.w.mu.Unlock()
+			return len(p.w.posts)
 		}
 		for range maxPostBytes >> 19 { // twice what is taken
-			p.Notify("notifications/x", params)
+			p.Post(turns.Line{}, "notifications/x", params)
 			synctest.Wait()
 		}
 		for range 10 {
@@ -308,7 +308,7 @@ func TestPostsGiveTheirRoomBack(t *testing.T) {
 		}
 		left := waiting()
 		for range 5 {
-			p.Notify("notifications/x", params)
+			p.Post(turns.Line{}, "notifications/x", params)
 		}
 		if now := waiting(); left == 0 || now != left+5 {
 			t.Errorf("beside %d posts there are %d of 5 more", left, now-left)
@@ -321,8 +321,8 @@ func TestPostsGiveTheirRoomBack(t *testing.T) {
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	c, stdin, _ := onPipes(t)
 	c.Close(errors.New("it is over"))
-	c.Notify("notifications/late", nil)
-	if err := c.in.Close(); err != nil {
+	c.Post(turns.Line{}, "notifications/late", nil)
+	if err := c.w.in.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(stdin); err != nil || len(got) > 0 {
@@ -357,44 +357,8 @@ func TestN2PostsAreSharedByCaller(t *testing.T) {
 		if !bobs.Load() {
 			t.Error("another caller's answer is lost")
 		}
-		if n, bytes := p.waiting.Taken(), p.waitingBytes.Taken(); n != 0 || bytes != 0 {
+		if n, bytes := p.w.waiting.Taken(), p.w.waitingBytes.Taken(); n != 0 || bytes != 0 {
 			t.Errorf("%d messages of %d bytes count when all are sent", n, bytes)
-		}
-	})
-}
-
-// SPEC S2: the notes that wait for slow clients are bounded for all calls together, and calls
-// that end give their room back.
-func TestS2NotesOfAllCallsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *process) {
-		p.heard.notified = func(method string, params json.RawMessage) {
-			var id int64
-			if _, err := fmt.Sscanf(string(params), `"%d`, &id); err != nil {
-				t.Error(err)
-			}
-			p.Note(id+1, method, params)
-		}
-		release := make(chan struct{})
-		ctx, cancel := context.WithCancel(t.Context())
-		var all []<-chan outcome
-		for id := range 100 {
-			all = append(all, p.calls(ctx, Request{Line: turns.Line{Caller: "ann", Session: "1"}, Note: func(string, json.RawMessage) { <-release }}))
-			p.gets()
-			for range 16 {
-				p.says(`{"jsonrpc":"2.0","method":"n","params":"%d%s"}`, id, strings.Repeat("x", 60<<10))
-			}
-			synctest.Wait()
-		}
-		if n := p.notes.Taken(); n > maxAllNotes/2+1<<20 {
-			t.Errorf("%d bytes of notes wait for one caller", n)
-		}
-		cancel()
-		close(release)
-		for _, done := range all {
-			<-done
-		}
-		if n := p.notes.Taken(); n != 0 {
-			t.Errorf("%d bytes of notes count when all calls are over", n)
 		}
 	})
 }

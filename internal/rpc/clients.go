@@ -1,17 +1,21 @@
-package linerpc
+package rpc
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/orla-project/orla/internal/turns"
+)
 
 // Sole returns the id and the About of the newest request in flight if all requests
-// that the process has ever been sent were of one client (Request.Client). shared
+// that the other side has ever been sent were of one client (Request.Client). shared
 // reports that they were of several. id is 0 if no request with an About is in flight.
 func (c *Conn) Sole() (id int64, about any, shared bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.shared {
+	if c.served.shared {
 		return 0, nil, true
 	}
-	for at, p := range c.pending {
+	for at, p := range c.calls.pending {
 		if at > id && p.client != "" && p.about != nil {
 			id, about = at, p.about
 		}
@@ -19,18 +23,18 @@ func (c *Conn) Sole() (id int64, about any, shared bool) {
 	return id, about, false
 }
 
-// Shared reports whether the process has been sent requests of several clients.
+// Shared reports whether the other side has been sent requests of several clients.
 func (c *Conn) Shared() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shared
+	return c.served.shared
 }
 
 // About returns what the call of an id has said of itself; nil when it is not in flight.
 func (c *Conn) About(id int64) any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pending[id]; p != nil {
+	if p := c.calls.pending[id]; p != nil {
 		return p.about
 	}
 	return nil
@@ -40,7 +44,7 @@ func (c *Conn) About(id int64) any {
 func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.pending[id]
+	p := c.calls.pending[id]
 	if p == nil {
 		return false
 	}
@@ -48,11 +52,23 @@ func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
 	return true
 }
 
-func (c *Conn) noteLocked(p *pending, method string, params json.RawMessage) {
+func (c *Conn) noteLocked(p *Pending, method string, params json.RawMessage) {
 	// The last place is the answer's.
 	size := int64(len(params))
-	if len(p.events) < cap(p.events)-1 && p.noted.Load()+size <= maxNoteBytes && (size == 0 || c.notes.Try(p.line, size)) {
+	if len(p.events) < cap(p.events)-1 && p.noted.Load()+size <= maxNoteBytes && (size == 0 || c.notes.Try(p.Line, size)) {
 		p.noted.Add(size)
-		p.events <- Event{Method: method, Params: params}
+		p.events <- event{method: method, params: params}
 	}
+}
+
+// Whose returns the Line of the request that has an id, and whether anybody waits for
+// its answer.
+func (c *Conn) Whose(id int64) (line turns.Line, waits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.calls.pending[id]
+	if p == nil {
+		return turns.Line{}, false
+	}
+	return p.Line, true
 }
