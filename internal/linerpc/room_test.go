@@ -66,3 +66,52 @@ func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
 		}
 	})
 }
+
+// The answer to a call whose tenant has taken all room keeps the process unread for its
+// tenant alone (SPEC N2): it fails where a call of another tenant's waits, or begins.
+func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
+	for name, before := range map[string]bool{"that waits": true, "that begins": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *process) {
+				const all, large = 4 << 20, 256 << 10
+				ann, bob := turns.Line{Caller: "ann", Session: "1"}, turns.Line{Caller: "bob", Session: "2"}
+				room := turns.NewRoom(all)
+				full, release := room.Hold(t.Context(), ann)
+				defer release()
+				if err := turns.HeldBy(full).Need(full, all/2+turns.Little); err != nil {
+					t.Fatal(err)
+				}
+				for turns.HeldBy(full).Later(large) { // all that may be in hand
+				}
+				beyond, releaseBeyond := room.Hold(t.Context(), turns.Line{Caller: "carl"}) // nobody else may go beyond the limit
+				defer releaseBeyond()
+				if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
+					t.Fatal(err)
+				}
+				ctx, releaseOwn := room.Hold(t.Context(), ann)
+				defer releaseOwn()
+				floods := p.calls(ctx, rpc.Request{Method: "large", Line: ann})
+				id := p.gets().ID
+				var asks <-chan outcome
+				if before {
+					asks = p.calls(t.Context(), rpc.Request{Method: "small", Line: bob})
+				}
+				p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, id, strings.Repeat("x", large))
+				synctest.Wait()
+				if !before {
+					if len(floods) > 0 {
+						t.Errorf("without room, and alone, it ends with %v", (<-floods).err)
+					}
+					asks = p.calls(t.Context(), rpc.Request{Method: "small", Line: bob})
+				}
+				p.answers(p.gets().ID)
+				if got := <-asks; got.err != nil {
+					t.Errorf("another tenant's call: %v", got.err)
+				}
+				if got := <-floods; !errors.Is(got.err, rpc.ErrNoRoom) {
+					t.Errorf("the call without room ends with %d bytes, %v", len(got.result), got.err)
+				}
+			})
+		})
+	}
+}

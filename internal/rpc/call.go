@@ -145,6 +145,8 @@ func (c *Conn) begin(p *Pending) error {
 	}
 	if p.standing {
 		c.calls.standing++
+	} else if c.still.end != nil && !p.own && p.Line.Tenant() != c.still.tenant {
+		c.still.end(ErrNoRoom)
 	}
 	c.calls.last++
 	p.ID = c.calls.last

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -15,7 +16,8 @@ import (
 )
 
 // Receive hands a message, or a batch, to whom it concerns. It returns how many
-// messages were not answers to calls. It waits only when there is no room for an answer.
+// messages were not answers to calls. It waits only when there is no room for an answer,
+// and no call of another tenant's waits with it.
 func (c *Conn) Receive(text []byte) (unasked int) {
 	c.heard.Store(int64(time.Since(c.made)))
 	c.unasked = 0
@@ -104,7 +106,9 @@ func (c *Conn) takeAnswer(m rawjson.Message) {
 	}
 	id, err := strconv.ParseInt(string(m.ID), 10, 64)
 	if err == nil && len(m.Result) > turns.Little {
-		e.inHand = c.makeRoom(id, int64(len(m.Result)))
+		if e.inHand, e.err = c.makeRoom(id, int64(len(m.Result))); e.err != nil {
+			e.result = nil
+		}
 	}
 	if err != nil || !c.answer(id, e) {
 		c.opts.Handler.Unclaimed(m.ID)
@@ -116,18 +120,55 @@ func (c *Conn) takeAnswer(m rawjson.Message) {
 // makeRoom returns how many bytes of an answer are in hand until its call has found
 // room for them: answers of other calls are not to wait for it. If too much is in
 // hand, it waits itself, and the other side, which is not read from meanwhile, does too.
-func (c *Conn) makeRoom(id, size int64) int64 {
+// It does so only while no call of another tenant's would wait with it: after that it
+// returns ErrNoRoom.
+func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	c.mu.Lock()
 	p := c.calls.pending[id]
 	c.mu.Unlock()
 	if p == nil || p.room == nil {
-		return 0
+		return 0, nil
 	}
 	if p.room.Later(size) {
-		return size
+		return size, nil
 	}
-	_ = p.room.Need(p.ctx, size) // a call that is over takes no answer
-	return 0
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	defer cancel(nil)
+	if !c.standStill(p.Line.Tenant(), cancel) {
+		return 0, ErrNoRoom
+	}
+	defer c.goOn()
+	if p.room.Need(ctx, size) != nil && p.ctx.Err() == nil { // a call that is over takes no answer
+		return 0, ErrNoRoom
+	}
+	return 0, nil
+}
+
+// still is a reader that waits for room for an answer of a tenant's.
+type still struct {
+	tenant turns.Line
+	end    context.CancelCauseFunc // nil while it does not
+}
+
+// standStill begins a wait of the reader, which the next call of another tenant's ends. It
+// reports false where there is one already.
+func (c *Conn) standStill(tenant turns.Line, end context.CancelCauseFunc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.calls.pending {
+		if !p.own && !p.standing && p.Line.Tenant() != tenant {
+			return false
+		}
+	}
+	c.still = still{tenant, end}
+	return true
+}
+
+// goOn ends a wait of the reader.
+func (c *Conn) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.still = still{}
 }
 
 // errorOf reads the error of an answer. One that is none of JSON-RPC's is still

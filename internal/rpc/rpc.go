@@ -66,6 +66,9 @@ var (
 	ErrNotSent = errors.New("the request was not sent")
 	// ErrTooLong is in the chain when the answer was longer than a message may be.
 	ErrTooLong = errors.New("the answer is too long")
+	// ErrNoRoom is in the chain when there was no room for the answer beside those that
+	// the same client, or another of its tenant's, has not taken yet (turns.Room).
+	ErrNoRoom = errors.New("there is no room for the answer beside those of the same caller that are on their way")
 )
 
 // Conn is the calls on one connection. Its methods may be called from any goroutine,
@@ -85,6 +88,7 @@ type Conn struct {
 	served served
 	order  order
 	drain  drain
+	still  still
 	closed error // why nothing is sent any more; nil while it is open
 
 	overtaken atomic.Bool // see SideBySide
