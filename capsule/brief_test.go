@@ -54,3 +54,41 @@ func TestS2WhatACapsuleSaysIsCutInTheLog(t *testing.T) {
 		})
 	}
 }
+
+// SPEC S2: what a capsule says of itself in its handshake is bounded in values: decoded they
+// take many times their bytes, and some are kept.
+func TestS2AHandshakeIsBounded(t *testing.T) {
+	many := "[" + strings.Repeat("{},", maxSaid) + "{}]"
+	for name, c := range map[string]struct {
+		handshake manifest.Handshake
+		at, says  string // after which message, "" for the start
+		state     State
+	}{
+		"orla.hello":      {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"walker","version":"1.0.0","capabilities":` + strings.ReplaceAll(many, "{}", `""`) + `}}`, Crashed},
+		"initialize":      {manifest.HandshakeMCP, "initialize", `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":` + many + `}},"serverInfo":{"name":"x","version":"1"}}}`, Crashed},
+		"server/discover": {manifest.HandshakeMCP, "server/discover", `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"x":` + many + `}}}}`, Ready}, // by initialize
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPlay(t, func(r *manifest.Runtime) { r.Handshake = c.handshake }, func(p *scripted, m asked) {
+				switch {
+				case m.Method == c.at && (m.ID != nil || c.at == ""):
+					p.says(strings.Replace(c.says, "ID", string(m.ID), 1))
+				case m.ID == nil:
+				case m.Method == "initialize":
+					p.answers(m, serverCaps)
+				default:
+					p.answers(m, "{}")
+				}
+			}, func(t *testing.T, capsule *Capsule, _ *journal) {
+				time.Sleep(100 * time.Millisecond)
+				life := capsule.Life()
+				if life.State != c.state.String() || c.state == Crashed && !strings.Contains(life.Reason, "values") {
+					t.Errorf("it is %s: %.300s", life.State, life.Reason)
+				}
+				if s := capsule.status.Load(); s.conn != nil && s.conn.stateless.Load() {
+					t.Error("it is spoken to as its answer says")
+				}
+			})
+		})
+	}
+}

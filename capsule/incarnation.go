@@ -256,6 +256,10 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	if in.greeted.CompareAndSwap(false, true) {
 		g := greeting{err: fmt.Errorf("its first message is %s, not orla.hello", method)}
 		if method == "orla.hello" {
+			if g.err = tooMuchSaid("orla.hello", params); g.err != nil {
+				in.greetings <- g
+				return
+			}
 			if err := json.Unmarshal(params, &g.hello); err != nil {
 				g.err = errors.New("the params of its orla.hello are not those of RFC 2 §9")
 			} else {

@@ -71,7 +71,10 @@ func (in *incarnation) negotiate(ctx context.Context) error {
 // initialize makes the handshake of the versions before statelessVersion.
 func (in *incarnation) initialize(ctx context.Context) error {
 	t := &tap{
-		call: func(req rpc.Request) (json.RawMessage, error) { return in.conn.Call(ctx, req) },
+		call: func(req rpc.Request) (json.RawMessage, error) {
+			result, err := in.conn.Call(ctx, req)
+			return result, cmp.Or(err, tooMuchSaid("initialize", result))
+		},
 		tell: func(method string, params json.RawMessage) error { return in.conn.Notify(ctx, method, params) },
 		in:   make(chan jsonrpc.Message),
 		done: make(chan struct{}),
@@ -91,10 +94,31 @@ func (in *incarnation) initialize(ctx context.Context) error {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	if res := session.InitializeResult(); res != nil && res.Capabilities != nil {
-		in.caps = res.Capabilities
+		in.keep(res.Capabilities)
 	}
 	_ = session.Close() // it closes the tap, and no more
 	return nil
+}
+
+// maxSaid bounds the values of what a capsule says of itself in its handshake. Decoded
+// they take many times their bytes.
+const maxSaid = 10_000
+
+// tooMuchSaid is why what a capsule says of itself is not read; nil if it is.
+func tooMuchSaid(in string, raw json.RawMessage) error {
+	if rawjson.Values(raw) > maxSaid {
+		return fmt.Errorf("its %s has over %d values", in, maxSaid)
+	}
+	return nil
+}
+
+// keep keeps what of a server's capabilities Orla asks about.
+func (in *incarnation) keep(caps *mcp.ServerCapabilities) {
+	in.caps = &mcp.ServerCapabilities{}
+	if caps != nil {
+		*in.caps = *caps
+		in.caps.Experimental, in.caps.Extensions = nil, nil
+	}
 }
 
 // tap is a transport for the SDK's client that shares a connection, for as long

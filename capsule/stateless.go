@@ -63,6 +63,9 @@ func (in *incarnation) discover(ctx context.Context) bool {
 	defer cancel()
 	result, err := in.conn.Call(asking, rpc.Request{Method: "server/discover", Params: in.c.stateless(nil), Own: true, Quiet: true})
 	_, refused := errors.AsType[*jsonrpc.Error](err)
+	if err == nil {
+		err = tooMuchSaid("server/discover", result)
+	}
 	switch {
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		in.c.log.Debug("a server does not answer server/discover; it is not asked again", "tool", in.c.tool.Name)
@@ -77,9 +80,7 @@ func (in *incarnation) discover(ctx context.Context) bool {
 	if err != nil || json.Unmarshal(result, &said) != nil || !slices.Contains(said.Versions, statelessVersion) {
 		return false
 	}
-	if in.caps = said.Capabilities; in.caps == nil {
-		in.caps = &mcp.ServerCapabilities{}
-	}
+	in.keep(said.Capabilities)
 	in.conn.stateless.Store(true)
 	in.c.log.Debug("a server speaks "+statelessVersion, "tool", in.c.tool.Name)
 	return true
