@@ -105,9 +105,10 @@ func (c *Conn) takeAnswer(m rawjson.Message) {
 		e = event{err: errorOf(m.Error)}
 	}
 	id, err := strconv.ParseInt(string(m.ID), 10, 64)
-	if err == nil && len(m.Result) > turns.Little {
-		if e.inHand, e.err = c.makeRoom(id, int64(len(m.Result))); e.err != nil {
-			e.result = nil
+	if size := len(m.Result) + len(m.Error); err == nil && size > turns.Little {
+		inHand, full := c.makeRoom(id, int64(size))
+		if e.inHand = inHand; full != nil {
+			e = event{err: full}
 		}
 	}
 	if err != nil || !c.answer(id, e) {

@@ -1,0 +1,109 @@
+package turns
+
+import (
+	"context"
+	"time"
+)
+
+// TakeBriefly takes a place of a Queue that NewAging returned, as Take does. It is given
+// back by Brief.Give.
+func (q *Queue) TakeBriefly(ctx context.Context, line Line) (*Brief, error) {
+	return q.TakeLonger(ctx, line, 1)
+}
+
+// TakeLonger is TakeBriefly of a place that comes of age after so many moments: for what
+// is known to work for longer.
+func (q *Queue) TakeLonger(ctx context.Context, line Line, moments int) (*Brief, error) {
+	b := &Brief{of: q, moments: moments}
+	if err := q.take(ctx, line, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Brief is a place that TakeBriefly or TakeLonger has taken.
+type Brief struct {
+	of      *Queue
+	moments int // after which it comes of age
+
+	// What follows is guarded by of.mu.
+	node       *node
+	since      time.Time // of its first moment, or of another one
+	until      time.Time // the end of its last one
+	over, aged bool
+	next       *Brief // whose since is not before its own
+}
+
+// beginLocked has a place that was just taken grow older.
+func (q *Queue) beginLocked(b *Brief, n *node, now time.Time) {
+	b.node, b.since, b.until = n, now, now.Add(time.Duration(b.moments)*q.moment)
+	q.putLocked(b)
+	q.armLocked(now)
+}
+
+// putLocked puts a place behind all that are not younger.
+func (q *Queue) putLocked(b *Brief) {
+	if q.oldest == nil {
+		q.oldest = b
+	} else {
+		q.newest.next = b
+	}
+	q.newest = b
+}
+
+// ageLocked has those come of age that are old enough, and forgets those that are over.
+func (q *Queue) ageLocked(now time.Time) {
+	aged := false
+	for b := q.oldest; b != nil && (b.over || now.Sub(b.since) >= q.moment); b = q.oldest {
+		q.oldest, b.next = b.next, nil
+		switch {
+		case b.over:
+		case now.Before(b.until):
+			b.since = now
+			q.putLocked(b)
+		default:
+			b.aged, aged = true, true
+			b.node.age(1)
+			q.readyLocked(b.node)
+		}
+	}
+	if aged {
+		q.serveLocked()
+	}
+}
+
+// armLocked has the next one come of age in time, if anybody waits.
+func (q *Queue) armLocked(now time.Time) {
+	if q.armed || q.waiting == 0 || q.oldest == nil {
+		return
+	}
+	q.armed = true
+	in := q.oldest.since.Add(q.moment).Sub(now)
+	if q.aging == nil {
+		q.aging = time.AfterFunc(in, q.age)
+	} else {
+		q.aging.Reset(in)
+	}
+}
+
+func (q *Queue) age() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed = false
+	now := time.Now()
+	q.ageLocked(now)
+	q.armLocked(now)
+}
+
+// Give gives the place back. It must be called once.
+func (b *Brief) Give() {
+	q := b.of
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b.over = true
+	if b.aged {
+		b.node.age(-1)
+	}
+	q.giveLocked(b.node)
+	b.node = nil
+}
