@@ -96,7 +96,7 @@ func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *json
 	took := time.Since(began)
 	ended(how.end(false, took))
 	r.made = &call{id, name, len(r.Params.Arguments), r.from, trace.From(ctx), took, how}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", name)}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", wire.BriefName(name))}
 }
 
 // encoded is an answer as a result, in the stateless era or another.

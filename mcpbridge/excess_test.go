@@ -68,3 +68,31 @@ func TestS2WhatIsDecodedIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// SPEC S2: a refusal does not repeat what of its message is large: written down it would be
+// many times as large, and nobody counts it.
+func TestS2ARefusalIsSmall(t *testing.T) {
+	text := strings.Repeat("<", 200<<10)
+	f := newWorld(t).front(t, httpfront.Settings{})
+	session := f.initialize(t)
+	for name, body := range map[string]string{
+		"an id":                  `{"jsonrpc":"2.0","id":"` + text + `","method":"ping"}`,
+		"an id of no message":    `{"jsonrpc":"1.0","id":"` + text + `"}`,
+		"an escaped id":          `{"jsonrpc":"2.0","\u0069d":"` + text + `","method":"ping"}`,
+		"a method":               `{"jsonrpc":"2.0","id":1,"method":"` + text + `"}`,
+		"a tool":                 `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + text + `"}}`,
+		"a prompt":               `{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"` + text + `"}}`,
+		"a resource":             `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"` + text + `"}}`,
+		"a resource to follow":   `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"` + text + `"}}`,
+		"one of Orla's own":      `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"orla://answers/` + text + `"}}`,
+		"a cursor":               `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + text + `"}}`,
+		"a level":                `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"` + text + `"}}`,
+		"a version":              `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"9` + text[:60<<10] + `","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+		"a member of a batch":    `[{"jsonrpc":"1.0","id":"` + text + `"}]`,
+		"a message in a session": `{"jsonrpc":"2.0","id":"` + text + `","method":"tools/list","params":{}}`,
+	} {
+		if r := f.post(t, body, "Mcp-Session-Id", session); len(r.raw) > 48<<10 {
+			t.Errorf("%s: %d, %d bytes: %.200s", name, r.status, len(r.raw), r.raw)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -72,11 +73,17 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: f.Reason, Data: data}
 }
 
+// maxReadURI bounds the URI of a resource that is read, in bytes: a refusal repeats it.
+const maxReadURI = 32 << 10
+
 // read answers a resources/read: what Orla itself keeps, or a peer's.
 func (b *Bridge) read(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	uri, ok := wire.TextOf(r.Params.URI)
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
+	}
+	if len(uri) > maxReadURI {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource may have %d bytes at most", maxReadURI)}
 	}
 	if peer.IsOwn(uri) {
 		return b.readLarge(ctx, r, uri)

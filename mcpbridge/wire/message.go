@@ -12,12 +12,16 @@ import (
 	"github.com/orla-project/orla/internal/rawjson"
 )
 
-// IDOf returns the id of a message that is JSON but maybe no message; nil if it has none.
+// IDOf returns the id of a message that is JSON but maybe no message; nil if it has none, or
+// one of over MaxToken.
 func IDOf(raw json.RawMessage) json.RawMessage {
 	var e struct {
 		ID json.RawMessage `json:"id"`
 	}
 	_ = json.Unmarshal(raw, &e) // what is no object has no id
+	if len(e.ID) > MaxToken {
+		return nil
+	}
 	return e.ID
 }
 
@@ -92,12 +96,15 @@ func (m *Message) Asks() bool { return m.named && m.ID != nil }
 func (m *Message) Answers() bool { return !m.named }
 
 // ReadMessage takes a message apart. raw must be valid JSON, without space before it. The
-// id is known, as far as there is one, also where the message is refused.
+// id is known, as far as there is one that can be repeated, also where the message is refused.
 func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 	m = &Message{}
 	refuse := func(code int64, text string) (*Message, *jsonrpc.Error) {
 		if m.ID == nil {
 			m.ID = IDOf(raw)
+		}
+		if len(m.ID) > MaxToken {
+			m.ID = nil // the refusal would be many times as large
 		}
 		return m, &jsonrpc.Error{Code: code, Message: text}
 	}
