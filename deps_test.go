@@ -76,7 +76,7 @@ var imports = map[string][]string{
 	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                                    // one tool of an McpServer under a name of its own
 	"internal/remote":       {"internal/pace", "internal/turns", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
-	"internal/clientconf":   {"internal/address", "manifest", "manifest/resource", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
+	"internal/clientconf":   {"internal/address", "manifest", "manifest/resource", "internal/rawjson", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/capsuletest": {"manifest"},
@@ -184,6 +184,7 @@ var owners = map[string][]string{
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},
 	"github.com/google/jsonschema-go":          {"internal/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's
 	"github.com/lmittmann/tint":                {"internal/logging"},
+	"github.com/tailscale/hujson":              {"internal/clientconf"},
 	"github.com/prometheus/client_golang":      {"internal/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/schema"},
 	"github.com/segmentio/encoding":            {"internal/rawjson"},

@@ -6,15 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"sort"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
+	"github.com/tailscale/hujson"
+
+	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
 // MaxFile is the size in bytes over which a file is refused. Claude Code keeps
 // much else beside its servers.
 const MaxFile = 16 << 20
+
+// maxDepth bounds how deep values may be nested in it.
+const maxDepth = 10_000
 
 // kind is what a node is, as messages have it.
 type kind string
@@ -103,88 +112,34 @@ func (s *source) parse() (node, error) {
 	if len(bytes.TrimSpace(s.data)) == 0 {
 		return node{}, yamldoc.Faults{s.fault(0, "", "the file is empty")}
 	}
-	data, open := plain(s.data)
-	if open >= 0 {
-		return node{}, yamldoc.Faults{s.fault(open, "", "the comment that begins here does not end")}
+	if rawjson.Deeper(s.data, maxDepth) {
+		return node{}, yamldoc.Faults{s.fault(0, "", "is nested deeper than %d levels", maxDepth)}
 	}
-	// Valid as a whole, and not too deep, before it is walked.
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
-		at, why := len(data), err.Error()
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && int(syntax.Offset) < len(data) {
-			at = int(syntax.Offset) - 1
-		}
-		if r, size := utf8.DecodeRune(data[at:]); size > 1 { // the error speaks of bytes
-			why = fmt.Sprintf("invalid character %q", r)
-		}
-		return node{}, yamldoc.Faults{s.fault(at, "", "is no JSON: %s", why)}
+	data, err := hujson.Standardize(s.data) // of the same length
+	if err != nil {
+		return node{}, yamldoc.Faults{s.faultOf(err)}
 	}
 	w := walk{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
 	w.decoder.UseNumber()
 	return w.value(), nil
 }
 
-// plain is JSON with comments and trailing commas as plain JSON of the same
-// length: what is not JSON becomes spaces. If a comment does not end, open is
-// where it begins, else -1.
-func plain(data []byte) (out []byte, open int) {
-	out = bytes.Clone(data)
-	last := -1 // the last byte that is neither space nor comment
-	for i := 0; i < len(out); i++ {
-		switch c := out[i]; {
-		case c == ' ', c == '\t', c == '\r', c == '\n':
-			continue
-		case c == '/' && i+1 < len(out) && (out[i+1] == '/' || out[i+1] == '*'):
-			end := commentEnd(out[i:])
-			if end < 0 {
-				return out, i
-			}
-			blank(out[i : i+end])
-			i += end - 1
-			continue
-		case c == '"':
-			for i++; i < len(out) && out[i] != '"'; i++ {
-				if out[i] == '\\' {
-					i++
-				}
-			}
-		case (c == '}' || c == ']') && last > 0 && out[last] == ',' && !startsList(out[:last]):
-			out[last] = ' '
-		}
-		last = i
-	}
-	return out, -1
-}
+// notJSON says where and why hujson could not read a text.
+var notJSON = regexp.MustCompile(`(?s)^hujson: line (\d+), column (\d+): (.*)$`)
 
-// commentEnd returns how long the comment is that data begins with, or -1.
-func commentEnd(data []byte) int {
-	if data[1] == '/' {
-		if end := bytes.IndexByte(data, '\n'); end >= 0 {
-			return end
-		}
-		return len(data)
+// faultOf is what hujson says is wrong.
+func (s *source) faultOf(err error) yamldoc.Fault {
+	said := notJSON.FindStringSubmatch(err.Error())
+	if said == nil {
+		return s.fault(0, "", "is not JSON")
 	}
-	end := bytes.Index(data[2:], []byte("*/"))
-	if end < 0 {
-		return -1
+	why := said[3]
+	if literal := "invalid literal"; strings.HasPrefix(why, literal) {
+		why = literal // which may be secret
 	}
-	return end + 4
-}
-
-// blank makes spaces of all but line ends.
-func blank(data []byte) {
-	for i, c := range data {
-		if c != '\n' && c != '\r' {
-			data[i] = ' '
-		}
-	}
-}
-
-// startsList reports whether no element stands before a comma, which then
-// trails nothing.
-func startsList(data []byte) bool {
-	data = bytes.TrimRight(data, " \t\r\n")
-	return len(data) == 0 || bytes.IndexByte([]byte("[{,:"), data[len(data)-1]) >= 0
+	line, _ := strconv.Atoi(said[1])   // digits
+	column, _ := strconv.Atoi(said[2]) // in bytes
+	return s.fault(s.lines[min(line, len(s.lines))-1]+column-1, "", "is not JSON: %s", why)
 }
 
 // walk makes nodes of valid JSON.
