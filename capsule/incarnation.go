@@ -392,7 +392,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	}
 	in.awaitLast(in.read, in.told)
 	past := time.Unix(1, 0)
-	_ = stdout.SetReadDeadline(past) // a stranger may hold the other end
+	_ = stdout.SetReadDeadline(past) // another process may hold the other end
 	_ = stderr.SetReadDeadline(past)
 	in.readers.Wait()
 	closeStreams(stdout, stderr)
@@ -424,7 +424,7 @@ func (c *Capsule) exited(began time.Time, text string) {
 }
 
 // lastWords is how long what a process has written may take to be read when
-// it is gone. It is in the pipe already, but for a stranger that holds that open.
+// it is gone. It is in the pipe already, but for another process that holds that open.
 const lastWords = 200 * time.Millisecond
 
 func (in *incarnation) awaitLast(read ...chan struct{}) {

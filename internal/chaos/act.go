@@ -196,7 +196,7 @@ func (c *capsule) listen(in *bufio.Reader) error {
 		case m.ID == nil:
 		case m.Method == "tools/call":
 			note("ran %s %s %d", c.name, m.Params.Arguments.Nonce, os.Getpid())
-			if m.Params.Arguments.Do == "deaf" {
+			if m.Params.Arguments.Do == "mute" {
 				pause(m.Params.Arguments.MS)
 				m.Params.Arguments.MS = 0
 			}

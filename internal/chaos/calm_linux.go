@@ -94,7 +94,7 @@ func (w *world) live(ctx context.Context, s sort, version string) bool {
 		if s.offers != nil && strings.Contains(last.text, "unknown tool") { // as before, and it was away when Orla started
 			_, _ = w.life().command(ctx, w.opts, "start", s.name) // it may not be back yet
 		}
-		if !restarted && w.life().isDeaf(s.name) { // the log says that it takes this
+		if !restarted && w.life().isUnwatched(s.name) { // the log says that it takes this
 			restarted = true
 			w.operate(ctx, "restart", s.name)
 		}

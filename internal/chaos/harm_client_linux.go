@@ -54,15 +54,15 @@ func slowRequest(ctx context.Context, w *world, s step) {
 	}
 }
 
-// deafClient asks for large answers and reads none.
-func deafClient(ctx context.Context, w *world, s step) {
+// clientThatDoesNotRead asks for large answers and reads none.
+func clientThatDoesNotRead(ctx context.Context, w *world, s step) {
 	conn, err := w.dial(ctx)
 	if err != nil {
 		return // as above
 	}
 	defer func() { _ = conn.Close() }()
 	for range 8 {
-		if _, err := io.WriteString(conn, raw("calm", fmt.Sprintf(`{"nonce":"deaf-%d","fill":%d}`, w.nonce(), 500<<10))); err != nil {
+		if _, err := io.WriteString(conn, raw("calm", fmt.Sprintf(`{"nonce":"unread-%d","fill":%d}`, w.nonce(), 500<<10))); err != nil {
 			return
 		}
 	}
@@ -118,7 +118,7 @@ func fullPipe(ctx context.Context, w *world, s step) {
 		w.book.judge(c.call(own, tool, r, w.crowd.ids.Add(1)), false)
 		done <- struct{}{}
 	}
-	go ask(request{Do: "deaf", MS: int(s.long / time.Millisecond)})
+	go ask(request{Do: "mute", MS: int(s.long / time.Millisecond)})
 	const followers = 6
 	for range followers {
 		go ask(request{Pad: strings.Repeat("y", 100<<10)})

@@ -52,7 +52,7 @@ func harms() []harm {
 
 		// By clients.
 		{name: "slow request", weight: 3, to: global, least: 500 * ms, most: 4000 * ms, do: slowRequest},
-		{name: "deaf client", weight: 3, to: global, least: 500 * ms, most: 4000 * ms, do: deafClient},
+		{name: "client that does not read", weight: 3, to: global, least: 500 * ms, most: 4000 * ms, do: clientThatDoesNotRead},
 		{name: "half a request", weight: 4, to: global, do: halfRequest},
 		{name: "hang up", weight: 6, to: global, do: hangUp},
 		{name: "session left", weight: 3, to: global, do: leaveSession},

@@ -31,18 +31,18 @@ type life struct {
 
 	file *logFile // that it logs to; nil for stderr
 
-	mu      sync.Mutex // guards what follows
-	apart   []timed    // lines of two ways that are not judged yet; only with file
-	history *histories
-	last    []string        // lines of its log
-	noise   bool            // inside what the race detector or a panic prints
-	deaf    map[string]bool // capsules whose changes came too often to count (SPEC E3), at least for a while
+	mu        sync.Mutex // guards what follows
+	apart     []timed    // lines of two ways that are not judged yet; only with file
+	history   *histories
+	last      []string        // lines of its log
+	noise     bool            // inside what the race detector or a panic prints
+	unwatched map[string]bool // capsules whose changes came too often to count (SPEC E3), at least for a while
 }
 
 // startLife starts Orla and waits until it serves.
 // It logs to file, if that is not "", and else to stderr.
 func startLife(ctx context.Context, o options, b *book, number int, file string) (*life, error) {
-	l := &life{book: b, over: make(chan struct{}), history: newHistories(), deaf: map[string]bool{}}
+	l := &life{book: b, over: make(chan struct{}), history: newHistories(), unwatched: map[string]bool{}}
 	if file != "" {
 		l.file = &logFile{path: file, done: make(chan struct{})}
 	}
@@ -165,7 +165,7 @@ func (l *life) take(raw []byte, filed bool, serving chan<- string) {
 	case strings.Contains(msg, "panic"):
 		l.book.violated("panic", "%.2000s", raw)
 	case strings.HasPrefix(msg, "one file has made the capsule reload too often"):
-		l.deaf[text(line, "tool")] = true
+		l.unwatched[text(line, "tool")] = true
 	}
 	switch {
 	case line["msg"] != "state":
@@ -191,11 +191,11 @@ func (l *life) tail(n int) []string {
 	return l.last[max(0, len(l.last)-n):]
 }
 
-// isDeaf reports whether a capsule may not reload by itself when it is saved.
-func (l *life) isDeaf(tool string) bool {
+// isUnwatched reports whether a capsule may not reload by itself when it is saved.
+func (l *life) isUnwatched(tool string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deaf[tool]
+	return l.unwatched[tool]
 }
 
 func (l *life) pid() int { return l.cmd.Process.Pid }

@@ -287,7 +287,7 @@ func (d *doorman) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if err := mayEnter(conn); err != nil {
-			d.log.Warn("a stranger was sent away from the control socket", "err", err)
+			d.log.Warn("a process of another user was sent away from the control socket", "err", err)
 			_ = conn.Close()
 			continue
 		}

@@ -8,10 +8,10 @@ import (
 	"github.com/orla-project/orla/internal/peer"
 )
 
-// climber is the client of a call that may be made more than once. A tool that
+// rising is the client of a call that may be made more than once. A tool that
 // begins again reports its progress from the start, but "the progress value MUST
 // increase with each notification" (MCP, Progress): what falls back is dropped.
-type climber struct {
+type rising struct {
 	peer.Client
 
 	mu      sync.Mutex // guards what follows
@@ -19,16 +19,16 @@ type climber struct {
 }
 
 // Notify implements peer.Client.
-func (c *climber) Notify(ctx context.Context, method string, params json.RawMessage) {
-	if method == "notifications/progress" && !c.climbs(params) {
+func (c *rising) Notify(ctx context.Context, method string, params json.RawMessage) {
+	if method == "notifications/progress" && !c.rises(params) {
 		return
 	}
 	c.Client.Notify(ctx, method, params)
 }
 
-// climbs reports whether params say more than was reached. What says nothing
+// rises reports whether params say more than was reached. What says nothing
 // that can be compared is passed on.
-func (c *climber) climbs(params json.RawMessage) bool {
+func (c *rising) rises(params json.RawMessage) bool {
 	var p struct {
 		Progress *float64 `json:"progress"`
 	}
