@@ -47,8 +47,8 @@ var imports = map[string][]string{
 
 	"internal/schema":  {"internal/fault", "internal/rawjson", "internal/turns"},
 	"internal/launch":  {"internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/recovered", "internal/fault", "internal/cgroup"},
-	"internal/rpc":     {"internal/rawjson", "internal/turns"},              // the calls on one connection, whatever carries them
-	"internal/linerpc": {"internal/pace", "internal/rpc", "internal/turns"}, // lines on the pipes of a process
+	"internal/rpc":     {"internal/fault", "internal/rawjson", "internal/turns"}, // the calls on one connection, whatever carries them
+	"internal/linerpc": {"internal/pace", "internal/rpc", "internal/turns"},      // lines on the pipes of a process
 	"internal/secret":  {"internal/fault"},
 	"manifest":         {"internal/regularfile", "internal/secret", "internal/yamldoc"},
 
@@ -63,8 +63,9 @@ var imports = map[string][]string{
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":  {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
-	"capsule": {"internal/pace", "internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/linerpc", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
+	"simple":        {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
+	"capsule/stdio": {"internal/fault", "internal/launch", "internal/linerpc", "internal/pace", "internal/rpc", "internal/tail"}, // a connection with a process
+	"capsule":       {"capsule/stdio", "internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -73,8 +74,8 @@ var imports = map[string][]string{
 	"internal/kind/post":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
 	"internal/kind/webhook": {"internal/recovered", "internal/kind/post", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/contract", "internal/trace", "internal/turns"}, // it POSTs as external does
 	"internal/kind/grpc":    {"internal/turns", "manifest", "internal/fault", "internal/peer", "internal/outbound", "internal/auth", "internal/contract", "internal/trace"},
-	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                                                    // one tool of an McpServer under a name of its own
-	"internal/remote":       {"internal/pace", "internal/turns", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/launch", "internal/linerpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server, in a process's place
+	"internal/kind/mcptool": {"manifest", "internal/fault", "internal/peer", "supervisor"},                                                                                                                             // one tool of an McpServer under a name of its own
+	"internal/remote":       {"internal/pace", "internal/turns", "manifest", "internal/fault", "internal/rawjson", "internal/outbound", "internal/auth", "internal/rpc", "internal/trace", "internal/peer", "capsule"}, // a session with a far MCP server
 	"internal/retry":        {"manifest", "internal/fault", "internal/peer", "internal/callid", "internal/rawjson", "supervisor"},
 	"internal/clientconf":   {"internal/address", "manifest", "manifest/resource", "internal/rawjson", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 

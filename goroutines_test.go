@@ -78,7 +78,7 @@ var uncontained = map[string]struct {
 	"internal/linerpc.writer.writeNow":                 {1, moves},
 	"internal/outbound.Client.send":                    {1, place},
 	"internal/outbound.Client.transport":               {2, place},
-	"internal/remote.Start":                            {1, below},
+	"internal/remote.Connect":                          {1, below},
 	"internal/remote.session.live":                     {1, waits},
 	"internal/telemetry.exporter.send":                 {1, waits},
 	"internal/turns.Queue.armLocked":                   {1, own},

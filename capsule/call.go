@@ -300,6 +300,9 @@ func (c *Capsule) noteSideBySide(conn *link) {
 
 // sendError gives a code to what went wrong with a request that was sent.
 func (c *Capsule) sendError(err error) error {
+	if failed, ok := errors.AsType[*rpc.TransportError](err); ok {
+		return c.named(failed.Fault)
+	}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}

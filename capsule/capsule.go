@@ -51,14 +51,14 @@ const (
 
 // Options is what a Capsule needs beside its manifest.
 type Options struct {
-	// Launcher starts the processes. Required without Start.
+	// Launcher starts the processes. Required without Connect.
 	Launcher launch.Launcher
 	// Elsewhere: the Launcher's processes have programs of their own, and not
 	// this machine's: interpreters are found by their names, there.
 	Elsewhere bool
-	// Start starts a process in the Launcher's place. An error is a
-	// *fault.Error. If nil, the Launcher does.
-	Start func(context.Context, launch.Spec) (Process, error)
+	// Connect makes a connection in place of one with a process of the Launcher's. An
+	// error is a *fault.Error. ctx bounds only the start. If nil, the Launcher starts one.
+	Connect func(context.Context) (Connection, error)
 	// Environ is what processes may inherit, as environ.Clean returns it.
 	Environ []string
 	// Secrets resolves what the manifest's SecretEnv names, at each start. Required
@@ -88,7 +88,7 @@ type Capsule struct {
 	opts    Options
 	log     *slog.Logger
 	environ []string
-	start   func(context.Context, launch.Spec) (Process, error)
+	connect func(context.Context) (Connection, error)
 	watcher *watch.Watcher    // nil when nothing in the package is watched
 	shared  []*watch.Watcher  // of files outside of the package
 	changes chan watch.Change // of all watchers, if there are shared ones
@@ -153,7 +153,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		opts:    opts,
 		log:     opts.Log,
 		environ: withFreshCode(environ.Of(tool, opts.Environ), tool),
-		start:   opts.Start,
+		connect: opts.Connect,
 		kick:    make(chan trigger, 1),
 		wake:    make(chan struct{}, 1),
 		updates: make(chan string, 64),
@@ -163,8 +163,8 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 		given:    turns.NewShares(roomForLargest(tool.Runtime.MaxMessage)),
 	}
-	if c.start == nil {
-		c.start = launched(opts.Launcher)
+	if c.connect == nil {
+		c.connect = c.startProcess
 	}
 	c.identity, c.asked.changed = identity(opts.Version), make(chan struct{}, 1)
 	c.status.Store(&status{

@@ -15,11 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/linerpc"
-	"github.com/orla-project/orla/internal/pace"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/rpc"
-	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
@@ -28,12 +25,12 @@ import (
 // is left. Whatever waits for it, or for a moment of its life, does so in the
 // goroutine that began it: no timer and no event can reach the next one.
 type incarnation struct {
-	c     *Capsule
-	p     Process
-	conn  *link
-	order int // the number of the last order of an operator before its start
-	began time.Time
-	ready time.Time // when it became READY; zero if it did not
+	c          *Capsule
+	connection Connection
+	conn       *link // the calls on it
+	order      int   // the number of the last order of an operator before its start
+	began      time.Time
+	ready      time.Time // when it became READY; zero if it did not
 
 	greeted   atomic.Bool             // the handshake is over, or is none of orla.hello
 	greetings chan greeting           // receives its first message
@@ -44,10 +41,7 @@ type incarnation struct {
 	unheard   bool                    // an MCP server left a list unanswered that it may have; the same
 	asks      asks                    // what it asks its clients
 
-	readers sync.WaitGroup
 	helpers sync.WaitGroup // what runs while it is READY
-	read    chan struct{}  // closed when its stdout has been read to the end
-	told    chan struct{}  // closed when its stderr has
 	unwell  chan error     // receives why it is not well, from health
 	relist  chan struct{}  // holds a token when it says that its lists have changed
 	// acknowledged holds a token when it says that it tells of changes; see listen.
@@ -73,25 +67,17 @@ type hello struct {
 // begin starts a process, after the order of an operator of a number, and reads what
 // it says.
 func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
-	spec, err := c.spec()
-	if err != nil {
-		return nil, err
-	}
 	began := time.Now() // before the start: what changes from now on, it may not have
-	p, err := c.start(ctx, spec)
+	connection, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	c.started++
 	c.mu.Unlock()
-	c.log.Info("started", "tool", c.tool.Name, "pid", p.Pid()) // before it is heard
-	c.noteLimits(p.Held())
 	in := &incarnation{
-		c: c, p: p, order: order, began: began,
+		c: c, connection: connection, order: order, began: began,
 		greetings: make(chan greeting, 1),
-		read:      make(chan struct{}),
-		told:      make(chan struct{}),
 		unwell:    make(chan error, 1),
 		relist:    make(chan struct{}, 1),
 		asks:      newAsks(c.tool.Runtime.MaxMessage),
@@ -99,44 +85,27 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		acknowledged: make(chan struct{}, 1),
 	}
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
-	stdin, stdout, stderr := p.Streams()
-	in.conn = &link{Conn: linerpc.New(stdin, stdout, linerpc.Options{
-		Options:    rpc.Options{Handler: in, Clean: c.clean},
-		MaxMessage: int(c.tool.Runtime.MaxMessage),
-		Stall:      c.tool.Run.Timeout,
-	})}
-	if s, ok := p.(Sharer); ok {
-		s.Share(in.conn.Whose)
-	}
-	in.readers.Go(func() {
-		defer close(in.read)
-		defer in.contain()
-		_ = in.conn.Serve() // that it ended is all that matters
-	})
-	in.readers.Go(func() { //nolint:contextcheck // a line of stderr is not part of a call
-		defer close(in.told)
-		defer in.contain()
-		defer c.reportStderr()
-		var unasked pace.Pace
-		// That it ended is all that matters.
-		_ = tail.Lines(unasked.Reader(stderr), maxStderrLine, func(line []byte, dropped int) {
-			c.logStderr(p.Pid(), line, dropped)
-			unasked.Wait(nil, 1, 0)
-		})
-	})
+	pid := in.pid()
+	c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
+	c.noteLimits(in.held())
+	in.conn = &link{Conn: connection.Open(rpc.Options{Handler: in, Clean: c.clean})}
+	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, line, dropped) }, in.panicked)
 	return in, nil
 }
 
 // run names the process.
-func (in *incarnation) run() run { return run{pid: in.p.Pid(), began: in.began, order: in.order} }
+func (in *incarnation) run() run { return run{pid: in.pid(), began: in.began, order: in.order} }
 
 // contain keeps a panic over what a capsule said from ending more than the
 // capsule's process (SPEC F2). It is deferred.
 func (in *incarnation) contain() {
-	p := recover()
-	if p == nil {
-		return
+	if p := recover(); p != nil {
+		in.panicked(p)
 	}
+}
+
+// panicked ends a process over what it said.
+func (in *incarnation) panicked(p any) {
 	in.c.log.Error("panic over what a capsule said", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	select {
 	case in.unwell <- errors.New("what it said made Orla panic; the log has the details"):
@@ -175,9 +144,9 @@ func (in *incarnation) awaitHello(ctx context.Context) error {
 	select {
 	case g := <-in.greetings:
 		return in.accept(g)
-	case <-in.p.Exited():
-		err = fmt.Errorf("it %s before orla.hello", in.p.ExitText())
-	case <-in.read:
+	case <-in.connection.Exited():
+		err = fmt.Errorf("it %s before orla.hello", in.connection.ExitText())
+	case <-in.connection.Heard():
 		err = in.exitOr(" before orla.hello", "it closed its stdout before orla.hello")
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -206,9 +175,9 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
 		select {
-		case <-in.p.Exited():
-			cancel(fmt.Errorf("it %s before it answered initialize", in.p.ExitText()))
-		case <-in.read:
+		case <-in.connection.Exited():
+			cancel(fmt.Errorf("it %s before it answered initialize", in.connection.ExitText()))
+		case <-in.connection.Heard():
 			cancel(in.exitOr(" before it answered initialize", "it closed its stdout before it answered initialize"))
 		case <-in.conn.Over():
 			cancel(in.exitOr(" before it answered initialize", in.conn.Err().Error()))
@@ -232,8 +201,8 @@ func (in *incarnation) exitOr(before, otherwise string) error {
 	timer := time.NewTimer(soon)
 	defer timer.Stop()
 	select {
-	case <-in.p.Exited():
-		return fmt.Errorf("it %s%s", in.p.ExitText(), before)
+	case <-in.connection.Exited():
+		return fmt.Errorf("it %s%s", in.connection.ExitText(), before)
 	case <-timer.C:
 		return errors.New(otherwise)
 	}
@@ -365,7 +334,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		defer timer.Stop()
 		select {
 		case <-idle:
-		case <-in.p.Exited():
+		case <-in.connection.Exited():
 			why = in.cutShort(why)
 		case <-in.conn.Over():
 			why = in.cutShort(why)
@@ -373,29 +342,23 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		}
 	}
 	select {
-	case <-in.p.Exited():
-		in.awaitLast(in.read) // what it answered before it died are answers
+	case <-in.connection.Exited():
+		in.connection.AwaitLast() // what it answered before it died are answers
 	default:
 	}
 	in.asks.close()
 	in.conn.Close(why)
-	stdin, stdout, stderr := in.p.Streams()
-	in.p.Finish(manifest.CloseGrace) // first: an exit after the end of stdin is no crash
-	closeStreams(stdin)
-	<-in.p.Gone()
+	in.connection.Finish(manifest.CloseGrace)
+	<-in.connection.Gone()
 	select {
-	case <-in.p.Exited():
-		text := in.p.ExitText()
+	case <-in.connection.Exited():
+		text := in.connection.ExitText()
 		in.c.exited(in.began, text)
-		in.c.log.Info("ended", "tool", in.c.tool.Name, "pid", in.p.Pid(), "exit", text)
+		in.c.log.Info("ended", "tool", in.c.tool.Name, "pid", in.pid(), "exit", text)
 	default: // it could not be killed, which the launcher has said
 	}
-	in.awaitLast(in.read, in.told)
-	past := time.Unix(1, 0)
-	_ = stdout.SetReadDeadline(past) // another process may hold the other end
-	_ = stderr.SetReadDeadline(past)
-	in.readers.Wait()
-	closeStreams(stdout, stderr)
+	in.connection.Release()
+	in.c.reportStderr()
 }
 
 // cutShort is what calls are told in place of why when the process fails while it
@@ -418,22 +381,6 @@ func (c *Capsule) exited(began time.Time, text string) {
 	for {
 		last := c.exits.Load()
 		if last != nil && last.began.After(began) || c.exits.CompareAndSwap(last, &exit{began, text}) {
-			return
-		}
-	}
-}
-
-// lastWords is how long what a process has written may take to be read when
-// it is gone. It is in the pipe already, but for another process that holds that open.
-const lastWords = 200 * time.Millisecond
-
-func (in *incarnation) awaitLast(read ...chan struct{}) {
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
-	for _, done := range read {
-		select {
-		case <-done:
-		case <-timer.C:
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -123,12 +124,12 @@ func TestT76ACapsuleWithoutAPlace(t *testing.T) {
 	few := func(rt *manifest.Runtime) { rt.Restart.MaxFailures = 3 }
 	inBubble(t, well, few, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
 		until(c, func(s *status) bool { return s.state == Ready }) // Serve reads what is replaced here
-		c.start = func(ctx context.Context, spec launch.Spec) (Process, error) {
+		c.connect = through(c, func(ctx context.Context, spec launch.Spec) (stdio.Process, error) {
 			if !there.Load() {
 				return nil, fault.New(fault.IsolationUnavailable, "there is no container engine here; install podman")
 			}
 			return w.start(ctx, spec)
-		}
+		})
 		ok(t, c.Stop)
 		faulty(t, c.Start(t.Context()), fault.IsolationUnavailable, "walker is CRASHED", "install podman")
 		_, err := c.Call(t.Context(), peer.Call{Tool: "walker", Args: json.RawMessage(`{}`)})

@@ -43,8 +43,8 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	end := ending{run: in.run()}
 	if end.err = in.greet(ctx); end.err != nil {
 		select {
-		case <-in.p.Exited():
-			in.awaitLast(in.told) // its last words say more than its exit
+		case <-in.connection.Exited():
+			in.connection.AwaitLast() // its last words say more than its exit
 		default:
 		}
 	} else {
@@ -88,9 +88,9 @@ func (c *Capsule) startReason(s *status) string {
 // kill sees to it that a process is gone, whatever happened to its owner.
 func (in *incarnation) kill() {
 	select {
-	case <-in.p.Gone():
+	case <-in.connection.Gone():
 	default:
-		in.p.Kill()
+		in.connection.Kill()
 		in.close(0, errCut)
 	}
 }
@@ -128,9 +128,9 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	for {
 		var wish *trigger // for another process
 		select {
-		case <-in.p.Exited():
-			return fail(fmt.Errorf("it %s", in.p.ExitText()))
-		case <-in.read:
+		case <-in.connection.Exited():
+			return fail(fmt.Errorf("it %s", in.connection.ExitText()))
+		case <-in.connection.Heard():
 			in.conn.Drain() // what comes now waits for the next process
 			select {
 			case err := <-in.unwell: // why it is read no more
@@ -196,8 +196,8 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 // expired reports whether the process ended in order.
 func (in *incarnation) expired() bool {
 	select {
-	case <-in.p.Exited():
-		e, ok := in.p.(Expirer)
+	case <-in.connection.Exited():
+		e, ok := in.connection.(Expirer)
 		return ok && e.Expired()
 	default:
 		return false
@@ -394,7 +394,7 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 		var err error
 		defer recovered.To(c.log, "replace a capsule's process", func(any) {
 			if in != nil {
-				in.p.Kill()
+				in.connection.Kill()
 				in.close(0, errCut)
 			}
 			coming <- successor{nil, errPanicked, why, order, began}
@@ -402,7 +402,7 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 		in, err = c.begin(ctx, order)
 		if err == nil {
 			if err = in.greet(ctx); err != nil {
-				in.p.Kill()
+				in.connection.Kill()
 				in.close(0, errCut)
 				in = nil
 			}
@@ -422,13 +422,13 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 		c.refuse(s)
 		return in, end
 	}
-	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.p.Pid(), "old_pid", in.p.Pid())
+	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.pid(), "old_pid", in.pid())
 	c.amend(func(now *status) {
 		now.run, now.conn, now.reason = s.in.run(), s.in.conn, s.why.reason
 	})
 	end()
 	retired.Go(func() {
-		defer recovered.To(c.log, "end a process that was replaced", func(any) { in.p.Kill() })
+		defer recovered.To(c.log, "end a process that was replaced", func(any) { in.connection.Kill() })
 		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errLate, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
 	})
 	return s.in, s.in.help(ctx)

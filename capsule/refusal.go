@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -23,11 +24,7 @@ func (c *Capsule) callError(err error) error {
 		return err
 	}
 	if f, ok := coded(wire); ok {
-		f.Reason = c.tool.Name + ": " + f.Reason
-		if f.Logged != "" {
-			f.Logged = c.tool.Name + ": " + f.Logged
-		}
-		return f
+		return c.named(f)
 	}
 	if c.tool.Runtime.Handshake == manifest.HandshakeMCP {
 		return err
@@ -37,6 +34,16 @@ func (c *Capsule) callError(err error) error {
 		code = fault.InvalidInput
 	}
 	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
+}
+
+// named returns a fault with the capsule's name before its reasons.
+func (c *Capsule) named(f *fault.Error) *fault.Error {
+	named := *f
+	named.Reason = c.tool.Name + ": " + cut(f.Reason, maxReason)
+	if f.Logged != "" {
+		named.Logged = c.tool.Name + ": " + cut(f.Logged, maxReason)
+	}
+	return &named
 }
 
 // refusedBy is the code of why a capsule does not start, where that says more than
@@ -54,14 +61,20 @@ func refusedBy(cause error) fault.Code {
 	}
 }
 
-// faultIn is the fault that a cause is, or that an answer in its chain has the code
-// of; nil if there is none.
+// faultIn is the fault that a cause is, that its transport failed with, or that an answer in
+// its chain has the code of; nil if there is none.
 func faultIn(cause error) *fault.Error {
-	f, ok := errors.AsType[*fault.Error](cause)
-	if wire, is := errors.AsType[*jsonrpc.Error](cause); is && !ok {
-		f, _ = coded(wire)
+	if f, ok := errors.AsType[*fault.Error](cause); ok {
+		return f
 	}
-	return f
+	if failed, ok := errors.AsType[*rpc.TransportError](cause); ok {
+		return failed.Fault
+	}
+	if wire, ok := errors.AsType[*jsonrpc.Error](cause); ok {
+		f, _ := coded(wire)
+		return f
+	}
+	return nil
 }
 
 // unauthorized is why a remote server does not take Orla's credentials, which is not
@@ -86,8 +99,6 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		Reason     string  `json:"tool_reason"`
 		Retryable  *bool   `json:"retryable"`
 		RetryAfter float64 `json:"retry_after_ms"`
-		Unsent     bool    `json:"unsent"`
-		Logged     string  `json:"logged"`
 	}
 	if json.Unmarshal(wire.Data, &said) != nil {
 		return nil, false //nolint:nilerr // it says something else
@@ -100,9 +111,6 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 	f.Reason = cut(f.Reason, maxReason)
 	f.Retry = said.Retryable
 	f.Logged = "it gave this tool_code" // its reason may quote arguments (SPEC I2)
-	if wire.Code == CodeTransport {     // others cannot know
-		f.Unsent, f.Logged = said.Unsent, cut(said.Logged, maxReason)
-	}
 	f.RetryAfter = time.Duration(max(0, min(said.RetryAfter, maxRetryAfter.Seconds()*1000)) * float64(time.Millisecond))
 	return f, true
 }

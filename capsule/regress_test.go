@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
@@ -131,7 +132,7 @@ func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted,
 		c.opts.Lists = NewLists(t.TempDir())
 		var started atomic.Int64
 		var players sync.WaitGroup
-		c.start = func(context.Context, launch.Spec) (Process, error) {
+		c.connect = through(c, func(context.Context, launch.Spec) (stdio.Process, error) {
 			p := &scripted{n: int(started.Add(1)), exited: make(chan struct{})}
 			p.stdin, p.theirIn = net.Pipe()
 			p.stdout, p.theirOut = net.Pipe()
@@ -152,7 +153,7 @@ func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted,
 				}
 			})
 			return p, nil
-		}
+		})
 		stop := served(t, c)
 		test(t, c, log)
 		stop()

@@ -62,7 +62,7 @@ func (in *incarnation) negotiate(ctx context.Context) error {
 	err := in.initialize(ctx)
 	if err == nil {
 		in.c.probing.initialized()
-	} else if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+	} else if _, refused := errors.AsType[*noHandshake](err); refused {
 		in.c.probing.refused()
 	}
 	return err
@@ -121,6 +121,12 @@ func (in *incarnation) keep(caps *mcp.ServerCapabilities) {
 	}
 }
 
+// noHandshake is why there was no answer to initialize, or what the answer was in place
+// of a result. The SDK's client passes it on as it is.
+type noHandshake struct{ error }
+
+func (e *noHandshake) Unwrap() error { return e.error }
+
 // tap is a transport for the SDK's client that shares a connection, for as long
 // as the handshake lasts.
 type tap struct {
@@ -159,8 +165,8 @@ func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	t.senders.Go(func() {
 		defer recovered.To(t.log, "make the handshake", func(any) { _ = t.Close() })
 		result, err := t.call(rpc.Request{Method: req.Method, Params: just(req.Params), Own: true})
-		if _, said := errors.AsType[*jsonrpc.Error](err); err != nil && !said {
-			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+		if err != nil {
+			err = &noHandshake{err}
 		}
 		select {
 		case t.in <- &jsonrpc.Response{ID: req.ID, Result: result, Error: err}:
@@ -324,19 +330,12 @@ var errListLost = errors.New("the process is over")
 
 // refused reports whether a capsule said that it has no such list.
 func refused(err error) bool {
-	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && wire.Code != CodeTransport && wire.Code != CodeNotServed
+	_, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok
 }
 
 // missed reports whether a request met the end of a process, and no server.
-func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) || notServed(err) }
-
-// notServed reports whether a request did not reach a server that is far away,
-// whose session is about to end.
-func notServed(err error) bool {
-	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && wire.Code == CodeNotServed
-}
+func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) }
 
 // capabilities are what a hello says, in the protocol's words.
 func (h hello) capabilities() *mcp.ServerCapabilities {

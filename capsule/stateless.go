@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/rpc"
@@ -32,7 +31,7 @@ const discoverPatience = 5 * time.Second
 
 // link is a connection with a process, and the version of the protocol on it.
 type link struct {
-	*linerpc.Conn
+	*rpc.Conn
 
 	stateless atomic.Bool // it speaks statelessVersion
 }

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// maxStderrLine bounds a line of stderr in bytes. What is over is dropped, and said.
-	maxStderrLine = 64 << 10
 	// stderrWindow is the time in which a capsule may log stderrLines lines of stderr,
 	// of stderrBytes bytes together. The history has those that come after them as well.
 	stderrWindow = 10 * time.Second

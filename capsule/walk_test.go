@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/linerpc"
@@ -75,7 +76,7 @@ type fakeProcess struct {
 	theirStdin, theirStdout, theirErr net.Conn
 }
 
-func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (Process, error) {
+func (w *fakeWorld) start(_ context.Context, _ launch.Spec) (stdio.Process, error) {
 	n := int(w.started.Add(1))
 	plan := w.plan(n)
 	if plan.fails {
@@ -176,6 +177,27 @@ func (p *fakeProcess) crash() {
 	}
 }
 
+// through connects with what start starts.
+func through(c *Capsule, start func(context.Context, launch.Spec) (stdio.Process, error)) func(context.Context) (Connection, error) {
+	return func(ctx context.Context) (Connection, error) {
+		spec, err := c.spec()
+		if err != nil {
+			return nil, err
+		}
+		p, err := start(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := p.(Expirer); ok {
+			return struct {
+				*stdio.Connection
+				Expirer
+			}{c.piped(p), e}, nil
+		}
+		return c.piped(p), nil
+	}
+}
+
 // walker is a capsule of the fake world.
 func walker(t *testing.T, w *fakeWorld, change func(*manifest.Runtime)) *Capsule {
 	t.Helper()
@@ -195,7 +217,7 @@ func walker(t *testing.T, w *fakeWorld, change func(*manifest.Runtime)) *Capsule
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.start = w.start
+	c.connect = through(c, w.start)
 	return c
 }
 

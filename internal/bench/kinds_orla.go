@@ -67,7 +67,7 @@ func startInProcess(ctx context.Context, dir string) (*inProcess, error) {
 			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
 				opts := capsule.Options{Launcher: launcher.Launcher(), Environ: clean, Hub: hub, Log: log}
 				if far := t.Runtime.Remote; far != nil {
-					opts.Start = remote.Start(t, remote.Options{Client: p.client, Auth: auth.New(far.Auth, secrets)})
+					opts.Connect = remote.Connect(t, remote.Options{Client: p.client, Auth: auth.New(far.Auth, secrets)})
 				}
 				return capsule.New(t, opts)
 			},

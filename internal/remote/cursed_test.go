@@ -10,7 +10,7 @@ import (
 )
 
 // Curse has one of a session's goroutines panic.
-func Curse(p capsule.Process) {
+func Curse(p capsule.Connection) {
 	s, _ := p.(*session)
 	s.work.Go(func() {
 		defer s.contain()
@@ -22,7 +22,7 @@ func Curse(p capsule.Process) {
 // others and that nobody else recovers.
 func TestF2APanicOverTheEndOfASessionEndsNothingElse(t *testing.T) {
 	var log bytes.Buffer
-	s := &session{id: "a", endpoint: "http://127.0.0.1/", over: make(chan string, 1), opts: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	s := &session{state: state{id: "a"}, endpoint: "http://127.0.0.1/", life: newLife(), opts: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
 	s.leave(t.Context()) // it has no Client
 	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "remote.go") {
 		t.Errorf("the log: %q", text)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/remote"
@@ -86,7 +85,7 @@ type living struct {
 type options struct {
 	tool    manifest.Tool
 	auth    *auth.Source
-	started func(capsule.Process) // is told of each session
+	started func(capsule.Connection) // is told of each session
 }
 
 // connect serves a capsule whose server is at a URL, until the test is over.
@@ -111,10 +110,10 @@ func connect(t *testing.T, url string, mods ...func(*options)) *living {
 	l := &living{t: t, log: &journal{}}
 	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	start := remote.Start(o.tool, remote.Options{Client: client, Auth: o.auth, Log: log})
+	start := remote.Connect(o.tool, remote.Options{Client: client, Auth: o.auth, Log: log})
 	l.Capsule, err = capsule.New(o.tool, capsule.Options{
-		Start: func(ctx context.Context, spec launch.Spec) (capsule.Process, error) {
-			p, err := start(ctx, spec)
+		Connect: func(ctx context.Context) (capsule.Connection, error) {
+			p, err := start(ctx)
 			if err == nil && o.started != nil {
 				o.started(p)
 			}

@@ -28,7 +28,7 @@ func (s *session) later(ctx, last context.Context, m message, after <-chan struc
 		s.say("%d messages wait to be told to the server already; %s is dropped", s.untold.Taken(), m.called())
 		return
 	}
-	size := int64(len(m.line))
+	size := int64(len(m.text))
 	if !s.untoldBytes.Try(whose, size) {
 		s.untold.Give(whose, 1)
 		s.say("%d bytes wait to be told to the server already; %s is dropped", s.untoldBytes.Taken(), m.called())

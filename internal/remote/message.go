@@ -4,26 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
-	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/turns"
 )
 
-// message is a line that the capsule wrote.
+// message is one that the capsule sends.
 type message struct {
-	line   []byte
+	text   []byte
 	method string          // "" of an answer
 	id     json.RawMessage // nil of a notification
 	params json.RawMessage // may be nil
 	whose  turns.Line      // whose share it takes; zero for Orla's own
+	call   int64           // the id of a request as a number
 
 	// What look finds of a request.
 	version string          // of the protocol, where each request says it; else ""
@@ -32,10 +29,10 @@ type message struct {
 	at      trace.Context   // where the request is made; the zero one where it does not say
 }
 
-// parse reads a line. What the capsule writes is well-formed.
-func parse(line []byte) message {
-	its, _ := rawjson.ReadMessage(line)
-	m := message{line: line, method: rawjson.String(its.Method), id: its.ID, params: its.Params}
+// parse reads a message. What the capsule sends is well-formed.
+func parse(text []byte) message {
+	its, _ := rawjson.ReadMessage(text)
+	m := message{text: text, method: rawjson.String(its.Method), id: its.ID, params: its.Params}
 	if m.isRequest() {
 		m.look()
 	}
@@ -111,31 +108,15 @@ func oneLine(raw []byte) []byte {
 	return rawjson.Compact(raw)
 }
 
-// refusal is the answer to the request of an id that an error is.
-func refusal(id json.RawMessage, err error) []byte {
+// failure is why a call has no answer, as the capsule is to know it.
+func (s *session) failure(err error) error {
 	if errors.Is(err, errOver) {
-		return answerLine(id, &jsonrpc.Error{Code: capsule.CodeNotServed, Message: errOver.Error()})
+		return errOver
 	}
 	f := fault.From(err)
 	retryable := f.Retryable()
-	data, err := json.Marshal(struct {
-		Code         fault.Code `json:"tool_code"`
-		Reason       string     `json:"tool_reason"`
-		Retryable    bool       `json:"retryable"`
-		RetryAfterMS int64      `json:"retry_after_ms,omitempty"`
-		Unsent       bool       `json:"unsent,omitempty"`
-		Logged       string     `json:"logged,omitempty"`
-	}{f.Code, f.Reason, retryable, int64(math.Ceil(f.RetryAfter.Seconds() * 1000)), f.Unsent, f.Logged})
-	if err != nil { // it is made of strings and numbers
-		panic(err)
-	}
-	return answerLine(id, &jsonrpc.Error{Code: capsule.CodeTransport, Message: f.Reason, Data: data})
-}
-
-func answerLine(id json.RawMessage, failure *jsonrpc.Error) []byte {
-	raw, err := json.Marshal(failure)
-	if err != nil { // as above
-		panic(err)
-	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, id, raw)
+	return &rpc.TransportError{Fault: &fault.Error{
+		Code: f.Code, Reason: string(s.clean([]byte(f.Reason))), Retry: &retryable, RetryAfter: f.RetryAfter,
+		Unsent: f.Unsent, Logged: string(s.clean([]byte(f.Logged))),
+	}}
 }

@@ -73,8 +73,8 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	}
 	if line := oneLine(body); line != nil && m.isRequest() {
 		if _, ok := answers(line, m.id); ok {
-			_, err := s.hand(line, m)
-			return err
+			s.hand(line, m)
+			return nil
 		}
 	}
 	if m.method == "initialize" && s.speaksOldSSE(ctx, c) {

@@ -27,8 +27,8 @@ func TestF2APanicOverWhatAServerSaidEndsItsSessionAlone(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	})
-	sessions := make(chan capsule.Process, 16)
-	l := connect(t, server.URL, func(o *options) { o.started = func(p capsule.Process) { sessions <- p } })
+	sessions := make(chan capsule.Connection, 16)
+	l := connect(t, server.URL, func(o *options) { o.started = func(p capsule.Connection) { sessions <- p } })
 	l.offers(1)
 	failed := make(chan error, 1)
 	go func() {

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/internal/turns"
 )
@@ -39,19 +39,57 @@ type request struct {
 	sent   bool // it is on its way, or there; guarded by session.mu
 }
 
-// read takes the lines that the capsule writes, until there is no more to come.
+// Send implements rpc.Transport.
+func (s *session) Send(ctx context.Context, call *rpc.Pending, pieces [][]byte) error {
+	err := s.conn.Sending(call)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
+	}
+	text := pieces[0]
+	if len(pieces) > 1 {
+		text = bytes.Join(pieces, nil)
+	}
+	m := parse(bytes.TrimSuffix(text, []byte("\n")))
+	if call != nil {
+		m.call, m.whose = call.ID, call.Line
+	}
+	select {
+	case s.outbox <- m:
+		return nil
+	case <-s.ending:
+		return errOver
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, context.Cause(ctx))
+	}
+}
+
+// Post implements rpc.Transport.
+func (s *session) Post(_ turns.Line, text []byte) {
+	select {
+	case s.outbox <- parse(bytes.TrimSuffix(text, []byte("\n"))):
+	case <-s.ending: // nobody is told any more
+	}
+}
+
+// Close implements rpc.Transport. What is under way ends with the session.
+func (s *session) Close() {}
+
+// forward takes what the capsule sends, until the session ends.
 // It waits for nobody, so that one server that is slow does not keep a
 // cancellation from it. last is the context of what has no answer.
-func (s *session) read(ctx, last context.Context) {
-	lines := bufio.NewReader(s.in)
+func (s *session) forward(ctx, last context.Context) {
 	opened := make(chan struct{}) // closed when the server has been told that the handshake is over
 	greeted := false
 	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
+		var m message
+		select {
+		case m = <-s.outbox:
+		case <-s.ending:
 			return
 		}
-		m := parse(bytes.TrimSuffix(line, []byte("\n")))
 		var after <-chan struct{} // what has to come first
 		if greeted {
 			after = opened
@@ -91,21 +129,12 @@ func reached(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// begin sends a request, after what has to come first. One that was cancelled before
-// it was read is not sent: nobody waits for an answer.
+// begin sends a request, after what has to come first.
 func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
-	whose, waits := s.whose(m.id)
-	if !waits {
-		return
-	}
-	m.whose = whose
-	if !s.begun.Try(whose, 1) {
-		s.work.Go(func() {
-			defer s.contain()
-			f := fault.New(fault.NotReady, "%d requests are open already; try again later", s.begun.Taken())
-			f.Unsent = true
-			_ = s.pass(refusal(m.id, f)) // the session is over then
-		})
+	if !s.begun.Try(m.whose, 1) {
+		f := fault.New(fault.NotReady, "%d requests are open already; try again later", s.begun.Taken())
+		f.Unsent = true
+		s.conn.Fail(m.call, s.failure(f))
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -115,7 +144,7 @@ func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
 	s.mu.Unlock()
 	s.work.Go(func() {
 		defer s.contain()
-		defer s.begun.Give(whose, 1)
+		defer s.begun.Give(m.whose, 1)
 		defer cancel()
 		err := s.serve(ctx, r, after)
 		s.close(r, err)
@@ -178,7 +207,7 @@ func (s *session) close(r *request, err error) {
 	case err == nil, errors.Is(err, context.Canceled):
 	case lost && (r.method == "initialize" || r.method == "server/discover"): // the capsule is told by the end
 	default:
-		_ = s.pass(refusal(r.id, err)) // if it cannot be passed on, the session is over
+		s.conn.Fail(r.call, s.failure(err))
 	}
 	switch {
 	case ended:
@@ -267,7 +296,7 @@ func (s *session) abandon(ctx context.Context, cancel context.CancelFunc) {
 			s.work.Go(func() {
 				defer s.contain()
 				s.tell(ctx, message{
-					line:   fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"the session ends"}}`, id),
+					text:   fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"the session ends"}}`, id),
 					method: "notifications/cancelled",
 				})
 			})
@@ -323,7 +352,7 @@ func (s *session) request(ctx context.Context, method string, body []byte, c aut
 
 // post sends one message, and takes what the server answers.
 func (s *session) post(ctx context.Context, m message, c auth.Credentials) error {
-	req, err := s.request(ctx, http.MethodPost, m.line, c)
+	req, err := s.request(ctx, http.MethodPost, m.text, c)
 	if err != nil {
 		return err
 	}
@@ -386,11 +415,10 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	if line == nil {
 		return final("the server answered %s with what is no JSON", m.method)
 	}
-	answered, err := s.hand(line, m)
-	if err == nil && !answered {
-		err = final("the server answered %s with something that is no answer to it", m.method)
+	if !s.hand(line, m) {
+		return final("the server answered %s with something that is no answer to it", m.method)
 	}
-	return err
+	return nil
 }
 
 // final is a fault of a server that would make it again.
@@ -461,7 +489,7 @@ func (s *session) tooLarge() *fault.Error {
 
 // hand passes a message of the server's on, and reports whether it was the answer
 // to m.
-func (s *session) hand(line []byte, m message) (answered bool, err error) {
+func (s *session) hand(line []byte, m message) (answered bool) {
 	if m.isRequest() {
 		var result []byte
 		if result, answered = answers(line, m.id); answered && m.method == "initialize" {
@@ -476,8 +504,6 @@ func (s *session) hand(line []byte, m message) (answered bool, err error) {
 			s.learn(m, line)
 		}
 	}
-	if err := s.pass(line); err != nil {
-		return answered, fmt.Errorf("%w: %w", context.Canceled, err) // the session is over
-	}
-	return answered, nil
+	s.pass(line)
+	return answered
 }

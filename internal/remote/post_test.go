@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -42,7 +44,7 @@ func TestCancelledAsItIsSent(t *testing.T) {
 			defer server.Close()
 			client := outbound.New(outbound.Options{})
 			defer client.Close()
-			s := &session{endpoint: server.URL, opts: Options{Client: client}, posts: turns.NewShares(1), open: map[string]*request{}}
+			s := &session{endpoint: server.URL, opts: Options{Client: client}, shares: newShares(0), state: state{open: map[string]*request{}}}
 
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
@@ -70,18 +72,37 @@ func TestCancelledAsItIsSent(t *testing.T) {
 	}
 }
 
-// SPEC N2: a call that was cancelled before it was read takes nobody's share, and is not
-// sent.
+// SPEC N2: a call that was cancelled before it is sent takes nobody's share, and is not
+// sent. One that is sent takes its own.
 func TestN2ACallThatNobodyWaitsForIsNotSent(t *testing.T) {
-	s := &session{begun: turns.NewShares(8), open: map[string]*request{}}
-	s.Share(func(id int64) (turns.Line, bool) { return turns.Line{Session: "1"}, id != 7 })
-	s.begin(t.Context(), parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`)), nil)
-	s.work.Wait()
-	if len(s.open) != 0 || s.begun.Taken() != 0 {
-		t.Errorf("%d requests are open, and %d places are taken", len(s.open), s.begun.Taken())
-	}
-	if line, waits := s.whose(json.RawMessage("8")); !waits || line.Session != "1" {
-		t.Errorf("a request that is waited for is %+v's, %t", line, waits)
+	s := &session{outbox: make(chan message, 1), life: newLife()}
+	conn := s.Open(rpc.Options{})
+	for name, test := range map[string]struct {
+		cancelled bool
+		sent      int
+	}{"cancelled": {true, 0}, "waited for": {false, 1}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if test.cancelled {
+			cancel()
+		}
+		called := make(chan error, 1)
+		go func() {
+			_, err := conn.Call(ctx, rpc.Request{Method: "tools/call", Line: turns.Line{Session: "1"}})
+			called <- err
+		}()
+		if test.sent == 1 {
+			if m := <-s.outbox; m.whose.Session != "1" || m.method != "tools/call" {
+				t.Errorf("%s: %+v is sent", name, m)
+			}
+			cancel()
+		}
+		if err := <-called; !errors.Is(err, context.Canceled) || errors.Is(err, rpc.ErrNotSent) != test.cancelled {
+			t.Errorf("%s: the call ends with %v", name, err)
+		}
+		if test.cancelled && len(s.outbox) > 0 {
+			t.Errorf("%s: it is sent", name)
+		}
 	}
 }
 

@@ -1,42 +1,38 @@
-// Package remote speaks with an MCP server over Streamable HTTP, in the place
-// of a process of a capsule (SPEC-TOOLS 3.5, docs/decisions/0017):
+// Package remote is the connection of a capsule with an MCP server that is far away,
+// over Streamable HTTP (SPEC-TOOLS 3.5, docs/decisions/0017): a session.
 //
-//	stdin  ─► a POST for each line
-//	stdout ◄─ the messages of the answers, JSON and SSE, and of the stream that
-//	          is the server's own
-//	stderr ◄─ what is wrong with the session, for the log
+//	rpc.Conn ─► Send ─► a POST for each message
+//	rpc.Conn ◄─ Receive ◄─ the messages of the answers, JSON and SSE, and of the stream
+//	                       that is the server's own
 //
 // It knows nothing of what the messages mean but what the transport needs: which
 // is a request, which is its answer, and what initialize agrees on. States,
 // restarts, lists and names are the capsule's.
 //
-// Its invariants: a request that was written is answered, with an error where
+// Its invariants: a request that was sent is answered, with an error where
 // the server does not, or the session is over; what a server sends is never
 // held beyond max_message, however much it is; and of a session that is gone no
 // goroutine and no connection in use is left.
 package remote
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/linerpc"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/pace"
+	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )
@@ -52,9 +48,8 @@ const (
 	goodbye = 2 * time.Second
 	// linger is how long a stream may stay open behind the answer that it is for.
 	linger = time.Second
-	// lastLook is how long a session that is over looks for requests that were
-	// written before anybody could know.
-	lastLook = 30 * time.Millisecond
+	// lastWords is how long a session that is over may take to end its requests.
+	lastWords = 200 * time.Millisecond
 	// maxRefusal bounds what is read of an answer that is no success.
 	maxRefusal = 64 << 10
 )
@@ -71,27 +66,20 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Start returns what starts the sessions of a capsule whose manifest has a
+// Connect returns what begins the sessions of a capsule whose manifest has a
 // Remote, for capsule.Options.
-func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (capsule.Process, error) {
+func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Connection, error) {
 	limit := t.Runtime.MaxMessage
 	if limit == 0 {
 		limit = capsule.DefaultMaxMessage
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler)).With("tool", t.Name)
-	return func(ctx context.Context, _ launch.Spec) (capsule.Process, error) {
+	return func(ctx context.Context) (capsule.Connection, error) {
 		s := &session{
 			endpoint: t.Runtime.Remote.Endpoint, opts: opts, max: int(limit),
-			over: make(chan string, 1), finish: make(chan struct{}), kill: make(chan struct{}),
-			ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
-			begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
-			tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
-			untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*limit)), // a session has room for the largest
-			open:        map[string]*request{},
+			outbox: make(chan message), life: newLife(), shares: newShares(limit),
+			state: state{open: map[string]*request{}},
 		}
-		s.stdin, s.in = net.Pipe()
-		s.stdout, s.out = net.Pipe()
-		s.stderr, s.err = net.Pipe()
 		go s.live(context.WithoutCancel(ctx)) // Gone tells that it has ended
 		return s, nil
 	}
@@ -99,13 +87,37 @@ func Start(t manifest.Tool, opts Options) func(context.Context, launch.Spec) (ca
 
 // session is one of them.
 type session struct {
-	// Set by Start.
-	endpoint              string
-	opts                  Options
-	max                   int      // bytes of a message
-	stdin, stdout, stderr net.Conn // the capsule's ends
-	in, out, err          net.Conn // ours
+	// Set by Connect.
+	endpoint string
+	opts     Options
+	max      int          // bytes of a message
+	outbox   chan message // to forward, from Send and Post
 
+	listener
+	life
+	shares
+	asked questions
+
+	work sync.WaitGroup // all goroutines but live's
+
+	mu sync.Mutex // guards state
+	state
+}
+
+// listener is who hears what the server says. It is set by Open and Listen, before there is a message.
+type listener struct {
+	conn     *rpc.Conn
+	logged   func(line []byte, dropped int)
+	panicked func(p any)
+
+	receiving sync.Mutex // one message at a time; guards pauses
+	pauses    pace.Pace  // of messages that nobody has asked for
+	saying    sync.Mutex // guards said
+	said      limit
+}
+
+// life is how a session ends.
+type life struct {
 	over         chan string // receives why it is over; the first one counts
 	finish, kill chan struct{}
 	finishing    sync.Once
@@ -114,21 +126,35 @@ type session struct {
 	ending       chan struct{} // closed when it is being ended
 	exited, gone chan struct{}
 	text         string // set before exited is closed
+}
 
-	work  sync.WaitGroup // all goroutines but live's
-	begun *turns.Shares  // of requests without an answer
-	posts *turns.Shares  // of requests that the server works on
-	large *turns.Shares  // of messages that are being read and large
+func newLife() life {
+	return life{
+		over: make(chan string, 1), finish: make(chan struct{}), kill: make(chan struct{}),
+		ending: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+// shares bound what a session does at once, and share it by caller.
+type shares struct {
+	begun *turns.Shares // of requests without an answer
+	posts *turns.Shares // of requests that the server works on
+	large *turns.Shares // of messages that are being read and large
 
 	tells, untold *turns.Shares // of messages that are told, and of those that are to be
 	untoldBytes   *turns.Shares // of the latter
-	asked         questions
+}
 
-	writing sync.Mutex // one line to out at a time
-	saying  sync.Mutex // the same of err; guards said
-	said    limit
+func newShares(maxMessage int64) shares {
+	return shares{
+		begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
+		tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
+		untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*maxMessage)), // a session has room for the largest
+	}
+}
 
-	mu       sync.Mutex         // guards the fields that follow
+// state is what is known of the server and of the session.
+type state struct {
 	shown    []auth.Credentials // to the server, the last few
 	id       string             // Mcp-Session-Id; "" if the server gave none
 	speaks   string             // MCP-Protocol-Version; "" before initialize
@@ -136,59 +162,59 @@ type session struct {
 	expiring bool               // the session ends for that, soon
 	lost     string             // why the server cannot be reached; "" while it can
 	open     map[string]*request
-	find     func(id int64) (turns.Line, bool) // see capsule.Sharer; nil where nobody knows
-	params   map[string]*param                 // which arguments of tools stand in headers as well, by the list that was read last
-	older    map[string]*param                 // the same by the one before
+	params   map[string]*param // which arguments of tools stand in headers as well, by the list that was read last
+	older    map[string]*param // the same by the one before
 }
 
-// Pid implements capsule.Process: there is none.
-func (s *session) Pid() int { return 0 }
+var (
+	_ capsule.Connection = (*session)(nil)
+	_ capsule.Expirer    = (*session)(nil)
+)
 
-// Streams implements capsule.Process.
-func (s *session) Streams() (stdin, stdout, stderr linerpc.Stream) {
-	return s.stdin, s.stdout, s.stderr
+// Open implements capsule.Connection.
+func (s *session) Open(opts rpc.Options) *rpc.Conn {
+	s.conn = rpc.New(s, opts)
+	return s.conn
 }
 
-// Exited implements capsule.Process.
+// Listen implements capsule.Connection.
+func (s *session) Listen(logged func(line []byte, dropped int), panicked func(p any)) {
+	s.logged, s.panicked = logged, panicked
+}
+
+// Exited implements capsule.Connection.
 func (s *session) Exited() <-chan struct{} { return s.exited }
 
-// Gone implements capsule.Process.
-func (s *session) Gone() <-chan struct{} { return s.gone }
-
-// Share implements capsule.Sharer.
-func (s *session) Share(whose func(id int64) (line turns.Line, waits bool)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.find = whose
-}
-
-// whose returns whose share a request takes, and whether anybody waits for its answer.
-func (s *session) whose(id json.RawMessage) (line turns.Line, waits bool) {
-	s.mu.Lock()
-	find := s.find
-	s.mu.Unlock()
-	n, err := strconv.ParseInt(string(id), 10, 64)
-	if find == nil || err != nil {
-		return turns.Line{}, true
-	}
-	return find(n)
-}
-
-// Held implements capsule.Process: nothing is bounded elsewhere.
-func (s *session) Held() launch.Held { return launch.Held{} }
-
-// ExitText implements capsule.Process.
+// ExitText implements capsule.Connection.
 func (s *session) ExitText() string { return s.text }
 
 // Expired implements capsule.Expirer.
 func (s *session) Expired() bool { return s.text == lostSession }
 
-// Finish implements capsule.Process. What is to be answered was answered, or is
-// wanted no more.
+// Heard implements capsule.Connection.
+func (s *session) Heard() <-chan struct{} { return s.gone }
+
+// AwaitLast implements capsule.Connection.
+func (s *session) AwaitLast() {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-s.gone:
+	case <-timer.C:
+	}
+}
+
+// Finish implements capsule.Connection.
 func (s *session) Finish(time.Duration) { s.finishing.Do(func() { close(s.finish) }) }
 
-// Kill implements capsule.Process.
+// Kill implements capsule.Connection.
 func (s *session) Kill() { s.killing.Do(func() { close(s.kill) }) }
+
+// Gone implements capsule.Connection.
+func (s *session) Gone() <-chan struct{} { return s.gone }
+
+// Release implements capsule.Connection: a session that is gone has nothing.
+func (s *session) Release() {}
 
 // live owns the session's goroutines, from its beginning to its end.
 func (s *session) live(ctx context.Context) {
@@ -200,7 +226,7 @@ func (s *session) live(ctx context.Context) {
 	defer cancel()
 	s.work.Go(func() {
 		defer s.contain()
-		s.read(ctx, last)
+		s.forward(ctx, last)
 	})
 	killed := false
 	select {
@@ -217,10 +243,6 @@ func (s *session) live(ctx context.Context) {
 	} else {
 		s.abandon(last, cancel)
 	}
-	_ = s.in.Close() // it has no error, as the others below
-	soon := time.Now().Add(goodbye)
-	_ = s.out.SetWriteDeadline(soon) // who writes is heard, or there is nobody to hear
-	_ = s.err.SetWriteDeadline(soon)
 
 	done := make(chan struct{})
 	var bound sync.WaitGroup
@@ -241,24 +263,16 @@ func (s *session) live(ctx context.Context) {
 	close(done)
 	bound.Wait()
 	s.exiting.Do(func() { close(s.exited) })
-	_, _ = s.out.Close(), s.err.Close()
 	close(s.gone)
 }
 
-// turnAway says that the session is over, and for a moment answers those who
-// could not know: what they asked for is asked of the next one.
+// turnAway says that the session is over: what is asked of it from now on, and what was
+// not sent yet, is asked of the next one.
 func (s *session) turnAway() {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
 	s.exiting.Do(func() { close(s.exited) })
-	timer := time.NewTimer(lastLook)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.finish:
-	case <-s.kill:
-	}
 }
 
 // leave tells the server that the session is over, if there is one.
@@ -324,24 +338,36 @@ func (s *session) show(c auth.Credentials) {
 	s.shown = append([]auth.Credentials{c}, s.shown[:min(len(s.shown), few-1)]...)
 }
 
-// pass hands a message to the capsule. line is the caller's no more.
-func (s *session) pass(line []byte) error {
-	line = s.clean(line)
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	_, err := s.out.Write(append(line, '\n'))
-	return err
+// pass hands a message to the capsule. text is the caller's no more.
+func (s *session) pass(text []byte) {
+	text = s.clean(text)
+	s.receiving.Lock()
+	defer s.receiving.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(p)
+		}
+	}()
+	if unasked := s.conn.Receive(text); unasked > 0 {
+		s.pauses.Wait(s.conn.Over(), unasked, len(text))
+	}
 }
 
-// say writes a line for the log, unless there were many of late.
+// maxLine bounds a line for the log in bytes.
+const maxLine = 64 << 10
+
+// say writes lines for the log, unless there were many of late.
 func (s *session) say(format string, args ...any) {
 	s.saying.Lock()
 	defer s.saying.Unlock()
 	if !s.said.allow(time.Now()) {
 		return
 	}
-	text := strings.TrimRight(fmt.Sprintf(format, args...), "\n")
-	_, _ = s.err.Write(append(s.clean([]byte(text)), '\n')) // who does not listen does not want to know
+	text := s.clean([]byte(strings.TrimRight(fmt.Sprintf(format, args...), "\n")))
+	for line := range bytes.SplitSeq(text, []byte("\n")) {
+		most := min(len(line), maxLine)
+		s.logged(line[:most:most], len(line)-most)
+	}
 }
 
 // limit lets a few things pass in each minute.
@@ -371,5 +397,12 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// errOver is why a request was not passed on by a session that is over.
-var errOver = errors.New("the session is over")
+// errOver is why a request was not sent by a session that is over: it is made of the next
+// one.
+var errOver error = overError{}
+
+type overError struct{}
+
+func (overError) Error() string { return "the session is over" }
+
+func (overError) Is(target error) bool { return target == rpc.ErrNotSent }

@@ -253,10 +253,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 		line := oneLine(ev.data)
 		if line == nil {
 			s.say("an event of the server's is no JSON")
-		} else if answered, err := s.hand(line, m); err != nil {
-			st.err = err
-			return st
-		} else if answered && !st.answered {
+		} else if s.hand(line, m) && !st.answered {
 			st.answered = true
 			s.endSoon(ctx, resp)
 		}

@@ -2,8 +2,6 @@ package remote
 
 import (
 	"context"
-	"io"
-	"net"
 	"testing"
 
 	"github.com/orla-project/orla/internal/turns"
@@ -12,20 +10,15 @@ import (
 // SPEC S2, N2: what waits to be told to a server that takes nothing is bounded in bytes, and
 // shared by caller: one that answers at length does not keep another's answer out.
 func TestS2BytesThatWaitToBeToldAreBounded(t *testing.T) {
-	ours, theirs := net.Pipe()
-	go func() { _, _ = io.Copy(io.Discard, theirs) }()
-	defer func() { _, _ = ours.Close(), theirs.Close() }()
-	s := &session{
-		err: ours, tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
-		untoldBytes: turns.NewShares(leastUntoldBytes),
-	}
+	s := &session{shares: newShares(0)}
+	s.Listen(func([]byte, int) {}, func(any) {})
 	for id, who := range map[string]string{`"a"`: "ann", `"b"`: "bob"} {
 		s.asked.add([]byte(id), turns.Line{Caller: who, Session: who})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})
 	answer := func(id string, size int) {
-		s.later(ctx, ctx, message{line: make([]byte, size), id: []byte(id)}, never)
+		s.later(ctx, ctx, message{text: make([]byte, size), id: []byte(id)}, never)
 	}
 	for range 64 {
 		answer(`"a"`, 4<<20)

@@ -1,10 +1,6 @@
 package rpc
 
-import (
-	"encoding/json"
-
-	"github.com/orla-project/orla/internal/turns"
-)
+import "encoding/json"
 
 // Sole returns the id and the About of the newest request in flight if all requests
 // that the other side has ever been sent were of one client (Request.Client). shared
@@ -59,16 +55,4 @@ func (c *Conn) noteLocked(p *Pending, method string, params json.RawMessage) {
 		p.noted.Add(size)
 		p.events <- event{method: method, params: params}
 	}
-}
-
-// Whose returns the Line of the request that has an id, and whether anybody waits for
-// its answer.
-func (c *Conn) Whose(id int64) (line turns.Line, waits bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.calls.pending[id]
-	if p == nil {
-		return turns.Line{}, false
-	}
-	return p.Line, true
 }

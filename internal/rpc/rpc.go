@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/turns"
 )
 
@@ -70,6 +71,15 @@ var (
 	// the same client, or another of its tenant's, has not taken yet (turns.Room).
 	ErrNoRoom = errors.New("there is no room for the answer beside those of the same caller that are on their way")
 )
+
+// TransportError is in the chain when the transport failed, and not the other side: it
+// was not reached, or its answer could not be had.
+type TransportError struct {
+	Fault *fault.Error // without a cause
+}
+
+// Error gives the reason.
+func (e *TransportError) Error() string { return e.Fault.Reason }
 
 // Conn is the calls on one connection. Its methods may be called from any goroutine,
 // but Receive from one at a time.

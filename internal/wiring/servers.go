@@ -19,7 +19,7 @@ func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 		Hub: p.Hub, Lists: p.Lists, Holds: p.Holds, Shared: p.Tenants.Load, Log: p.log,
 	}
 	if far := t.Runtime.Remote; far != nil {
-		opts.Start = remote.Start(t, remote.Options{
+		opts.Connect = remote.Connect(t, remote.Options{
 			Client: p.Services.client, Auth: auth.New(far.Auth, p.Services.auth()), UserAgent: "orla/" + version.Version(), Log: p.log,
 		})
 	}

@@ -1,0 +1,143 @@
+// Package stdio is the connection of a capsule with a process: messages on its stdin
+// and stdout, one on each line, and lines for the log on its stderr.
+package stdio
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/pace"
+	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/tail"
+)
+
+// maxLogLine bounds a line of stderr in bytes. What is over is dropped, and said.
+const maxLogLine = 64 << 10
+
+// lastWords is how long what a process has written may take to be read when
+// it is gone. It is in the pipe already, but for a stranger that holds that open.
+const lastWords = 200 * time.Millisecond
+
+// Process is one life of a process, as a launch.Process is.
+type Process interface {
+	// Pid is 0 for what is no process of this machine.
+	Pid() int
+	Streams() (stdin, stdout, stderr linerpc.Stream)
+	// Exited is closed when the process itself is gone, Gone when its tree is.
+	// A process that is gone has closed its ends of the streams.
+	Exited() <-chan struct{}
+	Gone() <-chan struct{}
+	// Held tells which of the limits that it was started with hold.
+	Held() launch.Held
+	// ExitText tells how it ended, as it goes on after "it". It may be called
+	// only after Exited.
+	ExitText() string
+	// Finish gives the tree a time to end after its stdin was closed, then
+	// SIGTERM, the grace and SIGKILL. It returns at once.
+	Finish(patience time.Duration)
+	// Kill ends the tree without grace. It returns at once.
+	Kill()
+}
+
+// Options configures a Connection. All are required.
+type Options struct {
+	MaxMessage int           // bytes of a line from the process
+	Stall      time.Duration // how long it may leave a message unread
+}
+
+// Connection is a connection with one process: a capsule.Process.
+type Connection struct {
+	Process
+
+	opts    Options
+	conn    *linerpc.Conn // set by Open
+	readers sync.WaitGroup
+	read    chan struct{} // closed when its stdout has been read to the end
+	logged  chan struct{} // closed when its stderr has
+}
+
+// New returns a connection with a process that was just started.
+func New(p Process, opts Options) *Connection {
+	return &Connection{Process: p, opts: opts, read: make(chan struct{}), logged: make(chan struct{})}
+}
+
+// Open implements capsule.Connection.
+func (c *Connection) Open(opts rpc.Options) *rpc.Conn {
+	stdin, stdout, _ := c.Streams()
+	c.conn = linerpc.New(stdin, stdout, linerpc.Options{Options: opts, MaxMessage: c.opts.MaxMessage, Stall: c.opts.Stall})
+	return c.conn.Conn
+}
+
+// Listen implements capsule.Connection.
+func (c *Connection) Listen(logged func(line []byte, dropped int), panicked func(p any)) {
+	_, _, stderr := c.Streams()
+	c.readers.Go(func() {
+		defer close(c.read)
+		defer c.contain(panicked)
+		_ = c.conn.Serve() // that it ended is all that matters
+	})
+	c.readers.Go(func() {
+		defer close(c.logged)
+		defer c.contain(panicked)
+		var unasked pace.Pace
+		// That it ended is all that matters.
+		_ = tail.Lines(unasked.Reader(stderr), maxLogLine, func(line []byte, dropped int) {
+			logged(line, dropped)
+			unasked.Wait(nil, 1, 0)
+		})
+	})
+}
+
+// contain keeps a panic over what a process said from ending more. It is deferred.
+func (*Connection) contain(panicked func(p any)) {
+	if p := recover(); p != nil {
+		panicked(p)
+	}
+}
+
+// Heard implements capsule.Connection.
+func (c *Connection) Heard() <-chan struct{} { return c.read }
+
+// AwaitLast implements capsule.Connection.
+func (c *Connection) AwaitLast() {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	for _, done := range []chan struct{}{c.read, c.logged} {
+		select {
+		case <-done:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// Finish implements capsule.Connection: it ends the process by the end of its stdin.
+func (c *Connection) Finish(patience time.Duration) {
+	stdin, _, _ := c.Streams()
+	c.Process.Finish(patience) // first: an exit after the end of stdin is no crash
+	closeStreams(stdin)
+}
+
+// Release implements capsule.Connection.
+func (c *Connection) Release() {
+	c.AwaitLast()
+	_, stdout, stderr := c.Streams()
+	past := time.Unix(1, 0)
+	_ = stdout.SetReadDeadline(past) // a stranger may hold the other end
+	_ = stderr.SetReadDeadline(past)
+	c.readers.Wait()
+	closeStreams(stdout, stderr)
+}
+
+// closeStreams closes Orla's ends of a process that is gone.
+func closeStreams(streams ...linerpc.Stream) {
+	for _, s := range streams {
+		if f, ok := s.(*os.File); ok && f == nil {
+			continue
+		}
+		_ = s.Close() // nothing more can be read or written
+	}
+}
