@@ -63,9 +63,14 @@ var imports = map[string][]string{
 	"internal/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple":        {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
-	"capsule/stdio": {"internal/fault", "internal/launch", "internal/linerpc", "internal/pace", "internal/rpc", "internal/tail"}, // a connection with a process
-	"capsule":       {"capsule/stdio", "internal/recovered", "internal/wholefile", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
+	"simple": {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
+
+	// A capsule, and what it is made of.
+	"capsule/records": {"internal/wholefile", "manifest"},                                                                          // what is kept of capsules between two runs of Orla
+	"capsule/offers":  {"capsule/records", "internal/peer", "internal/rawjson", "manifest"},                                        // what a capsule offers, under the names of clients
+	"capsule/files":   {"internal/recovered", "internal/watch", "manifest"},                                                        // changes of a capsule's files
+	"capsule/stdio":   {"internal/fault", "internal/launch", "internal/linerpc", "internal/pace", "internal/rpc", "internal/tail"}, // a connection with a process
+	"capsule":         {"capsule/files", "capsule/offers", "capsule/records", "capsule/stdio", "internal/recovered", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -133,13 +138,13 @@ var imports = map[string][]string{
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "manifest/discover", "supervisor"},
-	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule"},
+	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/listen":     {"internal/exit"},
 	"internal/wiring": {
 		"internal/config", "internal/discovery", "internal/doctor", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/secret", "internal/outbound", "internal/auth", "internal/artifact",
 		"internal/retry", "internal/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
-		"manifest", "simple", "capsule", "supervisor",
+		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
 	"internal/daemon": {
@@ -174,7 +179,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/offers", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

@@ -31,7 +31,7 @@ var uncontained = map[string]struct {
 	why string
 }{
 	"capsule.Capsule.Serve":                            {1, waits},
-	"capsule.Capsule.watchFiles":                       {1, own},
+	"capsule/files.Watcher.Serve":                      {1, own},
 	"capsule.incarnation.negotiateOr":                  {1, waits},
 	"capsule.stderrLimit.allow":                        {1, own},
 	"internal/cli.operateAll":                          {1, alone},

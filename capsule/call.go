@@ -31,7 +31,7 @@ var (
 // a capsule that is not READY waits for it as SPEC D10 says; one that was sent
 // ends with the answer, with ctx, or with the process.
 func (c *Capsule) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
-	raw, err := c.call(ctx, call, c.offers.ownTool(call.Tool))
+	raw, err := c.call(ctx, call, c.offers.OwnTool(call.Tool))
 	return peer.Answer{Raw: raw}, err
 }
 
@@ -124,7 +124,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	}
 	params := req.Params
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
-		params = c.offers.ownPrompt(params)
+		params = c.offers.OwnPrompt(params)
 	}
 	who := asker{line: req.Line, client: req.Client, name: req.Session, input: req.Input}
 	if who.client != nil {

@@ -25,6 +25,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/capsule/files"
+	"github.com/orla-project/orla/capsule/offers"
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
@@ -69,10 +72,10 @@ type Options struct {
 	// Hub watches files for all capsules. If nil, the capsule has one of its own.
 	Hub *watch.Hub
 	// Lists remembers what capsules offered. If nil, nothing is remembered.
-	Lists *Lists
+	Lists *records.Lists
 	// Holds remembers which capsules were stopped by an operator. If nil, each Capsule
 	// knows it of itself.
-	Holds *Holds
+	Holds *records.Holds
 	// Shared reports whether clients of several callers may call the capsule: what it
 	// printed on stderr for one of them is not shown to another. If nil, they may not.
 	Shared func() bool
@@ -89,10 +92,8 @@ type Capsule struct {
 	log     *slog.Logger
 	environ []string
 	connect func(context.Context) (Connection, error)
-	watcher *watch.Watcher    // nil when nothing in the package is watched
-	shared  []*watch.Watcher  // of files outside of the package
-	changes chan watch.Change // of all watchers, if there are shared ones
-	places  *turns.Queue      // bounds the calls at once
+	files   *files.Watcher
+	places  *turns.Queue // bounds the calls at once
 	// requests bounds other requests of one caller at once, where there is another.
 	requests *turns.Queue
 	// sideBySide says that the process works on several calls at once.
@@ -102,7 +103,7 @@ type Capsule struct {
 
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
-	offers   offering
+	offers   *offers.Offering
 	orders   orders
 
 	kick     chan trigger  // holds one wish to reload
@@ -124,7 +125,6 @@ type Capsule struct {
 	seen    *order    // the last one that was followed
 	began   time.Time // the last start
 	because string    // why the next one is made, if somebody said so
-	flaps   flaps     // of the files
 
 	mu       sync.Mutex // guards the fields that follow
 	failures int        // in a row
@@ -172,8 +172,8 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	})
 	c.orders.init()
 	c.seen = c.orders.last.Load()
-	c.watcher, c.shared, c.changes = c.newWatcher(), c.newShared(), make(chan watch.Change)
-	c.offers.init(c)
+	c.files = files.New(tool, opts.Hub, opts.Log)
+	c.offers = offers.New(tool, opts.Lists, opts.Log)
 	// What nobody knows the tools of nobody can call: it has to be started once.
 	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
 		c.amend(func(s *status) { s.starts = byCall })
@@ -202,7 +202,10 @@ func (c *Capsule) String() string { return "capsule " + c.tool.Name }
 func (c *Capsule) Tools() []*mcp.Tool { return c.Offers().Tools }
 
 // Offers returns what it offers now.
-func (c *Capsule) Offers() *peer.Offers { return &c.offers.current.Load().Offers }
+func (c *Capsule) Offers() *peer.Offers { return c.offers.Current() }
+
+// Original returns a tool as the capsule itself listed it; see offers.Offering.
+func (c *Capsule) Original(name string) (tool *mcp.Tool, known bool) { return c.offers.Original(name) }
 
 // Updated delivers the URIs of resources that the capsule says were updated.
 func (c *Capsule) Updated() <-chan string { return c.updates }
@@ -259,8 +262,8 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	defer helpers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.watchFiles(ctx, &helpers, cancel)
-	helpers.Go(func() { c.offers.giveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
+	c.files.Serve(ctx, &helpers, cancel)
+	helpers.Go(func() { c.offers.GiveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 
 	c.recall()
 	restarts := newRestarts(c.tool.Runtime.Restart)
@@ -288,7 +291,7 @@ func (c *Capsule) finish(ctx context.Context) {
 		last.state, last.since, last.changed = s.state, s.since, make(chan struct{})
 		c.status.Store(&last)
 		close(s.changed)
-		c.offers.giveUp()
+		c.offers.GiveUp()
 		return
 	}
 	if !slices.Contains(legal[s.state], Stopped) {

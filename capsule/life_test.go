@@ -61,7 +61,7 @@ func inBubble(t *testing.T, plan func(n int) behaviour, change func(*manifest.Ru
 		w := &fakeWorld{t: t, plan: plan, most: 1}
 		m := &moves{began: time.Now()}
 		c := walker(t, w, change)
-		c.log = slog.New(m)
+		logsTo(c, m)
 		if c.tool.Runtime.HotLoad.Mode == manifest.HotLoadReplace {
 			w.most = 2
 		}
@@ -121,7 +121,7 @@ func TestStartedIsLoggedFirst(t *testing.T) {
 		w := &fakeWorld{t: t, plan: func(int) behaviour { return behaviour{says: "here I am"} }, most: 1}
 		h := &told{}
 		c := walker(t, w, unchanged)
-		c.log = slog.New(h)
+		logsTo(c, h)
 		stop := served(t, c)
 		until(c, func(s *status) bool { return s.state == Ready })
 		synctest.Wait()
@@ -426,43 +426,13 @@ func TestReplace(t *testing.T) {
 	})
 }
 
-// SPEC E3: a file that makes the capsule reload again and again is found out;
-// many files are not.
-func TestFlapping(t *testing.T) {
-	now := time.Now()
-	var f flaps
-	var reloads []bool
-	for i := range 12 {
-		reload, suspended := f.count("data.json", now.Add(time.Duration(i)*5*time.Second))
-		if suspended != (i == 10) {
-			t.Errorf("change %d: suspended %v", i, suspended)
-		}
-		reloads = append(reloads, reload)
-	}
-	if slices.Contains(reloads[:10], false) || slices.Contains(reloads[10:], true) {
-		t.Errorf("reloads: %v", reloads)
-	}
-	if reload, _ := f.count("main.py", now.Add(56*time.Second)); reload {
-		t.Error("while watching is suspended another file counts")
-	}
-	if reload, _ := f.count("main.py", now.Add(117*time.Second)); !reload {
-		t.Error("after a quiet minute nothing counts")
-	}
-	f = flaps{}
-	for i := range 100 {
-		if reload, _ := f.count(fmt.Sprint(i%10), now.Add(time.Duration(i)*time.Second)); !reload {
-			t.Fatalf("change %d of ten files does not reload", i)
-		}
-	}
-}
-
 // SPEC D1, I3: what is removed before it ever began makes no move. It may have
 // waited for another one of its name to stop, whose last lines are still to come.
 func TestWhatNeverBeganDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &moves{began: time.Now()}
 		c := walker(t, &fakeWorld{t: t, plan: well, most: 1}, unchanged)
-		c.log = slog.New(m)
+		logsTo(c, m)
 		waits := make(chan error, 1)
 		go func() { waits <- ask(t.Context(), c) }()
 		synctest.Wait()

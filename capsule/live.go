@@ -10,6 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/watch"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -144,7 +145,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return fail(err)
 		case <-ctx.Done():
 			return fail(nil)
-		case change := <-c.changed():
+		case change := <-c.files.Changed():
 			c.noteChange(change)
 		case t := <-c.kick:
 			if !t.at.Before(in.began) { // else it was started after that
@@ -295,6 +296,14 @@ func (c *Capsule) crashedDuring(how string) error {
 	return fault.New(fault.Crashed, "%s crashed during the call: %s; it is started again, try once more", c.tool.Name, how)
 }
 
+// noteChange wishes for a reload, if a change is to make one. Only Serve's goroutine calls
+// it.
+func (c *Capsule) noteChange(change watch.Change) {
+	if reason, reload := c.files.Reloads(change); reload {
+		c.trigger(trigger{reason: reason, at: change.At})
+	}
+}
+
 // pause waits for what comes after a process: in CRASHED until the next start
 // is due, in STOPPED until something changes (SPEC D9). It returns at once after
 // a reload, and when something is asked for by an operator.
@@ -331,7 +340,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	for {
 		select {
 		case <-due:
-		case change := <-c.changed():
+		case change := <-c.files.Changed():
 			c.noteChange(change)
 			continue
 		case t := <-c.kick:

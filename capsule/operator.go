@@ -67,7 +67,7 @@ func (c *Capsule) give(reason string, held, fresh bool) *order {
 	c.log.Info("operator request", "tool", c.tool.Name, "reason", reason)
 	c.orders.mu.Lock() // while the hold is written too: what is kept is what the last order says
 	defer c.orders.mu.Unlock()
-	c.opts.Holds.save(c.tool, held, c.log)
+	c.opts.Holds.Save(c.tool, held, c.log)
 	return c.orders.giveLocked(reason, held, fresh)
 }
 
@@ -76,7 +76,7 @@ func (c *Capsule) give(reason string, held, fresh bool) *order {
 func (c *Capsule) recall() {
 	c.orders.mu.Lock()
 	defer c.orders.mu.Unlock()
-	held, known := c.opts.Holds.load(c.tool)
+	held, known := c.opts.Holds.Load(c.tool)
 	switch was := c.orders.last.Load().held; {
 	case !known || held == was:
 	case held:
@@ -206,7 +206,7 @@ func (c *Capsule) awaitWish(ctx context.Context, o *order, s *status) bool {
 	case <-due:
 		c.because = "it is tried again"
 		return true
-	case <-c.changed(): // the next process will have it
+	case <-c.files.Changed(): // the next process will have it
 	case <-o.changed:
 	case <-ctx.Done():
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
@@ -103,7 +104,7 @@ func TestRestartsByHandUnderLoad(t *testing.T) {
 func TestStaysStoppedByHand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "held")
 	tool := capsuletest.Tool(t, "echo", capsuletest.Quick)
-	hold := func(o *capsule.Options) { o.Holds = capsule.NewHolds(dir) }
+	hold := func(o *capsule.Options) { o.Holds = records.NewHolds(dir) }
 	l := serve(t, tool, hold)
 	l.call(capsuletest.Args{})
 	l.byHand((*capsule.Capsule).Stop)

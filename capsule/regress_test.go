@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -128,8 +129,8 @@ func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted,
 	synctest.Test(t, func(t *testing.T) {
 		log := &journal{}
 		c := walker(t, &fakeWorld{t: t}, change)
-		c.log = slog.New(slog.NewJSONHandler(log, nil))
-		c.opts.Lists = NewLists(t.TempDir())
+		c.opts.Lists = records.NewLists(t.TempDir())
+		logsTo(c, slog.NewJSONHandler(log, nil))
 		var started atomic.Int64
 		var players sync.WaitGroup
 		c.connect = through(c, func(context.Context, launch.Spec) (stdio.Process, error) {
@@ -208,7 +209,7 @@ func TestDiesWhileItIsAskedForItsLists(t *testing.T) {
 				if got := toolNames(c); !slices.Equal(got, want) || c.Offers() != offers {
 					t.Errorf("after %d restarts it offers %q", c.Life().Restarts, got)
 				}
-				if said, ok := NewLists(c.opts.Lists.dir).load(c.tool); !ok || len(said.Tools) != len(want) {
+				if said, ok := c.opts.Lists.Load(c.tool); !ok || len(said.Tools) != len(want) {
 					t.Errorf("kept is %+v", said)
 				}
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/rpc"
@@ -186,9 +187,9 @@ func (t *tap) Close() error {
 func (in *incarnation) followLists(ctx context.Context) {
 	first := true
 	for {
-		offered, ok := in.learn(ctx, first)
+		said, ok := in.learn(ctx, first)
 		if ok {
-			in.c.offers.set(offered)
+			in.c.offers.Set(said)
 		}
 		if in.tellsNothing() {
 			return
@@ -218,7 +219,7 @@ func (in *incarnation) betweenLists() time.Duration {
 	if !in.c.tool.Runtime.Generated {
 		return relistPause
 	}
-	said := in.c.offers.last()
+	said := in.c.offers.Last()
 	listed := len(said.Tools) + len(said.Resources) + len(said.Templates) + len(said.Prompts)
 	return relistPause + time.Duration(listed)*relistEach
 }
@@ -256,10 +257,10 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // learn asks what the capsule offers (SPEC D7). It reports false when the process
 // is over: what it did not say then is not what it does not have.
-func (in *incarnation) learn(ctx context.Context, first bool) (offered, bool) {
+func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, bool) {
 	switch {
 	case in.tellsNothing():
-		return offered{}, ctx.Err() == nil
+		return records.Offered{}, ctx.Err() == nil
 	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first:
 		asking, cancel := context.WithTimeout(ctx, 2*askPatience) // for each of the two questions
 		err := in.negotiate(asking)
@@ -280,8 +281,8 @@ func (in *incarnation) tellsNothing() bool {
 
 // ask asks for every list that the capsule says it has. Of an MCP server that
 // does not answer in time the last list of the kind stands.
-func (in *incarnation) ask(ctx context.Context) (o offered, ok bool) {
-	before := in.c.offers.last()
+func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
+	before := in.c.offers.Last()
 	ok, in.unheard = true, false
 	caps, patience := in.caps, listPatience
 	if caps == nil { // all that is known is its hello

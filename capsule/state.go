@@ -117,6 +117,6 @@ func (c *Capsule) become(next status) {
 	log("state", attrs...)
 	close(old.changed) // wakes everyone who was looking at old
 	if next.state == Crashed || next.state == Stopped {
-		c.offers.giveUp()
+		c.offers.GiveUp()
 	}
 }

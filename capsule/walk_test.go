@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -196,6 +197,12 @@ func through(c *Capsule, start func(context.Context, launch.Spec) (stdio.Process
 		}
 		return c.piped(p), nil
 	}
+}
+
+// logsTo makes the log of a capsule that is not served yet another one.
+func logsTo(c *Capsule, h slog.Handler) {
+	c.log = slog.New(h)
+	c.offers = offers.New(c.tool, c.opts.Lists, c.log)
 }
 
 // walker is a capsule of the fake world.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/remote"
 	"github.com/orla-project/orla/manifest"
@@ -70,7 +71,7 @@ func serveRemote(t *testing.T, url string) *supervisor.Supervisor {
 	t.Cleanup(client.Close)
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
-			return capsule.New(t, capsule.Options{Start: remote.Start(t, remote.Options{Client: client}), Lists: capsule.NewLists(""), Log: log})
+			return capsule.New(t, capsule.Options{Connect: remote.Connect(t, remote.Options{Client: client}), Lists: records.NewLists(""), Log: log})
 		}},
 		Log: log,
 	})

@@ -3,7 +3,7 @@ package discovery
 import (
 	"fmt"
 
-	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/manifest"
 )
@@ -11,7 +11,7 @@ import (
 // WarnOfRenames warns of each capsule that offered a single tool when it last ran, and whose
 // manifest does not choose a prefix: a second tool would rename the first for every client.
 func WarnOfRenames(found *manifest.Result, cfg *config.Loaded) {
-	lists := capsule.NewLists(config.StateDir(cfg, "lists"))
+	lists := records.NewLists(config.StateDir(cfg, "lists"))
 	for _, t := range found.Tools {
 		if t.Kind != manifest.Capsule || t.Runtime.Declared || t.Runtime.Generated || t.Runtime.ToolPrefix != nil {
 			continue

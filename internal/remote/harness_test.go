@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
@@ -119,7 +120,7 @@ func connect(t *testing.T, url string, mods ...func(*options)) *living {
 			}
 			return p, err
 		},
-		Lists: capsule.NewLists(""),
+		Lists: records.NewLists(""),
 		Log:   log,
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/environ"
@@ -48,11 +49,11 @@ type Parts struct {
 	Supervisor *supervisor.Supervisor
 	Slots      *simple.Slots
 	Hub        *watch.Hub
-	Lists      *capsule.Lists
+	Lists      *records.Lists
 	Services   *Services
 	Modules    *Modules
 	Governance governance.Gate
-	Holds      *capsule.Holds // nil for a call without a server, which a stop by an operator does not bind
+	Holds      *records.Holds // nil for a call without a server, which a stop by an operator does not bind
 	log        *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
@@ -88,7 +89,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	p := &Parts{
 		Slots:    simple.NewShared(cfg.MaxConcurrentCalls),
 		Hub:      watch.NewHub(),
-		Lists:    capsule.NewLists(config.StateDir(cfg, "lists")),
+		Lists:    records.NewLists(config.StateDir(cfg, "lists")),
 		Services: newServices(cfg),
 		log:      log,
 	}
@@ -155,11 +156,11 @@ func openCgroup(log *slog.Logger) *cgroup.Root {
 
 // HoldsOf are the stops by an operator that bind whoever serves: who develops one tool
 // wants it to run, whatever was done to it elsewhere.
-func HoldsOf(cfg *config.Loaded) *capsule.Holds {
+func HoldsOf(cfg *config.Loaded) *records.Holds {
 	if cfg.Only != "" {
-		return capsule.NewHolds("")
+		return records.NewHolds("")
 	}
-	return capsule.NewHolds(config.StateDir(cfg, "held"))
+	return records.NewHolds(config.StateDir(cfg, "held"))
 }
 
 // Resize makes max_concurrent_calls what cfg says. Calls under way keep the

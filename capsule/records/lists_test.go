@@ -1,4 +1,4 @@
-package capsule
+package records
 
 import (
 	"log/slog"
@@ -23,22 +23,22 @@ var discard = slog.New(slog.DiscardHandler)
 func TestListsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "when needed")
 	here, there := listedTool("/here/tool.yaml"), listedTool("/there/tool.yaml")
-	said := offered{
+	said := Offered{
 		Tools: raws(`{"name":"a","inputSchema":{"type":"object","maximum":12345678901234567890}}`), Prompts: raws(`{"name":"p"}`),
 		Resources: raws(`{"uri":"x:"}`), Templates: raws(`{"uriTemplate":"x:{y}"}`), Reads: true, Subscribes: true, Completes: true, Logs: true,
 	}
 	lists := NewLists(dir)
-	if got, ok := lists.load(here); ok {
+	if got, ok := lists.Load(here); ok {
 		t.Errorf("before anything was said there is %+v", got)
 	}
-	lists.save(here, said, discard)
-	other := offered{Tools: raws(`{"name":"b"}`)}
-	lists.save(there, other, discard)
+	lists.Save(here, said, discard)
+	other := Offered{Tools: raws(`{"name":"b"}`)}
+	lists.Save(there, other, discard)
 	for _, again := range []*Lists{lists, NewLists(dir)} {
-		if got, ok := again.load(here); !ok || !reflect.DeepEqual(got, said) {
+		if got, ok := again.Load(here); !ok || !reflect.DeepEqual(got, said) {
 			t.Errorf("kept is %+v", got)
 		}
-		if got, ok := again.load(there); !ok || !reflect.DeepEqual(got, other) {
+		if got, ok := again.Load(there); !ok || !reflect.DeepEqual(got, other) {
 			t.Errorf("kept of the other is %+v", got)
 		}
 	}
@@ -92,7 +92,7 @@ func TestD7aListsOfCapsulesThatAreGoneAreRemoved(t *testing.T) {
 	served, elsewhere, gone, renamed := manifestOf("served"), manifestOf("elsewhere"), manifestOf("gone"), manifestOf("renamed")
 	lists := NewLists(dir)
 	for _, tool := range []manifest.Tool{served, elsewhere, gone, renamed} {
-		lists.save(tool, offered{Tools: raws(`{"name":"a"}`)}, discard)
+		lists.Save(tool, Offered{Tools: raws(`{"name":"a"}`)}, discard)
 	}
 	older, foreign, link := key(listedTool("/older/tool.yaml"))+".json", key(listedTool("/foreign"))+".json", key(listedTool("/link"))+".json"
 	for name, text := range map[string]string{older: `{"tools":[{"name":"a"}]}`, foreign: `{"mine":true}`, "notes.json": `{"tools":[]}`} {
@@ -136,19 +136,19 @@ func TestBrokenListsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		lists := NewLists(dir)
-		if got, ok := lists.load(tool); ok {
+		if got, ok := lists.Load(tool); ok {
 			t.Errorf("of %q there is %+v", text, got)
 		}
-		want := offered{Tools: raws(`{"name":"a"}`)}
-		lists.save(tool, want, discard)
-		if got, ok := NewLists(dir).load(tool); !ok || !reflect.DeepEqual(got, want) {
+		want := Offered{Tools: raws(`{"name":"a"}`)}
+		lists.Save(tool, want, discard)
+		if got, ok := NewLists(dir).Load(tool); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("after %q kept is %+v", text, got)
 		}
 	}
 	if err := os.Truncate(path, maxListFile+1); err != nil { // with a hole, not with bytes
 		t.Fatal(err)
 	}
-	if _, ok := NewLists(dir).load(tool); ok {
+	if _, ok := NewLists(dir).Load(tool); ok {
 		t.Error("a file that is too large is read")
 	}
 }
@@ -170,19 +170,19 @@ func TestListsThatCannotBeKept(t *testing.T) {
 			t.Errorf("warned %d times, want %d", got, n)
 		}
 	}
-	said := offered{Tools: raws(`{"name":"a"}`)}
+	said := Offered{Tools: raws(`{"name":"a"}`)}
 	for range 3 {
-		lists.save(tool, said, log)
+		lists.Save(tool, said, log)
 	}
 	warned(1)
-	if got, ok := lists.load(tool); !ok || !reflect.DeepEqual(got, said) {
+	if got, ok := lists.Load(tool); !ok || !reflect.DeepEqual(got, said) {
 		t.Errorf("in memory there is %+v", got)
 	}
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	lists.save(tool, said, log)
-	if _, ok := NewLists(dir).load(tool); !ok {
+	lists.Save(tool, said, log)
+	if _, ok := NewLists(dir).Load(tool); !ok {
 		t.Error("it is not kept when it can be")
 	}
 	warned(1)
@@ -193,7 +193,7 @@ func TestListsWhereNothingCanBeWritten(t *testing.T) {
 	journal := &journal{}
 	lists := NewLists("/proc/self/lists")
 	for range 3 {
-		lists.save(listedTool("x"), offered{}, slog.New(slog.NewTextHandler(journal, nil)))
+		lists.Save(listedTool("x"), Offered{}, slog.New(slog.NewTextHandler(journal, nil)))
 	}
 	if n := len(journal.having("cannot be kept")); n != 1 {
 		t.Errorf("warned %d times, want once", n)
@@ -203,21 +203,21 @@ func TestListsWhereNothingCanBeWritten(t *testing.T) {
 // Without a folder lists are kept in memory; without Lists they are not.
 func TestListsNowhere(t *testing.T) {
 	tool := listedTool("/here/tool.yaml")
-	said := offered{Tools: raws(`{"name":"a"}`)}
+	said := Offered{Tools: raws(`{"name":"a"}`)}
 	var none *Lists
-	none.save(tool, said, discard)
-	if got, ok := none.load(tool); ok {
+	none.Save(tool, said, discard)
+	if got, ok := none.Load(tool); ok {
 		t.Errorf("no Lists have %+v", got)
 	}
 	memory := NewLists("")
-	if _, ok := memory.load(tool); ok {
+	if _, ok := memory.Load(tool); ok {
 		t.Error("new Lists have something")
 	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			memory.save(tool, said, discard)
-			if got, ok := memory.load(tool); !ok || !reflect.DeepEqual(got, said) {
+			memory.Save(tool, said, discard)
+			if got, ok := memory.Load(tool); !ok || !reflect.DeepEqual(got, said) {
 				t.Errorf("in memory there is %+v", got)
 			}
 		})

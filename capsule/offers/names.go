@@ -1,4 +1,4 @@
-package capsule
+package offers
 
 import (
 	"crypto/sha256"

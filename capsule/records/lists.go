@@ -1,4 +1,6 @@
-package capsule
+// Package records keeps what Orla is to know of capsules the next time that it
+// starts: what they offer, and which of them an operator has stopped.
+package records
 
 import (
 	"crypto/sha256"
@@ -26,7 +28,7 @@ type Lists struct {
 	dir string
 
 	mu     sync.Mutex // guards the fields that follow
-	known  map[string]offered
+	known  map[string]Offered
 	warned bool // that they cannot be kept
 }
 
@@ -36,7 +38,20 @@ func NewLists(dir string) *Lists {
 	if dir != "" {
 		wholefile.Sweep(dir)
 	}
-	return &Lists{dir: dir, known: map[string]offered{}}
+	return &Lists{dir: dir, known: map[string]Offered{}}
+}
+
+// Offered is what a capsule said that it offers, in its own words.
+type Offered struct {
+	Tools     []json.RawMessage `json:"tools,omitempty"`
+	Resources []json.RawMessage `json:"resources,omitempty"`
+	Templates []json.RawMessage `json:"templates,omitempty"`
+	Prompts   []json.RawMessage `json:"prompts,omitempty"`
+
+	Reads      bool `json:"reads,omitempty"`
+	Subscribes bool `json:"subscribes,omitempty"`
+	Completes  bool `json:"completes,omitempty"`
+	Logs       bool `json:"logs,omitempty"`
 }
 
 const (
@@ -50,10 +65,10 @@ const (
 // listFile is the content of a file.
 type listFile struct {
 	Source string `json:"source"` // the manifest, absolute; first, so that a short read has it
-	offered
+	Offered
 }
 
-// offeredKeys are those of offered.
+// offeredKeys are those of Offered.
 var offeredKeys = []json.Token{"tools", "resources", "templates", "prompts", "reads", "subscribes", "completes", "logs"}
 
 // listName is how files of lists are called: see key.
@@ -65,9 +80,10 @@ func key(t manifest.Tool) string {
 	return t.Name + "-" + hex.EncodeToString(sum[:8])
 }
 
-func (l *Lists) load(t manifest.Tool) (offered, bool) {
+// Load returns what the capsule of a manifest offered last, if that is known.
+func (l *Lists) Load(t manifest.Tool) (Offered, bool) {
 	if l == nil {
-		return offered{}, false
+		return Offered{}, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,26 +91,26 @@ func (l *Lists) load(t manifest.Tool) (offered, bool) {
 		return said, true
 	}
 	if l.dir == "" {
-		return offered{}, false
+		return Offered{}, false
 	}
 	var said listFile
 	path := filepath.Join(l.dir, key(t)+".json")
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > maxListFile {
-		return offered{}, false
+		return Offered{}, false
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil || json.Unmarshal(raw, &said) != nil {
-		return offered{}, false // it is asked for anew, and written over
+		return Offered{}, false // it is asked for anew, and written over
 	}
-	l.known[key(t)] = said.offered
-	return said.offered, true
+	l.known[key(t)] = said.Offered
+	return said.Offered, true
 }
 
 // OnlyTool is the name of the one tool that a capsule offered; "" if it offered none or
 // several, or nobody remembers.
 func (l *Lists) OnlyTool(t manifest.Tool) string {
-	said, _ := l.load(t)
+	said, _ := l.Load(t)
 	if len(said.Tools) != 1 {
 		return ""
 	}
@@ -105,7 +121,8 @@ func (l *Lists) OnlyTool(t manifest.Tool) string {
 	return only.Name
 }
 
-func (l *Lists) save(t manifest.Tool, said offered, log *slog.Logger) {
+// Save remembers what the capsule of a manifest offers.
+func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 	if l == nil {
 		return
 	}

@@ -1,44 +1,38 @@
-package capsule
+// Package offers has what a capsule offers to clients: what it said, checked, under
+// the names that clients use. Whoever speaks with the capsule sets it.
+package offers
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
 
-// offered is what a capsule said that it offers, in its own words.
-type offered struct {
-	Tools     []json.RawMessage `json:"tools,omitempty"`
-	Resources []json.RawMessage `json:"resources,omitempty"`
-	Templates []json.RawMessage `json:"templates,omitempty"`
-	Prompts   []json.RawMessage `json:"prompts,omitempty"`
-
-	Reads      bool `json:"reads,omitempty"`
-	Subscribes bool `json:"subscribes,omitempty"`
-	Completes  bool `json:"completes,omitempty"`
-	Logs       bool `json:"logs,omitempty"`
-}
-
-// offering is what a capsule offers to clients: what it said, under the names
-// that clients use (SPEC D7).
-type offering struct {
-	c       *Capsule
+// Offering is what a capsule offers to clients: what it said, under the names
+// that clients use (SPEC D7). Its methods may be called from any goroutine.
+type Offering struct {
+	tool    manifest.Tool
+	lists   *records.Lists
+	log     *slog.Logger
 	current atomic.Pointer[named]
 
 	mu      sync.Mutex // one change at a time
 	changed chan struct{}
-	said    *offered // nil until it has said something, in this life or an earlier one
+	said    *records.Offered // nil until it has said something, in this life or an earlier one
 }
 
 // named are offers, and the capsule's own names behind those of clients.
@@ -50,22 +44,26 @@ type named struct {
 	originals map[string]*mcp.Tool
 }
 
-// init publishes what is known before the first start: what the manifest
+// New publishes what is known before the first start: what the manifest
 // declares, or what the capsule said the last time (SPEC D7a).
-func (o *offering) init(c *Capsule) {
-	o.c = c
-	said, known := c.opts.Lists.load(c.tool)
+func New(tool manifest.Tool, lists *records.Lists, log *slog.Logger) *Offering {
+	o := &Offering{tool: tool, lists: lists, log: log}
+	said, known := lists.Load(tool)
 	if known {
 		o.said = &said
 	}
-	o.publish(known || c.tool.Runtime.Declared)
+	o.publish(known || tool.Runtime.Declared)
+	return o
 }
+
+// Current is what is records.Offered now.
+func (o *Offering) Current() *peer.Offers { return &o.current.Load().Offers }
 
 // maxNamed is how many tools a line of the log names.
 const maxNamed = 20
 
-// set takes what the capsule says now.
-func (o *offering) set(said offered) {
+// Set takes what the capsule says now.
+func (o *Offering) Set(said records.Offered) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.said != nil && reflect.DeepEqual(*o.said, said) && o.current.Load().Known {
@@ -85,25 +83,25 @@ func (o *offering) set(said offered) {
 	}
 	o.warnOfMissing(now)
 	o.warnOfRenamed(before, now)
-	o.c.log.Info("offers", "tool", o.c.tool.Name, "tools", toolNames, "resources", len(now.Resources),
+	o.log.Info("offers", "tool", o.tool.Name, "tools", toolNames, "resources", len(now.Resources),
 		"templates", len(now.Templates), "prompts", len(now.Prompts))
-	if !o.c.tool.Runtime.Declared {
-		o.c.opts.Lists.save(o.c.tool, said, o.c.log)
+	if !o.tool.Runtime.Declared {
+		o.lists.Save(o.tool, said, o.log)
 	}
 }
 
-// last is what the capsule said last; nothing if it never did.
-func (o *offering) last() offered {
+// Last is what the capsule said last; nothing if it never did.
+func (o *Offering) Last() records.Offered {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.said == nil {
-		return offered{}
+		return records.Offered{}
 	}
 	return *o.said
 }
 
-// giveUp ends the waiting for what the capsule has to say.
-func (o *offering) giveUp() {
+// GiveUp ends the waiting for what the capsule has to say.
+func (o *Offering) GiveUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.current.Load().Known {
@@ -111,8 +109,8 @@ func (o *offering) giveUp() {
 	}
 }
 
-// giveUpAfter does so when the time to say it is over.
-func (o *offering) giveUpAfter(ctx context.Context, wait time.Duration) {
+// GiveUpAfter does so when the time to say it is over.
+func (o *Offering) GiveUpAfter(ctx context.Context, wait time.Duration) {
 	if o.current.Load().Known {
 		return
 	}
@@ -120,21 +118,21 @@ func (o *offering) giveUpAfter(ctx context.Context, wait time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		o.giveUp()
+		o.GiveUp()
 	case <-ctx.Done():
 	}
 }
 
-func (o *offering) publish(known bool) {
+func (o *Offering) publish(known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.publishLocked(known)
 }
 
-func (o *offering) publishLocked(known bool) {
+func (o *Offering) publishLocked(known bool) {
 	next := o.named()
 	next.Known = known
-	next.Silent = known && o.said == nil && !o.c.tool.Runtime.Declared
+	next.Silent = known && o.said == nil && !o.tool.Runtime.Declared
 	changed := make(chan struct{})
 	next.Changed = changed
 	old := o.changed
@@ -146,8 +144,8 @@ func (o *offering) publishLocked(known bool) {
 }
 
 // named gives what the capsule said its names.
-func (o *offering) named() *named {
-	t := o.c.tool
+func (o *Offering) named() *named {
+	t := o.tool
 	n := &named{Offers: peer.Offers{Talks: true}, tools: map[string]string{}, prompts: map[string]string{}}
 	said := o.said
 	if said != nil && !t.Runtime.Declared {
@@ -200,21 +198,21 @@ func included(t manifest.Tool, listed []*mcp.Tool, originals map[string]*mcp.Too
 }
 
 // warnOfMissing says which tools the manifest includes that the capsule does not have.
-func (o *offering) warnOfMissing(now *named) {
+func (o *Offering) warnOfMissing(now *named) {
 	var missing []string
-	for _, name := range o.c.tool.Runtime.Include {
+	for _, name := range o.tool.Runtime.Include {
 		if now.originals[name] == nil {
 			missing = append(missing, name)
 		}
 	}
 	if len(missing) > 0 {
-		o.c.log.Warn("tools are included that the server does not have", "tool", o.c.tool.Name, "missing", missing)
+		o.log.Warn("tools are included that the server does not have", "tool", o.tool.Name, "missing", missing)
 	}
 }
 
 // warnOfRenamed says which tools clients know by another name: the only tool of a capsule
 // has the capsule's name, or its own, and each of several a prefix (SPEC D7).
-func (o *offering) warnOfRenamed(before, now *named) {
+func (o *Offering) warnOfRenamed(before, now *named) {
 	names := map[string]string{} // by the capsule's own
 	for name, own := range before.tools {
 		names[own] = name
@@ -222,7 +220,7 @@ func (o *offering) warnOfRenamed(before, now *named) {
 	for _, listed := range now.Tools {
 		name := listed.Name
 		if had := names[now.tools[name]]; had != "" && had != name {
-			o.c.log.Warn("a tool has another name now, and clients that know the old one lose it", "tool", o.c.tool.Name,
+			o.log.Warn("a tool has another name now, and clients that know the old one lose it", "tool", o.tool.Name,
 				"from", had, "to", name, "hint", `runtime.tool_prefix in the manifest chooses names that stay; "" leaves the prefix out`)
 		}
 	}
@@ -230,8 +228,8 @@ func (o *offering) warnOfRenamed(before, now *named) {
 
 // plain reports whether the capsule is one tool of its own name: it is declared
 // so, or is none of MCP's and listed nothing.
-func (o *offering) plain(said *offered) bool {
-	r := o.c.tool.Runtime
+func (o *Offering) plain(said *records.Offered) bool {
+	r := o.tool.Runtime
 	switch {
 	case r.Declared:
 		return true
@@ -245,7 +243,7 @@ func (o *offering) plain(said *offered) bool {
 
 // decoded reads a list. What is not of the protocol's shape is left out, with a
 // line in the log.
-func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T {
+func decoded[T any](o *Offering, raw []json.RawMessage, good func(*T) bool) []*T {
 	var list []*T
 	var left leftOut
 	for _, item := range raw {
@@ -256,7 +254,7 @@ func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T
 		}
 		list = append(list, t)
 	}
-	left.log(o.c, fmt.Sprintf("%T", *new(T)))
+	left.logTo(o, fmt.Sprintf("%T", *new(T)))
 	return list
 }
 
@@ -265,15 +263,15 @@ func decoded[T any](o *offering, raw []json.RawMessage, good func(*T) bool) []*T
 const maxTemplates = 256
 
 // templates reads and compiles a list of resource templates.
-func (o *offering) templates(raw []json.RawMessage) []peer.Template {
+func (o *Offering) templates(raw []json.RawMessage) []peer.Template {
 	all := decoded[mcp.ResourceTemplate](o, raw, func(r *mcp.ResourceTemplate) bool { return r.URITemplate != "" && r.Name != "" })
 	if len(all) > maxTemplates {
-		o.c.log.Warn("a capsule lists more than Orla serves", "tool", o.c.tool.Name, "method", "resources/templates/list", "most", maxTemplates)
+		o.log.Warn("a capsule lists more than Orla serves", "tool", o.tool.Name, "method", "resources/templates/list", "most", maxTemplates)
 		all = all[:maxTemplates]
 	}
 	var left leftOut
 	compiled := peer.Templates(all, func(_ *mcp.ResourceTemplate, err error) { left.count(err) })
-	left.log(o.c, "URI template")
+	left.logTo(o, "URI template")
 	return compiled
 }
 
@@ -292,14 +290,24 @@ func (l *leftOut) count(err error) {
 	}
 }
 
-func (l *leftOut) log(c *Capsule, kind string) {
+func (l *leftOut) logTo(o *Offering, kind string) {
 	if l.n > 0 {
-		c.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", c.tool.Name, "kind", kind, "count", l.n, "err", brief(l.first))
+		o.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", o.tool.Name, "kind", kind, "count", l.n, "err", cut(l.first.Error()))
 	}
 }
 
+// maxReason bounds what is quoted of why something is left out, in bytes.
+const maxReason = 4 << 10
+
+func cut(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxReason], "") + "…"
+}
+
 // tools reads a list of tools. Schemas stay the JSON that they are.
-func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
+func tools(o *Offering, raw []json.RawMessage) []*mcp.Tool {
 	var list []*mcp.Tool
 	seen := map[string]bool{}
 	var left leftOut
@@ -331,7 +339,7 @@ func tools(o *offering, raw []json.RawMessage) []*mcp.Tool {
 		}
 		list = append(list, &t)
 	}
-	left.log(o.c, "tool")
+	left.logTo(o, "tool")
 	return list
 }
 
@@ -346,28 +354,28 @@ func ownNames[T any](list []*T, name func(*T) string) []string {
 // Original returns a tool as the capsule itself listed it, by its own name for
 // it, whether it is served under a name of the capsule's or not. known is false
 // while the capsule has not said what it offers. The tool must not be modified.
-func (c *Capsule) Original(name string) (tool *mcp.Tool, known bool) {
-	now := c.offers.current.Load()
+func (o *Offering) Original(name string) (tool *mcp.Tool, known bool) {
+	now := o.current.Load()
 	return now.originals[name], now.originals != nil
 }
 
-// ownTool is the capsule's own name of a tool.
-func (o *offering) ownTool(name string) string {
+// OwnTool is the capsule's own name of a tool.
+func (o *Offering) OwnTool(name string) string {
 	if own, ok := o.current.Load().tools[name]; ok {
 		return own
 	}
 	return name
 }
 
-// ownPrompt puts the capsule's own name of a prompt into the params of
+// OwnPrompt puts the capsule's own name of a prompt into the params of
 // prompts/get or completion/complete.
-func (o *offering) ownPrompt(params json.RawMessage) json.RawMessage {
+func (o *Offering) OwnPrompt(params json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(params, &fields) != nil {
 		return params
 	}
 	if ref, ok := fields["ref"]; ok {
-		fields["ref"] = o.ownPrompt(ref)
+		fields["ref"] = o.OwnPrompt(ref)
 	}
 	var name string
 	if json.Unmarshal(fields["name"], &name) == nil {

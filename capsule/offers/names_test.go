@@ -1,6 +1,7 @@
-package capsule
+package offers
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -108,28 +110,27 @@ func TestGeneratedNames(t *testing.T) {
 // names, and one warning of those that it does not have. An original can be
 // looked up all the same.
 func TestIncludedTools(t *testing.T) {
-	log := &journal{}
-	c := walker(t, &fakeWorld{t: t}, func(r *manifest.Runtime) {
-		r.Handshake, r.Generated, r.Include = manifest.HandshakeMCP, true, []string{"read_file", "gone", "gone_too"}
-	})
-	c.log = slog.New(slog.NewJSONHandler(log, nil))
-	if _, known := c.Original("read_file"); known {
+	var log bytes.Buffer
+	tool := server()
+	tool.Runtime.Generated, tool.Runtime.Include = true, []string{"read_file", "gone", "gone_too"}
+	o := New(tool, nil, slog.New(slog.NewJSONHandler(&log, nil)))
+	if _, known := o.Original("read_file"); known {
 		t.Error("a tool is known before the server has listed any")
 	}
-	said := offered{Tools: raws(`{"name":"read_file"}`, `{"name":"write_file","description":"writes"}`)}
-	c.offers.set(said)
-	c.offers.set(said)
-	if got := toolNames(c); !slices.Equal(got, []string{"walker--read-file"}) {
+	said := records.Offered{Tools: raws(`{"name":"read_file"}`, `{"name":"write_file","description":"writes"}`)}
+	o.Set(said)
+	o.Set(said)
+	if got := toolNames(o); !slices.Equal(got, []string{"walker--read-file"}) {
 		t.Errorf("it offers %q", got)
 	}
-	if tool, known := c.Original("write_file"); !known || tool == nil || tool.Name != "write_file" || tool.Description != "writes" {
+	if tool, known := o.Original("write_file"); !known || tool == nil || tool.Name != "write_file" || tool.Description != "writes" {
 		t.Errorf("the original of what is not included is %+v, %v", tool, known)
 	}
-	if tool, known := c.Original("walker--read-file"); !known || tool != nil {
+	if tool, known := o.Original("walker--read-file"); !known || tool != nil {
 		t.Errorf("by a client's name there is the original %+v, %v", tool, known)
 	}
-	if got := log.having(`"missing":["gone","gone_too"]`); len(got) != 1 {
-		t.Errorf("the warnings of what is missing are %q, want one", got)
+	if n := strings.Count(log.String(), `"missing":["gone","gone_too"]`); n != 1 {
+		t.Errorf("there are %d warnings of what is missing, want one", n)
 	}
 }
 
@@ -159,12 +160,23 @@ func TestHashesDoNotDependOnTheOrder(t *testing.T) {
 	}
 }
 
-// offeringCapsule returns a capsule that said what it offers.
-func offeringCapsule(t *testing.T, said offered) *Capsule {
-	t.Helper()
-	c := walker(t, &fakeWorld{t: t}, func(r *manifest.Runtime) { r.Handshake = manifest.HandshakeMCP })
-	c.offers.set(said)
-	return c
+// server is a manifest of an MCP server.
+func server() manifest.Tool {
+	return manifest.Tool{Name: "walker", Runtime: manifest.Runtime{Handshake: manifest.HandshakeMCP}}
+}
+
+// offering returns what a capsule offers that has said something.
+func offering(said records.Offered) *Offering {
+	o := New(server(), nil, slog.New(slog.DiscardHandler))
+	o.Set(said)
+	return o
+}
+
+func toolNames(o *Offering) (names []string) {
+	for _, tool := range o.Current().Tools {
+		names = append(names, tool.Name)
+	}
+	return names
 }
 
 func raws(texts ...string) (all []json.RawMessage) {
@@ -177,19 +189,19 @@ func raws(texts ...string) (all []json.RawMessage) {
 // SPEC D7: tools and prompts are called by the names that clients know, and the
 // capsule is asked by its own.
 func TestOwnNames(t *testing.T) {
-	c := offeringCapsule(t, offered{
+	o := offering(records.Offered{
 		Tools:   raws(`{"name":"only"}`),
 		Prompts: raws(`{"name":"one"}`, `{"name":"two words"}`, `{"name":""}`, `5`),
 	})
-	if got := c.offers.ownTool("only"); got != "only" {
+	if got := o.OwnTool("only"); got != "only" {
 		t.Errorf("the tool is asked for as %q", got)
 	}
 	var prompts []string
-	for _, p := range c.Offers().Prompts {
+	for _, p := range o.Current().Prompts {
 		prompts = append(prompts, p.Name)
 	}
-	if want := []string{"walker__one", "walker__two_words"}; !slices.Equal(prompts, want) || len(c.Offers().Tools) != 1 {
-		t.Errorf("it offers the prompts %q and %d tools, want %q", prompts, len(c.Offers().Tools), want)
+	if want := []string{"walker__one", "walker__two_words"}; !slices.Equal(prompts, want) || len(o.Current().Tools) != 1 {
+		t.Errorf("it offers the prompts %q and %d tools, want %q", prompts, len(o.Current().Tools), want)
 	}
 	for _, test := range []struct{ params, want string }{
 		{`{"name":"walker__two_words","arguments":{"n":12345678901234567890}}`, `{"arguments":{"n":12345678901234567890},"name":"two words"}`},
@@ -199,16 +211,16 @@ func TestOwnNames(t *testing.T) {
 		{`{"name":5}`, `{"name":5}`},
 		{`[]`, `[]`},
 	} {
-		if got := c.offers.ownPrompt(json.RawMessage(test.params)); string(got) != test.want {
+		if got := o.OwnPrompt(json.RawMessage(test.params)); string(got) != test.want {
 			t.Errorf("%s becomes %s, want %s", test.params, got, test.want)
 		}
 	}
 
-	c = offeringCapsule(t, offered{Tools: raws(`{"name":"a b"}`, `{"name":"a b"}`, `{"name":"c"}`, `{"name":""}`, `"x"`), Prompts: raws(`{"name":"one"}`)})
-	if got := toolNames(c); !slices.Equal(got, []string{"walker__a_b", "walker__c"}) || c.Offers().Prompts[0].Name != "one" {
-		t.Errorf("it offers %q and the prompt %q", got, c.Offers().Prompts[0].Name)
+	o = offering(records.Offered{Tools: raws(`{"name":"a b"}`, `{"name":"a b"}`, `{"name":"c"}`, `{"name":""}`, `"x"`), Prompts: raws(`{"name":"one"}`)})
+	if got := toolNames(o); !slices.Equal(got, []string{"walker__a_b", "walker__c"}) || o.Current().Prompts[0].Name != "one" {
+		t.Errorf("it offers %q and the prompt %q", got, o.Current().Prompts[0].Name)
 	}
-	if got := c.offers.ownTool("walker__a_b"); got != "a b" {
+	if got := o.OwnTool("walker__a_b"); got != "a b" {
 		t.Errorf("the tool is asked for as %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package capsule
+package records
 
 import (
 	"errors"
@@ -44,8 +44,8 @@ func holdKey(t manifest.Tool) string {
 	return key(t)
 }
 
-// load reports whether t is held; known is false when nobody remembers.
-func (h *Holds) load(t manifest.Tool) (held, known bool) {
+// Load reports whether t is held; known is false when nobody remembers.
+func (h *Holds) Load(t manifest.Tool) (held, known bool) {
 	if h == nil {
 		return false, false
 	}
@@ -63,8 +63,8 @@ func (h *Holds) load(t manifest.Tool) (held, known bool) {
 	return held, true
 }
 
-// save remembers whether t is held.
-func (h *Holds) save(t manifest.Tool, held bool, log *slog.Logger) {
+// Save remembers whether t is held.
+func (h *Holds) Save(t manifest.Tool, held bool, log *slog.Logger) {
 	if h == nil {
 		return
 	}

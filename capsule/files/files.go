@@ -1,0 +1,148 @@
+// Package files tells when the files of a capsule have changed so that it is to be
+// reloaded (SPEC E1), and finds out when a capsule writes a file that it watches itself.
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/watch"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// flapWindow and maxFlaps: a capsule that is reloaded more often than that
+	// for one file writes that file itself (SPEC E3).
+	flapWindow = time.Minute
+	maxFlaps   = 10
+)
+
+// Watcher watches the files of one capsule.
+type Watcher struct {
+	tool    manifest.Tool
+	log     *slog.Logger
+	all     []*watch.Watcher
+	changes <-chan watch.Change // nil when nothing is watched
+	merged  chan watch.Change   // of several watchers; nil for one
+	flaps   flaps               // owned by who calls Reloads
+}
+
+// New returns a Watcher of what the manifest of a tool wants watched. hub may be nil.
+// The manifests are left out: a change of theirs is applied by whoever reads them (SPEC E1).
+func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
+	w := &Watcher{tool: tool, log: log}
+	h := tool.Runtime.HotLoad
+	opts := watch.Options{
+		Hub: hub, Globs: h.Ignore, Gitignore: true, Content: true,
+		Debounce: max(h.Debounce, 1), // 0 is the watcher's default
+		Log:      log.With("tool", tool.Name),
+	}
+	for _, path := range h.Outside {
+		w.all = append(w.all, watch.New(path, opts))
+	}
+	if len(h.Watch) > 0 {
+		opts.Paths, opts.Except = h.Watch, []string{"tool.yaml", "orla-tool.json"}
+		w.all = append(w.all, watch.New(tool.Dir, opts))
+	}
+	switch {
+	case len(h.Outside) > 0:
+		w.merged = make(chan watch.Change)
+		w.changes = w.merged
+	case len(w.all) > 0:
+		w.changes = w.all[0].Changed()
+	}
+	return w
+}
+
+// Changed delivers the changes; nil when nothing is watched.
+func (w *Watcher) Changed() <-chan watch.Change { return w.changes }
+
+// Serve watches in goroutines of helpers until ctx ends. A panic of one calls stop.
+func (w *Watcher) Serve(ctx context.Context, helpers *sync.WaitGroup, stop func()) {
+	for _, one := range w.all {
+		helpers.Go(func() {
+			defer recovered.To(w.log, "watch a capsule's files", func(any) { stop() }) // the capsule is started again
+			_ = one.Serve(ctx)                                                         // it ends by ctx alone
+		})
+		if w.merged != nil {
+			helpers.Go(func() { w.forward(ctx, one.Changed()) })
+		}
+	}
+}
+
+// forward makes the changes of several watchers one channel.
+func (w *Watcher) forward(ctx context.Context, from <-chan watch.Change) {
+	for {
+		select {
+		case change := <-from:
+			select {
+			case w.merged <- change:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Reloads reports whether a change is to reload the capsule, and why: not if one file has
+// made too many. It is for one goroutine.
+func (w *Watcher) Reloads(change watch.Change) (reason string, reload bool) {
+	name := change.Path
+	if rel, err := filepath.Rel(w.tool.Dir, change.Path); err == nil && filepath.IsLocal(rel) {
+		name = rel
+	}
+	if _, err := os.Stat(w.tool.Source); errors.Is(err, fs.ErrNotExist) {
+		return "", false // the package is going, or being put in place again: then files change once more
+	}
+	reload, suspended := w.flaps.count(name, time.Now())
+	if suspended {
+		w.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute; orla restart takes what is there now. To leave the file out, list it under runtime.hot_load.ignore",
+			"tool", w.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
+	}
+	return name + " changed", reload
+}
+
+// flaps finds out that one file makes a capsule reload again and again.
+type flaps struct {
+	times     map[string][]time.Time // of the last reloads, by the file that made them
+	suspended bool
+	last      time.Time // of the last change while suspended
+}
+
+// count counts a change of a file. It reports whether it may reload the
+// capsule, and whether watching is suspended from this change on.
+func (f *flaps) count(name string, now time.Time) (reload, suspended bool) {
+	if f.suspended {
+		if now.Sub(f.last) < flapWindow {
+			f.last = now
+			return false, false
+		}
+		*f = flaps{}
+	}
+	if f.times == nil {
+		f.times = map[string][]time.Time{}
+	}
+	for file, times := range f.times {
+		for len(times) > 0 && now.Sub(times[0]) >= flapWindow {
+			times = times[1:]
+		}
+		if f.times[file] = times; len(times) == 0 {
+			delete(f.times, file)
+		}
+	}
+	f.times[name] = append(f.times[name], now)
+	if len(f.times[name]) > maxFlaps {
+		f.suspended, f.last = true, now
+		return false, true
+	}
+	return true, false
+}
