@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
@@ -47,8 +48,8 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	}
 	defer c.places.Give(call.Line)
 	defer c.calls.Add(1)
-	given := &given{of: c.given, line: call.Line}
-	defer given.drop()
+	given := c.inputs.Given(call.Line)
+	defer given.Drop()
 	for round := 1; ; round++ {
 		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, l *link, id int64) [][]byte {
 			if l.stateless.Load() {
@@ -59,12 +60,12 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 		switch {
 		case err != nil:
 			return nil, c.callError(err)
-		case !stateless, isToolResult(result), !requires(result):
+		case !stateless, isToolResult(result), !clients.Requires(result):
 			return asResult(result), nil
 		case call.Client != nil && call.Client.Declared().Repeats:
 			return result, nil
 		}
-		if call.Input, err = c.fulfil(ctx, call.Client, result, round, given); err != nil {
+		if call.Input, err = c.inputs.Fulfil(ctx, call.Client, result, round, given); err != nil {
 			return nil, err
 		}
 	}
@@ -150,8 +151,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 // repeated makes a request other than a call, again if it requires input that its
 // client is asked for.
 func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, params json.RawMessage) (json.RawMessage, error) {
-	given := &given{of: c.given, line: who.line}
-	defer given.drop()
+	given := c.inputs.Given(who.line)
+	defer given.Drop()
 	for round := 1; ; round++ {
 		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, l *link, id int64) [][]byte {
 			if l.stateless.Load() {
@@ -159,10 +160,10 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 			}
 			return just(params)(id)
 		})
-		if err != nil || !stateless || !requires(result) || who.client != nil && who.client.Declared().Repeats {
+		if err != nil || !stateless || !clients.Requires(result) || who.client != nil && who.client.Declared().Repeats {
 			return result, err
 		}
-		if who.input, err = c.fulfil(ctx, who.client, result, round, given); err != nil {
+		if who.input, err = c.inputs.Fulfil(ctx, who.client, result, round, given); err != nil {
 			return nil, err
 		}
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/files"
 	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/capsule/records"
@@ -116,8 +117,8 @@ type Capsule struct {
 	settled  atomic.Bool   // see peer.Life
 	wasReady atomic.Bool   // once at least
 	waiting  *turns.Shares // of calls that wait for READY or for a place
-	given    *turns.Shares // of the bytes of clients' answers; see given
-	calls    atomic.Int64  // that have ended
+	inputs   *clients.Inputs
+	calls    atomic.Int64 // that have ended
 	exits    atomic.Pointer[exit]
 	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
 
@@ -161,7 +162,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		places:   placesOf(tool.Run.MaxConcurrency),
 		requests: turns.NewQueue(turns.NoLimit, maxBesideSerial),
 		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
-		given:    turns.NewShares(roomForLargest(tool.Runtime.MaxMessage)),
+		inputs:   clients.NewInputs(tool.Name, tool.Runtime.MaxMessage, opts.Log),
 	}
 	if c.connect == nil {
 		c.connect = c.startProcess

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
@@ -39,7 +40,7 @@ type incarnation struct {
 	silent    bool                    // it has not answered a question for its lists; owned by followLists
 	insisted  bool                    // it was asked once more for that, with more patience; the same
 	unheard   bool                    // an MCP server left a list unanswered that it may have; the same
-	asks      asks                    // what it asks its clients
+	relay     *clients.Relay          // of what it says unasked, to clients
 
 	helpers sync.WaitGroup // what runs while it is READY
 	unwell  chan error     // receives why it is not well, from health
@@ -80,7 +81,6 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		greetings: make(chan greeting, 1),
 		unwell:    make(chan error, 1),
 		relist:    make(chan struct{}, 1),
-		asks:      newAsks(c.tool.Runtime.MaxMessage),
 
 		acknowledged: make(chan struct{}, 1),
 	}
@@ -89,6 +89,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
 	c.noteLimits(in.held())
 	in.conn = &link{Conn: connection.Open(rpc.Options{Handler: in, Clean: c.clean})}
+	in.relay = clients.New(in.conn.Conn, c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, line, dropped) }, in.panicked)
 	return in, nil
 }
@@ -252,9 +253,9 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 			in.c.log.Warn("a capsule said hello once more; it is ignored", "tool", in.c.tool.Name, "not_shown", left)
 		}
 	case method == "notifications/progress":
-		in.progress(params)
+		in.relay.Progress(params)
 	case method == "notifications/message":
-		in.message(params)
+		in.relay.Message(params)
 	case method == "notifications/resources/updated":
 		in.updated(params)
 	case strings.HasSuffix(method, "/list_changed"):
@@ -265,9 +266,23 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 		default:
 		}
 	case method == "notifications/cancelled":
-		in.asks.cancel(params)
+		in.relay.Cancel(params)
 	default:
 		in.c.log.Debug("a capsule's notification that Orla does not know", "tool", in.c.tool.Name, "method", method)
+	}
+}
+
+// updated passes on that a resource was updated.
+func (in *incarnation) updated(params json.RawMessage) {
+	var about struct {
+		URI string `json:"uri"`
+	}
+	if json.Unmarshal(params, &about) != nil || about.URI == "" {
+		return
+	}
+	select {
+	case in.c.updates <- about.URI:
+	default: // it says "look again", and enough of that is on its way
 	}
 }
 
@@ -290,7 +305,7 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 		in.conn.Reply(turns.Line{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
 		return
 	}
-	in.answer(id, method, params)
+	in.relay.Asked(id, method, params)
 }
 
 // objectOf returns the params of a message as an object, which params that are missing
@@ -346,7 +361,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		in.connection.AwaitLast() // what it answered before it died are answers
 	default:
 	}
-	in.asks.close()
+	in.relay.Close()
 	in.conn.Close(why)
 	in.connection.Finish(manifest.CloseGrace)
 	<-in.connection.Gone()

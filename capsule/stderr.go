@@ -79,3 +79,29 @@ func (c *Capsule) reportStderr() {
 		c.log.Warn("a capsule printed too much on stderr; these lines are not in the log", "tool", c.tool.Name, "lines", lines, "bytes", bytes)
 	}
 }
+
+// limiter lets a few lines of log pass in each minute, and counts the others.
+type limiter struct {
+	mu    sync.Mutex // guards the fields that follow
+	since time.Time
+	shown int
+	left  int
+}
+
+// allow reports whether a line may be logged, and how many were not since the
+// last one that was.
+func (l *limiter) allow() (ok bool, left int) {
+	const window, most = time.Minute, 10
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.since) >= window {
+		l.since, l.shown = now, 0
+	}
+	if l.shown >= most {
+		l.left++
+		return false, 0
+	}
+	l.shown++
+	left, l.left = l.left, 0
+	return true, left
+}

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/fault"
@@ -203,6 +204,7 @@ func through(c *Capsule, start func(context.Context, launch.Spec) (stdio.Process
 func logsTo(c *Capsule, h slog.Handler) {
 	c.log = slog.New(h)
 	c.offers = offers.New(c.tool, c.opts.Lists, c.log)
+	c.inputs = clients.NewInputs(c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 }
 
 // walker is a capsule of the fake world.

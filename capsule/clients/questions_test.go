@@ -1,4 +1,4 @@
-package capsule
+package clients
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 // The questions that a capsule has open to one client leave room for those to
 // another, and the error says which bound it is.
 func TestN2QuestionsAreSharedByCaller(t *testing.T) {
-	a := newAsks(1 << 10)
+	q := newQuestions(1 << 10)
 	cancel := context.CancelFunc(func() {})
 	open := func(line turns.Line) (n int, why string) {
-		for ; n < 10*maxAsks; n++ {
-			if why = a.enter(fmt.Sprint(line, n), line, 10, &cancel); why != "" {
+		for ; n < 10*maxQuestions; n++ {
+			if why = q.enter(fmt.Sprint(line, n), line, 10, &cancel); why != "" {
 				return n, why
 			}
 		}
 		return n, ""
 	}
 	greedy, why := open(turns.Line{Session: "greedy"})
-	if greedy != maxAsks || why == "" {
-		t.Errorf("one client has %d open, then %q; want %d", greedy, why, maxAsks)
+	if greedy != maxQuestions || why == "" {
+		t.Errorf("one client has %d open, then %q; want %d", greedy, why, maxQuestions)
 	}
-	if n, _ := open(turns.Line{Caller: "other", Session: "1"}); n < maxAsks/8 {
+	if n, _ := open(turns.Line{Caller: "other", Session: "1"}); n < maxQuestions/8 {
 		t.Errorf("another has %d beside it", n)
 	}
 }
@@ -34,13 +34,13 @@ func TestN2QuestionsAreSharedByCaller(t *testing.T) {
 // for what others are asked.
 func TestN2QuestionsAreSharedByBytes(t *testing.T) {
 	const largest = 16 << 20
-	a := newAsks(largest)
+	q := newQuestions(largest)
 	cancel := context.CancelFunc(func() {})
 	total := 0
 	for caller := range 10 {
-		for n := range maxAsks {
+		for n := range maxQuestions {
 			line := turns.Line{Caller: fmt.Sprint(caller), Session: "1"}
-			switch why := a.enter(fmt.Sprint(line, n), line, largest/4, &cancel); {
+			switch why := q.enter(fmt.Sprint(line, n), line, largest/4, &cancel); {
 			case why == "":
 				total += largest / 4
 			case caller == 0 && n < 4, caller == 1 && n == 0:
@@ -51,7 +51,7 @@ func TestN2QuestionsAreSharedByBytes(t *testing.T) {
 	if total > 4*largest {
 		t.Errorf("%d bytes are open", total)
 	}
-	if why := a.enter("small", turns.Line{Caller: "11", Session: "1"}, 1<<10, &cancel); why != "" {
+	if why := q.enter("small", turns.Line{Caller: "11", Session: "1"}, 1<<10, &cancel); why != "" {
 		t.Errorf("a small one beside them: %s", why)
 	}
 }

@@ -1,4 +1,4 @@
-package capsule
+package clients
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/manifest"
 )
 
 // answerer is a client whose answers are of a size.
@@ -29,17 +28,17 @@ func (a *answerer) Ask(context.Context, string, json.RawMessage) (json.RawMessag
 // SPEC S2, N2: what a client of an older version is asked for one request is asked one thing
 // after the other, and its answers count until the request is over, beside those of others.
 func TestS2AnswersForARequestAreCounted(t *testing.T) {
-	c := &Capsule{tool: manifest.Tool{Name: "t"}, log: slog.New(slog.DiscardHandler), given: turns.NewShares(roomForLargest(0))}
+	in := NewInputs("t", 0, slog.New(slog.DiscardHandler))
 	var requests []string
-	for i := range maxAsks {
+	for i := range maxQuestions {
 		requests = append(requests, fmt.Sprintf(`"q%d":{"method":"roots/list"}`, i))
 	}
 	result := json.RawMessage(`{"resultType":"input_required","inputRequests":{` + strings.Join(requests, ",") + `}}`)
-	ask := func(line turns.Line, size int) (*given, *answerer, error) {
+	ask := func(line turns.Line, size int) (*Given, *answerer, error) {
 		client := &answerer{answer: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}
-		held := &given{of: c.given, line: line}
-		_, err := c.fulfil(t.Context(), client, result, 1, held)
-		return held, client, err
+		given := in.Given(line)
+		_, err := in.Fulfil(t.Context(), client, result, 1, given)
+		return given, client, err
 	}
 	ann, client, err := ask(turns.Line{Caller: "ann", Session: "1"}, 8<<20)
 	if f := fault.From(err); f == nil || f.Code != fault.RateLimited {
@@ -49,12 +48,12 @@ func TestS2AnswersForARequestAreCounted(t *testing.T) {
 		t.Errorf("%d bytes of %d answers are held", ann.size, client.asked)
 	}
 	bob, client, err := ask(turns.Line{Caller: "bob", Session: "2"}, 1<<10)
-	if err != nil || client.asked != maxAsks {
+	if err != nil || client.asked != maxQuestions {
 		t.Errorf("another one is asked %d times: %v", client.asked, err)
 	}
-	ann.drop()
-	bob.drop()
-	if n := c.given.Taken(); n != 0 {
+	ann.Drop()
+	bob.Drop()
+	if n := in.room.Taken(); n != 0 {
 		t.Errorf("%d bytes are held at the end", n)
 	}
 }
@@ -62,12 +61,12 @@ func TestS2AnswersForARequestAreCounted(t *testing.T) {
 // SPEC S2: what requires more input than may be required is not decoded: that would take
 // many times its bytes.
 func TestS2ManyRequirementsAreNotDecoded(t *testing.T) {
-	c := &Capsule{tool: manifest.Tool{Name: "t"}, log: slog.New(slog.DiscardHandler), given: turns.NewShares(roomForLargest(0))}
+	in := NewInputs("t", 0, slog.New(slog.DiscardHandler))
 	result := json.RawMessage(`{"resultType":"input_required","inputRequests":{"x":{}` + strings.Repeat(`,"x":{}`, 100_000) + `}}`)
 	var err error
 	bytes := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
-			_, err = c.fulfil(t.Context(), &answerer{}, result, 1, &given{of: c.given})
+			_, err = in.Fulfil(t.Context(), &answerer{}, result, 1, in.Given(turns.Line{}))
 		}
 	}).AllocedBytesPerOp()
 	if f := fault.From(err); f == nil || f.Code != fault.ExecutionFailed || bytes > int64(len(result))/10 {

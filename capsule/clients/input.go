@@ -1,0 +1,157 @@
+package clients
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// maxRequired bounds the values in an answer that requires input. Decoded they take many
+// times their bytes.
+const maxRequired = 10_000
+
+// maxRounds bounds how often one request may require input of a client.
+const maxRounds = 10
+
+// required is an answer that requires input of the client (MCP 2026-07-28,
+// basic/patterns/mrtr).
+type required struct {
+	Requests map[string]struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	} `json:"inputRequests"`
+	State json.RawMessage `json:"requestState"`
+}
+
+// Requires reports whether a result requires input.
+func Requires(result json.RawMessage) bool {
+	is := false
+	if rawjson.IsObject(result) {
+		rawjson.Members(result, func(key []byte, value json.RawMessage) bool {
+			if string(key) == "resultType" {
+				is = rawjson.String(value) == "input_required"
+			}
+			return !is
+		})
+	}
+	return is
+}
+
+// Inputs asks clients of older versions for what their requests require. Its methods
+// may be called from any goroutine.
+type Inputs struct {
+	tool string // the capsule's name
+	log  *slog.Logger
+	room *turns.Shares // of the bytes of answers
+}
+
+// NewInputs returns Inputs for a capsule whose messages have maxMessage bytes at most.
+func NewInputs(tool string, maxMessage int64, log *slog.Logger) *Inputs {
+	return &Inputs{tool: tool, log: log, room: turns.NewShares(roomForLargest(maxMessage))}
+}
+
+// Given counts the answers of a client that a request is to be repeated with: they stay in
+// memory until it is answered.
+type Given struct {
+	room *turns.Shares
+	line turns.Line
+	size int64
+}
+
+// Given returns what is given to one request. The caller must Drop it.
+func (in *Inputs) Given(line turns.Line) *Given { return &Given{room: in.room, line: line} }
+
+func (g *Given) keep(answer json.RawMessage) bool {
+	n := int64(len(answer))
+	if !g.room.Try(g.line, n) {
+		return false
+	}
+	g.size += n
+	return true
+}
+
+// Drop gives the room of the answers back.
+func (g *Given) Drop() {
+	if g.size > 0 {
+		g.room.Give(g.line, g.size)
+	}
+	g.size = 0
+}
+
+// Fulfil asks a client of an older version for what a result requires, one thing after the
+// other, and returns what the request is to be repeated with.
+func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.RawMessage, round int, given *Given) (peer.Input, error) {
+	given.Drop() // what the request was repeated with last
+	var need required
+	if rawjson.Values(result) > maxRequired || json.Unmarshal(result, &need) != nil || len(need.Requests) > maxQuestions {
+		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s requires input in a form that is not MCP's", in.tool)
+	}
+	switch {
+	case round == maxRounds:
+		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s required input %d times for one request", in.tool, maxRounds)
+	case len(need.Requests) == 0: // it says: try again
+		if !wait(ctx, time.Duration(round)*100*time.Millisecond) {
+			return peer.Input{}, fault.From(context.Cause(ctx))
+		}
+		return peer.Input{State: need.State}, nil
+	case client == nil:
+		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s requires input of its client, and this one cannot be asked", in.tool)
+	}
+	answers := make(map[string]json.RawMessage, len(need.Requests))
+	for _, key := range slices.Sorted(maps.Keys(need.Requests)) {
+		method := need.Requests[key].Method
+		answer, err := in.ask(ctx, client, method, need.Requests[key].Params)
+		if err != nil {
+			return peer.Input{}, fault.Wrap(fault.ExecutionFailed, nil, "%s requires the answer to %s, and its client did not give it: %v", in.tool, method, err)
+		}
+		if !given.keep(answer) {
+			return peer.Input{}, fault.New(fault.RateLimited, "%s requires the answer to %s, and there is no room for it beside other answers; try again", in.tool, method)
+		}
+		answers[key] = answer
+	}
+	responses, err := json.Marshal(answers)
+	if err != nil {
+		return peer.Input{}, fault.New(fault.ExecutionFailed, "a client answered %s with something that is not JSON", in.tool)
+	}
+	return peer.Input{Responses: responses, State: need.State}, nil
+}
+
+// ask asks a client. A panic over what it is asked is an error.
+func (in *Inputs) ask(ctx context.Context, client peer.Client, method string, params json.RawMessage) (answer json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			in.log.Error("panic over what a capsule asked", "tool", in.tool, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = errors.New("the request failed inside Orla; its log has the details")
+		}
+	}()
+	switch method {
+	case "sampling/createMessage", "elicitation/create", "roots/list":
+		return client.Ask(ctx, method, params)
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "it is not a request that clients take"}
+}
+
+// wait waits, and reports false when ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

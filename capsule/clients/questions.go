@@ -1,0 +1,151 @@
+package clients
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// questions are the requests that a capsule has made of clients.
+type questions struct {
+	mu     sync.Mutex                     // guards the fields that follow
+	open   map[string]*context.CancelFunc // by their ids as they came
+	shares *turns.Shares                  // of 2*maxQuestions
+	bytes  *turns.Shares                  // of most, of their params
+	most   int64
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// maxQuestions bounds the requests that a capsule may have open to one caller. To all it
+// may have twice as many, so that no caller keeps it from asking another.
+const maxQuestions = 64
+
+// newQuestions bounds the params of what is open, which stay in memory, so that a session has room
+// for the largest message, beside another caller for one.
+func newQuestions(maxMessage int64) questions {
+	most := roomForLargest(maxMessage)
+	return questions{open: map[string]*context.CancelFunc{}, shares: turns.NewShares(2 * maxQuestions), bytes: turns.NewShares(most), most: most}
+}
+
+// roomForLargest is how many bytes of messages there is room for at least, so that a session
+// has room for the largest.
+func roomForLargest(maxMessage int64) int64 {
+	const least, parts = 64 << 20, 4 // of which a session has one; see turns.Shares
+	return max(least, parts*maxMessage)
+}
+
+// begin asks the client that is meant, and answers the capsule when it has.
+func (r *Relay) begin(id json.RawMessage, method string, params json.RawMessage) {
+	client, none := r.meant(params)
+	if none != nil {
+		r.conn.Reply(turns.Line{}, id, nil, none)
+		return
+	}
+	key := string(id)
+	ctx, cancel := context.WithCancel(context.Background())
+	size := int64(len(params))
+	if why := r.questions.enter(key, client.Line(), size, &cancel); why != "" {
+		cancel()
+		r.conn.Reply(client.Line(), id, nil, refusal("%s", why))
+		return
+	}
+	go func() {
+		defer r.questions.wg.Done()
+		defer r.questions.shares.Give(client.Line(), 1)
+		defer r.questions.bytes.Give(client.Line(), size)
+		defer recovered.To(r.log, "ask a client what a capsule asks", func(any) {
+			if r.questions.finish(key, &cancel) {
+				r.conn.Reply(client.Line(), id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
+			}
+		})
+		result, err := client.Ask(ctx, method, peer.Unmarked(params))
+		if !r.questions.finish(key, &cancel) {
+			return // the capsule does not wait any more
+		}
+		if err != nil {
+			r.conn.Reply(client.Line(), id, nil, asWire(err))
+			return
+		}
+		r.conn.Reply(client.Line(), id, result, nil)
+	}()
+}
+
+// enter counts a request in, or says why it cannot be made.
+func (q *questions) enter(key string, line turns.Line, size int64, cancel *context.CancelFunc) (why string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch _, taken := q.open[key]; {
+	case taken:
+		return "a request with this id is open"
+	case q.closed:
+		return "the process is being stopped"
+	case !q.shares.Try(line, 1):
+		return fmt.Sprintf("too many requests are open: %d to all clients at most, and half of those that are free to one of them; wait for answers", 2*maxQuestions)
+	case !q.bytes.Try(line, size):
+		q.shares.Give(line, 1)
+		return fmt.Sprintf("the requests that are open are too large: %d bytes to all clients at most, and no client has more than its share of them; wait for answers", q.most)
+	}
+	q.open[key] = cancel
+	q.wg.Add(1)
+	return ""
+}
+
+func asWire(err error) *jsonrpc.Error {
+	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // peer.Client gives it bare
+		return wire
+	}
+	return refusal("the client could not be asked: %v", err)
+}
+
+func (q *questions) end(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if cancel, ok := q.open[key]; ok {
+		(*cancel)()
+		delete(q.open, key)
+	}
+}
+
+// finish lets an id be used again, before its request is answered, and reports
+// whether the capsule still waits for it.
+func (q *questions) finish(key string, cancel *context.CancelFunc) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if (*cancel)(); q.open[key] != cancel {
+		return false
+	}
+	delete(q.open, key)
+	return true
+}
+
+// Cancel ends the request that a notifications/cancelled names.
+func (r *Relay) Cancel(params json.RawMessage) {
+	var about struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(params, &about) == nil {
+		r.questions.end(string(about.ID))
+	}
+}
+
+// Close ends all requests of the capsule's, and lets no other begin.
+func (r *Relay) Close() { r.questions.close() }
+
+func (q *questions) close() {
+	q.mu.Lock()
+	q.closed = true
+	for _, cancel := range q.open {
+		(*cancel)()
+	}
+	clear(q.open)
+	q.mu.Unlock()
+	q.wg.Wait()
+}

@@ -1,0 +1,135 @@
+package capsule
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rpc"
+)
+
+// wishes are what clients have asked of a capsule for good, and what therefore
+// each of its processes must be told.
+type wishes struct {
+	mu         sync.Mutex              // guards the fields that follow
+	level      json.RawMessage         // params of logging/setLevel
+	subscribed map[string]subscription // by the params of resources/subscribe
+
+	changed chan struct{} // holds a token when subscribed has changed
+}
+
+// wishMethods are the requests that are wishes.
+var wishMethods = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+
+// subscription is a resource that a process is told that clients follow.
+type subscription struct {
+	params json.RawMessage // of resources/subscribe
+	client string          // who asked for it; see peer.Request.Session
+}
+
+// noteLocked says that subscribed has changed.
+func (w *wishes) noteLocked() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // whoever looks sees this as well
+	}
+}
+
+// followed are the URIs of the resources that are subscribed to.
+func (w *wishes) followed() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var uris []string
+	for _, s := range w.subscribed {
+		var of struct {
+			URI string `json:"uri"`
+		}
+		if json.Unmarshal(s.params, &of) == nil && of.URI != "" {
+			uris = append(uris, of.URI)
+		}
+	}
+	slices.Sort(uris)
+	return slices.Compact(uris)
+}
+
+// maxSubscribed bounds the subscriptions that a new process is told of. The bridge
+// lets clients have as many in all.
+const maxSubscribed = 4096
+
+// remember notes a request that is such a wish, before it is made: a process that
+// takes over meanwhile is told as well. forget undoes that, when it was refused.
+func (w *wishes) remember(req peer.Request) (forget func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := string(req.Params)
+	switch req.Method {
+	case "logging/setLevel":
+		w.level = req.Params
+	case "resources/subscribe":
+		if w.subscribed == nil {
+			w.subscribed = map[string]subscription{}
+		}
+		if _, was := w.subscribed[key]; !was && len(w.subscribed) < maxSubscribed {
+			w.subscribed[key] = subscription{req.Params, req.Session}
+			w.noteLocked()
+			return func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				delete(w.subscribed, key)
+				w.noteLocked()
+			}
+		}
+	case "resources/unsubscribe":
+		delete(w.subscribed, key)
+		w.noteLocked()
+	}
+	return func() {}
+}
+
+// stands reports whether a subscription is still wanted.
+func (w *wishes) stands(params json.RawMessage) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, is := w.subscribed[string(params)]
+	return is
+}
+
+func (w *wishes) wantedLevel() json.RawMessage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.level
+}
+
+// repeat tells a new process.
+func (w *wishes) repeat(ctx context.Context, in *incarnation) {
+	w.mu.Lock()
+	subscribed := slices.Collect(maps.Values(w.subscribed))
+	w.mu.Unlock()
+	for told, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, told) && ctx.Err() == nil; level = w.wantedLevel() {
+		in.tell(ctx, "logging/setLevel", level, "")
+		told = level // a client may have wished for another meanwhile, and been overtaken
+	}
+	for _, s := range subscribed {
+		if !w.stands(s.params) {
+			continue
+		}
+		if in.tell(ctx, "resources/subscribe", s.params, s.client); !w.stands(s.params) {
+			in.tell(ctx, "resources/unsubscribe", s.params, s.client) // the client's may have come first
+		}
+	}
+}
+
+// tell makes a request of the process's for a client that must not be asked about it; for
+// nobody if client is "".
+func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	_, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: just(params), Client: client, Own: true})
+	if err != nil && ctx.Err() == nil {
+		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
+	}
+}
