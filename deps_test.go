@@ -66,12 +66,13 @@ var imports = map[string][]string{
 	"simple": {"internal/turns", "internal/peer", "manifest", "internal/secret", "internal/environ", "internal/launch", "internal/cgroup", "internal/fault", "internal/schema", "internal/callid", "internal/trace", "internal/rawjson"},
 
 	// A capsule, and what it is made of.
-	"capsule/clients": {"internal/fault", "internal/peer", "internal/rawjson", "internal/recovered", "internal/rpc", "internal/turns"}, // what a capsule says to clients, and asks of them
-	"capsule/records": {"internal/wholefile", "manifest"},                                                                              // what is kept of capsules between two runs of Orla
-	"capsule/offers":  {"capsule/records", "internal/peer", "internal/rawjson", "manifest"},                                            // what a capsule offers, under the names of clients
-	"capsule/files":   {"internal/recovered", "internal/watch", "manifest"},                                                            // changes of a capsule's files
-	"capsule/stdio":   {"internal/fault", "internal/launch", "internal/linerpc", "internal/pace", "internal/rpc", "internal/tail"},     // a connection with a process
-	"capsule":         {"capsule/clients", "capsule/files", "capsule/offers", "capsule/records", "capsule/stdio", "internal/recovered", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
+	"capsule/clients":  {"internal/fault", "internal/peer", "internal/rawjson", "internal/recovered", "internal/rpc", "internal/turns"}, // what a capsule says to clients, and asks of them
+	"capsule/protocol": {"internal/peer", "internal/rawjson", "internal/recovered", "internal/rpc", "internal/trace", "manifest"},       // MCP as Orla speaks it with a capsule
+	"capsule/records":  {"internal/wholefile", "manifest"},                                                                              // what is kept of capsules between two runs of Orla
+	"capsule/offers":   {"capsule/records", "internal/peer", "internal/rawjson", "manifest"},                                            // what a capsule offers, under the names of clients
+	"capsule/files":    {"internal/recovered", "internal/watch", "manifest"},                                                            // changes of a capsule's files
+	"capsule/stdio":    {"internal/fault", "internal/launch", "internal/linerpc", "internal/pace", "internal/rpc", "internal/tail"},     // a connection with a process
+	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/stdio", "internal/recovered", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -180,7 +181,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},

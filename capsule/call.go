@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/capsule/clients"
+	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rawjson"
@@ -51,11 +52,8 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	given := c.inputs.Given(call.Line)
 	defer given.Drop()
 	for round := 1; ; round++ {
-		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, l *link, id int64) [][]byte {
-			if l.stateless.Load() {
-				return c.statelessCall(own, call, traced(ctx, call.Meta), id)
-			}
-			return callParams(own, call, traced(ctx, call.Meta), id)
+		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, p *protocol.Peer, id int64) [][]byte {
+			return p.CallParams(own, call, protocol.Traced(ctx, call.Meta), id)
 		})
 		switch {
 		case err != nil:
@@ -115,7 +113,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	forget := c.asked.remember(req)
 	now := c.status.Load()
 	switch wish := slices.Contains(wishMethods, req.Method); {
-	case wish && now.state == Ready && now.conn.stateless.Load():
+	case wish && now.state == Ready && now.conn.Stateless():
 		return json.RawMessage(`{}`), nil // listen tells it, or each request does
 	case req.Method == "logging/setLevel" || req.Later:
 		if now.state != Ready {
@@ -154,11 +152,8 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 	given := c.inputs.Given(who.line)
 	defer given.Drop()
 	for round := 1; ; round++ {
-		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, l *link, id int64) [][]byte {
-			if l.stateless.Load() {
-				return [][]byte{c.statelessParams(req, params, who.input, id)}
-			}
-			return just(params)(id)
+		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, p *protocol.Peer, id int64) [][]byte {
+			return p.RequestParams(req, params, who.input, id)
 		})
 		if err != nil || !stateless || !clients.Requires(result) || who.client != nil && who.client.Declared().Repeats {
 			return result, err
@@ -167,59 +162,6 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 			return nil, err
 		}
 	}
-}
-
-// statelessCall are the params of a tools/call in statelessVersion. Its id is its
-// progress token.
-func (c *Capsule) statelessCall(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
-	args := rawjson.Compact(call.Args)
-	if args == nil {
-		args = json.RawMessage("{}")
-	}
-	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
-	of, token := peer.Declared{}, int64(0)
-	if call.Client != nil {
-		of = call.Client.Declared()
-		if call.Client.WantsProgress() {
-			token = id
-		}
-	}
-	const usual = 512
-	tail := c.appendMeta(append(make([]byte, 0, usual), `,"_meta":`...), of, token, rawjson.Compact(given))
-	if call.Input.Responses != nil {
-		tail = append(append(tail, `,"inputResponses":`...), rawjson.Compact(call.Input.Responses)...)
-	}
-	if call.Input.State != nil {
-		tail = append(append(tail, `,"requestState":`...), call.Input.State...)
-	}
-	return [][]byte{head, args, append(tail, '}')}
-}
-
-// callParams are the params of a tools/call. Its id is its progress token.
-func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
-	args := rawjson.Compact(call.Args)
-	if args == nil {
-		args = json.RawMessage("{}")
-	}
-	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
-	tail := []byte("}")
-	meta := rawjson.Compact(given)
-	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {
-		tail = append(withToken([]byte(`,"_meta":`), meta, token, id), '}')
-	}
-	return [][]byte{head, args, tail}
-}
-
-// withToken writes a _meta object, with a progress token when there is to be one.
-func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
-	switch {
-	case !token:
-		return append(buf, meta...)
-	case meta == nil || rawjson.Empty(meta):
-		return fmt.Appendf(buf, `{"progressToken":%d}`, id)
-	}
-	buf = fmt.Appendf(buf, `{"progressToken":%d,`, id)
-	return append(buf, meta[1:]...)
 }
 
 // asker is who makes a request.
@@ -244,20 +186,20 @@ func askerOf(call peer.Call) asker {
 
 // send makes one request of the process that is READY, or that will be soon
 // enough. params are told the context of the process's own part, and whose it is. It
-// reports as well whether the process speaks statelessVersion.
-func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *link, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
+// reports as well whether the process speaks 2026-07-28.
+func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *protocol.Peer, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
 	req := rpc.Request{Method: method, Client: who.name, About: who.client, Line: who.line}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}
-	var last *link
+	var last *protocol.Peer
 	until := time.Now().Add(c.tool.Runtime.QueueTimeout)
 	for {
 		conn, err := c.ready(ctx, who.line, last, until)
 		if err != nil {
 			return nil, false, err
 		}
-		if who.input.State != nil && !conn.stateless.Load() {
+		if who.input.State != nil && !conn.Stateless() {
 			return nil, false, errUnknownState
 		}
 		working, over := trace.Begin(ctx)
@@ -267,7 +209,7 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, params fun
 		c.noteSideBySide(conn)
 		switch {
 		case err == nil:
-			return result, conn.stateless.Load(), nil
+			return result, conn.Stateless(), nil
 		case missed(err) && ctx.Err() != nil:
 			return nil, false, fault.Unsent(context.Cause(ctx))
 		case missed(err):
@@ -286,7 +228,7 @@ var errUnknownState = &jsonrpc.Error{
 
 // noteSideBySide lets callers have more calls at once beside others when the process
 // has shown that it does not work on one after the other.
-func (c *Capsule) noteSideBySide(conn *link) {
+func (c *Capsule) noteSideBySide(conn *protocol.Peer) {
 	now := conn.SideBySide()
 	if c.sideBySide.Load() == now || c.sideBySide.Swap(now) == now { // as a rule, nothing is written
 		return
@@ -329,7 +271,7 @@ const betweenTries = time.Second
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
 // until then at most (SPEC D10). Its error says that nothing was sent.
-func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *link, until time.Time) (*link, error) {
+func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *protocol.Peer, until time.Time) (*protocol.Peer, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/files"
 	"github.com/orla-project/orla/capsule/offers"
+	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
@@ -107,16 +108,15 @@ type Capsule struct {
 	offers   *offers.Offering
 	orders   orders
 
-	kick     chan trigger  // holds one wish to reload
-	wake     chan struct{} // holds a token when a call wants the capsule started
-	updates  chan string   // URIs of resources that were updated
-	identity []byte        // see identity
-	probing  probing       // whether a new process is asked which versions it speaks
-	asked    wishes        // what clients asked for that a new process must be told again
-	noise    limiter       // of lines about stray output
-	settled  atomic.Bool   // see peer.Life
-	wasReady atomic.Bool   // once at least
-	waiting  *turns.Shares // of calls that wait for READY or for a place
+	kick     chan trigger   // holds one wish to reload
+	wake     chan struct{}  // holds a token when a call wants the capsule started
+	updates  chan string    // URIs of resources that were updated
+	orla     *protocol.Orla // speaks with its processes
+	asked    wishes         // what clients asked for that a new process must be told again
+	noise    limiter        // of lines about stray output
+	settled  atomic.Bool    // see peer.Life
+	wasReady atomic.Bool    // once at least
+	waiting  *turns.Shares  // of calls that wait for READY or for a place
 	inputs   *clients.Inputs
 	calls    atomic.Int64 // that have ended
 	exits    atomic.Pointer[exit]
@@ -167,7 +167,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	if c.connect == nil {
 		c.connect = c.startProcess
 	}
-	c.identity, c.asked.changed = identity(opts.Version), make(chan struct{}, 1)
+	c.orla, c.asked.changed = protocol.New(tool, opts.Version, opts.Log), make(chan struct{}, 1)
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),
 	})

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule/clients"
+	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/internal/rawjson"
 	"github.com/orla-project/orla/internal/rpc"
 	"github.com/orla-project/orla/internal/turns"
@@ -28,19 +28,18 @@ import (
 type incarnation struct {
 	c          *Capsule
 	connection Connection
-	conn       *link // the calls on it
-	order      int   // the number of the last order of an operator before its start
+	conn       *protocol.Peer // who is there, and the calls on it
+	order      int            // the number of the last order of an operator before its start
 	began      time.Time
 	ready      time.Time // when it became READY; zero if it did not
 
-	greeted   atomic.Bool             // the handshake is over, or is none of orla.hello
-	greetings chan greeting           // receives its first message
-	hello     hello                   // what that said
-	caps      *mcp.ServerCapabilities // what it answered to initialize; nil if it did not
-	silent    bool                    // it has not answered a question for its lists; owned by followLists
-	insisted  bool                    // it was asked once more for that, with more patience; the same
-	unheard   bool                    // an MCP server left a list unanswered that it may have; the same
-	relay     *clients.Relay          // of what it says unasked, to clients
+	greeted   atomic.Bool    // the handshake is over, or is none of orla.hello
+	greetings chan greeting  // receives its first message
+	hello     hello          // what that said
+	silent    bool           // it has not answered a question for its lists; owned by followLists
+	insisted  bool           // it was asked once more for that, with more patience; the same
+	unheard   bool           // an MCP server left a list unanswered that it may have; the same
+	relay     *clients.Relay // of what it says unasked, to clients
 
 	helpers sync.WaitGroup // what runs while it is READY
 	unwell  chan error     // receives why it is not well, from health
@@ -88,7 +87,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	pid := in.pid()
 	c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
 	c.noteLimits(in.held())
-	in.conn = &link{Conn: connection.Open(rpc.Options{Handler: in, Clean: c.clean})}
+	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean}))
 	in.relay = clients.New(in.conn.Conn, c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, line, dropped) }, in.panicked)
 	return in, nil
@@ -188,7 +187,7 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 	defer watcher.Wait()
 	defer cancel(nil)
 	defer close(done)
-	err := in.negotiate(ctx)
+	err := in.conn.Negotiate(ctx)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -226,7 +225,7 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	if in.greeted.CompareAndSwap(false, true) {
 		g := greeting{err: fmt.Errorf("its first message is %s, not orla.hello", method)}
 		if method == "orla.hello" {
-			if g.err = tooMuchSaid("orla.hello", params); g.err != nil {
+			if g.err = protocol.TooMuchSaid("orla.hello", params); g.err != nil {
 				in.greetings <- g
 				return
 			}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/orla-project/orla/capsule/protocol"
 )
 
 // State is where a capsule is in its life (RFC 2 §7). The table legal is the
@@ -54,12 +56,12 @@ type status struct {
 	state  State
 	since  time.Time
 	reason string
-	run              // its process
-	conn   *link     // set exactly while state is Ready
-	cause  error     // why it is Crashed, or Stopped by its failures; else nil
-	stderr string    // the last lines of a process that was never READY, for the log
-	next   time.Time // when the next start is due; zero if none is
-	starts startedBy // what starts it where it does not run
+	run                   // its process
+	conn   *protocol.Peer // set exactly while state is Ready
+	cause  error          // why it is Crashed, or Stopped by its failures; else nil
+	stderr string         // the last lines of a process that was never READY, for the log
+	next   time.Time      // when the next start is due; zero if none is
+	starts startedBy      // what starts it where it does not run
 
 	heard   int   // the number of the last order of an operator that was followed
 	tried   int   // that of the last order before a process was to replace this one, and could not

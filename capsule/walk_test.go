@@ -20,6 +20,7 @@ import (
 
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/offers"
+	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -204,6 +205,7 @@ func through(c *Capsule, start func(context.Context, launch.Spec) (stdio.Process
 func logsTo(c *Capsule, h slog.Handler) {
 	c.log = slog.New(h)
 	c.offers = offers.New(c.tool, c.opts.Lists, c.log)
+	c.orla = protocol.New(c.tool, c.opts.Version, c.log)
 	c.inputs = clients.NewInputs(c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 }
 

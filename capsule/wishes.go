@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/rpc"
 )
@@ -126,9 +127,9 @@ func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 // tell makes a request of the process's for a client that must not be asked about it; for
 // nobody if client is "".
 func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, protocol.AskPatience)
 	defer cancel()
-	_, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: just(params), Client: client, Own: true})
+	_, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: protocol.Just(params), Client: client, Own: true})
 	if err != nil && ctx.Err() == nil {
 		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}

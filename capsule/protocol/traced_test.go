@@ -1,4 +1,4 @@
-package capsule
+package protocol
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestTheTraceStandsInMeta(t *testing.T) {
 		if c.meta != "" {
 			meta = []byte(c.meta)
 		}
-		if got := traced(ctx, meta); string(got) != c.want {
+		if got := Traced(ctx, meta); string(got) != c.want {
 			t.Errorf("%+v gave %s", c, got)
 		}
 	}

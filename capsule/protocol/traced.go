@@ -1,4 +1,4 @@
-package capsule
+package protocol
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"github.com/orla-project/orla/internal/trace"
 )
 
-// traced is a call's _meta with the trace context that ctx carries in place of
+// Traced is a call's _meta with the trace context that ctx carries in place of
 // the client's: that is further up in the same trace, or the same. Without one
 // it is meta itself, which may be nil.
-func traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
+func Traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
 	t := trace.From(ctx)
 	if t.IsZero() {
 		return meta

@@ -1,0 +1,254 @@
+package capsule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/capsule/protocol"
+	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// listPatience is how long an MCP server may take for a page of a list.
+	listPatience = 10 * time.Second
+	// relistPause is the time between two times that a capsule is asked for its
+	// lists, however often it says that they have changed.
+	relistPause = time.Second
+	// relistEach is added to that for each thing that an McpServer has listed:
+	// one with thousands must not keep Orla busy with what they are now.
+	relistEach = 2 * time.Millisecond
+	// unheardPause is the time before a server that is far away is asked again
+	// which could not be heard.
+	unheardPause = 10 * time.Second
+)
+
+// followLists asks what the capsule offers, now and whenever it says that this
+// has changed.
+func (in *incarnation) followLists(ctx context.Context) {
+	first := true
+	for {
+		said, ok := in.learn(ctx, first)
+		if ok {
+			in.c.offers.Set(said)
+		}
+		if in.tellsNothing() {
+			return
+		}
+		switch {
+		case first && in.conn.Stateless():
+			in.helpers.Go(func() {
+				defer in.contain()
+				in.listen(ctx)
+			})
+		case first:
+			in.c.asked.repeat(ctx, in)
+		}
+		first = false
+		if in.silent && !in.insisted {
+			in.insisted = true // it is one tool for now; on a busy machine the answer may come yet
+			continue
+		}
+		if !wait(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
+			return
+		}
+	}
+}
+
+// betweenLists is the time between two times that the capsule is asked for its lists.
+func (in *incarnation) betweenLists() time.Duration {
+	if !in.c.tool.Runtime.Generated {
+		return relistPause
+	}
+	said := in.c.offers.Last()
+	listed := len(said.Tools) + len(said.Resources) + len(said.Templates) + len(said.Prompts)
+	return relistPause + time.Duration(listed)*relistEach
+}
+
+// awaitRelist waits until the capsule is to be asked again: when it says that its
+// lists have changed, and one that is far away also after a while when it could
+// not be heard. It reports false when ctx ends before.
+func (in *incarnation) awaitRelist(ctx context.Context) bool {
+	var again <-chan time.Time
+	if in.unheard && in.c.tool.Runtime.Remote != nil {
+		timer := time.NewTimer(unheardPause)
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case <-in.relist:
+	case <-again:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// wait waits, and reports false when ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// learn asks what the capsule offers (SPEC D7). It reports false when the process
+// is over: what it did not say then is not what it does not have.
+func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, bool) {
+	switch {
+	case in.tellsNothing():
+		return records.Offered{}, ctx.Err() == nil
+	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first:
+		asking, cancel := context.WithTimeout(ctx, 2*protocol.AskPatience) // for each of the two questions
+		err := in.conn.Negotiate(asking)
+		cancel()
+		if err != nil {
+			in.c.log.Debug("a capsule does not know initialize; it is asked for its lists all the same", "tool", in.c.tool.Name, "err", err)
+		}
+	}
+	return in.ask(ctx)
+}
+
+// tellsNothing reports whether there is nothing to ask the capsule for: it is
+// what its manifest says, or one tool.
+func (in *incarnation) tellsNothing() bool {
+	r := in.c.tool.Runtime
+	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.offersLists()
+}
+
+// ask asks for every list that the capsule says it has. Of an MCP server that
+// does not answer in time the last list of the kind stands.
+func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
+	before := in.c.offers.Last()
+	ok, in.unheard = true, false
+	caps, patience := in.conn.Capabilities(), listPatience
+	if caps == nil { // all that is known is its hello
+		caps = in.hello.capabilities()
+		if !in.insisted {
+			patience = protocol.AskPatience
+		}
+	}
+	list := func(method, key string, before []json.RawMessage) []json.RawMessage {
+		items, err := in.conn.List(ctx, method, key, patience)
+		switch {
+		case err == nil:
+			return items
+		case errors.Is(err, protocol.ErrLost):
+			ok = false
+		case refused(err):
+		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
+			items, in.unheard = before, true
+		default:
+			in.silent = true
+			if !in.insisted { // it is asked again, with more patience
+				items = before
+			}
+		}
+		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", brief(err))
+		return items
+	}
+	if caps.Tools != nil {
+		o.Tools = list("tools/list", "tools", before.Tools)
+	}
+	if caps.Resources != nil {
+		o.Reads, o.Subscribes = true, caps.Resources.Subscribe
+		o.Resources = list("resources/list", "resources", before.Resources)
+		o.Templates = list("resources/templates/list", "resourceTemplates", before.Templates)
+	}
+	if caps.Prompts != nil {
+		o.Prompts = list("prompts/list", "prompts", before.Prompts)
+	}
+	o.Completes, o.Logs = caps.Completions != nil, caps.Logging != nil //nolint:staticcheck // as above
+	return o, ok
+}
+
+// refused reports whether a capsule said that it has no such list.
+func refused(err error) bool {
+	_, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok
+}
+
+// missed reports whether a request met the end of a process, and no server.
+func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) }
+
+// capabilities are what a hello says, in the protocol's words.
+func (h hello) capabilities() *mcp.ServerCapabilities {
+	caps := &mcp.ServerCapabilities{}
+	for _, name := range h.Capabilities {
+		switch name {
+		case "tools":
+			caps.Tools = &mcp.ToolCapabilities{}
+		case "resources":
+			caps.Resources = &mcp.ResourceCapabilities{}
+		case "prompts":
+			caps.Prompts = &mcp.PromptCapabilities{}
+		}
+	}
+	return caps
+}
+
+// listen has a process that speaks 2026-07-28 say when its lists and the resources
+// that clients follow have changed, until ctx ends.
+func (in *incarnation) listen(ctx context.Context) {
+	const firstPause, lastPause = time.Second, time.Minute
+	pause, release := firstPause, func() {}
+	defer func() { release() }()
+	for {
+		var over chan error
+		if filter := in.conn.Filter(in.c.asked.followed()); filter != nil {
+			listening, cancel := context.WithCancel(ctx)
+			over = make(chan error, 1)
+			in.helpers.Go(func() {
+				defer in.contain()
+				over <- in.conn.Listen(listening, filter)
+			})
+			in.awaitAcknowledged(ctx)
+			release() // of the one before: nothing is missed between the two
+			release = cancel
+		} else {
+			release()
+			release = func() {}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.c.asked.changed:
+		case err := <-over:
+			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+				in.c.log.Debug("a server does not tell of changes", "tool", in.c.tool.Name, "err", err)
+				select {
+				case <-in.c.asked.changed:
+				case <-ctx.Done():
+					return
+				}
+				continue
+			}
+			if !wait(ctx, pause) {
+				return
+			}
+			pause = min(2*pause, lastPause)
+			in.relistSoon() // something may have changed that nobody told of
+		}
+	}
+}
+
+// awaitAcknowledged waits for a moment until a process says that it has begun to tell.
+func (in *incarnation) awaitAcknowledged(ctx context.Context) {
+	timer := time.NewTimer(protocol.AskPatience)
+	defer timer.Stop()
+	select {
+	case <-in.acknowledged:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,130 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/rpc"
+)
+
+const (
+	// maxPages and maxItems bound what a capsule may list.
+	maxPages, maxItems = 100, 10_000
+	maxListed          = 8 << 20 // bytes
+	// maxListedValues bounds the values of a list: they stay in memory, decoded, in
+	// which small ones take many times their bytes.
+	maxListedValues = 400_000
+	// maxCursor bounds what a capsule may call a page, in bytes.
+	maxCursor = 64 << 10
+)
+
+// ErrLost is in the chain of the error of a list that a process was asked
+// for that is over.
+var ErrLost = errors.New("the process is over")
+
+// List fetches all pages of a list. Beside an error it returns the pages before.
+func (p *Peer) List(ctx context.Context, method, key string, patience time.Duration) (items []json.RawMessage, err error) {
+	cursor, size, values := "", 0, 0
+	for range maxPages {
+		page, next, err := p.page(ctx, method, key, cursor, patience)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, rpc.ErrNotSent), err != nil && p.Err() != nil:
+			return items, fmt.Errorf("%w: %w", ErrLost, cmp.Or(err, ctx.Err()))
+		case err != nil:
+			return items, err
+		}
+		for _, item := range page {
+			size += len(item)
+			values += rawjson.Values(item)
+			if len(items) == maxItems || size > maxListed || values > maxListedValues {
+				p.orla.log.Warn("a capsule lists more than Orla serves", "tool", p.orla.tool.Name, "method", method,
+					"most", maxItems, "most_bytes", maxListed, "most_values", maxListedValues)
+				return items, nil
+			}
+			items = append(items, item)
+		}
+		if next == "" || next == cursor {
+			break
+		}
+		cursor = next
+	}
+	return items, nil
+}
+
+func (p *Peer) page(ctx context.Context, method, key, cursor string, patience time.Duration) (items []json.RawMessage, next string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	params := json.RawMessage("{}")
+	if cursor != "" {
+		params = rawjson.Pair("cursor", cursor)
+	}
+	result, err := p.Call(ctx, rpc.Request{Method: method, Params: p.own(params), Own: true})
+	if err != nil {
+		return nil, "", err
+	}
+	if !rawjson.IsObject(result) {
+		return nil, "", errors.New("the answer is no object")
+	}
+	found, long := false, false
+	rawjson.Members(result, func(name []byte, value json.RawMessage) bool {
+		switch string(name) {
+		case key:
+			found = rawjson.Elements(value, func(item json.RawMessage) bool {
+				items = append(items, item)
+				return true
+			})
+		case "nextCursor":
+			if long = len(value) > maxCursor; !long {
+				_ = json.Unmarshal(value, &next) // what is not a string is the end
+			}
+		}
+		return true
+	})
+	if !found {
+		return nil, "", fmt.Errorf("the answer has no list of %s", key)
+	}
+	if long {
+		return nil, "", fmt.Errorf("the answer has a cursor of over %d bytes", maxCursor)
+	}
+	return items, next, nil
+}
+
+// Listen has a peer that speaks 2026-07-28 tell of changes, as a filter says, until ctx
+// ends or it does not tell any more.
+func (p *Peer) Listen(ctx context.Context, filter json.RawMessage) error {
+	params := p.orla.stateless(slices.Concat([]byte(`{"notifications":`), filter, []byte("}")))
+	_, err := p.Call(ctx, rpc.Request{Method: "subscriptions/listen", Params: params, Own: true, Standing: true})
+	return err
+}
+
+// Filter is what there is to listen for, as JSON; nil for nothing. followed are the URIs
+// of the resources that clients follow.
+func (p *Peer) Filter(followed []string) json.RawMessage {
+	wanted := struct {
+		Tools     bool     `json:"toolsListChanged,omitempty"`
+		Prompts   bool     `json:"promptsListChanged,omitempty"`
+		Resources bool     `json:"resourcesListChanged,omitempty"`
+		Followed  []string `json:"resourceSubscriptions,omitempty"`
+	}{
+		Tools:     p.caps.Tools != nil && p.caps.Tools.ListChanged,
+		Prompts:   p.caps.Prompts != nil && p.caps.Prompts.ListChanged,
+		Resources: p.caps.Resources != nil && p.caps.Resources.ListChanged,
+	}
+	if p.caps.Resources != nil && p.caps.Resources.Subscribe {
+		wanted.Followed = followed
+	}
+	raw, err := json.Marshal(wanted)
+	if err != nil { // booleans and strings
+		panic(err)
+	}
+	if rawjson.Empty(raw) {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,170 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/rawjson"
+)
+
+// CallParams are the params of a tools/call, with a _meta in place of the call's own. Its
+// id is its progress token.
+func (p *Peer) CallParams(own string, call peer.Call, meta json.RawMessage, id int64) [][]byte {
+	if p.Stateless() {
+		return p.orla.statelessCall(own, call, meta, id)
+	}
+	return callParams(own, call, meta, id)
+}
+
+// RequestParams are those of a client's request other than a call.
+func (p *Peer) RequestParams(req peer.Request, params json.RawMessage, input peer.Input, id int64) [][]byte {
+	if p.Stateless() {
+		return [][]byte{p.orla.statelessParams(req, params, input, id)}
+	}
+	return Just(params)(id)
+}
+
+// statelessCall are the params of a tools/call in statelessVersion. Its id is its
+// progress token.
+func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
+	args := rawjson.Compact(call.Args)
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
+	of, token := peer.Declared{}, int64(0)
+	if call.Client != nil {
+		of = call.Client.Declared()
+		if call.Client.WantsProgress() {
+			token = id
+		}
+	}
+	const usual = 512
+	tail := o.appendMeta(append(make([]byte, 0, usual), `,"_meta":`...), of, token, rawjson.Compact(given))
+	if call.Input.Responses != nil {
+		tail = append(append(tail, `,"inputResponses":`...), rawjson.Compact(call.Input.Responses)...)
+	}
+	if call.Input.State != nil {
+		tail = append(append(tail, `,"requestState":`...), call.Input.State...)
+	}
+	return [][]byte{head, args, append(tail, '}')}
+}
+
+// callParams are the params of a tools/call. Its id is its progress token.
+func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
+	args := rawjson.Compact(call.Args)
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
+	tail := []byte("}")
+	meta := rawjson.Compact(given)
+	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {
+		tail = append(withToken([]byte(`,"_meta":`), meta, token, id), '}')
+	}
+	return [][]byte{head, args, tail}
+}
+
+// withToken writes a _meta object, with a progress token when there is to be one.
+func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
+	switch {
+	case !token:
+		return append(buf, meta...)
+	case meta == nil || rawjson.Empty(meta):
+		return fmt.Appendf(buf, `{"progressToken":%d}`, id)
+	}
+	buf = fmt.Appendf(buf, `{"progressToken":%d,`, id)
+	return append(buf, meta[1:]...)
+}
+
+// statelessParams are those of a client's request other than a call.
+func (o *Orla) statelessParams(req peer.Request, params json.RawMessage, input peer.Input, id int64) json.RawMessage {
+	var own json.RawMessage
+	if !rawjson.IsObject(params) {
+		params = json.RawMessage("{}")
+	}
+	rawjson.Members(params, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "_meta" && rawjson.IsObject(value) {
+			own = rawjson.Compact(value)
+		}
+		return true
+	})
+	of, token := peer.Declared{}, int64(0)
+	if req.Client != nil {
+		of = req.Client.Declared()
+		if req.Client.WantsProgress() {
+			token = id
+		}
+	}
+	params = rawjson.Set(params, "_meta", o.appendMeta(nil, of, token, own))
+	if input.Responses != nil {
+		params = rawjson.Set(params, "inputResponses", input.Responses)
+	}
+	if input.State != nil {
+		params = rawjson.Set(params, "requestState", input.State)
+	}
+	return rawjson.Compact(params)
+}
+
+// identity is what each request of statelessVersion says of Orla, up to what its client
+// has declared.
+func identity(version string) []byte {
+	info, err := json.Marshal(&mcp.Implementation{Name: "orla", Title: "Orla", Version: version})
+	if err != nil { // strings
+		panic(err)
+	}
+	return fmt.Appendf(nil, `{"%s":"%s","%s":%s,"%s":`, mcp.MetaKeyProtocolVersion, statelessVersion, mcp.MetaKeyClientInfo, info, mcp.MetaKeyClientCapabilities)
+}
+
+// ownDeclared is what Orla declares for requests that are no client's.
+var ownDeclared = peer.Declared{Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}`)}
+
+// appendMeta writes the _meta of a request of statelessVersion. own are the members that
+// it has besides, as an object; nil for none. token is 0 for no progress token.
+func (o *Orla) appendMeta(buf []byte, of peer.Declared, token int64, own json.RawMessage) []byte {
+	buf = append(buf, o.identity...)
+	if of.Capabilities == nil {
+		buf = append(buf, "{}"...)
+	}
+	buf = append(buf, of.Capabilities...)
+	if of.LogLevel != "" {
+		buf = append(append(buf, `,"`+metaLogLevel+`":`...), rawjson.Quote(of.LogLevel)...)
+	}
+	if token != 0 {
+		buf = strconv.AppendInt(append(buf, `,"progressToken":`...), token, 10)
+	}
+	if own == nil || rawjson.Empty(own) {
+		return append(buf, '}')
+	}
+	return append(append(buf, ','), own[1:]...)
+}
+
+const metaLogLevel = "io.modelcontextprotocol/logLevel"
+
+// own gives the params of a request of Orla's own.
+func (p *Peer) own(params json.RawMessage) func(int64) [][]byte {
+	if !p.stateless.Load() {
+		return Just(params)
+	}
+	return p.orla.stateless(params)
+}
+
+// stateless gives the params of a request of Orla's own in statelessVersion.
+func (o *Orla) stateless(params json.RawMessage) func(int64) [][]byte {
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	return Just(rawjson.Set(params, "_meta", o.appendMeta(nil, ownDeclared, 0, nil)))
+}
+
+// Just gives params that do not depend on the request.
+func Just(params json.RawMessage) func(int64) [][]byte {
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	return func(int64) [][]byte { return [][]byte{rawjson.Compact(params)} }
+}

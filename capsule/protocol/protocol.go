@@ -1,0 +1,265 @@
+// Package protocol is MCP as Orla speaks it with a capsule: which version, what its
+// requests say, and how lists are read. What is asked when is the capsule's business.
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// statelessVersion is the version of the protocol without sessions. A process that
+	// speaks it is told with each request who makes it, and answers a request that
+	// needs more with what it needs (docs/decisions/0030).
+	statelessVersion = "2026-07-28"
+	// newestWithHandshake is the newest version before that, with a handshake.
+	newestWithHandshake = "2025-11-25"
+)
+
+const (
+	// AskPatience is how long a capsule that need not know MCP may take to say
+	// so (SPEC D7).
+	AskPatience = time.Second
+	// discoverPatience is how long an MCP server may take to say that it speaks
+	// statelessVersion, if its startup_timeout is not shorter.
+	discoverPatience = 5 * time.Second
+)
+
+// Orla speaks with all processes of one capsule. Its methods may be called from any
+// goroutine.
+type Orla struct {
+	tool     manifest.Tool
+	version  string // Orla's own
+	identity []byte // see identity
+	log      *slog.Logger
+	probing  probing // whether a new process is asked which versions it speaks
+}
+
+// New returns what speaks with the processes of a capsule. version is Orla's own.
+func New(tool manifest.Tool, version string, log *slog.Logger) *Orla {
+	return &Orla{tool: tool, version: version, identity: identity(version), log: log}
+}
+
+// Peer is a process, or a server, on one connection.
+type Peer struct {
+	*rpc.Conn
+
+	orla      *Orla
+	stateless atomic.Bool             // it speaks statelessVersion
+	caps      *mcp.ServerCapabilities // see Capabilities
+}
+
+// With returns the Peer on a connection, with whom nothing is negotiated yet.
+func (o *Orla) With(conn *rpc.Conn) *Peer { return &Peer{Conn: conn, orla: o} }
+
+// Stateless reports whether the peer speaks 2026-07-28.
+func (p *Peer) Stateless() bool { return p.stateless.Load() }
+
+// Capabilities are what it has said that it offers; nil if it has not. They may be read
+// after Negotiate.
+func (p *Peer) Capabilities() *mcp.ServerCapabilities { return p.caps }
+
+// Negotiate makes the MCP handshake by the SDK's client, over the connection
+// that everything else uses as well. The client is let go of then: calls are
+// passed on as the bytes that they are, which its types would not allow.
+func (p *Peer) Negotiate(ctx context.Context) error {
+	protocol := p.orla.tool.Runtime.Protocol
+	switch {
+	case protocol != manifest.ProtocolInitialize && p.discover(ctx):
+		return nil
+	case protocol == manifest.ProtocolStateless:
+		return errors.New("it does not say that it speaks MCP " + statelessVersion + ", the only one that its protocol key allows")
+	}
+	err := p.initialize(ctx)
+	if err == nil {
+		p.orla.probing.initialized()
+	} else if _, refused := errors.AsType[*noHandshake](err); refused {
+		p.orla.probing.refused()
+	}
+	return err
+}
+
+// initialize makes the handshake of the versions before statelessVersion.
+func (p *Peer) initialize(ctx context.Context) error {
+	t := &tap{
+		call: func(req rpc.Request) (json.RawMessage, error) {
+			result, err := p.Call(ctx, req)
+			return result, cmp.Or(err, TooMuchSaid("initialize", result))
+		},
+		tell: func(method string, params json.RawMessage) error { return p.Notify(ctx, method, params) },
+		in:   make(chan jsonrpc.Message),
+		done: make(chan struct{}),
+		log:  p.orla.log,
+	}
+	defer t.senders.Wait()
+	defer func() { _ = t.Close() }() // it has no error
+	client := mcp.NewClient(&mcp.Implementation{Name: "orla", Title: "Orla", Version: p.orla.version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{
+			Sampling:    &mcp.SamplingCapabilities{}, //nolint:staticcheck // on its way out, and in use
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+			RootsV2:     &mcp.RootCapabilities{}, //nolint:staticcheck // as above
+		},
+	})
+	session, err := client.Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: newestWithHandshake})
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if res := session.InitializeResult(); res != nil && res.Capabilities != nil {
+		p.keep(res.Capabilities)
+	}
+	_ = session.Close() // it closes the tap, and no more
+	return nil
+}
+
+// maxSaid bounds the values of what a capsule says of itself in its handshake. Decoded
+// they take many times their bytes.
+const maxSaid = 10_000
+
+// TooMuchSaid is why what a capsule says of itself in a message is not read; nil if it is.
+func TooMuchSaid(in string, raw json.RawMessage) error {
+	if rawjson.Values(raw) > maxSaid {
+		return fmt.Errorf("its %s has over %d values", in, maxSaid)
+	}
+	return nil
+}
+
+// keep keeps what of a server's capabilities Orla asks about.
+func (p *Peer) keep(caps *mcp.ServerCapabilities) {
+	p.caps = &mcp.ServerCapabilities{}
+	if caps != nil {
+		*p.caps = *caps
+		p.caps.Experimental, p.caps.Extensions = nil, nil
+	}
+}
+
+// noHandshake is why there was no answer to initialize, or what the answer was in place
+// of a result. The SDK's client passes it on as it is.
+type noHandshake struct{ error }
+
+func (e *noHandshake) Unwrap() error { return e.error }
+
+// tap is a transport for the SDK's client that shares a connection, for as long
+// as the handshake lasts.
+type tap struct {
+	call    func(rpc.Request) (json.RawMessage, error)
+	tell    func(method string, params json.RawMessage) error
+	in      chan jsonrpc.Message
+	once    sync.Once
+	done    chan struct{}
+	senders sync.WaitGroup
+	log     *slog.Logger
+}
+
+func (t *tap) Connect(context.Context) (mcp.Connection, error) { return t, nil }
+
+func (t *tap) SessionID() string { return "" }
+
+func (t *tap) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case msg := <-t.in:
+		return msg, nil
+	case <-t.done:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
+	req, ok := msg.(*jsonrpc.Request)
+	switch {
+	case !ok: // the client is asked nothing
+		return nil
+	case !req.IsCall():
+		return t.tell(req.Method, req.Params)
+	}
+	t.senders.Go(func() {
+		defer recovered.To(t.log, "make the handshake", func(any) { _ = t.Close() })
+		result, err := t.call(rpc.Request{Method: req.Method, Params: Just(req.Params), Own: true})
+		if err != nil {
+			err = &noHandshake{err}
+		}
+		select {
+		case t.in <- &jsonrpc.Response{ID: req.ID, Result: result, Error: err}:
+		case <-t.done:
+		}
+	})
+	return nil
+}
+
+func (t *tap) Close() error {
+	t.once.Do(func() { close(t.done) })
+	return nil
+}
+
+// probing is whether a new process is asked which versions it speaks. A server that
+// does not know the question may take it badly: a server that once left it without
+// an answer is not asked again, and one that ended is not asked at its next start.
+type probing struct{ state atomic.Int32 }
+
+const (
+	probes   int32 = iota // the next process is asked
+	skipsOne              // the next one is not; if it starts, none is
+	skipsAll
+)
+
+// discover asks which versions of the protocol the process speaks, and reports whether
+// it is statelessVersion. It may say nothing: then it is spoken to as before 2026-07-28.
+func (p *Peer) discover(ctx context.Context) bool {
+	r := p.orla.tool.Runtime
+	if only := r.Protocol == manifest.ProtocolStateless; !p.orla.probing.state.CompareAndSwap(probes, skipsOne) && !only {
+		return false
+	}
+	patience := min(discoverPatience, r.StartupTimeout/2)
+	if r.Handshake == manifest.HandshakeHello {
+		patience = AskPatience
+	}
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	result, err := p.Call(asking, rpc.Request{Method: "server/discover", Params: p.orla.stateless(nil), Own: true, Quiet: true})
+	if err == nil {
+		err = TooMuchSaid("server/discover", result)
+	}
+	_, refused := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		p.orla.log.Debug("a server does not answer server/discover; it is not asked again", "tool", p.orla.tool.Name)
+		p.orla.probing.state.Store(skipsAll)
+	case err == nil, refused, p.orla.tool.Runtime.Remote != nil: // a remote server that is gone was not hurt by the question
+		p.orla.probing.state.Store(probes)
+	}
+	var said struct {
+		Versions     []string                `json:"supportedVersions"`
+		Capabilities *mcp.ServerCapabilities `json:"capabilities"`
+	}
+	if err != nil || json.Unmarshal(result, &said) != nil || !slices.Contains(said.Versions, statelessVersion) {
+		return false
+	}
+	p.keep(said.Capabilities)
+	p.stateless.Store(true)
+	p.orla.log.Debug("a server speaks "+statelessVersion, "tool", p.orla.tool.Name)
+	return true
+}
+
+// initialized notes that the process has made the handshake of the older versions.
+func (p *probing) initialized() { p.state.CompareAndSwap(skipsOne, skipsAll) }
+
+// refused notes that it has not: it may have to be asked after all.
+func (p *probing) refused() { p.state.Store(probes) }
