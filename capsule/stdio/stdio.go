@@ -18,7 +18,7 @@ import (
 const maxLogLine = 64 << 10
 
 // lastWords is how long what a process has written may take to be read when
-// it is gone. It is in the pipe already, but for a stranger that holds that open.
+// it is gone. It is in the pipe already, but for another process that holds that open.
 const lastWords = 200 * time.Millisecond
 
 // Process is one life of a process, as a launch.Process is.
@@ -126,7 +126,7 @@ func (c *Connection) Release() {
 	c.AwaitLast()
 	_, stdout, stderr := c.Streams()
 	past := time.Unix(1, 0)
-	_ = stdout.SetReadDeadline(past) // a stranger may hold the other end
+	_ = stdout.SetReadDeadline(past) // another process may hold the other end
 	_ = stderr.SetReadDeadline(past)
 	c.readers.Wait()
 	closeStreams(stdout, stderr)
