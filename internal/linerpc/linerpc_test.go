@@ -60,6 +60,8 @@ type process struct {
 	heard *heard
 	lines *bufio.Reader // what it is sent
 	out   net.Conn      // what it says
+
+	theirIn net.Conn // its end of what it is sent
 }
 
 const stall = 10 * time.Second
@@ -77,7 +79,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *process)) {
 	synctest.Test(t, func(t *testing.T) {
 		in, theirIn := net.Pipe()
 		out, theirOut := net.Pipe()
-		p := &process{t: t, heard: &heard{}, lines: bufio.NewReader(theirIn), out: theirOut}
+		p := &process{t: t, heard: &heard{}, lines: bufio.NewReaderSize(theirIn, 16), out: theirOut, theirIn: theirIn}
 		p.Conn = New(in, out, Options{MaxMessage: 16 << 20, Stall: stall, Options: rpc.Options{Handler: p.heard}})
 		served := make(chan struct{})
 		go func() {

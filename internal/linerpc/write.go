@@ -19,8 +19,9 @@ type writer struct {
 	in    Stream
 	stall time.Duration // see Options
 
-	writing chan struct{}  // holds a token while a message is being written
-	rests   sync.WaitGroup // the goroutines that write what did not fit at once
+	writing  chan struct{}  // holds a token while a message is being written
+	together []byte         // of who holds the token, and of who joins: lines that are written at once
+	rests    sync.WaitGroup // the goroutines that write what did not fit at once
 
 	waiting, waitingBytes *turns.Shares // of posts
 
@@ -28,6 +29,7 @@ type writer struct {
 	closed  bool       // Close was called; no goroutine is to begin
 	posts   []post     // messages that wait for their turn
 	posting bool       // a goroutine is at them
+	next    *batch     // takes lines that are to be written with the one whose turn it is; nil for none
 }
 
 func newWriter(in Stream, stall time.Duration) *writer {
@@ -54,6 +56,9 @@ func (w *writer) overLocked() bool { return w.closed || w.conn.Err() != nil }
 // deadline is not bound to a process that does not read. An error says that
 // nothing of it was sent.
 func (w *writer) Send(ctx context.Context, call *rpc.Pending, line [][]byte) error {
+	if w.join(call, line) {
+		return nil
+	}
 	select {
 	case w.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -69,45 +74,49 @@ func (w *writer) Send(ctx context.Context, call *rpc.Pending, line [][]byte) err
 		<-w.writing
 		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
 	}
-	return w.writeNow(line)
+	return w.writeNow(w.gather(line))
 }
 
-// writeNow sends one line, which is in pieces; the caller has put a token into
-// writing. An error says that nothing of it was sent.
-func (w *writer) writeNow(line [][]byte) error {
-	sent := false
-	for i, piece := range line {
+// writeNow sends some lines; the caller has put a token into writing. An error says that
+// nothing of the first one was sent. The calls of the others end with one then.
+func (w *writer) writeNow(b batch) error {
+	written := 0
+	for i, piece := range b.pieces {
 		n, err := tryWrite(w.in, piece)
-		sent = sent || n > 0
-		if err != nil {
-			err = unwritable(err, w.stall)
-			w.conn.GiveUp(err)
-			<-w.writing
-			if sent {
-				return nil // what became of it Close says
-			}
-			return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
-		}
-		if n == len(piece) {
+		if written += n; err == nil && n == len(piece) {
 			continue
 		}
-		if !w.enter() {
-			<-w.writing
-			if sent {
-				return nil // as above
-			}
-			return fmt.Errorf("%w: %w", rpc.ErrNotSent, w.conn.Err())
+		if err == nil && w.enter() {
+			rest := b.pieces[i+1:]
+			go func() {
+				defer w.rests.Done()
+				defer func() { <-w.writing }()
+				if n, err := w.writeRest(piece[n:], rest); err != nil {
+					w.fail(b, written+n, err)
+				}
+			}()
+			return nil
 		}
-		rest := line[i+1:]
-		go func() {
-			defer w.rests.Done()
-			defer func() { <-w.writing }()
-			w.writeRest(piece[n:], rest)
-		}()
-		return nil
+		if err == nil {
+			err = w.conn.Err()
+		} else {
+			err = unwritable(err, w.stall)
+		}
+		w.fail(b, written, err)
+		<-w.writing
+		if written > 0 {
+			return nil // what became of it Close says
+		}
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
 	}
 	<-w.writing
 	return nil
+}
+
+// fail lets nothing be sent any more, after an error in the midst of a batch.
+func (w *writer) fail(b batch, written int, why error) {
+	w.unsent(b, written, why) // first: who closes the Conn says of all calls that they were sent
+	w.conn.GiveUp(why)
 }
 
 // enter counts a goroutine that writes in, unless the Conn is over.
@@ -121,8 +130,9 @@ func (w *writer) enter() bool {
 	return true
 }
 
-// writeRest writes what did not fit, and the pieces after it, as the process reads.
-func (w *writer) writeRest(rest []byte, more [][]byte) {
+// writeRest writes what did not fit, and the pieces after it, as the process reads. It
+// returns how much was written before an error.
+func (w *writer) writeRest(rest []byte, more [][]byte) (written int, err error) {
 	for len(rest) > 0 || len(more) > 0 {
 		if len(rest) == 0 {
 			rest, more = more[0], more[1:]
@@ -130,16 +140,16 @@ func (w *writer) writeRest(rest []byte, more [][]byte) {
 		}
 		// Each piece has its own time: a slow reader is none that hangs.
 		if !w.allow(time.Now().Add(w.stall)) {
-			return
+			return written, w.conn.Err()
 		}
 		n, err := w.in.Write(rest[:min(len(rest), 64<<10)])
-		rest = rest[n:]
+		rest, written = rest[n:], written+n
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
-			w.conn.GiveUp(unwritable(err, w.stall))
-			return
+			return written, unwritable(err, w.stall)
 		}
 	}
 	w.allow(time.Time{})
+	return written, nil
 }
 
 // allow sets the time until which may be written, and reports whether the Conn
@@ -181,7 +191,7 @@ type post struct {
 func (w *writer) Post(whose turns.Line, line []byte) {
 	select {
 	case w.writing <- struct{}{}:
-		_ = w.writeNow([][]byte{line}) // the Conn is over then, which its owner sees
+		_ = w.writeNow(batch{pieces: [][]byte{line}}) // the Conn is over then, which its owner sees
 		return
 	default:
 	}

@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,7 +150,11 @@ func (c *Conn) Close(why error) {
 	c.GiveUp(why)
 	c.mu.Lock()
 	for id, p := range c.calls.pending {
-		p.events <- event{err: why} // a place is kept for it
+		e := event{err: why}
+		if p.number == 0 {
+			e.err = fmt.Errorf("%w: %w", ErrNotSent, why)
+		}
+		p.events <- e // a place is kept for it
 		delete(c.calls.pending, id)
 	}
 	c.calls.standing = 0
