@@ -114,7 +114,7 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	}
 	write := writeRaw
 	if !f.json {
-		write = (&lineWriter{colours: terminal.Colourful(std.Out)}).write
+		write = (&lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || len(q.Events) > 0}).write
 	}
 	err = pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
 	return nearName(cmd.Context(), client, names, err)
@@ -155,8 +155,12 @@ func writeRaw(w io.Writer, line []byte) error {
 }
 
 // lineWriter writes lines of the JSON log for people: time, level, tool,
-// message, and the rest as key=value in the order of the line.
-type lineWriter struct{ colours bool }
+// message, and the rest as key=value in the order of the line. What a tool wrote to
+// stderr follows the tool's name, as it was written.
+type lineWriter struct {
+	colours  bool
+	onlySome bool // of the lines; those of stderr may be missing
+}
 
 // levelWords are the levels as tint writes them.
 var levelWords = map[string]struct{ word, colour string }{
@@ -206,38 +210,46 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 		return "", err
 	}
 	first := map[string]string{} // what stands before the rest
-	var rest []string
 	for _, p := range list {
 		switch p.key {
-		case "time", "level", "msg", "tool":
+		case "time", "level", "msg", "tool", "text", "stderr":
 			first[p.key] = valueText(p.value)
-			continue
-		case "stream":
-			continue // the message says it
-		case "text":
-			first[p.key] = valueText(p.value)
-			continue
 		}
-		rest = append(rest, l.paint(faint, terminal.Printable(p.key)+"=")+quoted(valueText(p.value)))
 	}
 	at := first["time"]
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
 		at = t.Local().Format("2006-01-02 15:04:05.000")
 	}
+	at = l.paint(faint, terminal.Printable(at))
+	if text, ok := first["text"]; ok && first["msg"] == "stderr" {
+		return at + " " + terminal.Labelled(first["tool"], text), nil
+	}
 	level, known := levelWords[first["level"]]
 	if !known {
 		level.word = first["level"]
 	}
-	parts := []string{l.paint(faint, terminal.Printable(at)), l.paint(level.colour, terminal.Printable(level.word))}
+	parts := []string{at, l.paint(level.colour, terminal.Printable(level.word))}
 	if tool := first["tool"]; tool != "" {
 		parts = append(parts, terminal.Printable(tool)+":")
 	}
 	parts = append(parts, terminal.Printable(first["msg"]))
-	parts = append(parts, rest...)
-	if text, ok := first["text"]; ok {
-		parts = append(parts, terminal.Printable(text))
+	below := ""
+	for _, p := range list {
+		value := valueText(p.value)
+		switch p.key {
+		case "time", "level", "msg", "tool":
+			continue
+		case "stderr": // its lines are in the log by themselves
+			if l.onlySome {
+				below = "\n" + terminal.Labelled(first["tool"], value)
+			}
+			continue
+		case "reason":
+			value = terminal.OneLine(value)
+		}
+		parts = append(parts, l.paint(faint, terminal.Printable(p.key)+"=")+quoted(value))
 	}
-	return strings.Join(parts, " "), nil
+	return strings.Join(parts, " ") + below, nil
 }
 
 func (l *lineWriter) paint(colour, text string) string {

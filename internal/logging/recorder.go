@@ -7,9 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
-
-	"github.com/lmittmann/tint"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/history"
@@ -39,10 +36,7 @@ type encoder struct {
 const maxSpareLine = 64 << 10
 
 func newRecorder(log *Log) *recorder {
-	pretty := func(noColor bool) slog.Handler {
-		return tint.NewTextHandler(log.out, &tint.Options{Level: slog.LevelDebug, TimeFormat: time.TimeOnly, NoColor: noColor})
-	}
-	return (&recorder{log: log, coloured: pretty(false), plain: pretty(true)}).with(func(w io.Writer) slog.Handler {
+	return (&recorder{log: log, coloured: newPeopleHandler(log.out, false), plain: newPeopleHandler(log.out, true)}).with(func(w io.Writer) slog.Handler {
 		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
 	})
 }
@@ -99,9 +93,9 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 		e.entry = appendEntry(e.entry[:0], r, h.given, h.group)
 		return h.log.out.record(e.entry, line, priorityOf(r.Level))
 	case look.format == Pretty && look.colour:
-		return h.coloured.Handle(ctx, r)
+		return h.toPeople(ctx, r, h.coloured)
 	case look.format == Pretty:
-		return h.plain.Handle(ctx, r)
+		return h.toPeople(ctx, r, h.plain)
 	}
 	if r.Message == history.CallEvent {
 		return h.log.out.writeSoon(line)

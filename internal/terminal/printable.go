@@ -19,6 +19,21 @@ func Printable(text string) string { return escapedBut(text, "") }
 // PrintableLines is Printable for text that has lines of its own: line ends and tabs stay.
 func PrintableLines(text string) string { return escapedBut(text, "\n\t") }
 
+// Labelled returns a text for a terminal in which each line follows a label.
+func Labelled(label, text string) string {
+	lines := strings.Split(PrintableLines(text), "\n")
+	return Printable(label) + " | " + strings.Join(lines, "\n"+Printable(label)+" | ")
+}
+
+// OneLine returns the first line of a text, with … for the others.
+func OneLine(text string) string {
+	first, _, more := strings.Cut(text, "\n")
+	if more {
+		first += " …"
+	}
+	return first
+}
+
 // escapedBut escapes what Printable does, but for the characters of kept.
 func escapedBut(text, kept string) string {
 	odd := func(c rune) bool {

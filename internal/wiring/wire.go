@@ -104,7 +104,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
 			manifest.Cli:      func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
-			manifest.Capsule:  func(t manifest.Tool) (supervisor.Provider, error) { return p.capsule(t, clean) },
+			manifest.Capsule:  func(t manifest.Tool) (supervisor.Provider, error) { return p.capsule(developed(cfg, t), clean) },
 			manifest.MCP:      p.mcpTool,
 			manifest.HTTP:     p.Services.post,
 			manifest.External: p.Services.post,
@@ -161,6 +161,15 @@ func HoldsOf(cfg *config.Loaded) *records.Holds {
 		return records.NewHolds("")
 	}
 	return records.NewHolds(config.StateDir(cfg, "held"))
+}
+
+// developed returns a capsule as it is served. With orla dev it is not started again after a
+// failure: it waits for a change of its files.
+func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
+	if cfg.Only != "" && t.Runtime.Remote == nil {
+		t.Runtime.Restart.MaxFailures = 1
+	}
+	return t
 }
 
 // Resize makes max_concurrent_calls what cfg says. Calls under way keep the

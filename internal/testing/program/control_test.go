@@ -192,7 +192,7 @@ func TestJ1LogsFollow(t *testing.T) {
 	}
 	await("talks: ") // the last one
 	o.mustCall("talks")
-	await("INF talks: stderr", "INF talks: call ")
+	await(" talks | ", "INF talks: call ")
 	p.save("answer.py", "offers = ['one', 'two']\ndef answer(params): return 'ok'\n")
 	p.manifest("", "") // it is no longer one tool of its name
 	o.waitLog("offers", func(line map[string]any) bool { return fmt.Sprint(line["tools"]) == "[talks__one talks__two]" })
