@@ -13,10 +13,12 @@ import (
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/wiring"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // NoToolError is why a tool was not called that does not exist.
@@ -40,18 +42,15 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	if err := ctx.Err(); err != nil {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the search for tools was ended: %w", err)}
 	}
-	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler)) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
-	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
-	}
-	defer p.Close()
-	p.Governance.Set(&found)
-	p.Services.Declare(found)
 	tried := slices.Clone(discovery.Candidates(found.Tools, o.Tool))
 	for i := range tried {
 		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
 	}
-	diff := p.Supervisor.Apply(tried)
+	p, diff, err := o.prepare(cfg, found, tried)
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	defer p.Close()
 	if err := diff.Failed[o.Tool]; err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
@@ -76,6 +75,11 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	res, err := p.Supervisor.Call(ctx, peer.Call{Tool: o.Tool, Args: args, Caller: "cli"})
+	if err != nil {
+		of := p.Supervisor.Catalog().Of(o.Tool)
+		end() // so that all of its stderr has been read
+		err = failed(err, of, p.Supervisor.Lives()[of])
+	}
 	answer, rpcErr := results.Of(res, err)
 	if rpcErr != nil {
 		return &exit.Error{Code: exit.Failed, Err: rpcErr}
@@ -87,11 +91,58 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	return o.Answered(raw)
 }
 
+// prepare joins the parts that serve the tools that were found, and applies those that are
+// tried. What capsules said the last time helps only if the tool was among it: they may offer
+// others now.
+func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifest.Tool) (*wiring.Parts, supervisor.Diff, error) {
+	join := func(remember bool) (*wiring.Parts, supervisor.Diff, error) {
+		p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, supervisor.Diff{}, err
+		}
+		if !remember {
+			p.Lists = nil
+		}
+		p.Governance.Set(&found)
+		p.Services.Declare(found)
+		return p, p.Supervisor.Apply(tried), nil
+	}
+	p, diff, err := join(true)
+	if err != nil {
+		return nil, diff, err
+	}
+	if c := p.Supervisor.Catalog(); len(c.Tools) == 0 || c.Of(o.Tool) != "" {
+		return p, diff, nil
+	}
+	p.Close()
+	return join(false)
+}
+
+// failed returns the error of a call as its caller has to read it: a capsule that was started
+// for this call is not started again, and what it wrote to stderr is nowhere else.
+func failed(err error, name string, life peer.Life) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Code != fault.Crashed && f.Code != fault.StartFailed {
+		return err
+	}
+	if f.Unsent {
+		return fault.New(f.Code, "%s", downText(name, life))
+	}
+	return fault.New(f.Code, "%s", withStderr(f.Reason, life))
+}
+
 // down says why a capsule is not READY.
 func down(name string, life peer.Life) error {
-	text := fmt.Sprintf("%s is %s: %s", name, life.State, life.Reason)
+	return &exit.Error{Code: exit.Failed, Err: errors.New(downText(name, life))}
+}
+
+func downText(name string, life peer.Life) string {
+	return withStderr(fmt.Sprintf("%s is %s: %s", name, life.State, life.Reason), life)
+}
+
+func withStderr(text string, life peer.Life) string {
 	if life.Stderr != "" {
 		text += "; its last lines on stderr:\n" + life.Stderr
 	}
-	return &exit.Error{Code: exit.Failed, Err: errors.New(text)}
+	return text
 }
