@@ -90,7 +90,7 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
 	}.Call(ctx, cfg, home)
 	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
-		return orForgotten(noSuchTool(name, missing.Found, missing.Listed), cfg, home, name)
+		return orForgotten(noSuchTool(name, missing.Found, missing.Listed, nil), cfg, home, name)
 	}
 	return err
 }
@@ -141,13 +141,15 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 	for _, p := range status.Problems {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Path: p.Path, Err: errors.New(strings.Join(p.Messages, "\n"))})
 	}
-	var listed []string
+	var listed, others []string
 	for _, t := range tools {
 		if t.Of != "" && discovery.BelongsTo(name, t.Of) {
 			listed = append(listed, t.Name)
+		} else {
+			others = append(others, t.Name)
 		}
 	}
-	return noSuchTool(name, found, listed)
+	return noSuchTool(name, found, listed, others)
 }
 
 // finish prints the answer of a tool, and ends as it says.
@@ -172,45 +174,96 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Stream
 }
 
 // noSuchTool says why there is no tool of that name, if the search knows. listed
-// is what the capsules offer that might have had it.
-func noSuchTool(name string, found manifest.Result, listed []string) error {
-	for _, p := range found.Problems {
-		base := filepath.Base(p.Path)
-		switch name {
-		case p.Tool:
-			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %w", name, p.Err)}
-		case base, strings.TrimSuffix(base, filepath.Ext(base)): // it is not known to be a tool
-			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s %w", name, p.Path, p.Err)}
-		}
-	}
-	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
+// is what the capsules offer that might have had it, and others are more tools.
+func noSuchTool(name string, found manifest.Result, listed, others []string) error {
 	var known []string
+	for _, p := range found.Problems {
+		if slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == p.Tool }) {
+			continue // it is served
+		}
+		names := namesOfProblem(p)
+		if slices.Contains(names, name) {
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s", name, located(p))}
+		}
+		known = append(known, names...)
+	}
 	for _, t := range found.Tools {
 		if t.Name != name { // a capsule need not have a tool of its own name
 			known = append(known, t.Name)
 		}
 	}
-	known = append(known, listed...)
-	if near := yamldoc.Nearest(name, known); near != "" {
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
+	if near := nearTool(name, slices.Concat(known, listed, others)); near != "" {
 		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
 	}
-	i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool {
+	if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
+		f.Hint = hint
+	}
+	return f
+}
+
+// namesOfProblem are the names by which somebody may call what a problem is about: that of
+// the tool, of its file with or without extension, or of its package.
+func namesOfProblem(p manifest.Problem) []string {
+	if p.Tool != "" {
+		return []string{p.Tool, filepath.Base(p.Path)}
+	}
+	base := filepath.Base(p.Path)
+	if base == "tool.yaml" || base == "orla-tool.json" {
+		return []string{filepath.Base(filepath.Dir(p.Path))}
+	}
+	return []string{strings.TrimSuffix(base, filepath.Ext(base)), base}
+}
+
+// located is what a problem says, with its file.
+func located(p manifest.Problem) string {
+	messages := discovery.Messages(p)
+	for i, text := range messages {
+		switch {
+		case p.Path == "" || strings.HasPrefix(text, p.Path):
+		case strings.HasPrefix(text, "is "), strings.HasPrefix(text, "has "), strings.HasPrefix(text, "cannot "):
+			messages[i] = p.Path + " " + text
+		default:
+			messages[i] = p.Path + ": " + text
+		}
+	}
+	return strings.Join(messages, "\n")
+}
+
+// nearTool returns the name that was probably meant by a name that no tool has, or "": one
+// that is nearly the same, that of the file, or that of a capsule's tool without its prefix.
+func nearTool(name string, known []string) string {
+	if near := yamldoc.Nearest(name, known); near != "" {
+		return near
+	}
+	base := filepath.Base(name)
+	for _, short := range []string{base, strings.TrimSuffix(base, filepath.Ext(base))} {
+		for _, k := range known {
+			if k == short || strings.HasSuffix(k, "__"+short) || strings.HasSuffix(k, "--"+short) {
+				return k
+			}
+		}
+	}
+	return ""
+}
+
+// hintOfCapsule says what the capsule offers that a name belongs to; "" if there is none.
+func hintOfCapsule(name string, tools []manifest.Tool, listed []string) string {
+	i := slices.IndexFunc(tools, func(t manifest.Tool) bool {
 		return t.Kind == manifest.Capsule && !t.Runtime.Declared && discovery.BelongsTo(name, t.Name)
 	})
 	if i < 0 {
-		return f
+		return ""
 	}
-	capsule := found.Tools[i].Name
-	names := listed // which are those of the capsule that the name belongs to
+	capsule := tools[i].Name
 	const most = 20
 	switch {
-	case len(names) == 0:
-	case len(names) == 1 && names[0] == capsule: // it stands for those that nobody knows yet, unless it is one
-		f.Hint = fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
-	default:
-		f.Hint = fmt.Sprintf("%s offers %s", capsule, strings.Join(names[:min(len(names), most)], ", "))
+	case len(listed) == 0:
+		return ""
+	case len(listed) == 1 && listed[0] == capsule: // it stands for those that nobody knows yet, unless it is one
+		return fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
 	}
-	return f
+	return fmt.Sprintf("%s offers %s", capsule, strings.Join(listed[:min(len(listed), most)], ", "))
 }
 
 // orForgotten is err, or if nothing explains why there is no such tool, which script would

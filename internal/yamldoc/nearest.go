@@ -16,8 +16,8 @@ func Nearest(given string, known []string) string {
 		switch {
 		case squash(given) == squash(k):
 			cost = 0
-		case cost >= min(len(given), len(k)):
-			continue // nothing of the word is left
+		case 2*cost > min(len(given), len(k)):
+			continue // less than half of the word is left
 		}
 		if cost < bestCost {
 			best, bestCost = k, cost

@@ -71,7 +71,7 @@ func TestNearestFindsWhatWasMeant(t *testing.T) {
 	known := []string{"readOnlyHint", "timeout", "args", "env", "title"}
 	for given, want := range map[string]string{
 		"read_only_hint": "readOnlyHint", "timeuot": "timeout", "Timeout": "timeout", "arg": "args", "tilte": "title",
-		"zebra": "", "x": "", "nev": "env", "": "",
+		"zebra": "", "x": "", "nev": "env", "": "", "anv": "env", "arm": "",
 	} {
 		if got := yamldoc.Nearest(given, known); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", given, got, want)

@@ -178,7 +178,6 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	msg := m[2]
 	if strings.HasPrefix(msg, "did not find expected") {
 		line++ // the parser counts these from 0, the scanner its own from 1
-		msg += "; look at the indentation, quotes and brackets around here"
 	}
 	if a := unknownAnchor.FindStringSubmatch(msg); a != nil {
 		if i := bytes.Index(data, []byte("*"+a[1])); i >= 0 {
@@ -198,11 +197,29 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 			}
 		}
 	}
+	msg += d.syntaxHint(msg, lines[line-1])
 	indent := indentOf(lines[line-1])
 	if bytes.ContainsRune(indent, '\t') {
 		msg += "; YAML is indented with spaces, and this line begins with a tab"
 	}
 	d.faultAt(line, len(indent)+1, "", "%s", msg)
+}
+
+// bareQuestion is a word with a ? at its end that is not in quotes, in braces or brackets.
+var bareQuestion = regexp.MustCompile(`[\[{][^"']*[:,\[ ](\w+\?)[ \t]*[,}\]]`)
+
+// syntaxHint says what to do about an error of the parser in a line.
+func (d *Doc) syntaxHint(msg string, line []byte) string {
+	question := bareQuestion.FindSubmatch(line)
+	switch {
+	case strings.HasPrefix(msg, "mapping values are not allowed"):
+		return "; put a text that has a colon in quotes, or look at the indentation"
+	case !strings.HasPrefix(msg, "did not find expected"):
+		return ""
+	case question != nil && !d.hide:
+		return fmt.Sprintf("; put %q in quotes: inside of { } and [ ] a ? needs them", question[1])
+	}
+	return "; look at the indentation, quotes and brackets around here"
 }
 
 // indentOf is what a line begins with.

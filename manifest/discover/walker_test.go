@@ -3,6 +3,7 @@ package discover_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/manifesttest"
@@ -99,6 +100,29 @@ func TestA5AFileThatNoSystemRunsIsAFault(t *testing.T) {
 		`error tools/pyhton: interpreter "pyhton3" is not there: no pyhton3 in PATH; did you mean python3? If not, install it, or change the file's first line`,
 		"warning tools/windows.sh: has lines that end in CR LF, as on Windows, and sh takes the CR for a part of each command; to convert them: sed -i 's/\\r$//' tools/windows.sh",
 	})
+}
+
+// SPEC A5: what was meant to be the shebang of a file is pointed out.
+func TestA5AShebangThatIsNearlyOne(t *testing.T) {
+	files := map[string]struct{ text, want string }{
+		"down.sh":    {"\n\n#!/bin/sh\necho\n", "line 3 looks like one, and nothing may stand before its #!, no space and no other line"},
+		"indent.sh":  {"  #!/bin/sh\necho\n", "line 1 looks like one, and nothing may stand before its #!, no space and no other line"},
+		"bang.py":    {"#/usr/bin/env python3\n", `its first line is "#/usr/bin/env python3"; write #!/usr/bin/env python3`},
+		"swapped.sh": {"!#/bin/sh\r\necho\r\n", `its first line is "!#/bin/sh"; write #!/bin/sh`},
+		"space.sh":   {"# !/bin/sh\n", `its first line is "# !/bin/sh"; write #!/bin/sh`},
+	}
+	r := search(t, func() {
+		for name, file := range files {
+			manifesttest.Write(t, "tools", name, file.text, 0o755)
+		}
+		manifesttest.Write(t, "tools", "words.sh", "# /usr/bin/env is a program\n", 0o755)
+	})
+	want := []string{"error tools/words.sh: has no shebang line, so that nothing says what runs it; begin it with a line such as #!/bin/sh"}
+	for name, file := range files {
+		want = append(want, "error tools/"+name+": has no shebang line: "+file.want)
+	}
+	slices.Sort(want)
+	manifesttest.Expect(t, r, nil, want)
 }
 
 // SPEC A2: NAME/VERSION/tool.yaml serves as NAME. SPEC A4: nothing is dropped silently.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"unicode/utf8"
 
@@ -60,9 +61,34 @@ func cannotRun(file string, head []byte) error {
 		return errors.New("is empty")
 	case bytes.ContainsRune(head, 0) || !utf8.Valid(head[:max(0, len(head)-utf8.UTFMax)]):
 		return errors.New("cannot be run: it is neither a program of this machine nor a script with a shebang line")
+	case nearShebang(head) != "":
+		return errors.New("has no shebang line: " + nearShebang(head))
 	default:
 		return fmt.Errorf("has no shebang line, so that nothing says what runs it; begin it with a line such as %s", line)
 	}
+}
+
+// misspelt is a first line that was meant to be a shebang.
+var misspelt = regexp.MustCompile(`^(?:#|!#|#[ \t]+!|!)(/[^ \t]*bin/[^ \t].*)`)
+
+// nearShebang says what was meant to be the shebang of a file that has none; "" if nothing.
+func nearShebang(head []byte) string {
+	const near = 5 // lines that a shebang may have slipped down
+	n := 0
+	for line := range bytes.Lines(head) {
+		n++
+		if n > near {
+			break
+		}
+		text := bytes.TrimSpace(line)
+		if bytes.HasPrefix(text, []byte("#!")) {
+			return fmt.Sprintf("line %d looks like one, and nothing may stand before its #!, no space and no other line", n)
+		}
+		if m := misspelt.FindSubmatch(text); n == 1 && m != nil {
+			return fmt.Sprintf("its first line is %q; write #!%s", text, m[1])
+		}
+	}
+	return ""
 }
 
 // shells take a CR before the end of a line for a part of the command.

@@ -42,9 +42,9 @@ func ParseShebang(firstLine []byte) (i manifest.Interpreter, ok bool, err error)
 	case program == "":
 		return manifest.Interpreter{}, true, errors.New("the shebang names no interpreter")
 	case program == "env":
-		return manifest.Interpreter{}, true, errors.New(`the shebang's interpreter "env" is no absolute path; write #!/usr/bin/env`)
+		return manifest.Interpreter{}, true, errors.New(`the shebang's interpreter "env" is not an absolute path; write #!/usr/bin/env`)
 	case !strings.Contains(program, "/"):
-		return manifest.Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is no path; write #!/usr/bin/env %s", program, program)
+		return manifest.Interpreter{}, true, fmt.Errorf("the shebang's interpreter %q is not a path; write #!/usr/bin/env %s", program, program)
 	case path.IsAbs(program) && path.Base(program) == "env":
 		i, err = parseEnv(program, args)
 		return i, true, err
