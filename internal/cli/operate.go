@@ -46,7 +46,7 @@ func operateCommand(flags *config.Flags, std terminal.Streams, action control.Ac
 		},
 		ValidArgsFunction: completeManifests(flags, 0, func(t control.ToolStatus) bool { return t.State != "" }),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			client, err := anyOrla(flags, cmd)
+			client, err := orlaHere(flags, cmd)
 			if err != nil {
 				return err
 			}

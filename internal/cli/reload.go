@@ -25,7 +25,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example: "  orla reload\n  orla reload --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := anyOrla(flags, cmd)
+			client, err := orlaHere(flags, cmd)
 			if err != nil {
 				return err
 			}

@@ -16,10 +16,20 @@ import (
 	"github.com/orla-project/orla/internal/yamldoc"
 )
 
-// anyOrla finds the Orla that a command is about: the one whose socket was
+// anyOrla finds the Orla that a command shows something of: the one whose socket was
 // given, else the one that serves the configured folder, else, if nobody named
 // a folder and this is not a project of its own, the only one that runs.
 func anyOrla(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
+	return findOrla(flags, cmd, func(*control.Running) bool { return true })
+}
+
+// orlaHere finds the Orla that a command changes something of. The only one that runs may
+// be another project's, so that it has to belong to the current folder.
+func orlaHere(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
+	return findOrla(flags, cmd, config.BelongsHere)
+}
+
+func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bool) (*control.Client, error) {
 	cfg, l, err := whatThereIs(flags, cmd)
 	if err != nil {
 		return nil, err
@@ -37,7 +47,7 @@ func anyOrla(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
 		return nil, talk(err)
 	case len(all) == 0:
 		return nil, notRunning(errors.New("no Orla is running"))
-	case len(all) == 1 && cfg.IsProject() && !cfg.IsBelow(all[0].ToolsDir):
+	case len(all) == 1 && !cfg.IsBelow(all[0].ToolsDir) && (cfg.IsProject() || !may(all[0])):
 		return nil, &exit.Error{
 			Code: exit.NotRunning, Err: fmt.Errorf("no Orla serves %s; one serves %s", config.Absolute(cfg.Folder()), all[0].ToolsDir),
 			Hint: fmt.Sprintf("--tools-dir %s means that one; orla starts one here", all[0].ToolsDir),

@@ -99,6 +99,16 @@ func (c *Loaded) IsBelow(folder string) bool {
 	return strings.HasPrefix(control.Resolve(folder), control.Resolve(c.Folder())+string(filepath.Separator))
 }
 
+// BelongsHere reports whether an Orla belongs to the current folder: it was started here, its
+// tools are in this folder or around it, or it is the service of the system, which belongs to
+// no folder.
+func BelongsHere(o *control.Running) bool {
+	here, tools := control.Resolve("."), control.Resolve(o.ToolsDir)
+	return o.Dir != "" && control.Resolve(o.Dir) == here || filepath.Dir(tools) == here ||
+		here == tools || strings.HasPrefix(here, tools+string(filepath.Separator)) ||
+		strings.HasPrefix(o.Socket, systemDir+string(filepath.Separator))
+}
+
 // GivenHere reports whether a key was given on the command line or in its
 // environment: whoever did that means it.
 func (c *Loaded) GivenHere(key string) bool { return c.OriginOf(key).Rank >= FromEnviron }

@@ -22,6 +22,7 @@ type Owner struct {
 	ToolsDir string    `json:"tools_dir"`
 	URL      string    `json:"url"`
 	Started  time.Time `json:"started"`
+	Dir      string    `json:"dir"` // where it was started
 }
 
 // TakenError says that another process has a socket.

@@ -306,7 +306,7 @@ func (o operations) speakers(name string) []string {
 
 // point has the control socket be where cfg says, as soon as may be.
 func (s *server) point(cfg *config.Loaded) (tried <-chan struct{}) {
-	return s.control.Point(cfg.Place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began})
+	return s.control.Point(cfg.Place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
 }
 
 // awaitControl makes the control socket, or tells the log why there is none:

@@ -142,6 +142,38 @@ func TestJ2SeveralOrlas(t *testing.T) {
 	}
 }
 
+// SPEC J2: the only Orla shows anywhere what it has. It is changed only where it belongs:
+// where it was started, next to its tools, or in them.
+func TestJ2AnOrlaIsChangedOnlyWhereItBelongs(t *testing.T) {
+	project, elsewhere := t.TempDir(), t.TempDir()
+	tools := filepath.Join(project, "tools")
+	testkit.WriteTool(t, filepath.Join(tools, "below"), "echo.sh", "#!/bin/sh\necho ok\n")
+	o := startOrla(t, elsewhere, "--port", "0", "--tools-dir", tools)
+	o.waitLog("serving", nil)
+	for _, c := range []struct {
+		dir  string
+		here bool
+	}{
+		{elsewhere, true}, {project, true}, {tools, true}, {filepath.Join(tools, "below"), true},
+		{t.TempDir(), false}, {filepath.Dir(project), false}, {"/", false},
+	} {
+		for _, args := range [][]string{{"stop", "--all"}, {"start", "--all"}, {"restart", "--all"}, {"reload"}} {
+			cmd := o.command(args...)
+			cmd.Dir = c.dir
+			out, err := cmd.CombinedOutput()
+			refused := cmd.ProcessState.ExitCode() == 3 && strings.Contains(string(out), "hint: --tools-dir "+tools+" means that one")
+			if c.here && err != nil || !c.here && !refused {
+				t.Errorf("orla %s in %s: exit code %d:\n%s", args[0], c.dir, cmd.ProcessState.ExitCode(), out)
+			}
+		}
+		cmd := o.command("status")
+		cmd.Dir = c.dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("orla status in %s: %v\n%s", c.dir, err, out)
+		}
+	}
+}
+
 // SPEC J2: without a place for its socket Orla serves on, and says why nobody
 // can ask it.
 func TestJ2NoPlaceForTheSocket(t *testing.T) {
