@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,13 +48,13 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"A value of --arg is text, unless the tool's schema wants a number, a boolean, an\n" +
 			"array or an object; then it is JSON.\n\n" +
 			"If an Orla is running that serves this folder, or orla dev this tool, it is the one\n" +
-			"that makes the call, so that a capsule is not started twice. Without one, or with --socket none, the tool is\n" +
-			"started for this call and ended after it.",
+			"that makes the call, so that a capsule is not started twice. Without one, or with\n" +
+			"--socket none, the tool is started for this call and ended after it.",
 		Example: "  orla call hello --arg name=Ada --arg times=3\n" +
 			"  orla call hello --json '{\"name\": \"Ada\"}'\n" +
 			"  echo '{\"name\": \"Ada\"}' | orla call hello --json -\n" +
 			"  orla call hello --result | jq .",
-		Args: cobra.ExactArgs(1),
+		Args: oneTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, l, err := flags.LoadTools(cmd.Flags())
 			if err != nil {
@@ -78,6 +79,26 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd.Flags().BoolVar(&f.result, "result", false, "print the whole CallToolResult as JSON")
 	cmd.MarkFlagsMutuallyExclusive("arg", "json")
 	return cmd
+}
+
+// oneTool wants the name of a tool and nothing else: its arguments are flags.
+func oneTool(_ *cobra.Command, words []string) error {
+	switch {
+	case len(words) == 0:
+		return errors.New("wants the name of a tool; orla tools lists them")
+	case len(words) > 1:
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%q is not an argument of orla call", words[1]), Hint: argumentHint(words[1])}
+	}
+	return nil
+}
+
+// argumentHint shows how a word is written that was meant to be an argument of the tool.
+func argumentHint(word string) string {
+	name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	if value == "" {
+		value = "VALUE"
+	}
+	return fmt.Sprintf("write an argument of the tool as --arg %s=%s", cmp.Or(name, "NAME"), value)
 }
 
 // callOnce runs one call without a server.
@@ -289,7 +310,7 @@ func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage
 			}
 		}
 		if len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw) {
-			return nil, fmt.Errorf("--json %s: is no JSON; write it as '{\"NAME\": VALUE}'", f.json)
+			return nil, fmt.Errorf("--json %s: is not JSON; write it as '{\"NAME\": VALUE}'", f.json)
 		}
 		return raw, nil
 	}
@@ -314,7 +335,7 @@ func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage
 		case again:
 			return nil, fmt.Errorf("--arg %s is given twice; write a list as %[1]s='[1, 2]'", name)
 		case !utf8.ValidString(arg):
-			return nil, fmt.Errorf("--arg %q: is no UTF-8, which JSON is made of", arg)
+			return nil, fmt.Errorf("--arg %q: is not UTF-8, which JSON is made of", arg)
 		}
 		raw := json.RawMessage(text)
 		if isText(schema.Properties[name].Type) || !json.Valid(raw) {

@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/config"
 	"github.com/orla-project/orla/internal/daemon"
+	"github.com/orla-project/orla/internal/discovery"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
 )
@@ -28,7 +32,7 @@ func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			l := flags.Loader(cmd.Flags())
 			path, err := packageOf(args[0])
 			if err != nil {
-				return &exit.Error{Code: exit.Usage, Err: err}
+				return &exit.Error{Code: exit.Usage, Err: err, Hint: pathOfTool(l, args[0])}
 			}
 			l.Only = path
 			return daemon.Serve(cmd.Context(), l, std)
@@ -39,11 +43,17 @@ func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 // packageOf returns what a path stands for, absolute: for a manifest it is the
 // package, which is watched as a whole.
 func packageOf(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
+	path, err := config.PathOf(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
 	}
-	if _, err := os.Stat(path); err != nil {
+	if err != nil {
+		return "", fmt.Errorf("dev: %w", err)
+	}
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("dev: %s does not exist", path)
+	case err != nil:
 		return "", fmt.Errorf("dev: %w", err)
 	}
 	switch filepath.Base(path) {
@@ -51,4 +61,23 @@ func packageOf(path string) (string, error) {
 		return filepath.Dir(path), nil
 	}
 	return path, nil
+}
+
+// pathOfTool is a hint for who gives the name of a tool in place of its path; "" if there is
+// no such tool.
+func pathOfTool(l *config.Loader, name string) string {
+	cfg, err := l.Load()
+	if err != nil {
+		return ""
+	}
+	for _, t := range discovery.Find(cfg, l.Home).Tools {
+		if t.Name == name && t.Source != "" {
+			path, _ := packageOf(t.Source) // it was just found
+			if strings.HasSuffix(path, ".tool.yaml") {
+				path = t.Path
+			}
+			return "dev takes the path of a tool: orla dev " + path
+		}
+	}
+	return ""
 }

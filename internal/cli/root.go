@@ -49,8 +49,9 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	groupFlags(root)
 	root.AddCommand(
 		&cobra.Command{
-			Use:   "serve",
-			Short: "Serve in the foreground until ctrl-C (the same as orla without a command)",
+			Use:        "serve",
+			SuggestFor: []string{"run", "up"},
+			Short:      "Serve in the foreground until ctrl-C (the same as orla without a command)",
 			Long: "Serve the tools folder until a signal: in the foreground, until ctrl-C. Below are also\n" +
 				"the flags that say how tools are isolated, which every command takes.",
 			Example: "  orla serve --port 9000\n  orla serve --stdio",

@@ -21,8 +21,9 @@ import (
 func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "tools",
-		Short: "List the tools that are found",
+		Use:        "tools",
+		SuggestFor: []string{"list", "ls"},
+		Short:      "List the tools that are found",
 		Long: "List the tools that are found. If an Orla is running that serves this folder, they are\n" +
 			"those that its clients can call now, the many tools of a capsule among them; without\n" +
 			"one, or with --socket none, nothing is started and a capsule is one line.",

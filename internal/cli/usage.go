@@ -2,11 +2,14 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/yamldoc"
 )
 
 // endWell makes every command below root end as the exit codes promise: what is
@@ -15,7 +18,7 @@ import (
 func endWell(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongFlag(cmd, err) })
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "help":
@@ -54,6 +57,25 @@ func misused(cmd *cobra.Command, err error) error {
 		hint = exit.UsageHint
 	}
 	return &exit.Error{Code: exit.Usage, Err: err, Hint: hint}
+}
+
+// wrongFlag is err as a matter of usage of cmd. It says which flag was probably meant.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return misused(cmd, err)
+	}
+	name := unknown.GetSpecifiedName()
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	near := yamldoc.Nearest(name, known)
+	switch {
+	case near != "" && len(name) > 1:
+		return &exit.Error{Code: exit.Usage, Err: err, Hint: fmt.Sprintf("did you mean --%s?", near)}
+	case cmd.Name() == "call":
+		return &exit.Error{Code: exit.Usage, Err: err, Hint: argumentHint(name)}
+	}
+	return misused(cmd, err)
 }
 
 // failed is err as what went wrong while a command ran.

@@ -32,6 +32,13 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if f, ok := errors.AsType[*exit.Error](config.NotLoaded(err)); ok && err != nil && f.Code == exit.Usage {
 				return f
 			}
+			for i := range args {
+				path, err := config.PathOf(args[i])
+				if err != nil {
+					return &exit.Error{Code: exit.Usage, Err: err}
+				}
+				args[i] = path
+			}
 			found := check(cfg, l.Home, args, err)
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)

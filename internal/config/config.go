@@ -63,7 +63,7 @@ type Config struct {
 	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names that a request's Host header may have in addition to localhost, with a port or for any port. Default: none." sample:"[orla.example.com]"`
 	SecretsDir            string           `json:"secrets_dir,omitempty" jsonschema:"Folder of secrets that tools refer to: a file NAME, or a folder NAME with a file for each key. A relative path is relative to this file's folder. Default: none." sample:"/etc/orla/secrets"`
 	AllowPrivateEndpoints string           `json:"allow_private_endpoints,omitempty" jsonschema:"Non-public addresses that tools may reach: none, loopback, or all, which adds private networks. Link-local and metadata addresses are always refused. Default loopback."`
-	HotLoadFolders        []string         `json:"hot_load_folders,omitempty" jsonschema:"Folders outside of packages, absolute, that runtime.hot_load.watch of a capsule may name. Default: none." sample:"[/srv/shared]"`
+	HotLoadFolders        []string         `json:"hot_load_folders,omitempty" jsonschema:"Folders outside of packages that runtime.hot_load.watch of a capsule may name: absolute, or in a file relative to its folder. Default: none." sample:"[/srv/shared]"`
 	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false." flag:"-" brief:"allow listening beyond loopback without authentication"`
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`

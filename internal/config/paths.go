@@ -47,6 +47,11 @@ func (l *Loader) locate(c *Loaded) {
 	for _, path := range c.morePaths() {
 		*path = l.ExpandHome(*path)
 	}
+	for i, path := range c.HotLoadFolders {
+		if c.OriginOf("hot_load_folders").Rank == FromFile && path != "" && !filepath.IsAbs(path) && !hasTilde(path) {
+			c.HotLoadFolders[i] = Absolute(filepath.Join(filepath.Dir(c.File), path))
+		}
+	}
 	if named := c.OriginOf("tools_dir").Rank != FromDefault; (named || l.Serving) && !hasTilde(c.ToolsDir) {
 		c.ToolsDir = Absolute(c.ToolsDir)
 	}
@@ -61,13 +66,18 @@ func (l *Loader) ExpandHome(path string) string {
 	return path
 }
 
-// ExpandHome is Loader.ExpandHome for flags that are no settings.
-func ExpandHome(path string) string {
+// PathOf returns the path that an argument of a command means, or a flag that is not a
+// setting: ~ is the home. The error is about a ~ that stands for no home.
+func PathOf(argument string) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return path
+		home = ""
 	}
-	return (&Loader{Home: home}).ExpandHome(path)
+	path := (&Loader{Home: home}).ExpandHome(argument)
+	if hasTilde(path) {
+		return "", errors.New(tilde(path))
+	}
+	return path, nil
 }
 
 func hasTilde(path string) bool { return strings.HasPrefix(path, "~") }

@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/doctor"
 	"github.com/orla-project/orla/internal/exit"
 	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/yamldoc"
 )
 
 // templates holds a tool of each kind and language: templates/KIND/LANGUAGE. In
@@ -51,7 +52,10 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t.name, t.dir = args[0], config.ExpandHome(t.dir)
+			t.name = args[0]
+			if t.dir, err = config.PathOf(t.dir); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--dir: %w", err)}
+			}
 			elsewhere := t.dir != "" && config.Absolute(t.dir) != config.Absolute(cfg.ToolsDir)
 			if t.dir == "" {
 				t.dir = cfg.ToolsDir
@@ -101,11 +105,24 @@ var pythonsOwn = []string{"collections", "copyreg", "enum", "functools", "json",
 func checkNewName(name string) error {
 	switch {
 	case !newName.MatchString(name) || len(name) > 48:
-		return fmt.Errorf("%q is no good name: a letter, then letters, digits, _ and -, 48 at most", name)
+		return fmt.Errorf("%q is not a name for a tool: use a letter, then letters, digits, _ and -, 48 at most", name)
 	case slices.Contains([]string{"node_modules", "venv"}, name):
 		return fmt.Errorf("what is called %q is skipped in a folder of tools", name)
 	}
 	return nil
+}
+
+// wrongLanguage says what is wrong with --lang.
+func wrongLanguage(got string, languages []string) error {
+	list := strings.Join(languages, ", ")
+	if got == "" {
+		return fmt.Errorf("--lang is missing: it is one of %s", list)
+	}
+	text := fmt.Sprintf("--lang: wants one of %s, got %q", list, got)
+	if near := yamldoc.Nearest(got, languages); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return errors.New(text)
 }
 
 func (t *newTool) check() error {
@@ -116,7 +133,7 @@ func (t *newTool) check() error {
 	case t.lang == "python" && !t.capsule && slices.Contains(pythonsOwn, t.name):
 		return fmt.Errorf("a file %s.py would hide Python's own module %s, which tools need", t.name, t.name)
 	case !slices.Contains(languages, t.lang):
-		return fmt.Errorf("--lang: wants one of %s, got %q", strings.Join(languages, ", "), t.lang)
+		return wrongLanguage(t.lang, languages)
 	}
 	return nil
 }

@@ -39,7 +39,11 @@ func newScaffold(std terminal.Streams) *cobra.Command {
 		Example: "  orla wasm scaffold greet --lang go\n  orla wasm scaffold greet --lang rust --dir ~/src",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.name, p.dir = args[0], config.ExpandHome(p.dir)
+			var err error
+			p.name = args[0]
+			if p.dir, err = config.PathOf(p.dir); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--dir: %w", err)}
+			}
 			if err := p.check(names); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
 			}
@@ -71,7 +75,7 @@ func (p *moduleProject) check(languages []string) error {
 		return err
 	}
 	if !slices.Contains(languages, p.lang) {
-		return fmt.Errorf("--lang: wants one of %s, got %q", strings.Join(languages, ", "), p.lang)
+		return wrongLanguage(p.lang, languages)
 	}
 	return nil
 }
