@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -27,6 +28,7 @@ type Enum interface {
 type decoder struct {
 	doc     *Doc
 	refuse  map[string]string
+	top     []field // of the struct that the document is decoded into
 	inAlias int // aliases that are being followed
 	aliased int // bytes that aliases have stood for so far
 	spent   bool
@@ -139,6 +141,9 @@ func (d *decoder) unmarshal(n *yaml.Node, u json.Unmarshaler, key string, depth 
 // structure decodes a mapping into a struct.
 func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int) {
 	fields := fieldsOf(v.Type())
+	if key == "" {
+		d.top = fields
+	}
 	given := map[string]bool{}
 	d.entries(n, key, func(name string, k, value *yaml.Node) {
 		path := join(key, name)
@@ -151,7 +156,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int
 		if i < 0 {
 			meant := ""
 			if !d.doc.full() {
-				meant = hint(name, fields)
+				meant = cmp.Or(hint(name, fields), place(name, d.top))
 			}
 			d.doc.fault(k, path, "unknown key%s", meant)
 			return

@@ -70,6 +70,20 @@ func hint(name string, fields []field) string {
 	if near := Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
+	return below(name, fields)
+}
+
+// place says where in the document an unknown key belongs, for the end of a message, or
+// nothing. top are the document's own fields.
+func place(name string, top []field) string {
+	if slices.ContainsFunc(top, func(f field) bool { return f.name == name }) {
+		return "; it belongs at the top level"
+	}
+	return below(name, top)
+}
+
+// below says which of some fields has an unknown key, for the end of a message, or nothing.
+func below(name string, fields []field) string {
 	for _, f := range fields {
 		t := f.typ
 		if t.Kind() == reflect.Pointer {
@@ -78,8 +92,13 @@ func hint(name string, fields []field) string {
 		if t.Kind() != reflect.Struct {
 			continue
 		}
-		if slices.ContainsFunc(fieldsOf(t), func(below field) bool { return below.name == name }) {
-			return fmt.Sprintf("; it belongs in %q", f.name)
+		for _, below := range fieldsOf(t) {
+			switch {
+			case below.name == name:
+				return fmt.Sprintf("; it belongs in %q", f.name)
+			case squash(below.name) == squash(name):
+				return fmt.Sprintf("; it belongs in %q, as %q", f.name, below.name)
+			}
 		}
 	}
 	return ""

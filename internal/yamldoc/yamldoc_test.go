@@ -124,6 +124,8 @@ func TestB5FaultsPoint(t *testing.T) {
 		"a key is misspelt":                      {"name: x\ncuont: 1", `2:1: cuont: unknown key; did you mean "count"?`},
 		"a key has another style":                {"name: x\nrun-time: {}", `2:1: run-time: unknown key; did you mean "runtime"?`},
 		"a key belongs elsewhere":                {"name: x\ntimeout: 1", `2:1: timeout: unknown key; it belongs in "runtime"`},
+		"a nested key belongs at the top":        {"name: x\nruntime: {count: 1}", "2:11: runtime.count: unknown key; it belongs at the top level"},
+		"a key of another style elsewhere":       {"name: x\nTime-Out: 1", `2:1: Time-Out: unknown key; it belongs in "runtime", as "timeout"`},
 		"a key is like no other":                 {"name: x\nzebra: 1", "2:1: zebra: unknown key"},
 		"a nested key is misspelt":               {"name: x\nruntime:\n  timeuot: 1", `3:3: runtime.timeuot: unknown key; did you mean "timeout"?`},
 		"a key is given twice":                   {"name: x\nname: y", "2:1: name: is given twice, first on line 1"},
