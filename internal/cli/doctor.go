@@ -145,6 +145,7 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 	findings := []doctor.Finding{doctor.Readable("tools_dir", config.Absolute(cfg.ToolsDir))}
 	if cfg.CheckToolsDir() != nil { // somebody named it, so that Orla would not start
 		findings[0].Level = doctor.Fail
+		findings[0].Text = config.Absolute(cfg.ToolsDir) + " was named and is not a folder; Orla does not start without it"
 	}
 	if own := discovery.Folders(cfg, l.Home).UserDir; own != "" {
 		if _, err := os.Lstat(own); err == nil {

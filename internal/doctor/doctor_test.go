@@ -206,7 +206,7 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, doctor.Programs(nil, missing)[1], doctor.Fail, "node is missing", "sudo apt-get install nodejs")
-	for program, fix := range map[string]string{"pyhton3": "", "no-such-ruby": "", "pwsh": "https://aka.ms/powershell"} {
+	for program, fix := range map[string]string{"pyhton3": "", "no-such-ruby": "", "sh": "", "pwsh": "https://aka.ms/powershell"} {
 		if got := doctor.Programs(nil, map[string][]string{program: {"a"}})[0]; got.Fix != fix {
 			t.Errorf("%s: the fix is %q, want %q", program, got.Fix, fix)
 		}
@@ -237,7 +237,7 @@ func TestFolders(t *testing.T) {
 	}
 	gone := filepath.Join(dir, "gone", "deeper")
 	check(t, doctor.Readable("x", dir), doctor.OK, "can be read", "")
-	check(t, doctor.Readable("x", gone), doctor.Warn, "is not there", "mkdir -p "+gone)
+	check(t, doctor.Readable("x", gone), doctor.Warn, "does not exist", "mkdir -p "+gone)
 	check(t, doctor.Readable("x", file), doctor.Fail, "is no folder", "")
 	check(t, doctor.Readable("x", open), doctor.Warn, "every user may write", "chmod o-w '"+open+"'")
 	check(t, doctor.Writable("x", dir), doctor.OK, "can be written", "")

@@ -29,8 +29,8 @@ type decoder struct {
 	doc     *Doc
 	refuse  map[string]string
 	top     []field // of the struct that the document is decoded into
-	inAlias int // aliases that are being followed
-	aliased int // bytes that aliases have stood for so far
+	inAlias int     // aliases that are being followed
+	aliased int     // bytes that aliases have stood for so far
 	spent   bool
 }
 
