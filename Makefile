@@ -51,6 +51,7 @@ build: ## build bin/orla
 install: build ## build orla and copy it to PREFIX/bin (~/.local/bin)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 bin/orla $(DESTDIR)$(PREFIX)/bin/orla
+	@case "$(DESTDIR):$$PATH:" in /*:/*|*":$(PREFIX)/bin:"*) ;; *) printf '%s\n' 'Your shell does not search $(PREFIX)/bin yet. Put this into ~/.profile:' '  export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 cross: ## compile for the other systems that have a release
 	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done

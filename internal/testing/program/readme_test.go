@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // The README shows what the program really prints: its five-minute walk is
@@ -42,7 +43,7 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 		return string(out)
 	}
 	commands := 0
-	for _, block := range indented(walk) {
+	for _, block := range indented(unfenced(walk)) {
 		switch {
 		case strings.HasPrefix(block, "$ orla\n"):
 			o = startOrla(t, dir, "--port", "0")
@@ -109,6 +110,62 @@ func indented(text string) []string {
 		}
 	}
 	return blocks
+}
+
+// unfenced returns a Markdown text with its blocks of shell commands indented, not fenced.
+func unfenced(text string) string {
+	var out strings.Builder
+	inside := false
+	for line := range strings.Lines(text) {
+		switch {
+		case !inside && line == "```sh\n":
+			inside = true
+		case inside && line == "```\n":
+			inside = false
+		case inside:
+			out.WriteString("    " + line)
+		default:
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// What the README shows can be pasted from the file itself: the end of a here-document stands
+// at the left edge.
+func TestReadmeHasNoIndentedHereDocuments(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(readme), "\n    EOF\n") {
+		t.Error("a here-document in the README is indented, so that a shell does not see its end")
+	}
+}
+
+// make install says when the shell will not find what it has installed.
+func TestMakeInstallSpeaksOfPath(t *testing.T) {
+	needs.Programs(t, "make", "install")
+	dir := t.TempDir()
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"Makefile": string(makefile), "bin/orla": "#!/bin/sh\n"} {
+		testkit.WriteTool(t, dir, name, text)
+	}
+	prefix := filepath.Join(dir, "home")
+	for path, want := range map[string]bool{os.Getenv("PATH"): true, filepath.Join(prefix, "bin") + ":" + os.Getenv("PATH"): false} {
+		cmd := exec.Command("make", "-o", "build", "install", "PREFIX="+prefix)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+path, "MAKEFLAGS=")
+		out, err := cmd.CombinedOutput()
+		if said := strings.Contains(string(out), `export PATH="`+prefix+`/bin:$PATH"`); err != nil || said != want {
+			t.Errorf("with PATH=%s: %v, says how to change it: %v, want %v\n%s", path, err, said, want, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(prefix, "bin", "orla")); err != nil {
+		t.Error(err)
+	}
 }
 
 // splitStep splits what was typed from what was printed. A line that ends in a
