@@ -26,8 +26,8 @@ const (
 	longest    = 24 * time.Hour   // how long any is, whatever its end
 	patience   = 15 * time.Second // with a token endpoint, and no longer than the attempt lasts
 	maxTokens  = 256
-	maxAnswer  = 1 << 20 // bytes of a token endpoint's answer
-	maxMessage = 200     // bytes of its own words in a reason
+	maxAnswer  = 128 << 10 // bytes of a token endpoint's answer
+	maxMessage = 200       // bytes of its own words in a reason
 	maxToken   = 16 << 10
 )
 

@@ -387,6 +387,11 @@ func TestBadEndpoints(t *testing.T) {
 				}
 			}
 		}, false, "over", 1},
+		"much, and no end": {func(w http.ResponseWriter, r *http.Request, _ int64) {
+			_, _ = w.Write([]byte(strings.Repeat(" ", 1<<18)))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, false, "over", 1},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request, _ int64) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, false, "answered 307", 1},

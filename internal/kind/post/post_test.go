@@ -441,7 +441,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch calls.Add(1) % 3 {
 		case 0:
-			says(500, "text/plain", strings.Repeat("x", 100_000))(w, r)
+			says(500, "text/plain", strings.Repeat("x", 60_000))(w, r)
 		case 1:
 			says(200, "application/json", `{}`)(w, r)
 		default:

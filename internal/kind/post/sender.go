@@ -20,8 +20,9 @@ import (
 const (
 	// DefaultMaxOutput bounds an answer where nothing else is said.
 	DefaultMaxOutput = 8 << 20
-	// maxWords is how much is read of an answer that is no result.
-	maxWords = 1 << 20
+	// maxWords is how much is read of an answer that is not a result. So much of each
+	// call nobody counts, and more than that has no place in the room for answers.
+	maxWords = turns.Little
 )
 
 // Options is what speaking to services needs.
@@ -90,7 +91,7 @@ type Request struct {
 // Reply is what a service answered to a request.
 type Reply struct {
 	*http.Response        // its Body has been read
-	Said           []byte // the body; of what is no result as much as matters
+	Said           []byte // the body; of what is not a result as much as matters
 	attempt        *Attempt
 }
 
@@ -113,7 +114,11 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	}
 	defer func() { _ = resp.Body.Close() }() // all that matters has been read
 	reply := &Reply{Response: resp, attempt: a}
-	if promised := r.Later && resp.StatusCode == http.StatusAccepted; promised || !reply.Succeeded() {
+	switch {
+	case r.Later && resp.StatusCode == http.StatusAccepted:
+		_, _ = io.CopyN(io.Discard, resp.Body, maxWords) // so that the connection can be used again
+		return reply, nil
+	case !reply.Succeeded():
 		// The status says enough, even where what follows it breaks off.
 		reply.Said, _ = io.ReadAll(io.LimitReader(resp.Body, min(a.sender.max, maxWords)))
 		return reply, nil
