@@ -259,6 +259,9 @@ func Busybox(more map[string]string) []byte {
 	}
 	put(tar.Header{Name: "bin/rootly", Typeflag: tar.TypeReg, Mode: 0o4755}, programBytes(busybox)) // setuid root
 	for _, name := range applets {
+		if _, given := programs["bin/"+name]; given {
+			continue
+		}
 		put(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
 	}
 	_ = w.Close() // the same

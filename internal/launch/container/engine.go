@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -48,8 +49,9 @@ type EngineOptions struct {
 	// is swept.
 	Folder string
 	// Prober is a command of this machine, with an absolute path, that calls
-	// Probe with its further arguments. If nil, or if the program is not static,
-	// images have to have a program head.
+	// Probe with its further arguments. If nil, or if the program is not static, an
+	// engine of this machine runs nothing. One that is elsewhere does not have the
+	// program, and images have to have a program head.
 	Prober []string
 	// Log is told of containers that cannot be removed, and of those that are swept. Required.
 	Log *slog.Logger
@@ -198,30 +200,43 @@ func (e *errCommand) Error() string {
 	return fmt.Sprintf("%s: exit code %d: %s", e.verb, e.code, e.said)
 }
 
+// order is what a command of the engine has beside its arguments.
+type order struct {
+	extra []string // variables
+	input []byte   // what it reads on stdin
+	most  int      // bytes that it may print, on stdout and on stderr
+}
+
 // command runs the engine, and returns what it printed. The error is an
 // *errCommand where the engine said no.
 func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([]byte, error) {
-	return e.commandOn(ctx, []byte{}, extra, args...)
+	return e.run(ctx, order{extra: extra, most: answerBytes}, args...)
 }
 
-// commandOn is command with something to read on stdin.
-func (e *Engine) commandOn(ctx context.Context, input []byte, extra []string, args ...string) ([]byte, error) {
+// run is command for an order. A command that prints more than it may is ended, and
+// nothing of what it printed is returned.
+func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, error) {
 	spec := e.spec(args)
-	spec.Env = append(spec.Env, extra...)
-	spec.Input = input
+	spec.Env = append(spec.Env, o.extra...)
+	spec.Input = append([]byte{}, o.input...)
 	p, err := e.local(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	out, said := kept{most: answerBytes}, kept{most: 4096, last: true}
+	tooMuch := make(chan struct{})
+	over := sync.OnceFunc(func() { close(tooMuch) })
+	out, said := kept{most: o.most, limit: o.most, over: over}, kept{most: 4096, last: true, limit: o.most, over: over}
 	var streams sync.WaitGroup
 	streams.Go(func() { _, _ = io.Copy(&out, p.Stdout) })  // a torn pipe is an end too
 	streams.Go(func() { _, _ = io.Copy(&said, p.Stderr) }) // the same
 	select {
 	case <-p.Exited():
-	case <-ctx.Done():
+	case <-tooMuch:
 		p.Kill()
 		<-p.Gone() // SIGKILL sees to it
+	case <-ctx.Done():
+		p.Kill()
+		<-p.Gone() // the same
 	}
 	for _, f := range []*os.File{p.Stdout, p.Stderr} {
 		_ = f.SetReadDeadline(time.Now().Add(relayPatience)) // a descendant may hold the other end
@@ -231,23 +246,38 @@ func (e *Engine) commandOn(ctx context.Context, input []byte, extra []string, ar
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: no answer in time", args[1])
 	}
+	select {
+	case <-tooMuch:
+		return nil, fmt.Errorf("%s: it prints more than %d bytes", args[1], o.most)
+	default:
+	}
 	if exit := p.Exit(); exit.Code != 0 {
 		return out.bytes(), &errCommand{verb: filepath.Base(args[0]) + " " + args[1], said: lastLine(said.bytes()), code: exit.Code}
 	}
 	return out.bytes(), nil
 }
 
+// errTooMuch ends the reading of what a kept has too much of.
+var errTooMuch = errors.New("too much is printed")
+
 // kept is a writer that keeps so much: the first of it, or the last.
 type kept struct {
-	most int
-	last bool
-	mu   sync.Mutex // guards buf
-	buf  []byte
+	most  int
+	last  bool
+	limit int        // bytes that may be written; 0: any
+	over  func()     // called when more are
+	mu    sync.Mutex // guards the fields that follow
+	buf   []byte
+	all   int // bytes written
 }
 
 func (k *kept) Write(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.all += len(p); k.limit > 0 && k.all > k.limit {
+		k.over()
+		return 0, errTooMuch
+	}
 	switch {
 	case !k.last:
 		k.buf = append(k.buf, p[:min(len(p), k.most-len(k.buf))]...)
@@ -270,13 +300,22 @@ func lastLine(text []byte) string {
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
 		text = text[i+1:]
 	}
+	return cmp.Or(printable(string(text), lastLineBytes), "it says nothing")
+}
+
+// printable is the beginning of a text, of so many bytes at most, in one line and
+// without what is not to be seen.
+func printable(text string, most int) string {
 	line := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\ufffd' {
+		switch {
+		case r == '\n', r == '\t':
+			return ' '
+		case r == '\ufffd' || !unicode.IsPrint(r):
 			return -1
 		}
 		return r
-	}, string(text[:min(len(text), lastLineBytes)]))
-	return cmp.Or(strings.TrimSpace(line), "it says nothing")
+	}, strings.Clone(text[:min(len(text), most)]))
+	return strings.TrimSpace(line)
 }
 
 // saidBy is what a failed command said last.

@@ -1,6 +1,7 @@
 package container_test
 
 import (
+	"context"
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
@@ -23,7 +25,7 @@ import (
 )
 
 // script makes a program of shell code.
-func script(t *testing.T, code string) string {
+func script(t testing.TB, code string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "podman")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+code), 0o755); err != nil {
@@ -54,28 +56,155 @@ func TestT72AnEngineThatIgnoresLimits(t *testing.T) {
 	}
 }
 
+// dropsFlags is podman without flags that a sandbox needs.
+func (b *bench) dropsFlags() string {
+	b.t.Helper()
+	return script(b.t, `for a; do shift; case $a in --memory*|--cap-drop*|--read-only) ;; *) set -- "$@" "$a";; esac; done; exec `+b.podman.Program+` "$@"`)
+}
+
+// refusedAsLoose checks that a sandbox is refused by dropsFlags.
+func (b *bench) refusedAsLoose(l *container.Launcher) {
+	b.t.Helper()
+	_, err := l.Start(b.t.Context(), sh("true"))
+	f := fault.From(err)
+	for _, want := range []string{"memory is not limited", "its files can be written to", "its capabilities are not dropped"} {
+		if f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, want) {
+			b.t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if left := b.left(); len(left) > 0 {
+		b.t.Errorf("%v is left", left)
+	}
+}
+
 // SPEC-TOOLS 7.2: what an engine does not enforce is found out before the tool
 // runs, whatever it says of itself.
 func TestT72AnEngineThatDropsFlags(t *testing.T) {
 	b := newBench(t, nil)
-	program := script(t, `for a; do shift; case $a in --memory*|--cap-drop*|--read-only) ;; *) set -- "$@" "$a";; esac; done; exec `+b.podman.Program+` "$@"`)
-	b.engine = b.newEngine(func(o *container.EngineOptions) { o.Program = program; o.Prober = nil }) // by the image's own head
-	_, err := b.launcher(b.ours(sandboxed)).Start(t.Context(), sh("true"))
-	f := fault.From(err)
-	for _, want := range []string{"memory is not limited", "its files can be written to", "its capabilities are not dropped"} {
-		if f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, want) {
-			t.Errorf("%v; want %q", err, want)
+	b.engine = b.newEngine(func(o *container.EngineOptions) { o.Program = b.dropsFlags() })
+	b.refusedAsLoose(b.launcher(b.ours(sandboxed)))
+}
+
+// SPEC-TOOLS 7.2: what is in an image does not say whether it is isolated: not by
+// programs that say that all is well, and not by a file in the prober's way.
+func TestT72AnImageDoesNotSayWhetherItIsIsolated(t *testing.T) {
+	b := newBench(t, nil)
+	const image = "localhost/orla-liar:1"
+	dir := t.TempDir()
+	for name, text := range map[string]string{"head": "#!/bin/sh\nexec cat /told\n", "told": container.Well()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if left := b.left(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+	files := map[string]string{"bin/head": filepath.Join(dir, "head"), "told": filepath.Join(dir, "told"), ".orla-probe/x": filepath.Join(dir, "told")}
+	if err := b.podman.Import(image, containertest.Busybox(files)); err != nil {
+		t.Fatal(err)
+	}
+	of := func(o *container.Options) { o.Image = image }
+	b.engine = b.newEngine(func(o *container.EngineOptions) { o.Program = b.dropsFlags() })
+	b.refusedAsLoose(b.launcher(b.ours(sandboxed, of)))
+	b.engine = b.newEngine(nil)
+	if o := b.run(b.launcher(b.ours(sandboxed, of)), sh("echo hello")); o.stdout != "hello\n" {
+		t.Errorf("with an engine that does what it is told: %+v", o)
 	}
 }
 
-// SPEC-TOOLS 4: an Orla that does not run in an image says which command is missing
-// there all the same.
+// described is a program that answers as podman does: to info that it is local, or
+// not; run is what it does for a container, whose last arguments are in $@.
+func described(t *testing.T, remote bool, run string) string {
+	t.Helper()
+	return script(t, fmt.Sprintf(`case $1 in
+info) echo '{"host":{"cgroupVersion":"v2","cgroupControllers":["memory","cpu","pids"],"serviceIsRemote":%t},"version":{"Version":"5"}}';;
+image) echo '[{"Id":"1","Config":{}}]';;
+run) %s;;
+esac`, remote, run))
+}
+
+// SPEC-TOOLS 7.2: if Orla's own program does not run in the containers of an image, and
+// does in others, nobody can tell whether they are isolated, and nothing is run. The
+// image's programs are not asked.
+func TestT72ACannotTellIsARefusal(t *testing.T) {
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	log := filepath.Join(t.TempDir(), "log")
+	b.engine = b.newEngine(func(o *container.EngineOptions) {
+		o.Program = described(t, false, `echo "$@" >>`+log+`; case $* in *localhost/orla-trial*) echo '==> x <==';; *) echo 'it breaks' >&2; exit 1;; esac`)
+	})
+	_, err := b.launcher(nil).Start(t.Context(), sh("true"))
+	if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, "says whether it is isolated: it breaks") {
+		t.Errorf("%v", err)
+	}
+	ran, err := os.ReadFile(log)
+	if err != nil || len(ran) == 0 || strings.Contains(string(ran), "head") {
+		t.Errorf("%v; it ran %s", err, ran)
+	}
+}
+
+// SPEC-TOOLS 7.2: an Orla that cannot run in an image at all refuses an engine of its
+// own machine, and says what to do.
+func TestT72AnOrlaThatIsNotStatic(t *testing.T) {
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	b.engine = b.newEngine(func(o *container.EngineOptions) {
+		o.Prober = nil
+		o.Program = described(t, false, `echo "the image is asked" >&2; exit 1`)
+	})
+	_, err := b.launcher(nil).Start(t.Context(), sh("true"))
+	if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, "CGO_ENABLED=0") {
+		t.Errorf("%v", err)
+	}
+}
+
+// SPEC S1, S2: where an image is asked, it may print without an end, on any of its
+// streams: it is ended at once, and so is the engine when it is closed.
+func TestS2AnImageThatPrintsWithoutAnEnd(t *testing.T) {
+	for name, run := range map[string]string{
+		"lines":           `yes ''`,
+		"names":           `yes '==> a <=='`,
+		"one line":        `yes '' | tr '\n' x`,
+		"lines of stderr": `yes '' >&2`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+			e := b.newEngine(func(o *container.EngineOptions) { o.Program = described(t, true, run) })
+			b.engine = e
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, err := b.launcher(nil).Start(ctx, sh("true"))
+			if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, "prints more than 262144 bytes") {
+				t.Errorf("%v", err)
+			}
+			closed := make(chan struct{})
+			go func() { e.Close(); close(closed) }()
+			within(t, "the end of the engine", closed)
+		})
+	}
+}
+
+// SPEC S2: what an image says of a command is kept, and told, as a short line.
+func TestS2WhatAnImageSaysOfACommandIsShort(t *testing.T) {
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	told := filepath.Join(t.TempDir(), "told")
+	if err := os.WriteFile(told, []byte(container.Well()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.engine = b.newEngine(func(o *container.EngineOptions) {
+		o.Program = described(t, true, `case $* in *'"head"'*) cat `+told+`;; *) yes "$(printf '\033[2J\342\200\256x')" | head -c 200000;; esac`)
+	})
+	_, err := b.launcher(sandboxed).Start(t.Context(), sh("true"))
+	f := fault.From(err)
+	if f == nil || f.Code != fault.UnsupportedTool || len(f.Reason) > 1000 || strings.ContainsAny(f.Reason, "\x1b\u202e\n") {
+		t.Errorf("%.2000q", fmt.Sprint(err))
+	}
+}
+
+// SPEC-TOOLS 4: where an engine is on another machine, and so does not have Orla's own
+// program, it is said which command is missing all the same.
 func TestT4AMissingCommandWithoutAProber(t *testing.T) {
-	b := newBench(t, func(o *container.EngineOptions) { o.Prober = nil })
+	b := newBench(t, nil)
+	if !b.podman.IsPodman() {
+		t.Skip("SKIPPED: docker does not say that it is elsewhere")
+	}
+	program := script(t, `case $1 in info) `+b.podman.Program+` "$@" | sed 's/"serviceIsRemote":false/"serviceIsRemote":true/';; *) exec `+b.podman.Program+` "$@";; esac`)
+	b.engine = b.newEngine(func(o *container.EngineOptions) { o.Program = program })
 	for path, want := range map[string]string{
 		"nonesuch":      "it is not in PATH, which is /usr/local/sbin",
 		"/bin/nonesuch": "there is no such file",
@@ -87,6 +216,29 @@ func TestT4AMissingCommandWithoutAProber(t *testing.T) {
 	}
 	if o := b.run(b.launcher(b.ours()), sh("echo hello")); o.exit.Err != nil || o.exit.Code != 0 {
 		t.Errorf("a command that is there: %+v", o.exit)
+	}
+}
+
+// SPEC S2: an image declares a few volumes of which each is a flag, or is refused in few
+// words.
+func TestS2VolumesOfAnImageAreFew(t *testing.T) {
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	for name, volumes := range map[string]string{
+		"many":     `printf '"/v0":{}'; seq -f ',"/v%.0f":{}' 1 20000 | tr -d '\n'`,
+		"long":     `printf '"/'; yes x | head -c 200000 | tr -d '\n'; printf '":{}'`,
+		"with a :": `printf '"/:'; yes x | head -c 200000 | tr -d '\n'; printf '":{}'`,
+	} {
+		b.engine = b.newEngine(func(o *container.EngineOptions) {
+			o.Program = script(t, `case $1 in
+info) echo '{"host":{"cgroupVersion":"v2","cgroupControllers":["memory","cpu","pids"]},"version":{"Version":"5"}}';;
+image) printf '[{"Id":"1","Config":{"Volumes":{'; `+volumes+`; echo '}}}]';;
+*) exit 1;;
+esac`)
+		})
+		_, err := b.launcher(nil).Start(t.Context(), sh("true"))
+		if f := fault.From(err); f == nil || f.Code != fault.RuntimePolicyInvalid || len(f.Reason) > 1000 {
+			t.Errorf("%s: %.1000v", name, err)
+		}
 	}
 }
 

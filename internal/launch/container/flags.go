@@ -20,6 +20,7 @@ type plan struct {
 	spec  launch.Spec
 	name  string
 	more  []string // flags of a probe
+	trial bool     // image is Orla's own, or one that stands for all
 }
 
 // tmp is the folder that a process may write to.

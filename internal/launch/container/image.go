@@ -19,6 +19,12 @@ import (
 // pullPatience bounds the pull of an image, whoever waits for it.
 const pullPatience = 15 * time.Minute
 
+// What volumes an image may declare: each is a flag.
+const (
+	maxVolumes = 64
+	maxVolume  = 1024 // bytes of a path
+)
+
 // image is one that the engine has.
 type image struct {
 	id      string
@@ -66,9 +72,12 @@ func (e *Engine) inspectImage(ctx context.Context, m *made, name string) (image,
 		return image{}, fmt.Errorf("%s does not describe image %s as podman and docker do", m, name)
 	}
 	volumes := slices.Sorted(maps.Keys(described[0].Config.Volumes))
+	if len(volumes) > maxVolumes {
+		return image{}, fault.New(fault.RuntimePolicyInvalid, "image %s declares %d volumes, and %d can be replaced", name, len(volumes), maxVolumes)
+	}
 	for _, volume := range volumes {
-		if !filepath.IsAbs(volume) || strings.ContainsAny(volume, ":,\n\"") {
-			return image{}, fault.New(fault.RuntimePolicyInvalid, "image %s declares the volume %q, which cannot be replaced", name, volume)
+		if !filepath.IsAbs(volume) || len(volume) > maxVolume || strings.ContainsAny(volume, ":,\n\"") {
+			return image{}, fault.New(fault.RuntimePolicyInvalid, "image %s declares the volume %q, which cannot be replaced", name, printable(volume, lastLineBytes))
 		}
 	}
 	return image{described[0].ID, volumes}, nil

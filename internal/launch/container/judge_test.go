@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/fault"
 )
 
@@ -106,6 +107,18 @@ func TestProbesAreRead(t *testing.T) {
 	parts := parseProbe([]byte("==> /a <==\none\ntwo\n\n==> /b <==\n\n==> command <==\nit is not there\n"))
 	if want := map[string]string{"/a": "one\ntwo", "/b": "", "command": "it is not there"}; !maps.Equal(parts, want) {
 		t.Errorf("%q", parts)
+	}
+}
+
+// SPEC S1: what is read of a container costs as much as it is long.
+func TestS1ProbesAreReadInProportion(t *testing.T) {
+	for name, line := range map[string]string{"lines": "\n", "of one name": "==> a <==\nx\n"} {
+		t.Run(name, func(t *testing.T) {
+			costtest.Check(t, 4_000, func(n int) func() {
+				text := []byte("==> /proc/self/mountinfo <==\n" + strings.Repeat(line, n))
+				return func() { _, _ = judge(plan{made: &made{}, opts: Options{User: DefaultUser}}, parseProbe(text)) }
+			})
+		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/launch"
 )
 
 // Try starts a container that has opts, and reports why it cannot, or in which way
@@ -29,14 +28,16 @@ func (e *Engine) Try(ctx context.Context, opts Options, images []string) (name s
 	if err := m.limits(opts.Limits); err != nil {
 		return m.String(), err
 	}
+	if err := e.canLook(m); err != nil {
+		return m.String(), err
+	}
 	opts.Engine, opts.User, opts.Network = e, cmp.Or(opts.User, DefaultUser), cmp.Or(opts.Network, noNetwork)
-	p := plan{opts: opts, made: m, spec: launch.Spec{Path: probeAt}}
-	if e.probesAnywhere(m) {
-		p.opts.Image = "localhost/orla-trial-" + strings.ToLower(rand.Text()[:10]) + ":1"
-		defer e.discard(ctx, m, p.opts.Image)
-		if _, err := e.commandOn(ctx, emptyImage(), nil, m.path, "import", "-", p.opts.Image); err != nil {
-			return m.String(), untried(ctx, m, fault.New(fault.IsolationUnavailable, "%s cannot make an image: %s", m, saidBy(err)))
+	p := plan{opts: opts, made: m, trial: true}
+	if !e.elsewhere(m) {
+		if p.opts.Image, err = e.ownImage(ctx, m); err != nil {
+			return m.String(), untried(ctx, m, err)
 		}
+		defer e.discard(ctx, m, p.opts.Image)
 	} else if p.image, p.opts.Image = e.present(ctx, m, images); p.opts.Image == "" {
 		return m.String(), fault.New(fault.IsolationUnavailable, "%s answers, and has no image that a container could be tried with; pull the image of a tool", m)
 	}
@@ -45,6 +46,16 @@ func (e *Engine) Try(ctx context.Context, opts Options, images []string) (name s
 	}
 	_, err = e.probe(ctx, p)
 	return m.String(), untried(ctx, m, err)
+}
+
+// ownImage makes an image of nothing but empty folders. The caller discards it.
+func (e *Engine) ownImage(ctx context.Context, m *made) (name string, err error) {
+	name = "localhost/orla-trial-" + strings.ToLower(rand.Text()[:10]) + ":1"
+	if _, err := e.run(ctx, order{input: emptyImage(), most: answerBytes}, m.path, "import", "-", name); err != nil {
+		e.discard(ctx, m, name)
+		return "", fault.New(fault.IsolationUnavailable, "%s cannot make an image: %s", m, saidBy(err))
+	}
+	return name, nil
 }
 
 // untried is err, or that there was no time to find out.

@@ -1,8 +1,6 @@
 package container
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +16,16 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// probePatience bounds a look into a container.
-const probePatience = time.Minute
+const (
+	// probePatience bounds a look into a container.
+	probePatience = time.Minute
+	// lookBytes bounds what a container may print that is looked into: a little of what
+	// probed names, and for a container with this machine's network and many
+	// devices 64 KiB of two.
+	lookBytes = 256 << 10
+	// looseBytes bounds what is said of a container that is not as it has to be.
+	looseBytes = 1000
+)
 
 // verdict is what a container with a plan's flags has.
 type verdict struct {
@@ -52,40 +58,75 @@ func (p plan) key() string {
 	}, p.spec.Expose...))
 }
 
-// probeAt is where the prober is in a container.
-const probeAt = "/.orla-probe"
-
 // probe looks into a container with the plan's flags.
 func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
-	var first error
-	for _, look := range e.looks(p) {
-		answer, err := e.look(ctx, p, look)
-		if len(answer) > 0 {
-			parts := parseProbe(answer)
-			if _, told := parts[commandPart]; !told {
-				parts[commandPart] = e.unrunnable(ctx, p)
-			}
-			return judge(p, parts)
-		}
-		if f, ok := errors.AsType[*fault.Error](err); ok {
-			return verdict{}, f
-		}
-		first = cmp.Or(first, err)
+	if err := e.canLook(p.made); err != nil {
+		return verdict{}, err
 	}
-	if first != nil && p.spec.Dir != "" { // is it the folder that is wrong, or the engine?
-		elsewhere := p
-		elsewhere.spec.Dir = "/"
-		for _, look := range e.looks(elsewhere) {
-			if answer, _ := e.look(ctx, elsewhere, look); len(answer) > 0 { // why the first one failed is told
-				return verdict{}, fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), saidBy(first))
-			}
-		}
+	own := !e.elsewhere(p.made)
+	answer, err := e.look(ctx, p, own)
+	if len(answer) == 0 && own && !p.trial && refusedByEngine(err) && !e.hasProber(ctx, p) {
+		own = false
+		answer, _ = e.look(ctx, p, own) // why the first one failed is told
+	}
+	if len(answer) == 0 {
+		return verdict{}, e.untold(ctx, p, own, err)
+	}
+	parts := parseProbe(answer)
+	if _, told := parts[commandPart]; !told && !own {
+		parts[commandPart] = e.unrunnable(ctx, p)
+	}
+	return judge(p, parts)
+}
+
+// canLook reports why Orla cannot look into a container.
+func (e *Engine) canLook(m *made) error {
+	if e.elsewhere(m) || e.isStatic() {
+		return nil
+	}
+	return fault.New(fault.IsolationUnavailable, "this Orla is not a static program, so it cannot look into a container of %s; build it with CGO_ENABLED=0", m)
+}
+
+// refusedByEngine reports whether a look failed because the engine said no.
+func refusedByEngine(err error) bool {
+	_, refused := errors.AsType[*errCommand](err)
+	return refused
+}
+
+// hasProber reports whether the engine has Orla's own program, by a container of an
+// image that is Orla's too. Where it has, it is what is in the tool's image, or the
+// tool's limits, that keeps the program from answering, and these are not believed
+// instead. If it cannot be found out, it has.
+func (e *Engine) hasProber(ctx context.Context, p plan) bool {
+	image, err := e.ownImage(ctx, p.made)
+	if err != nil {
+		return true
+	}
+	defer e.discard(ctx, p.made, image)
+	bare := plan{made: p.made, opts: Options{
+		Engine: e, Tool: p.opts.Tool, Image: image, User: p.opts.User, Network: noNetwork, Runtime: p.opts.Runtime,
+	}}
+	answer, err := e.look(ctx, bare, true)
+	return len(answer) > 0 || !refusedByEngine(err)
+}
+
+// untold is why nothing is known of a container.
+func (e *Engine) untold(ctx context.Context, p plan, own bool, err error) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
 	}
 	said := "it prints nothing"
-	if first != nil {
-		said = saidBy(first)
+	if err != nil {
+		said = saidBy(err)
 	}
-	return verdict{}, fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
+	if refusedByEngine(err) && p.spec.Dir != "" { // is it the folder that is wrong, or the engine?
+		elsewhere := p
+		elsewhere.spec.Dir = "/"
+		if answer, _ := e.look(ctx, elsewhere, own); len(answer) > 0 { // why the first one failed is told
+			return fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), said)
+		}
+	}
+	return fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
 }
 
 // askShell says why its first argument cannot be run, as unrunnable does.
@@ -98,23 +139,45 @@ esac`
 // init process does not say so by its exit code. It returns "" if the command can be
 // run, and if the image has no shell.
 func (e *Engine) unrunnable(ctx context.Context, p plan) string {
-	said, _ := e.look(ctx, p, look{argv: []string{"sh", "-c", askShell, p.spec.Path}}) // without a shell nobody knows
+	if p.spec.Path == "" {
+		return ""
+	}
+	said, _ := e.lookBy(ctx, p, nil, "sh", "-c", askShell, p.spec.Path) // without a shell nobody knows
 	return strings.TrimSpace(string(said))
 }
 
-// look starts one container with the plan's flags, and returns what the look says
-// of it.
-func (e *Engine) look(ctx context.Context, p plan, look look) ([]byte, error) {
+// look starts one container with the plan's flags, and returns what it tells of
+// itself: by Orla's own program, which needs nothing of the image, or else by the
+// image's, which is believed only where the engine does not have this machine's files.
+func (e *Engine) look(ctx context.Context, p plan, own bool) ([]byte, error) {
+	if !own {
+		return e.lookBy(ctx, p, nil, append([]string{"head", "-n", "1000"}, probed[:]...)...)
+	}
+	at := "/." + e.newName() // which is in no image, and so in nobody's way
+	flag, err := mount(e.opts.Prober[0], at)
+	if err != nil {
+		return nil, fault.Wrap(fault.IsolationUnavailable, err, "Orla's own program cannot be in a container: %s", fault.From(err).Reason)
+	}
+	argv := append([]string{at}, e.opts.Prober[1:]...)
+	if p.spec.Path != "" {
+		argv = append(argv, p.spec.Path)
+	}
+	return e.lookBy(ctx, p, []string{flag}, argv...)
+}
+
+// lookBy runs a command in one container with the plan's flags and more of them, and
+// returns what it prints.
+func (e *Engine) lookBy(ctx context.Context, p plan, flags []string, argv ...string) ([]byte, error) {
 	environ := searchPath(p.spec.Env)
 	p.name = e.newName()
-	p.more = look.flags
-	p.spec = launch.Spec{Path: look.argv[0], Argv: look.argv, Expose: p.spec.Expose, Dir: p.spec.Dir}
+	p.more = flags
+	p.spec = launch.Spec{Path: argv[0], Argv: argv, Expose: p.spec.Expose, Dir: p.spec.Dir}
 	args, err := p.arguments(environ)
 	if err != nil {
 		return nil, err
 	}
 	defer e.dispose(ctx, p.made, p.name)
-	return e.command(ctx, nil, args...)
+	return e.run(ctx, order{most: lookBytes}, args...)
 }
 
 // searchPath are the flags for the PATH of a process that has one of its own.
@@ -136,29 +199,15 @@ func (e *Engine) dispose(ctx context.Context, m *made, name string) {
 	}
 }
 
-// look is one way to read what a container is.
-type look struct{ flags, argv []string }
+// elsewhere reports whether the engine is known not to have this machine's programs.
+func (e *Engine) elsewhere(m *made) bool { return runtime.GOOS != "linux" || m.remote }
 
-// looks are those that may work, the best first: Orla itself needs nothing of
-// the image, where its program is static and on the engine's machine.
-func (e *Engine) looks(p plan) []look {
-	var all []look
-	if own := e.opts.Prober; e.probesAnywhere(p.made) {
-		if flag, err := mount(own[0], probeAt); err == nil {
-			all = append(all, look{[]string{flag}, slices.Concat([]string{probeAt}, own[1:], []string{p.spec.Path})})
-		}
+// isStatic reports whether there is a prober that needs nothing of an image.
+func (e *Engine) isStatic() bool {
+	if len(e.opts.Prober) == 0 {
+		return false
 	}
-	return append(all, look{nil, append([]string{"head", "-n", "1000"}, probed[:]...)})
-}
-
-// probesAnywhere reports whether the prober needs nothing of an image.
-func (e *Engine) probesAnywhere(m *made) bool {
-	own := e.opts.Prober
-	return len(own) > 0 && runtime.GOOS == "linux" && !m.remote && isStatic(own[0])
-}
-
-func isStatic(path string) bool {
-	f, err := os.Open(path)
+	f, err := os.Open(e.opts.Prober[0])
 	if err != nil {
 		return false
 	}
@@ -169,26 +218,30 @@ func isStatic(path string) bool {
 
 // parseProbe reads what Probe or head printed: the parts by their names.
 func parseProbe(text []byte) map[string]string {
-	parts := map[string]string{}
-	name := ""
+	read := map[string]*strings.Builder{}
+	part := &strings.Builder{} // what comes before the first name
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "==> "); ok {
-			if found, ok := strings.CutSuffix(strings.TrimRight(rest, "\n"), " <=="); ok {
-				name = found
+			if name, ok := strings.CutSuffix(strings.TrimRight(rest, "\n"), " <=="); ok {
+				if part = read[name]; part == nil {
+					part = &strings.Builder{}
+					read[name] = part
+				}
 				continue
 			}
 		}
-		parts[name] += line
+		part.WriteString(line)
 	}
-	for name, part := range parts {
-		parts[name] = strings.TrimSpace(part)
+	parts := map[string]string{}
+	for name, part := range read {
+		parts[name] = strings.TrimSpace(part.String())
 	}
 	return parts
 }
 
 // judge says what holds, and refuses if that is less than was asked for.
 func judge(p plan, parts map[string]string) (verdict, error) {
-	v := verdict{held: limitsIn(parts), command: parts[commandPart]}
+	v := verdict{held: limitsIn(parts), command: printable(parts[commandPart], lastLineBytes)}
 	var loose []string
 	miss := func(missing bool, format string, args ...any) {
 		if missing {
@@ -214,7 +267,7 @@ func judge(p plan, parts map[string]string) (verdict, error) {
 	miss(asked.CPUs > 0 && (held.CPUs <= 0 || held.CPUs > asked.CPUs+rounding), "its processors are not limited to %v", asked.CPUs)
 	miss(asked.Pids > 0 && (held.Pids <= 0 || held.Pids > asked.Pids), "its processes are not limited to %d", asked.Pids)
 	if len(loose) > 0 {
-		return verdict{}, fault.New(fault.IsolationUnavailable, "%s does not isolate as it is told: in its containers %s; use another engine or OCI runtime (tool_container_engine, tool_container_runtime), or mend its configuration", p.made, strings.Join(loose, "; "))
+		return verdict{}, fault.New(fault.IsolationUnavailable, "%s does not isolate as it is told: in its containers %s; use another engine or OCI runtime (tool_container_engine, tool_container_runtime), or mend its configuration", p.made, printable(strings.Join(loose, "; "), looseBytes))
 	}
 	return v, nil
 }
@@ -250,9 +303,8 @@ func devicesIn(text string) []string {
 // rootReadOnly reports whether what is mounted last at / is read-only.
 func rootReadOnly(mountinfo string) bool {
 	readOnly := false
-	lines := bufio.NewScanner(strings.NewReader(mountinfo))
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
 		if len(fields) > 5 && fields[4] == "/" {
 			readOnly = slices.Contains(strings.Split(fields[5], ","), "ro")
 		}

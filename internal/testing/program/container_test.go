@@ -36,7 +36,8 @@ func serveContained(t *testing.T, podman *containertest.Engine, tools string) *r
 		}
 	}
 	prepare := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, podman.Environ...) }
-	o := startPrepared(t, t.TempDir(), prepare, checkedBinary(t), "--tools-dir", tools, "--port", "0", "--tool-container-engine", "podman")
+	// Not checkedBinary: only a static Orla looks into containers.
+	o := startPrepared(t, t.TempDir(), prepare, orlaBinary(t), "--tools-dir", tools, "--port", "0", "--tool-container-engine", "podman")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o
 }

@@ -127,7 +127,7 @@ func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 				config += "tool_k8s_kubeconfig: " + refusingCluster(t) + "\n"
 			}
 			prepare := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, c.environ...) }
-			o := startPrepared(t, t.TempDir(), prepare, checkedBinary(t), "--config", writeConfig(t, tools, config))
+			o := startPrepared(t, t.TempDir(), prepare, orlaBinary(t), "--config", writeConfig(t, tools, config))
 			o.url, _ = o.waitLog("serving", nil)["url"].(string)
 			for i, r := range c.rows {
 				a, err := o.call(fmt.Sprint("tool", i), "{}")
