@@ -64,7 +64,7 @@ var uncontained = map[string]struct {
 	"internal/launch.reserveThreads":                   {1, waits},
 	"internal/launch/guard.Start":                      {1, own},
 	"internal/launch/container.Engine.bounded":         {1, waits},
-	"internal/launch/container.Engine.commandOn":       {2, moves},
+	"internal/launch/container.Engine.run":       {2, moves},
 	"internal/launch/container.Launcher.Start":         {1, below},
 	"internal/launch/container.process.untilEnd":       {1, waits},
 	"internal/launch/container.relay.start":            {1, moves},
