@@ -106,7 +106,7 @@ var imports = map[string][]string{
 	"internal/wasmfuel":  {},
 	"internal/wasm":      {"internal/recovered", "internal/turns", "internal/wasmfuel", "internal/fault"},
 	"internal/artifact":  {"internal/wholefile", "internal/fault", "internal/outbound", "internal/secret"},
-	"internal/kind/wasm": {"internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
+	"internal/kind/wasm": {"internal/tail", "internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
 	"internal/needs":           {},

@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
@@ -67,6 +68,7 @@ type Tool struct {
 	module   *source
 	opts     Options
 	listed   []*mcp.Tool
+	quota    tail.Quota // of what modules write to stderr
 }
 
 // New returns the Tool that t describes. It does not look at the module.
@@ -155,12 +157,20 @@ func (t *Tool) request(x *contract.Exchange, c auth.Credentials) contract.Module
 	})
 }
 
-// logStderr logs what the module wrote to stderr, a line each.
+// logStderr logs what the module wrote to stderr, a line each, as far as the tool's
+// quota goes.
 func (t *Tool) logStderr(ctx context.Context, said []byte) {
 	for line := range bytes.Lines(said) {
-		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 && t.quota.Allow(len(line), t.reportStderr) {
 			t.opts.Log.InfoContext(ctx, "stderr", "tool", t.name, "stream", "stderr", "call_id", callid.From(ctx), "text", string(line))
 		}
+	}
+}
+
+// reportStderr says how much of stderr was not logged, if something was not.
+func (t *Tool) reportStderr() {
+	if lines, bytes := t.quota.Left(); lines > 0 {
+		t.opts.Log.Warn("a module printed too much on stderr; these lines are not in the log", "tool", t.name, "lines", lines, "bytes", bytes)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	kind "github.com/orla-project/orla/internal/kind/wasm"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
 )
@@ -461,14 +462,31 @@ func TestT37StderrIsLogged(t *testing.T) {
 	}
 }
 
-// writing is a module that writes a short text to stderr.
+// SPEC S2, N2: what a module writes to stderr fills the log no faster than a capsule's.
+func TestS2StderrIsLoggedWithinAQuota(t *testing.T) {
+	var log bytes.Buffer
+	of := tool(t, writing(strings.Repeat("x\n", 1<<15)))
+	*of.Resource.WASM = manifest.WASM{Module: of.Resource.WASM.Module, Entrypoint: "run", MaxMemory: 1 << 20, Fuel: 1000, WASI: true}
+	built := build(t, of, func(o *kind.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 3 {
+		_, err := call(t, built, "")
+		fails(t, err, fault.RuntimePolicyInvalid, false, "it is empty")
+	}
+	if lines := strings.Count(log.String(), "\n"); lines > 2*tail.QuotaLines { // of two windows
+		t.Errorf("%d lines are in the log", lines)
+	}
+}
+
+// writing is a module that writes a text to stderr.
 func writing(said string) []byte {
-	data := append([]byte{16, 0, 0, 0, byte(len(said)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, said...)
+	data := append(binary.LittleEndian.AppendUint32([]byte{16, 0, 0, 0}, uint32(len(said))), 0, 0, 0, 0, 0, 0, 0, 0)
+	data = append(data, said...)
+	segment := slices.Concat([]byte{1, 0, 0x41, 0, 0x0b}, binary.AppendUvarint(nil, uint64(len(data))), data)
 	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"),
 		[]byte{1, 12, 2, 0x60, 0, 0, 0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f},
 		[]byte{2, 35, 1, 22}, []byte("wasi_snapshot_preview1"), []byte{8}, []byte("fd_write"), []byte{0, 1},
-		[]byte{3, 2, 1, 0, 5, 3, 1, 0, 1},
+		[]byte{3, 2, 1, 0, 5, 3, 1, 0, 2},
 		[]byte{7, 16, 2, 6}, []byte("memory"), []byte{2, 0, 3}, []byte("run"), []byte{0, 1},
 		[]byte{10, 15, 1, 13, 0, 0x41, 2, 0x41, 0, 0x41, 1, 0x41, 8, 0x10, 0, 0x1a, 0x0b},
-		[]byte{11, byte(len(data) + 6), 1, 0, 0x41, 0, 0x0b, byte(len(data))}, data)
+		[]byte{11}, binary.AppendUvarint(nil, uint64(len(segment))), segment)
 }
