@@ -13,21 +13,11 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// warner logs why something that a provider offers is not served, once for each key.
-type warner func(key, why, what string, l *living)
-
 // publish replaces the catalog by one of what is living now. The caller holds
 // applying, or is New.
 func (s *Supervisor) publish() {
 	changed := make(chan struct{})
-	told := map[string]bool{}
-	warn := warner(func(key, why, what string, l *living) {
-		key += "\x00" + l.tool.Source
-		was := told[key] || s.told[key]
-		if told[key] = true; !was {
-			s.opts.Log.Warn("something that a capsule offers is not served", "what", what, "source", l.tool.Source, "why", why)
-		}
-	})
+	warn, told := s.warner()
 	next := &Catalog{
 		Talks:     map[string]bool{},
 		Changed:   changed,
@@ -67,7 +57,7 @@ func (s *Supervisor) publish() {
 	next.serveOthers(claims, warn, order)
 	s.serveTools(next, claims, warn, order)
 	claims.done(warn)
-	s.told = told
+	s.warned = told
 	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })

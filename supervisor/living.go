@@ -35,6 +35,8 @@ type living struct {
 
 	// shown is what a peer offers, as far as its schemas have been compiled.
 	shown atomic.Pointer[shown]
+
+	sparing sparing // of what is logged about what it offers
 }
 
 // shown is what a peer offered at one moment, with its schemas.
@@ -89,6 +91,7 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 		default:
 			c.schema, c.err = schema.CompileInput(raw)
 		}
+		c.err = brief(c.err)
 		next.inputs[key] = c
 	}
 	l.shown.Store(next)
@@ -128,6 +131,7 @@ func (l *living) compile(t *mcp.Tool) compiled {
 	if c.err == nil {
 		c.schema, c.err = schema.CompileInput(raw)
 	}
+	c.err = brief(c.err)
 	return c
 }
 
@@ -228,7 +232,9 @@ func (k *keeper) follow(ctx context.Context) {
 			select {
 			case k.in.updated <- uri:
 			default:
-				k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", uri)
+				if shown, left := k.of.sparing.allow(); shown {
+					k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", cut(uri, maxWhat), "not_shown", left)
+				}
 			}
 		case <-ctx.Done():
 			return

@@ -164,7 +164,7 @@ type Supervisor struct {
 	updated  chan string
 	applying sync.Mutex // guards living and gates; taken before nothing else
 	living   map[string]*living
-	told     map[string]bool    // what publish has warned of
+	warned   warned             // of the last catalog
 	claims   map[claim][]string // who served first what several offer, by the names of manifests
 	kept     *claimFile         // of claims; nil if they are not kept
 	disputed []manifest.Problem // what is not served, since it belongs to another

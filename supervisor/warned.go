@@ -1,0 +1,85 @@
+package supervisor
+
+import (
+	"errors"
+	"hash/maphash"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWarnings is how many lines are logged in a minute about what one provider offers.
+	maxWarnings = 100
+	// maxWhy and maxWhat bound what such a line says, in bytes.
+	maxWhy  = 400
+	maxWhat = 200
+)
+
+// warner logs why something that a provider offers is not served, once for each key.
+type warner func(key, why, what string, l *living)
+
+// warned is what publish has warned of, by the hash of its key and its provider.
+type warned map[uint64]struct{}
+
+var warnedSeed = maphash.MakeSeed()
+
+// warner returns what logs of the next catalog, and what will have been warned of by then.
+// What was warned of for the last one is not said again.
+func (s *Supervisor) warner() (warner, warned) {
+	now := warned{}
+	return func(key, why, what string, l *living) {
+		k := maphash.String(warnedSeed, key+"\x00"+l.tool.Source)
+		_, before := s.warned[k]
+		if _, is := now[k]; is || before {
+			now[k] = struct{}{}
+			return
+		}
+		now[k] = struct{}{}
+		if shown, left := l.sparing.allow(); shown {
+			s.opts.Log.Warn("something that a capsule offers is not served",
+				"what", cut(what, maxWhat), "source", l.tool.Source, "why", cut(why, maxWhy), "not_shown", left)
+		}
+	}, now
+}
+
+// cut is the beginning of a text, of so many bytes at most.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// brief is an error of which no more is kept than is told.
+func brief(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.Clone(cut(err.Error(), maxWhy)))
+}
+
+// sparing bounds how much is logged about one provider.
+type sparing struct {
+	mu    sync.Mutex // guards the fields that follow
+	since time.Time
+	shown int
+	left  int
+}
+
+// allow reports whether a line may be logged, and how many were not since the last one
+// that was.
+func (s *sparing) allow() (ok bool, left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.since) >= time.Minute {
+		s.since, s.shown = now, 0
+	}
+	if s.shown >= maxWarnings {
+		s.left++
+		return false, 0
+	}
+	s.shown++
+	left, s.left = s.left, 0
+	return true, left
+}
