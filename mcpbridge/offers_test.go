@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
@@ -309,9 +310,13 @@ func TestD8RequestsThatFail(t *testing.T) {
 		if strings.Contains(string(req.Params), "mem://a") {
 			return nil, &jsonrpc.Error{Code: -32007, Message: "not now", Data: json.RawMessage(`{"n":1.0}`)}
 		}
+		if strings.Contains(string(req.Params), "mem://c") {
+			return nil, &fault.Error{Code: fault.ExecutionFailed, Reason: "the server quoted a secret", Logged: "the server answered 500"}
+		}
 		return json.RawMessage(`[]`), nil
 	}
-	f := served(t, s).front(t, httpfront.Settings{})
+	w := served(t, s)
+	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
 	read := func(uri string) reply {
 		return f.post(t, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+uri+`"}}`, "Mcp-Session-Id", session)
@@ -321,6 +326,12 @@ func TestD8RequestsThatFail(t *testing.T) {
 	}
 	if r := read("mem://b"); r.code != -32603 || !strings.Contains(r.raw, `"tool_code":"execution_failed"`) {
 		t.Errorf("no result: %s", r.raw)
+	}
+	if r := read("mem://c"); r.code != -32603 || r.text != "the server quoted a secret" || !strings.Contains(r.raw, `"tool_code":"execution_failed"`) {
+		t.Errorf("a fault: %s", r.raw)
+	}
+	if lines := w.log.lines(t, "a request failed"); len(lines) == 0 || lines[len(lines)-1]["reason"] != "the server answered 500" { // SPEC I2
+		t.Errorf("the log has %v", lines)
 	}
 	if r := read("orla://answers/none"); r.code != -32602 {
 		t.Errorf("an answer that is not kept: %s", r.raw)

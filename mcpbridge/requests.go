@@ -65,7 +65,8 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc
 		return given
 	}
 	f := fault.From(err)
-	b.log.WarnContext(ctx, "a request failed", "method", method, "code", string(f.Code), "reason", f.Reason, "err", f.Err)
+	reason, cause := f.Log()
+	b.log.WarnContext(ctx, "a request failed", "method", method, "code", string(f.Code), "reason", reason, "err", cause)
 	data, err := json.Marshal(map[string]any{results.MetaToolCode: f.Code, results.MetaRetryable: f.Retryable()})
 	if err != nil { // a string and a boolean
 		panic(err)
