@@ -88,51 +88,81 @@ type Options struct {
 // Capsule is one long-lived provider. Its methods may be called from any
 // goroutine, but Serve from one at a time.
 type Capsule struct {
-	// Set by New.
+	settings
+	parts
+	admission
+	output
+
+	status   atomic.Pointer[status]
+	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
+	orders   orders
+	asked    wishes // what clients asked for that a new process must be told again
+
+	signals
+	facts
+	serving
+}
+
+// settings are what New was given.
+type settings struct {
 	tool    manifest.Tool
 	opts    Options
 	log     *slog.Logger
 	environ []string
 	connect func(context.Context) (Connection, error)
-	files   *files.Watcher
-	places  *turns.Queue // bounds the calls at once
-	// requests bounds other requests of one caller at once, where there is another.
-	requests *turns.Queue
-	// sideBySide says that the process works on several calls at once.
-	sideBySide atomic.Bool
-	stderr     tail.Buffer // the last lines of every process
-	told       stderrLimit // of what the log has of them
+}
 
-	status   atomic.Pointer[status]
-	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
-	offers   *offers.Offering
-	orders   orders
+// parts are what a capsule is made of.
+type parts struct {
+	files  *files.Watcher
+	offers *offers.Offering
+	orla   *protocol.Orla // speaks with its processes
+	inputs *clients.Inputs
+}
 
-	kick     chan trigger   // holds one wish to reload
-	wake     chan struct{}  // holds a token when a call wants the capsule started
-	updates  chan string    // URIs of resources that were updated
-	orla     *protocol.Orla // speaks with its processes
-	asked    wishes         // what clients asked for that a new process must be told again
-	noise    limiter        // of lines about stray output
-	settled  atomic.Bool    // see peer.Life
-	wasReady atomic.Bool    // once at least
-	waiting  *turns.Shares  // of calls that wait for READY or for a place
-	inputs   *clients.Inputs
+// admission bounds what is asked of a capsule at once, and shares it by caller.
+type admission struct {
+	places     *turns.Queue  // of calls
+	requests   *turns.Queue  // of other requests of one caller, where there is another
+	waiting    *turns.Shares // of calls that wait for READY or for a place
+	sideBySide atomic.Bool   // the process works on several calls at once
+}
+
+// output is what its processes print that is not a message.
+type output struct {
+	stderr tail.Buffer // the last lines of every process
+	logged stderrLimit // of what the log has of them
+	noise  limiter     // of lines about stray output
+}
+
+// signals reach Serve's goroutine, and those who follow the capsule.
+type signals struct {
+	kick    chan trigger  // holds one request to reload
+	wake    chan struct{} // holds a token when a call wants the capsule started
+	updates chan string   // URIs of resources that were updated
+}
+
+// facts are what Life tells besides the status.
+type facts struct {
+	settled  atomic.Bool  // see peer.Life
+	wasReady atomic.Bool  // once at least
 	calls    atomic.Int64 // that have ended
 	exits    atomic.Pointer[exit]
 	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
-
-	// Owned by Serve.
-	seen    *order    // the last one that was followed
-	began   time.Time // the last start
-	because string    // why the next one is made, if somebody said so
 
 	mu       sync.Mutex // guards the fields that follow
 	failures int        // in a row
 	started  int        // processes
 }
 
-// trigger is a wish to reload.
+// serving is owned by Serve.
+type serving struct {
+	seen    *order    // the last one that was followed
+	began   time.Time // the last start
+	because string    // why the next one is made, if somebody said so
+}
+
+// trigger is a request to reload.
 type trigger struct {
 	reason string
 	at     time.Time // of the change; a process that was started later has it already
@@ -150,31 +180,29 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		tool.Run.Timeout = defaultCallTimeout
 	}
 	c := &Capsule{
-		tool:    tool,
-		opts:    opts,
-		log:     opts.Log,
-		environ: withFreshCode(environ.Of(tool, opts.Environ), tool),
-		connect: opts.Connect,
-		kick:    make(chan trigger, 1),
-		wake:    make(chan struct{}, 1),
-		updates: make(chan string, 64),
-
-		places:   placesOf(tool.Run.MaxConcurrency),
-		requests: turns.NewQueue(turns.NoLimit, maxBesideSerial),
-		waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
-		inputs:   clients.NewInputs(tool.Name, tool.Runtime.MaxMessage, opts.Log),
+		settings: settings{tool: tool, opts: opts, log: opts.Log, environ: withFreshCode(environ.Of(tool, opts.Environ), tool), connect: opts.Connect},
+		parts: parts{
+			files:  files.New(tool, opts.Hub, opts.Log),
+			offers: offers.New(tool, opts.Lists, opts.Log),
+			orla:   protocol.New(tool, opts.Version, opts.Log),
+			inputs: clients.NewInputs(tool.Name, tool.Runtime.MaxMessage, opts.Log),
+		},
+		admission: admission{
+			places:   placesOf(tool.Run.MaxConcurrency),
+			requests: turns.NewQueue(turns.NoLimit, maxBesideSerial),
+			waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
+		},
+		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1), updates: make(chan string, 64)},
+		asked:   wishes{changed: make(chan struct{}, 1)},
 	}
 	if c.connect == nil {
 		c.connect = c.startProcess
 	}
-	c.orla, c.asked.changed = protocol.New(tool, opts.Version, opts.Log), make(chan struct{}, 1)
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),
 	})
 	c.orders.init()
 	c.seen = c.orders.last.Load()
-	c.files = files.New(tool, opts.Hub, opts.Log)
-	c.offers = offers.New(tool, opts.Lists, opts.Log)
 	// What nobody knows the tools of nobody can call: it has to be started once.
 	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
 		c.amend(func(s *status) { s.starts = byCall })
@@ -239,7 +267,7 @@ func (c *Capsule) Life() peer.Life {
 
 // Reload has the process ended and a new one started (SPEC E1), unless the
 // capsule waits to be called: the process that a call starts is a new one. It
-// returns at once. Wishes that come while one is waiting are one with it.
+// returns at once. Requests that come while one is waiting are one with it.
 func (c *Capsule) Reload(reason string) { c.trigger(trigger{reason, time.Now()}) }
 
 func (c *Capsule) trigger(t trigger) {

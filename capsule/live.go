@@ -62,7 +62,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
 	if end.err != nil {
 		drain = 0
 	}
-	in.close(drain, c.whyOver(cause, end))
+	in.close(drain, c.endReason(cause, end))
 	c.amend(func(s *status) { s.run = run{} })
 	return end
 }
@@ -111,7 +111,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	idle := newIdleTimer(c.tool.Runtime.IdleTimeout)
 	defer idle.Stop()
 	var coming chan successor // the process that is to replace this one
-	var again *trigger        // another wish, which came meanwhile
+	var again *trigger        // another one, which came in between
 	look := c.seen            // the last order of an operator that was looked at
 	fail := func(err error) (ending, *incarnation) {
 		if coming != nil { // it was to replace one that is gone now
@@ -127,7 +127,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 		return end, in
 	}
 	for {
-		var wish *trigger // for another process
+		var request *trigger // for another process
 		select {
 		case <-in.connection.Exited():
 			return fail(fmt.Errorf("it %s", in.connection.ExitText()))
@@ -149,19 +149,19 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			c.noteChange(change)
 		case t := <-c.kick:
 			if !t.at.Before(in.began) { // else it was started after that
-				wish = &t
+				request = &t
 			}
 		case <-look.changed:
 			look = c.orders.last.Load()
-			if wish = c.heed(look, in.order); coming != nil {
-				wish = nil // it is looked at again when that one is here
+			if request = c.follow(look, in.order); coming != nil {
+				request = nil // it is looked at again when that one is here
 			}
 		case s := <-coming:
 			coming = nil
 			in, end = c.succeed(ctx, in, s, end, retired)
-			wish = c.heed(look, s.order)
+			request = c.follow(look, s.order)
 			if again != nil && again.at.After(s.began) {
-				wish = again
+				request = again
 			}
 			again = nil
 		case <-stable.C:
@@ -181,15 +181,15 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return e, in
 		}
 		switch {
-		case wish == nil:
+		case request == nil:
 		case c.tool.Runtime.HotLoad.Mode != manifest.HotLoadReplace:
 			e, in := fail(nil)
-			e.reload, e.reason = true, wish.reason
+			e.reload, e.reason = true, request.reason
 			return e, in
 		case coming != nil:
-			again = wish // when that one is here
+			again = request // when that one is here
 		default:
-			coming = c.replace(ctx, *wish, look.n)
+			coming = c.replace(ctx, *request, look.n)
 		}
 	}
 }
@@ -276,8 +276,8 @@ func reasonOf(err error) string {
 // errLate is in the chain of what calls are told that are cut when drain_ms is over.
 var errLate = errors.New("the time to drain is over")
 
-// whyOver is what the calls are told that a process leaves unanswered.
-func (c *Capsule) whyOver(cause error, end ending) error {
+// endReason is what the calls are told that a process leaves unanswered.
+func (c *Capsule) endReason(cause error, end ending) error {
 	name := c.tool.Name
 	switch {
 	case errors.Is(cause, errHeld):
@@ -296,7 +296,7 @@ func (c *Capsule) crashedDuring(how string) error {
 	return fault.New(fault.Crashed, "%s crashed during the call: %s; it is started again, try once more", c.tool.Name, how)
 }
 
-// noteChange wishes for a reload, if a change is to make one. Only Serve's goroutine calls
+// noteChange requests a reload, if a change is to make one. Only Serve's goroutine calls
 // it.
 func (c *Capsule) noteChange(change watch.Change) {
 	if reason, reload := c.files.Reloads(change); reload {
@@ -311,7 +311,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	s := c.status.Load()
 	switch {
 	case s.state == Stopping && s.starts != byNobody:
-		c.deafen()
+		c.forgetWake()
 		c.become(status{state: Stopped, reason: s.reason, starts: s.starts, cause: s.cause, next: s.next})
 		return // awaitStart waits
 	case s.state != Crashed:
@@ -326,7 +326,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 		stopped := status{state: Stopped, reason: why.Error(), cause: why}
 		if c.far() {
 			stopped.starts = byCall
-			c.deafen()
+			c.forgetWake()
 			stopped.next = time.Now().Add(restarts.afterLimit())
 			c.become(stopped)
 			return // awaitStart waits: a call tries whether the server is there again, and so does Orla
@@ -361,9 +361,9 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 // nobody tells when it is back.
 func (c *Capsule) far() bool { return c.tool.Runtime.Remote != nil }
 
-// deafen forgets a call that wanted the capsule started. Whoever waits still asks
+// forgetWake forgets a call that wanted the capsule started. Whoever waits still asks
 // again.
-func (c *Capsule) deafen() {
+func (c *Capsule) forgetWake() {
 	select {
 	case <-c.wake:
 	default:

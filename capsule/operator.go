@@ -184,16 +184,16 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 		case s.starts != byCall:
 			return true
 		}
-		if c.awaitWish(ctx, o, s) {
+		if c.awaitChange(ctx, o, s) {
 			return true
 		}
 	}
 	return false
 }
 
-// awaitWish waits until something is to be looked at again. It reports whether a
+// awaitChange waits until something is to be looked at again. It reports whether a
 // process is to be started: a call wants it, or its time has come.
-func (c *Capsule) awaitWish(ctx context.Context, o *order, s *status) bool {
+func (c *Capsule) awaitChange(ctx context.Context, o *order, s *status) bool {
 	var due <-chan time.Time
 	if !s.next.IsZero() {
 		timer := time.NewTimer(time.Until(s.next))
@@ -240,9 +240,9 @@ func (c *Capsule) liveUntilHeld(ctx context.Context, restarts *restarts) ending 
 	return c.live(ctx, restarts)
 }
 
-// heed looks at an order while a capsule has a process that was started after
-// the nth. It returns a wish for another one, if that is what the order comes to.
-func (c *Capsule) heed(o *order, n int) *trigger {
+// follow looks at an order while a capsule has a process that was started after
+// the nth. It returns a request for another one, if that is what the order comes to.
+func (c *Capsule) follow(o *order, n int) *trigger {
 	switch {
 	case n >= o.after:
 		c.seen = o

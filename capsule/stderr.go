@@ -67,7 +67,7 @@ func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
 	line = c.clean(line)
 	c.stderr.Append(line)
 	ctx := context.Background() // a line is not part of a call
-	if !c.told.allow(len(line), c.reportStderr) {
+	if !c.logged.allow(len(line), c.reportStderr) {
 		ctx = history.Only(ctx)
 	}
 	c.log.InfoContext(ctx, "stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", string(line))
@@ -75,7 +75,7 @@ func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
 
 // reportStderr says how much of stderr was not logged, if something was not.
 func (c *Capsule) reportStderr() {
-	if lines, bytes := c.told.take(); lines > 0 {
+	if lines, bytes := c.logged.take(); lines > 0 {
 		c.log.Warn("a capsule printed too much on stderr; these lines are not in the log", "tool", c.tool.Name, "lines", lines, "bytes", bytes)
 	}
 }

@@ -45,7 +45,7 @@ func TestS1StderrIsLoggedWithABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 100_000
 		got := &shown{all: map[string]int{}, log: map[string]int{}}
-		c := &Capsule{tool: manifest.Tool{Name: "loud"}, log: slog.New(got)}
+		c := &Capsule{settings: settings{tool: manifest.Tool{Name: "loud"}, log: slog.New(got)}}
 		for range lines {
 			c.logStderr(1, []byte("a line"), 0)
 		}

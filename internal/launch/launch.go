@@ -50,19 +50,29 @@ type Local struct {
 	log      *slog.Logger
 	instance string
 	outer    string // the mark of the process that this one runs in, if any
-	spawns   chan spawn
-	stays    chan struct{} // one for each process whose caller stays with it; see Run
-	tags     *trees.Tagger
-	groups   *guard.Groups
-	finder   *trees.Finder
-	guard    guardian // nil without one
-	reaper   *reaper
-	cgroup   *cgroup.Root
-	cells    cells
-	procs    sync.WaitGroup
-	spawner  sync.WaitGroup
-	mu       sync.Mutex // guards closed and procs.Add against Close
-	closed   bool
+	forks
+	tracking
+	guard  guardian // nil without one
+	reaper *reaper
+	cgroup *cgroup.Root
+	cells  cells
+	procs  sync.WaitGroup
+	mu     sync.Mutex // guards closed and procs.Add against Close
+	closed bool
+}
+
+// forks is where processes are forked.
+type forks struct {
+	spawns  chan spawn
+	spawner sync.WaitGroup
+	stays   chan struct{} // one for each process whose caller stays with it; see Run
+}
+
+// tracking tells which processes belong to which.
+type tracking struct {
+	tags   *trees.Tagger
+	groups *guard.Groups
+	finder *trees.Finder
 }
 
 // guardian ends what a killed Orla leaves; see guard.Guard.
@@ -146,8 +156,7 @@ func NewLocal(opts Options) (*Local, error) {
 		log:      opts.Log,
 		instance: rand.Text(),
 		outer:    os.Getenv(trees.MarkVariable),
-		spawns:   make(chan spawn),
-		stays:    make(chan struct{}, stays()),
+		forks:    forks{spawns: make(chan spawn), stays: make(chan struct{}, stays())},
 		reaper:   newReaper(strayPause),
 		cgroup:   opts.Cgroup,
 	}
@@ -257,22 +266,17 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		return nil, diagnose(spec, err)
 	}
 	p := &LocalProcess{
-		local:  l,
-		pipes:  pipes.parent,
-		pid:    s.pid,
-		pidfd:  pidfd,
-		mark:   mark,
-		tag:    s.tag,
-		whole:  spec.Whole,
-		alone:  leadsNamespace(attr.Sys),
-		cell:   cell,
-		grace:  spec.Grace,
-		slot:   s.slot,
-		ended:  make(chan struct{}),
-		ending: make(chan *ending, 1),
-		kill:   make(chan struct{}),
-		exited: make(chan struct{}),
-		gone:   make(chan struct{}),
+		streams: streams{pipes: pipes.parent},
+		local:   l,
+		pid:     s.pid,
+		pidfd:   pidfd,
+		whole:   spec.Whole,
+		alone:   leadsNamespace(attr.Sys),
+		cell:    cell,
+		grace:   spec.Grace,
+		traces:  traces{mark: mark, tag: s.tag, slot: s.slot},
+		stop:    stop{ended: make(chan struct{}), ending: make(chan *ending, 1), kill: make(chan struct{})},
+		outcome: outcome{exited: make(chan struct{}), gone: make(chan struct{})},
 	}
 	if p.grace == 0 {
 		p.grace = DefaultGrace

@@ -14,27 +14,45 @@ import (
 // LocalProcess is one process of this machine and the group that it leads. Its methods may be
 // called from any goroutine. The streams belong to the caller, who closes them.
 type LocalProcess struct {
-	Stdin  *os.File // what is written here reaches the process; nil with Spec.Input
-	Stdout *os.File
-	Stderr *os.File
+	streams
 
 	local *Local
-	pipes [3]int // Orla's ends, until openStreams makes them files; none where there is nothing
 	pid   int
 	pidfd int // closed by who waits for the end; none where there are none
-	mark  string
-	tag   uint64 // what its descendants have inherited; 0 if there is none
 	whole bool
 	alone bool // it is the first of its pid namespace: when it has ended, so has all of its tree
 	grace time.Duration
 	cell  *cgroup.Group // nil if it has none of its own
 	held  Held
 
+	traces
+	stop
+	outcome
+}
+
+// streams are Orla's ends of a process's pipes.
+type streams struct {
+	Stdin  *os.File // what is written here reaches the process; nil with Spec.Input
+	Stdout *os.File
+	Stderr *os.File
+
+	pipes   [3]int   // the same, until openStreams makes them files; none where there is nothing
+	feed    *os.File // takes the rest of Spec.Input; nil when all of it went at once
+	feeding sync.WaitGroup
+}
+
+// traces are what tells a process's tree from others.
+type traces struct {
+	mark   string
+	tag    uint64        // what its descendants have inherited; 0 if there is none
 	slot   *int32        // this group's entry in the table; released when empty is set
 	empty  bool          // whether the group was seen empty; owned by attend
 	member trees.Process // of the group, when it was last seen alive; owned by attend
 	since  uint64        // when the process was started; owned by end, then by attend
+}
 
+// stop is how a process is ended.
+type stop struct {
 	killOnce sync.Once
 	kill     chan struct{} // closed when the process is to end without grace
 	ended    chan struct{} // closed when it has ended; it is reaped after that
@@ -45,10 +63,10 @@ type LocalProcess struct {
 	over     bool          // it was not
 	hurry    chan struct{} // closed by Stop after Finish; nil after Stop alone
 	hurried  bool          // whether it is closed
+}
 
-	feed    *os.File // takes the rest of Spec.Input; nil when all of it went at once
-	feeding sync.WaitGroup
-
+// outcome is how a process has ended.
+type outcome struct {
 	reaped    bool // set before exited is closed, with what follows
 	status    syscall.WaitStatus
 	known     bool          // whether status says anything
