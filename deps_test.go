@@ -71,8 +71,9 @@ var imports = map[string][]string{
 	"capsule/records":  {"internal/wholefile", "manifest"},                                                                              // what is kept of capsules between two runs of Orla
 	"capsule/offers":   {"capsule/records", "internal/peer", "internal/rawjson", "manifest"},                                            // what a capsule offers, under the names of clients
 	"capsule/files":    {"internal/recovered", "internal/watch", "manifest"},                                                            // changes of a capsule's files
+	"capsule/restarts": {"manifest"},                                                                                                    // when a capsule that failed is started again
 	"capsule/stdio":    {"internal/fault", "internal/launch", "internal/linerpc", "internal/pace", "internal/rpc", "internal/tail"},     // a connection with a process
-	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/stdio", "internal/recovered", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
+	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/recovered", "internal/history", "internal/turns", "manifest", "internal/environ", "internal/launch", "internal/watch", "internal/tail", "internal/fault", "internal/trace", "internal/cgroup", "internal/peer", "internal/rawjson", "internal/rpc", "internal/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/outbound":     {"internal/address", "internal/fault"},                                                                                      // HTTP to services, and the addresses it may reach
@@ -184,7 +185,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
-	"github.com/cenkalti/backoff/v4":           {"capsule", "internal/retry"},
+	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/retry"},
 	"code.dny.dev/ssrf":                        {"internal/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/bench"},
 	"golang.org/x/oauth2":                      {"internal/auth"},

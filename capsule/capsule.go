@@ -30,6 +30,7 @@ import (
 	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
@@ -295,10 +296,10 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	helpers.Go(func() { c.offers.GiveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 
 	c.recall()
-	restarts := newRestarts(c.tool.Runtime.Restart)
+	restarts := restarts.New(c.tool.Runtime.Restart)
 	for c.awaitStart(ctx, restarts) {
 		if end := c.liveUntilHeld(ctx, restarts); end.reload {
-			restarts.forgive() // new files deserve a new chance
+			restarts.Forgive() // new files deserve a new chance
 		}
 		c.pause(ctx, restarts)
 	}
@@ -332,8 +333,8 @@ func (c *Capsule) finish(ctx context.Context) {
 }
 
 // count publishes how often the capsule has failed in a row.
-func (c *Capsule) count(r *restarts) {
+func (c *Capsule) count(r *restarts.Schedule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failures = r.failures
+	c.failures = r.Failures()
 }

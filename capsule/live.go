@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/recovered"
 	"github.com/orla-project/orla/internal/rpc"
@@ -26,7 +27,7 @@ type ending struct {
 // live runs one process from its start until nothing of it is left, and
 // reports why it ended. The state that it leaves behind is published before the
 // process is ended, so that no call reaches a dying one.
-func (c *Capsule) live(ctx context.Context, restarts *restarts) ending {
+func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending {
 	s := c.status.Load()
 	c.become(status{state: Starting, reason: c.startReason(s)})
 	c.began = time.Now()
@@ -99,7 +100,7 @@ func (in *incarnation) kill() {
 // attend keeps a capsule READY for as long as its process is well, and returns
 // why it is not to be any more, and the process that this holds for: in mode
 // replace a younger one takes over.
-func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts, retired *sync.WaitGroup) (ending, *incarnation) {
+func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts.Schedule, retired *sync.WaitGroup) (ending, *incarnation) {
 	c.become(status{state: Ready, reason: "handshake complete", run: in.run(), conn: in.conn})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,7 +122,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			}
 		}
 		end := ending{err: err, ready: time.Since(in.ready), run: in.run()}
-		if err != nil && end.ready >= healthy && in.expired() { // sooner, it is a failure: the next one might end as soon
+		if err != nil && restarts.Healthy(end.ready) && in.expired() { // sooner, it is a failure: the next one might end as soon
 			end.err, end.reload, end.reason = nil, true, err.Error()
 		}
 		return end, in
@@ -165,7 +166,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			}
 			again = nil
 		case <-stable.C:
-			restarts.forgive()
+			restarts.Forgive()
 			c.count(restarts)
 		case <-idle.C:
 			left := c.tool.Runtime.IdleTimeout - in.conn.Unused()
@@ -235,7 +236,7 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 
 // leave publishes what follows on a process (SPEC D1). cause is why its life was
 // ended from outside; nil if it was not.
-func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
+func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 	next, wait, again := status{reason: end.reason, run: end.run}, time.Duration(0), false
 	refusal := c.unauthorized(end.err)
 	switch {
@@ -245,9 +246,9 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts) {
 		next.state, next.reason, next.starts = Stopping, "Orla stops it", byNobody
 	case refusal != nil: // no failure to count: somebody has to mend the credentials
 		next.state, next.reason, next.starts, next.cause = Stopping, refusal.Reason, byCall, end.err
-		wait, again = restarts.later(), true
+		wait, again = restarts.Later(), true
 	case end.err != nil:
-		wait, again = restarts.after(end.ready)
+		wait, again = restarts.After(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
 			next.stderr = c.lastStderr() // what there is of it; all of it is in the log
@@ -307,7 +308,7 @@ func (c *Capsule) noteChange(change watch.Change) {
 // pause waits for what comes after a process: in CRASHED until the next start
 // is due, in STOPPED until something changes (SPEC D9). It returns at once after
 // a reload, and when something is asked for by an operator.
-func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
+func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 	s := c.status.Load()
 	switch {
 	case s.state == Stopping && s.starts != byNobody:
@@ -320,14 +321,14 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 	var due <-chan time.Time
 	if s.next.IsZero() {
 		why := s.cause
-		if restarts.failures > 1 {
-			why = fmt.Errorf("%d failures in a row, the last: %w", restarts.failures, s.cause)
+		if restarts.Failures() > 1 {
+			why = fmt.Errorf("%d failures in a row, the last: %w", restarts.Failures(), s.cause)
 		}
 		stopped := status{state: Stopped, reason: why.Error(), cause: why}
 		if c.far() {
 			stopped.starts = byCall
 			c.forgetWake()
-			stopped.next = time.Now().Add(restarts.afterLimit())
+			stopped.next = time.Now().Add(restarts.AfterLimit())
 			c.become(stopped)
 			return // awaitStart waits: a call tries whether the server is there again, and so does Orla
 		}
@@ -348,7 +349,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts) {
 				continue // that is what has failed already
 			}
 			c.because = t.reason
-			restarts.forgive()
+			restarts.Forgive()
 			c.count(restarts)
 		case <-c.seen.changed:
 		case <-ctx.Done():

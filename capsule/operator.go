@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 )
@@ -168,7 +169,7 @@ func (c *Capsule) notServed() error {
 
 // awaitStart waits until a process is to be started, and reports whether one is:
 // not while the capsule is held; at once, unless it is one that a call starts.
-func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
+func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts.Schedule) bool {
 	for ctx.Err() == nil {
 		o, s := c.orders.last.Load(), c.status.Load()
 		switch {
@@ -178,7 +179,7 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts) bool {
 			}
 		case o != c.seen:
 			c.because = o.reason
-			restarts.forgive()
+			restarts.Forgive()
 			c.count(restarts)
 			return true
 		case s.starts != byCall:
@@ -230,7 +231,7 @@ func (c *Capsule) rest(o *order) {
 }
 
 // liveUntilHeld runs one process, unless the capsule is held meanwhile.
-func (c *Capsule) liveUntilHeld(ctx context.Context, restarts *restarts) ending {
+func (c *Capsule) liveUntilHeld(ctx context.Context, restarts *restarts.Schedule) ending {
 	ctx, o, release := c.orders.attach(ctx)
 	defer release()
 	if o.held {

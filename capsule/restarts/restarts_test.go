@@ -1,4 +1,4 @@
-package capsule
+package restarts
 
 import (
 	"testing"
@@ -10,23 +10,23 @@ import (
 // SPEC-TOOLS 3.5: after max_failures the pauses before a remote server is tried
 // again go on doubling, up to a bound, and never end.
 func TestT35PausesAfterTheLimit(t *testing.T) {
-	r := newRestarts(manifest.Restart{Initial: 2 * time.Second, Max: 30 * time.Second, MaxFailures: 3})
+	r := New(manifest.Restart{Initial: 2 * time.Second, Max: 30 * time.Second, MaxFailures: 3})
 	for range 3 {
-		r.after(0)
+		r.After(0)
 	}
 	for _, want := range []time.Duration{8, 16, 32, 64, 120, 120, 120} {
 		want *= time.Second
-		if got := r.afterLimit(); got < want || got > want+want/5 {
+		if got := r.AfterLimit(); got < want || got > want+want/5 {
 			t.Errorf("after %d failures the pause is %s; want %s, and a fifth more at most", r.failures, got, want)
 		}
-		if _, again := r.after(0); again {
+		if _, again := r.After(0); again {
 			t.Error("the limit is not kept")
 		}
 	}
-	r = newRestarts(manifest.Restart{Initial: time.Hour, Max: time.Hour, MaxFailures: 1})
-	r.after(0)
-	r.after(0)
-	if got := r.afterLimit(); got < time.Hour || got > 72*time.Minute {
+	r = New(manifest.Restart{Initial: time.Hour, Max: time.Hour, MaxFailures: 1})
+	r.After(0)
+	r.After(0)
+	if got := r.AfterLimit(); got < time.Hour || got > 72*time.Minute {
 		t.Errorf("a pause that the manifest wants to be longer is %s", got)
 	}
 }
