@@ -89,7 +89,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	c.noteLimits(in.held())
 	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean}))
 	in.relay = clients.New(in.conn.Conn, c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
-	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, line, dropped) }, in.panicked)
+	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, line, dropped) }, in.panicked) //nolint:contextcheck // its life is not the start's
 	return in, nil
 }
 

@@ -46,7 +46,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	for i := range tried {
 		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
 	}
-	p, diff, err := o.prepare(cfg, found, tried)
+	p, diff, err := o.prepare(cfg, found, tried) //nolint:contextcheck // what it sweeps up has a time of its own
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}

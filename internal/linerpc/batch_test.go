@@ -68,7 +68,7 @@ func TestD10ALineThatJoinedAndWasNotSentIsNot(t *testing.T) {
 			_ = p.w.writeNow(*b)
 		},
 		"a close": func(p *process, b *batch) {
-			p.Conn.Conn.GiveUp(io.ErrClosedPipe)
+			p.GiveUp(io.ErrClosedPipe)
 			_ = p.w.writeNow(*b) // the first line's error is its own
 		},
 	} {

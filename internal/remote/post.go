@@ -415,7 +415,7 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	if line == nil {
 		return final("the server answered %s with what is no JSON", m.method)
 	}
-	if !s.hand(line, m) {
+	if !s.hand(line, m) { //nolint:contextcheck // an answer waits in the context of its call
 		return final("the server answered %s with something that is no answer to it", m.method)
 	}
 	return nil

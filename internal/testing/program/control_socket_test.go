@@ -154,8 +154,13 @@ func TestJ2AnOrlaIsChangedOnlyWhereItBelongs(t *testing.T) {
 		dir  string
 		here bool
 	}{
-		{elsewhere, true}, {project, true}, {tools, true}, {filepath.Join(tools, "below"), true},
-		{t.TempDir(), false}, {filepath.Dir(project), false}, {"/", false},
+		{elsewhere, true},
+		{project, true},
+		{tools, true},
+		{filepath.Join(tools, "below"), true},
+		{t.TempDir(), false},
+		{filepath.Dir(project), false},
+		{"/", false},
 	} {
 		for _, args := range [][]string{{"stop", "--all"}, {"start", "--all"}, {"restart", "--all"}, {"reload"}} {
 			cmd := o.command(args...)
