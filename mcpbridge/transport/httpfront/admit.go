@@ -5,22 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
-
-// stream is an open stream that counts as a session.
-type stream struct {
-	party party
-	since time.Time
-	end   context.CancelFunc
-}
 
 // fairShare is the part of all sessions that one party may have for certain when
 // there are as many as may be.
@@ -54,16 +45,16 @@ func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok 
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	one := &stream{party: of, since: time.Now(), end: cancel}
+	one := &stream{party: of, end: cancel}
 	s.mu.Lock()
 	s.opening--
-	s.streams[one] = true
+	s.openLocked(one)
 	s.mu.Unlock()
 	return r.WithContext(ctx), func() {
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.streams, one)
+		s.closeLocked(one)
 	}, true
 }
 
@@ -118,78 +109,47 @@ func (s *sessions) fullLocked(most int) bool {
 }
 
 // yieldLocked forgets sessions that the largest party has to give up for one more of
-// another party.
+// another party: one, or as many as there are too many since max_sessions was lowered.
 func (s *sessions) yieldLocked(most int, of party, known bool) (over []*client.Session) {
-	largest, n, have := s.largestLocked()
 	share := max(1, most/fairShare)
-	if have[largest.who] <= share || largest.who == of.who && n <= share {
-		return nil
-	}
-	// A tenth of them at a time, so that a flood does not pay for a scan each.
-	room := 1 + (have[largest.who]-share)/10
-	give := func(busy bool, from func(party) bool) {
-		var all []*usage
-		for _, u := range s.known {
-			if from(u.party) && (u.open > 0) == busy {
-				all = append(all, u)
+	for s.fullLocked(most) {
+		largest := s.parties.largest()
+		if largest == nil || largest.n <= share {
+			return over
+		}
+		own := largest.who == of.who
+		program := largest.largest()
+		if own && program.n <= share {
+			return over
+		}
+		u := program.idle.oldest()
+		if u == nil && !own { // its programs may have many names, and one session each
+			u = largest.idle.oldest()
+		}
+		if u == nil {
+			if known && !own && s.parties.count(of.who) < share {
+				over = append(over, s.interruptLocked(largest)...)
 			}
+			return over
 		}
-		slices.SortFunc(all, func(a, b *usage) int { return a.last.Compare(b.last) })
-		for _, u := range all[:min(len(all), room)] {
-			delete(s.known, u.ID)
-			over = append(over, u.Session)
-			room--
-		}
-	}
-	same := func(p party) bool { return p.who == largest.who }
-	give(false, func(p party) bool { return p == largest })
-	if s.fullLocked(most) && largest.who != of.who {
-		give(false, same) // its programs may have many names, and one session each
-	}
-	if s.fullLocked(most) && known && largest.who != of.who && have[of.who] < share {
-		room = 1
-		if s.endStreamLocked(same); s.fullLocked(most) {
-			give(true, same)
-		}
+		s.forgetLocked(u)
+		over = append(over, u.Session)
 	}
 	return over
 }
 
-// largestLocked returns the party with the most sessions, and of an address its program
-// with the most, and how many that one has; and how many each caller and address has.
-func (s *sessions) largestLocked() (largest party, n int, have map[string]int) {
-	have = map[string]int{}
-	each := map[party]int{}
-	count := func(p party) {
-		have[p.who]++
-		each[p]++
+// interruptLocked ends the oldest stream of a party that has no idle session, or forgets its
+// session whose last use is longest ago.
+func (s *sessions) interruptLocked(of *member) []*client.Session {
+	if oldest := of.streams.Front(); oldest != nil {
+		one, _ := oldest.Value.(*stream)
+		one.end()
+		s.closeLocked(one)
+		return nil
 	}
-	for _, u := range s.known {
-		count(u.party)
-	}
-	for one := range s.streams {
-		count(one.party)
-	}
-	for p, n := range each {
-		if have[p.who] > have[largest.who] || p.who == largest.who && n > each[largest] {
-			largest = p
-		}
-	}
-	return largest, each[largest], have
-}
-
-// endStreamLocked ends the oldest stream of a party, if it has one.
-func (s *sessions) endStreamLocked(of func(party) bool) {
-	var oldest *stream
-	for one := range s.streams {
-		if of(one.party) && (oldest == nil || one.since.Before(oldest.since)) {
-			oldest = one
-		}
-	}
-	if oldest != nil {
-		oldest.end()
-		delete(s.streams, oldest)
-	}
+	u := of.busy.oldest()
+	s.forgetLocked(u)
+	return []*client.Session{u.Session}
 }
 
 // crowded refuses what there is no room for.

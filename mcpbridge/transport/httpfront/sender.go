@@ -66,12 +66,6 @@ func hostOf(r *http.Request) string {
 // header is first of a request.
 func header(r *http.Request, canonical string) string { return wire.FirstHeader(r.Header, canonical) }
 
-// party is whose a session counts as, where sessions are many.
-type party struct {
-	who     string // the authenticated caller, or else the address
-	program string // of an address, by its own word: of one address, that with the most gives way
-}
-
 func partyOf(r *http.Request, program string) party {
 	if who := subject(r); who != "" {
 		return party{who: who}

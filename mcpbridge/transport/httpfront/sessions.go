@@ -13,6 +13,7 @@ type sessions struct {
 	known   map[string]*usage // by their ids
 	opening int               // those that have room, and are not known yet
 	streams map[*stream]bool
+	parties parties // whose they are, those of opening left out
 }
 
 // usage is whose a session is, and how it is used.
@@ -24,6 +25,11 @@ type usage struct {
 	open   int       // requests and streams that are open
 	stream bool      // its event stream is
 	last   time.Time // when the last one ended
+
+	// Where it stands among the sessions of its party; see parties.
+	member              *member // nil if it is not known
+	program             *program
+	inMember, inProgram place
 }
 
 func newSessions() *sessions {
@@ -45,6 +51,7 @@ func (s *sessions) enter(u *usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.open++
+	u.used()
 }
 
 func (s *sessions) leave(u *usage) {
@@ -52,6 +59,7 @@ func (s *sessions) leave(u *usage) {
 	defer s.mu.Unlock()
 	u.open--
 	u.last = time.Now()
+	u.used()
 }
 
 // enterStream does as enter for the session's event stream. It reports false if it has one.
@@ -63,6 +71,7 @@ func (s *sessions) enterStream(u *usage) bool {
 	}
 	u.stream = true
 	u.open++
+	u.used()
 	return true
 }
 
@@ -72,6 +81,7 @@ func (s *sessions) leaveStream(u *usage) {
 	u.stream = false
 	u.open--
 	u.last = time.Now()
+	u.used()
 }
 
 // count returns how many sessions and streams there are.
@@ -89,6 +99,27 @@ func (s *sessions) opened(u *usage) {
 	if u != nil {
 		u.last = time.Now()
 		s.known[u.ID] = u
+		s.parties.addSession(u)
+	}
+}
+
+// forgetLocked forgets a session that is known.
+func (s *sessions) forgetLocked(u *usage) {
+	delete(s.known, u.ID)
+	s.parties.removeSession(u)
+}
+
+// openLocked counts a stream.
+func (s *sessions) openLocked(one *stream) {
+	s.streams[one] = true
+	s.parties.addStream(one)
+}
+
+// closeLocked does not count a stream any more.
+func (s *sessions) closeLocked(one *stream) {
+	if s.streams[one] {
+		delete(s.streams, one)
+		s.parties.removeStream(one)
 	}
 }
 
@@ -97,9 +128,9 @@ func (s *sessions) opened(u *usage) {
 func (s *sessions) remove(over func(u *usage) bool) (removed []*client.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, u := range s.known {
+	for _, u := range s.known {
 		if over(u) {
-			delete(s.known, id)
+			s.forgetLocked(u)
 			removed = append(removed, u.Session)
 		}
 	}
@@ -113,7 +144,7 @@ func (s *sessions) removeOne(u *usage) []*client.Session {
 	if s.known[u.ID] != u {
 		return nil
 	}
-	delete(s.known, u.ID)
+	s.forgetLocked(u)
 	return []*client.Session{u.Session}
 }
 

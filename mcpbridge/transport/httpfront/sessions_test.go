@@ -1,8 +1,13 @@
 package httpfront
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
@@ -28,5 +33,164 @@ func TestG7AnEndedSessionIsNotCounted(t *testing.T) {
 	s.leave(u)
 	if n := s.count(); n != 0 {
 		t.Errorf("%d sessions are counted", n)
+	}
+}
+
+// begin adds a session of a caller where there may be most. It reports false if there is no
+// room.
+func (s *sessions) begin(t *testing.T, id string, most int, of party) (*usage, bool) {
+	t.Helper()
+	if _, ok := s.admit(most, of, true); !ok {
+		return nil, false
+	}
+	u := &usage{Session: client.New(id), user: of.who, party: of}
+	s.opened(u)
+	return u, true
+}
+
+// SPEC S1: where there are as many sessions as may be, the next request for one costs the
+// same however many there are, whether it is refused or another session makes room.
+func TestS1ARequestAtMaxSessionsDoesNotLookAtAllSessions(t *testing.T) {
+	ann, bob := party{who: "ann"}, party{who: "bob"}
+	full := func(t *testing.T, n int, busy bool) *sessions {
+		s := newSessions()
+		for i := range n {
+			u, ok := s.begin(t, fmt.Sprint("ann's ", i), n, ann)
+			if !ok {
+				t.Fatal("there is no room")
+			}
+			if busy {
+				s.enter(u)
+			}
+		}
+		return s
+	}
+	t.Run("refused", func(t *testing.T) {
+		costtest.Check(t, 500, func(n int) func() {
+			s := full(t, n, true)
+			return func() {
+				for range n {
+					if _, ok := s.admit(n, ann, true); ok {
+						t.Error("it is let in")
+					}
+				}
+			}
+		})
+	})
+	t.Run("an idle session makes room", func(t *testing.T) {
+		costtest.Check(t, 500, func(n int) func() {
+			s := full(t, n, false)
+			return func() {
+				for i := range n {
+					if _, ok := s.begin(t, fmt.Sprint("next ", i), n, ann); !ok {
+						t.Error("there is no room")
+					}
+				}
+			}
+		})
+	})
+	t.Run("a busy session makes room", func(t *testing.T) {
+		costtest.Check(t, 500, func(n int) func() {
+			s := full(t, n, true)
+			return func() {
+				for i := range n {
+					u, ok := s.begin(t, fmt.Sprint("bob's ", i), n, bob)
+					if !ok {
+						t.Fatal("there is no room")
+					}
+					s.removeOne(u)
+					if u, ok = s.begin(t, fmt.Sprint("ann's next ", i), n, ann); !ok {
+						t.Fatal("there is no room")
+					}
+					s.enter(u)
+				}
+			}
+		})
+	})
+}
+
+// What is kept of each party, as it changes, is what a look at all sessions would find.
+func TestG7PartiesAreCountedAsTheyChange(t *testing.T) {
+	const most = 40
+	s, random := newSessions(), rand.New(rand.NewPCG(1, 2))
+	serial, used := 0, map[*usage]int{} // in which step it was used last
+	var streams []*stream
+	for range 20_000 {
+		of := []party{{who: "ann"}, {who: "bob"}, {who: "at x", program: "p"}, {who: "at x", program: "q"}}[random.IntN(4)]
+		all := slices.Collect(maps.Values(s.known))
+		var u *usage
+		if len(all) > 0 {
+			u = all[random.IntN(len(all))]
+		}
+		switch serial++; {
+		case u == nil || random.IntN(4) == 0:
+			if u, ok := s.begin(t, fmt.Sprint(serial), most, of); ok {
+				used[u] = serial
+			}
+		case random.IntN(10) == 0:
+			s.removeOne(u)
+		case random.IntN(4) == 0:
+			if _, ok := s.admit(most, of, true); ok {
+				one := &stream{party: of, end: func() {}}
+				s.opened(nil)
+				s.openLocked(one)
+				streams = append(streams, one)
+			}
+		case len(streams) > 0 && random.IntN(3) == 0:
+			s.closeLocked(streams[0])
+			streams = streams[1:]
+		case u.open > 0 && random.IntN(2) == 0:
+			s.leave(u)
+			used[u] = serial
+		default:
+			s.enter(u)
+			used[u] = serial
+		}
+		if len(s.known)+len(s.streams) > most || s.opening != 0 {
+			t.Fatalf("there are %d sessions and %d streams", len(s.known), len(s.streams))
+		}
+		s.compare(t, used)
+	}
+}
+
+// compare compares what is kept of parties with all sessions and streams.
+func (s *sessions) compare(t *testing.T, used map[*usage]int) {
+	t.Helper()
+	have, each := map[string]int{}, map[party]int{}
+	idle, busy, idleOf := map[string]*usage{}, map[string]*usage{}, map[party]*usage{}
+	older := func(a, b *usage) *usage {
+		if a == nil || used[b] < used[a] {
+			return b
+		}
+		return a
+	}
+	for _, u := range s.known {
+		have[u.party.who]++
+		each[u.party]++
+		if u.open > 0 {
+			busy[u.party.who] = older(busy[u.party.who], u)
+			continue
+		}
+		idle[u.party.who], idleOf[u.party] = older(idle[u.party.who], u), older(idleOf[u.party], u)
+	}
+	for one := range s.streams {
+		have[one.party.who]++
+		each[one.party]++
+	}
+	if len(s.parties.of) != len(have) || len(s.parties.most) != len(have) {
+		t.Fatalf("%d parties are kept, want %d", len(s.parties.of), len(have))
+	}
+	for who, n := range have {
+		m := s.parties.of[who]
+		if m.n != n || n > s.parties.largest().n || m.idle.oldest() != idle[who] || m.busy.oldest() != busy[who] {
+			t.Fatalf("%s: %d are counted, want %d; the largest has %d; oldest %p and %p, want %p and %p",
+				who, m.n, n, s.parties.largest().n, m.idle.oldest(), m.busy.oldest(), idle[who], busy[who])
+		}
+	}
+	for p, n := range each {
+		m := s.parties.of[p.who]
+		if one := m.programs[p.program]; one.n != n || n > m.largest().n || one.idle.oldest() != idleOf[p] || len(m.programs) != len(m.most) {
+			t.Fatalf("%v: %d are counted, want %d", p, one.n, n)
+		}
 	}
 }

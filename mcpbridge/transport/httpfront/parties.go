@@ -1,0 +1,239 @@
+package httpfront
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+)
+
+// party is whose a session counts as, where sessions are many.
+type party struct {
+	who     string // the authenticated caller, or else the address
+	program string // of an address, by its own word: of one address, that with the most gives way
+}
+
+// parties counts the sessions and streams of each caller and address, and keeps those of
+// each in the order in which they give way. To find the next one costs the same however
+// many there are (SPEC S1).
+type parties struct {
+	of   map[string]*member // by party.who
+	most byCount[*member]
+}
+
+// member is a caller or an address that has sessions or streams.
+type member struct {
+	counted
+	who      string
+	programs map[string]*program
+	most     byCount[*program]
+	idle     order     // its sessions without an open request
+	busy     order     // its other sessions
+	streams  list.List // *stream, the oldest one first
+}
+
+// program is a program of a member, by its name.
+type program struct {
+	counted
+	name string
+	idle order
+}
+
+// stream is an open stream that counts as a session.
+type stream struct {
+	party   party
+	end     context.CancelFunc
+	member  *member       // whose it is
+	program *program      // of member
+	place   *list.Element // in member.streams
+}
+
+// count returns how many sessions and streams a caller or address has.
+func (p *parties) count(who string) int {
+	if m := p.of[who]; m != nil {
+		return m.n
+	}
+	return 0
+}
+
+// largest returns the caller or address with the most sessions and streams; nil if there
+// are none.
+func (p *parties) largest() *member {
+	if len(p.most) == 0 {
+		return nil
+	}
+	return p.most[0]
+}
+
+// largest returns the program with the most.
+func (m *member) largest() *program { return m.most[0] }
+
+// add counts one session or stream more.
+func (p *parties) add(of party) (*member, *program) {
+	m := p.of[of.who]
+	if m == nil {
+		m = &member{who: of.who, programs: map[string]*program{}}
+		if p.of == nil {
+			p.of = map[string]*member{}
+		}
+		p.of[of.who] = m
+		heap.Push(&p.most, m)
+	}
+	one := m.programs[of.program]
+	if one == nil {
+		one = &program{name: of.program}
+		m.programs[of.program] = one
+		heap.Push(&m.most, one)
+	}
+	m.n++
+	one.n++
+	heap.Fix(&p.most, m.at)
+	heap.Fix(&m.most, one.at)
+	return m, one
+}
+
+// remove counts one less.
+func (p *parties) remove(m *member, of *program) {
+	m.n--
+	of.n--
+	heap.Fix(&p.most, m.at)
+	heap.Fix(&m.most, of.at)
+	if of.n == 0 {
+		heap.Remove(&m.most, of.at)
+		delete(m.programs, of.name)
+	}
+	if m.n == 0 {
+		heap.Remove(&p.most, m.at)
+		delete(p.of, m.who)
+	}
+}
+
+// addSession counts a session.
+func (p *parties) addSession(u *usage) {
+	u.member, u.program = p.add(u.party)
+	u.used()
+}
+
+// removeSession does not count a session any more.
+func (p *parties) removeSession(u *usage) {
+	u.inMember.leave()
+	u.inProgram.leave()
+	p.remove(u.member, u.program)
+	u.member, u.program = nil, nil
+}
+
+// addStream counts a stream.
+func (p *parties) addStream(one *stream) {
+	one.member, one.program = p.add(one.party)
+	one.place = one.member.streams.PushBack(one)
+}
+
+// removeStream does not count a stream any more.
+func (p *parties) removeStream(one *stream) {
+	one.member.streams.Remove(one.place)
+	p.remove(one.member, one.program)
+}
+
+// used puts a session behind the others of its caller when a request of it has begun or
+// ended.
+func (u *usage) used() {
+	if u.member == nil {
+		return // it has ended
+	}
+	u.inMember.leave()
+	u.inProgram.leave()
+	if u.open > 0 {
+		u.member.busy.join(&u.inMember, u)
+		return
+	}
+	u.member.idle.join(&u.inMember, u)
+	u.program.idle.join(&u.inProgram, u)
+}
+
+// order is sessions in the order in which they were used, that whose last use is longest
+// ago first.
+type order struct{ first, last *place }
+
+// place is where a session stands in an order.
+type place struct {
+	of            *usage
+	in            *order // nil if it is in none
+	before, after *place
+}
+
+// oldest returns the session that was not used for longest; nil if there is none.
+func (o *order) oldest() *usage {
+	if o.first == nil {
+		return nil
+	}
+	return o.first.of
+}
+
+// join puts a session at the end.
+func (o *order) join(p *place, of *usage) {
+	p.of, p.in, p.before, p.after = of, o, o.last, nil
+	if o.last == nil {
+		o.first = p
+	} else {
+		o.last.after = p
+	}
+	o.last = p
+}
+
+// leave takes a session out, if it is in an order.
+func (p *place) leave() {
+	o := p.in
+	if o == nil {
+		return
+	}
+	if p.before == nil {
+		o.first = p.after
+	} else {
+		p.before.after = p.after
+	}
+	if p.after == nil {
+		o.last = p.before
+	} else {
+		p.after.before = p.before
+	}
+	*p = place{}
+}
+
+// counted is how many sessions and streams somebody has.
+type counted struct {
+	n  int
+	at int // in the heap of those that are counted
+}
+
+func (c *counted) count() int { return c.n }
+func (c *counted) put(at int) { c.at = at }
+
+// byCount is a heap of those that have sessions, the one with the most first.
+type byCount[T interface {
+	count() int
+	put(at int)
+}] []T
+
+func (h byCount[T]) Len() int           { return len(h) }
+func (h byCount[T]) Less(i, j int) bool { return h[i].count() > h[j].count() }
+func (h byCount[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].put(i)
+	h[j].put(j)
+}
+
+// Push is of heap.Interface.
+func (h *byCount[T]) Push(x any) {
+	one, _ := x.(T)
+	one.put(len(*h))
+	*h = append(*h, one)
+}
+
+// Pop is of heap.Interface.
+func (h *byCount[T]) Pop() any {
+	last := len(*h) - 1
+	one := (*h)[last]
+	var none T
+	(*h)[last] = none
+	*h = (*h)[:last]
+	return one
+}
