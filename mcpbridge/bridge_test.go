@@ -151,6 +151,10 @@ func (c *catalog) Request(_ context.Context, req peer.Request) (json.RawMessage,
 
 func (c *catalog) Settle(context.Context) {}
 
+func (c *catalog) Waiting(ctx context.Context, _ turns.Line) (context.Context, func(), error) {
+	return ctx, func() {}, nil
+}
+
 func (c *catalog) End(of func(turns.Line) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

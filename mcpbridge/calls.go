@@ -28,7 +28,10 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	}
 	l := b.current()
 	if _, there := l.tools.find(name); !there {
-		l = b.settle(ctx)
+		var refused *jsonrpc.Error
+		if l, refused = b.settle(ctx, r); refused != nil {
+			return nil, refused
+		}
 		if _, there = l.tools.find(name); !there {
 			return nil, b.unknownTool(ctx, r, name)
 		}

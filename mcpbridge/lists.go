@@ -219,12 +219,19 @@ func checkResource(r *mcp.Resource) (traits, error) {
 }
 
 // settle waits until the catalog is known to be whole, for what would else be missing in an
-// answer (SPEC D7a), and lists it.
-func (b *Bridge) settle(ctx context.Context) *listed {
+// answer (SPEC D7a), and lists it. An error refuses a request that would have to wait.
+func (b *Bridge) settle(ctx context.Context, r *Request) (*listed, *jsonrpc.Error) {
 	if !b.catalog.Catalog().Known() {
-		b.catalog.Settle(ctx)
+		wait, leave, err := b.catalog.Waiting(ctx, r.from.Share)
+		if err != nil {
+			return nil, b.refused(ctx, r.Method, err)
+		}
+		defer leave()
+		if b.catalog.Settle(wait); wait.Err() != nil {
+			return nil, b.refused(ctx, r.Method, context.Cause(wait))
+		}
 	}
-	return b.current()
+	return b.current(), nil
 }
 
 // listing answers a request for a page of a list.
@@ -237,7 +244,11 @@ func listing(name string, page func(l *listed, after string) (wire.Parts, string
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of a list of Orla's"}
 		}
-		all, next := page(b.settle(ctx), after)
+		whole, refused := b.settle(ctx, r)
+		if refused != nil {
+			return nil, refused
+		}
+		all, next := page(whole, after)
 		out := make(wire.Parts, 0, 8)
 		if r.newest {
 			out = append(out, []byte(`{"resultType":"complete","_meta":{"`+mcp.MetaKeyServerInfo+`":`), b.selfJSON, []byte("},"))

@@ -91,7 +91,9 @@ func (b *Bridge) read(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	}
 	res, refused := b.relay(ctx, r, uri)
 	if refused != nil && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {
-		b.settle(ctx)
+		if _, refused := b.settle(ctx, r); refused != nil {
+			return nil, refused
+		}
 		return b.relay(ctx, r, uri)
 	}
 	return res, refused
@@ -104,7 +106,9 @@ func (b *Bridge) get(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Erro
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if _, there := b.current().prompts.find(name); !there {
-		b.settle(ctx)
+		if _, refused := b.settle(ctx, r); refused != nil {
+			return nil, refused
+		}
 	}
 	return b.relay(ctx, r, name)
 }

@@ -289,8 +289,8 @@ func (b *Bridge) left(who *client.Inbox) {
 func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
-	if !f.telling.take(ctx) {
-		return b.refused(ctx, wire.MethodSubscribe, ctx.Err())
+	if err := b.takeTurn(ctx, f.telling, line); err != nil {
+		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
 	defer f.telling.give()
 	who := b.holderOf(f.uri)
@@ -314,7 +314,7 @@ func (b *Bridge) amend(ctx context.Context, f *followed, line turns.Line) (err e
 // amendWithin does as amend. wait bounds how long it waits for its turn.
 func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, line turns.Line) (err error) {
 	news := func() bool { return b.subscriptions.news(f, b.holderOf(f.uri)) != "" }
-	_ = f.telling.tell(wait, news, func() error { // what it returns is nil
+	_ = b.tellInTurn(wait, f.telling, line, news, func() error { // what it returns is nil
 		err = b.say(ctx, f, line)
 		return nil
 	})
@@ -413,7 +413,7 @@ func (b *Bridge) tellPeers(ctx context.Context) {
 	end()
 	for {
 		c := b.catalog.Catalog()
-		b.tellLevel(now, ctx) // who has the turn looks again
+		b.tellLevel(now, ctx, turns.Line{}) // who has the turn looks again
 		b.amendAll(ctx)
 		if c.Wait(ctx) != nil {
 			return

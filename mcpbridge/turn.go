@@ -1,6 +1,10 @@
 package mcpbridge
 
-import "context"
+import (
+	"context"
+
+	"github.com/orla-project/orla/internal/turns"
+)
 
 // turn lets one at a time tell peers something, so that what they are told last
 // is what is true. It holds a token while somebody does.
@@ -35,11 +39,31 @@ func (t turn) try() bool {
 
 func (t turn) give() { <-t }
 
-// tell calls say in turn for as long as there is news. Who does not wait for the
-// turn to the end is heard all the same: who has it looks again afterwards.
-func (t turn) tell(ctx context.Context, news func() bool, say func() error) error {
+// takeTurn takes a turn for a line. One that waits for it counts among the calls in flight,
+// since its client may have left: an error says that it does not have the turn.
+func (b *Bridge) takeTurn(ctx context.Context, t turn, line turns.Line) error {
+	if t.try() {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, leave, err := b.catalog.Waiting(ctx, line)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if !t.take(ctx) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// tellInTurn calls say in turn for as long as there is news. Who does not get the turn is
+// heard all the same: who has it looks again afterwards. It counts as line's.
+func (b *Bridge) tellInTurn(ctx context.Context, t turn, line turns.Line, news func() bool, say func() error) error {
 	for news() {
-		if !t.take(ctx) {
+		if b.takeTurn(ctx, t, line) != nil {
 			return nil
 		}
 		err := say()

@@ -300,11 +300,25 @@ const maxInFlight = 8192
 // that it returns ends, beyond what ctx does, when calls in flight must end. leave
 // must be called at the call's end.
 func (s *Supervisor) enter(ctx context.Context, line turns.Line) (_ context.Context, leave func(), _ error) {
+	return s.enterAs(ctx, &flight{line: line})
+}
+
+// Waiting counts in a request that waits for something before it calls Call or Request,
+// as these do: it is refused if there are too many. The context that it returns ends also
+// when Orla stops, since nothing more is begun then. leave must be called at the end of
+// the wait.
+func (s *Supervisor) Waiting(ctx context.Context, line turns.Line) (_ context.Context, leave func(), _ error) {
+	return s.enterAs(ctx, &flight{line: line, waits: true})
+}
+
+func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Context, leave func(), _ error) {
+	line := one.line
 	if !s.shares.Try(line, 1) {
 		return nil, nil, fault.Unsent(fault.New(fault.RateLimited,
 			"too many calls: Orla answers %d at one time at most, and no caller or session has more than its share of them; wait for answers and try again", maxInFlight))
 	}
 	ctx, end := context.WithCancelCause(ctx)
+	one.end = end
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuses {
@@ -312,7 +326,7 @@ func (s *Supervisor) enter(ctx context.Context, line turns.Line) (_ context.Cont
 		s.shares.Give(line, 1)
 		return nil, nil, errStopping
 	}
-	at := s.inFlight.PushBack(&flight{end, line})
+	at := s.inFlight.PushBack(one)
 	return ctx, func() {
 		end(nil)
 		s.leave(at, line)
@@ -321,8 +335,9 @@ func (s *Supervisor) enter(ctx context.Context, line turns.Line) (_ context.Cont
 
 // flight is a call in flight.
 type flight struct {
-	end  context.CancelCauseFunc
-	line turns.Line // whose it is
+	end   context.CancelCauseFunc
+	line  turns.Line // whose it is
+	waits bool       // nothing has been asked of a provider; see Waiting
 }
 
 func (s *Supervisor) leave(at *list.Element, line turns.Line) {
@@ -359,6 +374,11 @@ func (s *Supervisor) Refuse() int {
 		close(s.stopping)
 		if s.inFlight.Len() == 0 {
 			close(s.idle)
+		}
+		for at := s.inFlight.Front(); at != nil; at = at.Next() {
+			if call := at.Value.(*flight); call.waits {
+				call.end(errStopping)
+			}
 		}
 	}
 	return s.inFlight.Len()
