@@ -75,6 +75,9 @@ type Options struct {
 	// Admitted, if not nil, is told of each HTTP request that may call, with its context
 	// and the name of its caller; "" without authentication.
 	Admitted func(ctx context.Context, caller string)
+	// HeadersRead, if not nil, is told of each HTTP request whose headers are not needed
+	// any more, with its context, before it is answered.
+	HeadersRead func(ctx context.Context)
 	// Observe, if not nil, is told of each call, also of one that is refused:
 	// it may put a trace into ctx, and the function it returns is told how the
 	// call ended, before the answer is on its way.
@@ -114,6 +117,9 @@ func New(catalog Catalog, opts Options) *Bridge {
 	}
 	if opts.Admitted == nil {
 		opts.Admitted = func(context.Context, string) {}
+	}
+	if opts.HeadersRead == nil {
+		opts.HeadersRead = func(context.Context) {}
 	}
 	b := &Bridge{
 		catalog:       catalog,

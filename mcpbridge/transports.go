@@ -20,6 +20,9 @@ func (b *Bridge) Requests() *turns.Shares { return b.requests }
 // Admitted calls Options.Admitted.
 func (b *Bridge) Admitted(ctx context.Context, caller string) { b.opts.Admitted(ctx, caller) }
 
+// HeadersRead calls Options.HeadersRead.
+func (b *Bridge) HeadersRead(ctx context.Context) { b.opts.HeadersRead(ctx) }
+
 // Metrics is Options.Metrics.
 func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }
 

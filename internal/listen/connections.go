@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"github.com/orla-project/orla/internal/turns"
 )
 
 // connections bounds the open connections of all listeners. A connection is pending
@@ -32,6 +34,11 @@ type holders struct {
 	size    int
 	of      map[holder]*share
 	largest byConnections
+	headers *turns.Shares // of maxHeaders; has a lock of its own
+}
+
+func newHolders() holders {
+	return holders{of: map[holder]*share{}, headers: turns.NewShares(maxHeaders)}
 }
 
 // holder is an address, or a caller with a name.
@@ -48,7 +55,7 @@ type share struct {
 }
 
 func newConnections(most int) *connections {
-	c := &connections{most: most, pending: holders{of: map[holder]*share{}}, callers: holders{of: map[holder]*share{}}}
+	c := &connections{most: most, pending: newHolders(), callers: newHolders()}
 	c.room.L = &c.mu
 	return c
 }
@@ -199,6 +206,8 @@ type conn struct {
 	busy  atomic.Bool // a request on it is being read or answered
 	all   *connections
 
+	headers headers // of who serves the connection
+
 	holders *holders // which counts it; guarded by all.mu, as what follows
 	share   *share
 	place   *list.Element
@@ -225,6 +234,9 @@ func Admitted(ctx context.Context, caller string) {
 func followed(c net.Conn, state http.ConnState) {
 	if c, ok := c.(*conn); ok {
 		c.busy.Store(state == http.StateActive)
+		if state == http.StateIdle || state == http.StateClosed {
+			c.ready()
+		}
 	}
 }
 

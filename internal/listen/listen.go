@@ -21,7 +21,6 @@ import (
 const (
 	headerTimeout = 8 * time.Second
 	idleTimeout   = 5 * time.Minute
-	maxHeader     = 64 << 10
 	// closeTimeout is how long connections may take to end once no session
 	// holds them any more.
 	closeTimeout = 2 * time.Second
@@ -61,7 +60,8 @@ func New(handler http.Handler, log *slog.Logger) *Server {
 		server: &http.Server{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-					c.used()
+					c.serve(w, r, handler)
+					return
 				}
 				handler.ServeHTTP(w, r)
 			}),

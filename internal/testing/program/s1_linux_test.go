@@ -143,7 +143,7 @@ func TestS1CostGrowsInProportion(t *testing.T) {
 	eq := func(i int) string { return fmt.Sprintf(`{"op":"eq","value":%d}`, i) }
 	for _, row := range []s1Row{
 		{"a request's bytes", 1 << 20, post(func(n int) string { return hello(`"arguments":{` + strings.Repeat(" ", n) + `}`) })},
-		{"headers", 200, func(s *s1Server, n int) {
+		{"headers", 40, func(s *s1Server, n int) {
 			var headers []string
 			for i := range n {
 				headers = append(headers, fmt.Sprintf("X-Header-%d", i), strings.Repeat("x", 60))

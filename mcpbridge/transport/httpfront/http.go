@@ -213,14 +213,18 @@ func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.Body, until: until}
 		}
 	}
+	logged, session := h.log.Enabled(r.Context(), slog.LevelDebug), ""
+	if logged {
+		session = wire.Shortened(header(r, wire.SessionHeader)) // it may not be there afterwards
+	}
 	h.mux.ServeHTTP(out, r)
-	if h.log.Enabled(r.Context(), slog.LevelDebug) {
+	if logged {
 		out.mu.Lock()
 		status := out.status
 		out.mu.Unlock()
 		h.log.Debug("request", "method", r.Method, "path", loggedPath(r), "status", cmp.Or(status, http.StatusOK),
 			"duration_ms", float64(time.Since(began).Microseconds())/1000,
-			"session", wire.Shortened(r.Header.Get(wire.SessionHeader)), "remote", r.RemoteAddr)
+			"session", session, "remote", r.RemoteAddr)
 	}
 }
 
@@ -307,9 +311,11 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer leave()
+		from := originOf(r, subject(r), hostOf(r), client.LegacySSE)
+		h.headersRead(r)
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
-		h.sse.stream(w, r, settings.MaxRequest, originOf(r, subject(r), hostOf(r), client.LegacySSE))
+		h.sse.stream(w, r, settings.MaxRequest, from)
 	case http.MethodPost:
 		from := h.sse.lineOf(r)
 		body, held, ok := h.readBody(w, r, from)

@@ -59,6 +59,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage) {
 		return
 	}
 	defer h.sessions.leaveStream(u)
+	h.headersRead(r)
 	out.Header().Set("X-Accel-Buffering", "no")
 	if out.beginStream() != nil {
 		return // the client has left
@@ -190,6 +191,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		defer leave()
 		asked.Begin(stream.Context())
 	}
+	h.headersRead(r)
 	out.keepAlive(true)
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
 		defer release()
@@ -296,6 +298,7 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 		defer h.sessions.leave(from.own)
 		s, by.Session = from.own.Session, from.session
 	}
+	h.headersRead(r)
 	h.calls.Add(1)
 	defer h.calls.Add(-1)
 	var answers sync.WaitGroup

@@ -63,6 +63,14 @@ func hostOf(r *http.Request) string {
 	return host
 }
 
+// headersRead drops the headers of a request that is understood: an answer may take long,
+// and they are not kept for as long.
+func (h *Front) headersRead(r *http.Request) {
+	clear(r.Header) // which copies of the request have as well
+	r.Header = nil
+	h.bridge.HeadersRead(r.Context())
+}
+
 // header is first of a request.
 func header(r *http.Request, canonical string) string { return wire.FirstHeader(r.Header, canonical) }
 
