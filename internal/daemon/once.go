@@ -77,8 +77,10 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	res, err := p.Supervisor.Call(ctx, peer.Call{Tool: o.Tool, Args: args, Caller: "cli"})
 	if err != nil {
 		of := p.Supervisor.Catalog().Of(o.Tool)
+		life := p.Supervisor.Lives()[of]
 		end() // so that all of its stderr has been read
-		err = failed(err, of, p.Supervisor.Lives()[of])
+		life.Stderr = p.Supervisor.Lives()[of].Stderr
+		err = failed(err, of, life)
 	}
 	answer, rpcErr := results.Of(res, err)
 	if rpcErr != nil {
