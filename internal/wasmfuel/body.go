@@ -1,5 +1,10 @@
 package wasmfuel
 
+import (
+	"cmp"
+	"slices"
+)
+
 // The rule that body.go computes: each instruction that is executed costs one unit,
 // but block, loop, else, end and nop, which cost none. What a run of instructions costs that
 // are always executed together is paid at the first of them.
@@ -28,6 +33,7 @@ const (
 	nameFunction                 // names the function arg
 	nameLabel                    // names the label arg
 	afterCall                    // sees what the call used
+	moveMemory                   // calls the function arg that is added, in place of an instruction that moves memory
 )
 
 // loopWrapping is how many blocks wrap a loop.
@@ -386,10 +392,36 @@ func (c *scanner) misc(at int) {
 	c.branches += miscBranches[op]
 	switch op {
 	case miscMemoryInit, miscMemoryCopy, miscMemoryFill:
-		c.edit(at, payBytes)
+		c.move(at, op)
 	case miscTableInit, miscTableCopy, miscTableGrow, miscTableFill:
 		c.edit(at, payElements)
 	}
+}
+
+// move has an instruction that moves memory pay for it, in pieces if it can be more than one.
+// Without a memory the instruction stays: the runtime refuses it.
+func (c *scanner) move(at int, op byte) {
+	function := 0
+	switch {
+	case c.cur == dead || c.r.err != nil:
+		return
+	case c.m.memory == nil:
+	case op == miscMemoryFill:
+		function = fillFunction
+	case op == miscMemoryCopy:
+		function = copyFunction
+	default:
+		segment := (&reader{buf: c.m.buf, pos: at + 2, end: c.r.pos}).u32()
+		i, found := slices.BinarySearchFunc(c.m.large, segment, func(l large, index uint32) int { return cmp.Compare(l.index, index) })
+		if found {
+			function = addedFunctions + i
+		}
+	}
+	if function == 0 {
+		c.edit(at, payBytes)
+		return
+	}
+	c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: moveMemory, arg: uint32(function)})
 }
 
 // vector reads what follows opVector, in one byte or, from 0x80, in two, of which the second

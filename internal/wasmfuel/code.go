@@ -8,7 +8,7 @@ func (w *writer) code() *Error {
 	c := &scanner{m: w.m}
 	var err *Error
 	w.section(codeSection, func() {
-		w.u32(uint32(len(w.m.defined) + addedFunctions + len(w.m.imports)))
+		w.u32(uint32(len(w.m.defined) + addedFunctions + len(w.m.large) + len(w.m.imports)))
 		for i := range w.m.defined {
 			size := int(r.u32())
 			start, end := r.pos, r.pos+size
@@ -21,6 +21,11 @@ func (w *writer) code() *Error {
 		w.sized(w.refill)
 		for _, p := range payers {
 			w.sized(func() { w.payer(p.op, p.shift) })
+		}
+		w.sized(w.fill)
+		w.sized(w.copyMemory)
+		for _, l := range w.m.large {
+			w.sized(func() { w.initialize(l) })
 		}
 		for i, t := range w.m.imports {
 			w.sized(func() { w.thunk(uint32(i), w.m.types[t], w.m.repeats[i]) })
@@ -63,6 +68,9 @@ func (w *writer) body(c *scanner, end int) {
 		case nameLabel:
 			w.u32(e.arg)
 		case afterCall:
+			w.reload()
+		case moveMemory:
+			w.call(w.added(int(e.arg)))
 			w.reload()
 		}
 	}
@@ -225,13 +233,18 @@ func (w *writer) refill() {
 // payer takes what its operand costs, and returns the operand.
 func (w *writer) payer(op byte, shift int64) {
 	w.raw("\x00") // no locals
+	w.payFor(0, op, shift)
+	w.ops(opLocalGet, 0, opEnd)
+}
+
+// payFor takes what the value of a local costs.
+func (w *writer) payFor(local, op byte, shift int64) {
 	w.global(opGlobalGet, w.sliceGlobal())
-	w.ops(opLocalGet, 0, opI64ExtendU)
+	w.ops(opLocalGet, local, opI64ExtendU)
 	w.constant(shift)
 	w.ops(op, opI64Sub)
 	w.global(opGlobalSet, w.sliceGlobal())
 	w.check()
-	w.ops(opLocalGet, 0, opEnd)
 }
 
 // thunk pays for an imported function, calls it, and asks the host whether to go on.

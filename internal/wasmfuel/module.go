@@ -78,6 +78,13 @@ type module struct {
 	start   int // the start function, or -1
 	tables  []table
 	memory  *limits // nil without one
+	large   []large // the passive data segments that a memory.init can move several pieces of
+}
+
+// large is a data segment of more than a piece.
+type large struct {
+	index  uint32
+	length int64
 }
 
 type table struct {
@@ -135,6 +142,9 @@ func parse(buf []byte, maxMemory int64) (*module, *Error) {
 	if r.err == nil && len(m.defined) != m.counts[codeSection] {
 		r.fail(len(buf), "%d functions have %d bodies", len(m.defined), m.counts[codeSection])
 	}
+	if m.memory == nil || m.section[dataCountSection].start == 0 {
+		m.large = nil // no memory.init is valid
+	}
 	return m, r.err
 }
 
@@ -173,7 +183,7 @@ func (m *module) parseSection(r *reader, id, size int, maxMemory int64) {
 // parseEntries reads the entries of a section that is a list.
 func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
 	values, entries := 0, 0 // of all types; of all element segments
-	for range n {
+	for i := range n {
 		if s.err != nil {
 			return
 		}
@@ -200,13 +210,16 @@ func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
 		case codeSection:
 			s.skip(s.count("bytes of a function", 1, maxBody))
 		case dataSection:
-			if kind := s.index("kind of a data segment", 3); kind != 1 {
+			kind := s.index("kind of a data segment", 3)
+			if kind != passive {
 				if kind == 2 {
 					s.constant("memory", 0)
 				}
 				s.expression(m, m.globals, nil)
 			}
-			s.bytes("a data segment")
+			if length := int64(len(s.bytes("a data segment"))); kind == passive && length > piece {
+				m.large = append(m.large, large{uint32(i), length})
+			}
 		}
 	}
 }
@@ -311,6 +324,9 @@ const (
 	exportMemory
 	exportGlobal
 )
+
+// passive is the kind of a data segment that memory.init alone reads.
+const passive = 1
 
 // renumber is told of each function that is named, where it is named, and how long
 // that name is, for the writer to put another there. It may be nil.

@@ -23,12 +23,18 @@ const (
 	opLocalTee     = 0x22
 	opGlobalGet    = 0x23
 	opGlobalSet    = 0x24
+	opMemorySize   = 0x3f
 	opMemoryGrow   = 0x40
 	opI32Const     = 0x41
 	opI64Const     = 0x42
 	opF32Const     = 0x43
 	opF64Const     = 0x44
+	opI32GtU       = 0x4b
+	opI32LeU       = 0x4d
 	opI64LtS       = 0x53
+	opI64GtU       = 0x56
+	opI32Add       = 0x6a
+	opI32Sub       = 0x6b
 	opI64Add       = 0x7c
 	opI64Sub       = 0x7d
 	opI64Shl       = 0x86
@@ -101,7 +107,7 @@ var immediates = [256]immediate{
 	opLocalGet: special, opLocalSet: special, opLocalTee: special,
 	opGlobalGet: globalIndex, opGlobalSet: globalIndex,
 	0x25: otherIndex, 0x26: otherIndex, // table.get, table.set
-	0x3f: zero, opMemoryGrow: special, // memory.size
+	opMemorySize: zero, opMemoryGrow: special,
 	opI32Const: signed32, opI64Const: signed64, opF32Const: bytes4, opF64Const: bytes8,
 	opRefNull: referenceType, 0xd1: none, opRefFunc: special, // ref.is_null
 	opMisc: special, opVector: special,

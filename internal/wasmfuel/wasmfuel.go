@@ -9,9 +9,10 @@
 // The rewritten module
 //
 //   - imports the function [Yield] of the module [Host], () -> (), and calls it each
-//     [Options.Slice] steps and after each call of the host: there the host looks whether
-//     the call is still wanted, and the goroutine can be stopped, which native code cannot
-//     be. A function of the host that panics with an error ends the run with that error;
+//     [Options.Slice] steps, after each call of the host, and after each 256 KiB that one
+//     instruction moves: there the host looks whether the call is still wanted, and the
+//     goroutine can be stopped, which native code cannot be. A function of the host that
+//     panics with an error ends the run with that error;
 //   - exports the mutable i64 globals [Fuel] and [Slice], whose sum is the steps that are
 //     left. Both are zero at first: the host sets [Fuel] to [Steps] before it calls
 //     anything, and reads both when the call is over, see [Used];
@@ -52,8 +53,9 @@ const PerUnit = 100
 // MaxFuel keeps the counters from overflowing. It is centuries.
 const MaxFuel = 1 << 62 / PerUnit
 
-// DefaultSlice is about a millisecond of work.
-const DefaultSlice = 1 << 20
+// DefaultSlice is some 50 microseconds of arithmetic. Loads of memory that no cache has
+// take a hundred times as long: then it is a few milliseconds.
+const DefaultSlice = 1 << 16
 
 // Options of Instrument.
 type Options struct {

@@ -46,13 +46,15 @@ type writer struct {
 
 const noLocal = -1
 
-// Functions that are added behind those of the module, in this order, and a thunk
-// for each imported one behind these.
+// Functions that are added behind those of the module, in this order. Behind these stand one
+// for each large data segment, and a thunk for each imported function.
 const (
 	refillFunction = iota
 	bytesFunction
 	elementsFunction
 	pagesFunction
+	fillFunction
+	copyFunction
 	addedFunctions
 )
 
@@ -77,14 +79,15 @@ func (w *writer) added(i int) uint32 { return uint32(w.m.functions() + 1 + i) }
 // call is still wanted.
 func (w *writer) function(old uint32) uint32 {
 	if int(old) < len(w.m.imports) {
-		return w.added(addedFunctions + int(old))
+		return w.added(addedFunctions + len(w.m.large) + int(old))
 	}
 	return old + 1
 }
 
-// Types that are added: () -> () and (i32) -> (i32).
+// Types that are added: () -> (), (i32) -> (i32), and (i32, i32, i32) -> ().
 func (w *writer) actionType() uint32 { return uint32(len(w.m.types)) }
 func (w *writer) payerType() uint32  { return uint32(len(w.m.types) + 1) }
+func (w *writer) moverType() uint32  { return uint32(len(w.m.types) + 2) }
 
 // Globals that are added.
 func (w *writer) fuelGlobal() uint32  { return uint32(w.m.globals) }
@@ -94,8 +97,8 @@ func (w *writer) sliceGlobal() uint32 { return uint32(w.m.globals + 1) }
 func (w *writer) module() *Error {
 	w.out = make([]byte, 0, len(w.m.buf)*2+1024)
 	w.raw("\x00asm\x01\x00\x00\x00")
-	w.list(typeSection, 2, func() {
-		w.raw("\x60\x00\x00" + "\x60\x01\x7f\x01\x7f")
+	w.list(typeSection, 3, func() {
+		w.raw("\x60\x00\x00" + "\x60\x01\x7f\x01\x7f" + "\x60\x03\x7f\x7f\x7f\x00")
 	})
 	w.list(importSection, 1, func() {
 		w.name(Host)
@@ -103,10 +106,13 @@ func (w *writer) module() *Error {
 		w.raw("\x00")
 		w.u32(w.actionType())
 	})
-	w.list(functionSection, addedFunctions+len(w.m.imports), func() {
+	w.list(functionSection, addedFunctions+len(w.m.large)+len(w.m.imports), func() {
 		w.u32(w.actionType())
 		for range payers {
 			w.u32(w.payerType())
+		}
+		for range addedFunctions - fillFunction + len(w.m.large) {
+			w.u32(w.moverType())
 		}
 		for _, t := range w.m.imports {
 			w.u32(t)
