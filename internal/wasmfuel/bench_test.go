@@ -59,6 +59,9 @@ var numeric = map[string]struct {
 		localGet, 2, i32Const, 1, i32Store8, 0, 0,
 		localGet, 2, localGet, 1, i32Add, localSet, 2, br, 0, end, end,
 		localGet, 1, i32Const, 1, i32Add, localTee, 1, localGet, 0, i32LtU, brIf, 0, end, localGet, 2)), 5_000},
+	// Fills 64 bytes n times: an instruction that moves memory is a call.
+	"fills": {main(code(loop, empty, i32Const, 0, i32Const, 1, i32Const, 64, misc, memoryFill, 0,
+		localGet, 0, i32Const, 1, i32Sub, localTee, 0, brIf, 0, end, localGet, 0)), 200_000},
 	// fib(n) by recursion: nothing but calls.
 	"calls": {main(code(localGet, 0, i32Const, 2, i32LtS, if_, i32, localGet, 0, else_,
 		localGet, 0, i32Const, 1, i32Sub, call, 0, localGet, 0, i32Const, 2, i32Sub, call, 0, i32Add, end)), 27},
@@ -83,8 +86,12 @@ func BenchmarkOverhead(b *testing.B) {
 		})
 	}
 	b.Run("go", func(b *testing.B) {
-		m := newMachine(b)
+		m := &machine{Runtime: wazero.NewRuntime(b.Context())}
+		defer m.Close(b.Context()) //nolint:errcheck // it is in memory
 		wasi_snapshot_preview1.MustInstantiate(b.Context(), m)
+		if _, err := m.NewHostModuleBuilder(wasmfuel.Host).NewFunctionBuilder().WithFunc(func() {}).Export(wasmfuel.Yield).Instantiate(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 		input := `{"input":"` + strings.Repeat("the quick brown fox jumps over the lazy dog ", 500) + `"}`
 		compare(b, []*pair{newPair(b, m, goModule(b), input, "_start")})
 	})
