@@ -28,6 +28,12 @@ func NewRoom(limit int64) *Room {
 	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1)}
 }
 
+// Resize makes it a Room of so many bytes. Nobody loses what it holds.
+func (r *Room) Resize(limit int64) {
+	r.bytes.Resize(limit)
+	r.hand.Resize(limit / 2)
+}
+
 // Free returns how many bytes nobody holds, those in hand left out.
 func (r *Room) Free() int64 { return r.bytes.Free() }
 
@@ -82,6 +88,21 @@ func (h *Held) Line() Line {
 	return h.line
 }
 
+// Covers reports whether a Need of n bytes would not wait, since the call has more than it
+// needs so far.
+func (h *Held) Covers(n int64) bool {
+	if h == nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.coversLocked(n)
+}
+
+func (h *Held) coversLocked(n int64) bool {
+	return h.needed+n-Little <= h.taken || h.beyond || h.closed
+}
+
 // Need says that n bytes more are to be held, and waits until there is room for
 // them, or ctx ends.
 func (h *Held) Need(ctx context.Context, n int64) error {
@@ -89,14 +110,13 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 		return nil
 	}
 	h.mu.Lock()
+	covered := h.coversLocked(n)
 	h.needed += n
-	lacks := h.needed - Little - h.taken
-	if lacks <= 0 || h.beyond || h.closed {
-		h.mu.Unlock()
+	lacks := max(h.needed-Little-h.taken, step)
+	h.mu.Unlock()
+	if covered {
 		return nil
 	}
-	h.mu.Unlock()
-	lacks = max(lacks, step)
 	beyond, err := h.room.take(ctx, h.line, lacks)
 	if err != nil {
 		return err

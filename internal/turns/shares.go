@@ -60,6 +60,14 @@ func NewShares(limit int64) *Shares {
 	return &Shares{limit: limit, sessions: map[Line]*session{}, tenants: map[string]*tenant{}}
 }
 
+// Resize sets how much may be taken at once. Nobody loses what it has.
+func (s *Shares) Resize(limit int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = limit
+	s.serveLocked()
+}
+
 // Free returns how much nobody has taken.
 func (s *Shares) Free() int64 {
 	s.mu.Lock()

@@ -1,7 +1,12 @@
 package wasm_test
 
 import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/wasm"
 )
@@ -40,5 +45,38 @@ func BenchmarkColdCallFromDisk(b *testing.B) {
 		r := newRuntime(b, wasm.Options{})
 		answer(b, compile(b, r, module, wasm.Limits{WASI: true}), `{"input":"{}"}`)
 		r.Close()
+	}
+}
+
+// BenchmarkStopTheWorld is how long Go's runtime waits to stop everything, as the garbage
+// collector does, next to a module.
+func BenchmarkStopTheWorld(b *testing.B) {
+	const size = 64 << 20
+	fill := []any{i32Const, int64(size>>16 - 2), memoryGrow, 0, drop, loop, empty, i32Const, int64(0), i32Const, int64(1), i32Const, int64(size), 0xfc, 11, 0, branch, 0, end, unreachable}
+	touch := []any{i32Const, int64(size>>16 - 2), memoryGrow, 0, drop, // a byte of each page, over and over
+		loop, empty, localGet, 0, i32Const, int64(1), store, 0, 0, localGet, 0, i32Const, int64(4096), i32Add, i32Const, int64(size - 1), 0x71, localSet, 0, branch, 0, end, unreachable}
+	for name, module := range map[string][]byte{"nothing": nil, "loop": spinning(), "fill": buffered(fill...).bytes(), "touch": buffered(touch...).bytes()} {
+		b.Run(name, func(b *testing.B) {
+			if module != nil {
+				m := compile(b, shared, module, wasm.Limits{Fuel: endless, MaxMemory: size})
+				ctx, leave := context.WithCancel(b.Context())
+				var calls sync.WaitGroup
+				calls.Go(func() { _, _ = m.Run(ctx, nil, 0) }) // it ends with ctx
+				defer calls.Wait()
+				defer leave()
+			}
+			var waits []time.Duration
+			var stats runtime.MemStats
+			for b.Loop() {
+				time.Sleep(time.Millisecond)
+				start := time.Now()
+				runtime.ReadMemStats(&stats)
+				waits = append(waits, time.Since(start))
+			}
+			slices.Sort(waits)
+			b.ReportMetric(float64(waits[len(waits)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-µs")
+			b.ReportMetric(float64(waits[len(waits)-1].Microseconds()), "max-µs")
+		})
 	}
 }

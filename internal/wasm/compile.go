@@ -109,11 +109,15 @@ func (s *stopped) Error() string { return s.cause.Error() }
 // Unwrap returns why the guest was ended.
 func (s *stopped) Unwrap() error { return s.cause }
 
-// yield is called by the guest each millisecond or so. Native code can be stopped
-// nowhere else, neither by a deadline nor by the garbage collector.
+// yield is called by the guest each millisecond at least, as a rule much more often. Native
+// code can be stopped nowhere else: not by a deadline, the garbage collector or the
+// scheduler.
 func yield(ctx context.Context, _ []uint64) {
 	if ctx.Err() != nil {
 		panic(&stopped{context.Cause(ctx)})
+	}
+	if err := ctx.Value(turnKey{}).(*turn).pass(ctx); err != nil {
+		panic(&stopped{err})
 	}
 }
 

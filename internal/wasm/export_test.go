@@ -19,3 +19,12 @@ func (r *Runtime) Compiling() (done func()) {
 
 // Curse has the next compilations panic beside the compiler.
 func (r *Runtime) Curse() { r.disk = func() *disk { panic("for the test") } }
+
+// Compute has so many calls compute at once, if that is above 0. It returns how many do, and
+// how many wait to.
+func (r *Runtime) Compute(most int) (n, waiting int) {
+	if most > 0 {
+		r.computing.Resize(most)
+	}
+	return r.computing.Limit() - r.computing.Free(), r.computing.Waiting()
+}

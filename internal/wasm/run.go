@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
@@ -13,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/internal/wasmfuel"
 )
 
@@ -34,16 +36,29 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 		return Outcome{}, err
 	}
 	defer m.end()
+	at := &turn{places: m.runtime.computing, line: m.line, only: runtime.GOMAXPROCS(0) == 1}
+	if err := at.begin(ctx); err != nil {
+		return Outcome{}, fault.Unsent(err)
+	}
+	defer at.end()
+	holding, release := m.runtime.memory.Hold(ctx, m.line)
+	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	memory, err := reserve(m.limits.MaxMemory)
+	held := turns.HeldBy(holding)
+	memory, err := reserve(m.limits.MaxMemory, func(more int64) error {
+		if held.Covers(more) {
+			return held.Need(ctx, more)
+		}
+		return at.wait(ctx, func() error { return held.Need(ctx, more) })
+	})
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer memory.free()
 	maxOutput = cmp.Or(maxOutput, DefaultMaxOutput)
 	i := &instance{
-		code: c, limits: m.limits, enter: m.enter, memory: memory, input: input, maxOutput: maxOutput,
+		code: c, limits: m.limits, enter: m.enter, memory: memory, turn: at, input: input, maxOutput: maxOutput,
 		stdout: output{most: maxOutput, full: func() { cancel(tooMuch(maxOutput)) }},
 		stderr: tail{},
 	}
@@ -61,6 +76,7 @@ type instance struct {
 	limits    Limits
 	enter     entrypoint
 	memory    *memory
+	turn      *turn
 	input     []byte
 	maxOutput int64
 
@@ -79,6 +95,10 @@ func (i *instance) run(ctx context.Context) ([]byte, error) {
 		return nil, i.failed(ctx, err)
 	}
 	defer func() { _ = module.Close(ctx) }() // it fails for files that are open alone
+	if i.memory.lacks != nil {
+		return nil, fault.Unsent(i.memory.lacks)
+	}
+	ctx = context.WithValue(ctx, turnKey{}, i.turn)
 	fuel, slice := module.ExportedGlobal(wasmfuel.Fuel), module.ExportedGlobal(wasmfuel.Slice)
 	if fuel == nil { // until modules are metered
 		answer, err := i.call(ctx, module)
@@ -105,8 +125,8 @@ func (i *instance) config(ctx context.Context) wazero.ModuleConfig {
 		return config
 	}
 	return config.
-		WithStdin(bytes.NewReader(i.input)).WithStdout(until{ctx, &i.stdout}).WithStderr(until{ctx, &i.stderr}).
-		WithSysWalltime().WithSysNanotime().WithNanosleep(sleeper(ctx)).
+		WithStdin(bytes.NewReader(i.input)).WithStdout(until{ctx, i.turn, &i.stdout}).WithStderr(until{ctx, i.turn, &i.stderr}).
+		WithSysWalltime().WithSysNanotime().WithNanosleep(sleeper(ctx, i.turn)).
 		WithRandSource(random{ctx})
 }
 

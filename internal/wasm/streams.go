@@ -29,7 +29,8 @@ func (o *output) Write(p []byte) (int, error) {
 // until is a writer that fails once ctx is done. A single call of the guest may
 // write a hundred million times.
 type until struct {
-	ctx context.Context
+	ctx  context.Context
+	turn *turn
 	io.Writer
 }
 
@@ -38,7 +39,13 @@ func (u until) Write(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if err := turns.HeldBy(u.ctx).Need(u.ctx, int64(len(p))); err != nil {
+	held, n := turns.HeldBy(u.ctx), int64(len(p))
+	need := func() error { return held.Need(u.ctx, n) }
+	if held.Covers(n) {
+		if err := need(); err != nil {
+			return 0, err
+		}
+	} else if err := u.turn.wait(u.ctx, need); err != nil {
 		return 0, err
 	}
 	return u.Writer.Write(p)
@@ -82,15 +89,18 @@ func (t *tail) bytes() []byte {
 	return append(all, t.end...)
 }
 
-// sleeper returns a sleep that ends with ctx, at the latest.
-func sleeper(ctx context.Context) func(ns int64) {
+// sleeper returns a sleep that ends with ctx, at the latest. Others compute meanwhile.
+func sleeper(ctx context.Context, turn *turn) func(ns int64) {
 	return func(ns int64) {
-		timer := time.NewTimer(time.Duration(ns))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+		_ = turn.wait(ctx, func() error { // after an error, ctx is over, which yield sees
+			timer := time.NewTimer(time.Duration(ns))
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			return nil
+		})
 	}
 }
 

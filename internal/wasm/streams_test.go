@@ -11,7 +11,7 @@ import (
 func TestT37WritingEndsWithTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stderr tail
-	w := until{ctx, &stderr}
+	w := until{ctx, nil, &stderr}
 	if n, err := w.Write([]byte("early")); n != 5 || err != nil {
 		t.Errorf("Write: %d, %v", n, err)
 	}

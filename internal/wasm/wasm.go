@@ -24,6 +24,7 @@ import (
 
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/internal/wasmfuel"
 )
 
@@ -42,6 +43,8 @@ const (
 	maxCached = 256 << 20
 	// closePatience is how long Close waits for what is being compiled.
 	closePatience = 2 * time.Second
+	// DefaultTotalMemory is how many bytes of linear memory all calls have together.
+	DefaultTotalMemory = 512 << 20
 	// maxCompiling is how many modules are compiled at once: a slow one must not
 	// keep all others waiting.
 	maxCompiling = 2
@@ -61,6 +64,9 @@ type Options struct {
 	// MaxCached is how many bytes of compiled modules are kept, more or less; a
 	// single one may be larger. If zero, 256 MiB.
 	MaxCached int64
+	// TotalMemory is how many bytes of linear memory all calls together have; a single
+	// one of them may go on beyond it. If zero, 512 MiB.
+	TotalMemory int64
 }
 
 // Limits bound a module's calls.
@@ -87,6 +93,9 @@ type Runtime struct {
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 	places  chan struct{} // holds one for each compilation under way
+
+	computing *turns.Queue // of calls, see turn
+	memory    *turns.Room  // that calls have
 
 	mu      sync.Mutex // guards what follows, and the fields of the entries
 	entries map[key]*entry
@@ -117,14 +126,21 @@ func NewRuntime(opts Options) *Runtime {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Runtime{
-		opts:    opts,
-		disk:    sync.OnceValue(func() *disk { return openDisk(opts.CacheDir, opts.Log) }),
-		ctx:     ctx,
-		cancel:  cancel,
-		places:  make(chan struct{}, maxCompiling),
+		opts:   opts,
+		disk:   sync.OnceValue(func() *disk { return openDisk(opts.CacheDir, opts.Log) }),
+		ctx:    ctx,
+		cancel: cancel,
+		places: make(chan struct{}, maxCompiling),
+
+		computing: turns.NewQueue(processors(), 0),
+		memory:    turns.NewRoom(cmp.Or(opts.TotalMemory, DefaultTotalMemory)),
+
 		entries: map[key]*entry{},
 	}
 }
+
+// SetTotalMemory sets Options.TotalMemory. No call loses what it has.
+func (r *Runtime) SetTotalMemory(bytes int64) { r.memory.Resize(bytes) }
 
 // Close lets go of all modules, the running ones when their calls are over. A
 // compilation cannot be ended, and one of a module that was made for it takes
@@ -156,6 +172,15 @@ type Module struct {
 	entry   *entry
 	limits  Limits
 	enter   entrypoint
+	line    turns.Line // whose calls it answers
+}
+
+// For returns the module for the calls of a line, with which it shares processors and
+// memory. Without it, a call is nobody's.
+func (m *Module) For(line turns.Line) *Module {
+	mine := *m
+	mine.line = line
+	return &mine
 }
 
 // Compile returns the module under its limits. It is compiled once, however many

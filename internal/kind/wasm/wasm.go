@@ -106,15 +106,15 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 		defer give()
 	}
 	err = t.auth.Do(ctx, func(c auth.Credentials) error {
-		answer, err = t.attempt(ctx, t.contract.Exchange(ctx, call, c), c)
+		answer, err = t.attempt(ctx, call.Line, t.contract.Exchange(ctx, call, c), c)
 		return err
 	})
 	return answer, err
 }
 
 // attempt asks the module once.
-func (t *Tool) attempt(ctx context.Context, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
-	outcome, err := t.run(ctx, t.request(x, c).JSON())
+func (t *Tool) attempt(ctx context.Context, line turns.Line, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
+	outcome, err := t.run(ctx, line, t.request(x, c).JSON())
 	t.logStderr(ctx, c.RedactBytes(outcome.Stderr))
 	var answer peer.Answer
 	if err == nil {
@@ -124,13 +124,13 @@ func (t *Tool) attempt(ctx context.Context, x *contract.Exchange, c auth.Credent
 }
 
 // run runs the module, once: one that was let go before it began is found again.
-func (t *Tool) run(ctx context.Context, request []byte) (wasm.Outcome, error) {
+func (t *Tool) run(ctx context.Context, line turns.Line, request []byte) (wasm.Outcome, error) {
 	for {
 		m, err := t.module.get(ctx)
 		if err != nil {
 			return wasm.Outcome{}, fault.Unsent(err)
 		}
-		outcome, err := m.Run(ctx, request, t.most)
+		outcome, err := m.For(line).Run(ctx, request, t.most)
 		if !errors.Is(err, wasm.ErrEvicted) {
 			return outcome, err
 		}

@@ -1,0 +1,73 @@
+package wasm
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/turns"
+)
+
+// turnLength is how long a call computes while others wait for its processor.
+const turnLength = 5 * time.Millisecond
+
+// processors is how many modules compute at once: all that Go has but one. A module that
+// computes keeps a processor from everything else in Orla, but for the moments in which it
+// yields.
+func processors() int { return max(1, runtime.GOMAXPROCS(0)-1) }
+
+// turn is a call's place among those that compute. It is given back while the call waits
+// for anything, and goes to the callers that wait for it in turn. It is used by the call's
+// goroutine alone.
+type turn struct {
+	places *turns.Queue
+	line   turns.Line
+	held   bool
+	since  time.Time // when it was taken
+	only   bool      // Go has no other processor
+}
+
+// turnKey is the key of a *turn in the context of a call.
+type turnKey struct{}
+
+// begin takes the place, and waits for it until ctx ends.
+func (t *turn) begin(ctx context.Context) error {
+	if err := t.places.Take(ctx, t.line); err != nil {
+		if fault.CodeOf(err) == fault.Timeout {
+			return fault.Wrap(fault.Timeout, err, "no processor became free before the deadline: %d modules compute at once at most", t.places.Limit())
+		}
+		return fault.From(err)
+	}
+	t.held, t.since = true, time.Now()
+	return nil
+}
+
+// end gives the place back, if the call has it.
+func (t *turn) end() {
+	if t.held {
+		t.held = false
+		t.places.Give(t.line)
+	}
+}
+
+// wait does what may take long and needs no processor. The call has its place again
+// afterwards, unless ctx has ended.
+func (t *turn) wait(ctx context.Context, wait func() error) error {
+	t.end()
+	if err := wait(); err != nil {
+		return err
+	}
+	return t.begin(ctx)
+}
+
+// pass lets others compute, if there are any and the call did for long enough.
+func (t *turn) pass(ctx context.Context) error {
+	if t.only {
+		runtime.Gosched()
+	}
+	if t.held && (t.places.Waiting() == 0 || time.Since(t.since) < turnLength) {
+		return nil
+	}
+	return t.wait(ctx, func() error { return nil })
+}

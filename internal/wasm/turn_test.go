@@ -1,0 +1,142 @@
+package wasm_test
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/wasm"
+)
+
+// eventually waits for something, and fails if it takes too long.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("it takes too long: %s", what)
+		}
+	}
+}
+
+// spinning is a module that never ends. It does first what is given.
+func spinning(first ...any) []byte {
+	return buffered(append(first, loop, empty, branch, 0, end, unreachable)...).bytes()
+}
+
+// running runs a module for the calls of some lines, until the returned function is called.
+func running(t *testing.T, m *wasm.Module, input string, lines ...turns.Line) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for _, line := range lines {
+		calls.Go(func() {
+			_, err := m.For(line).Run(ctx, []byte(input), 0)
+			fails(t, err, fault.Canceled, false)
+		})
+	}
+	return func() {
+		cancel()
+		calls.Wait()
+	}
+}
+
+// SPEC S2: a module that computes keeps a processor from all of Orla, so that modules never
+// have the last one.
+func TestS2ModulesLeaveAProcessor(t *testing.T) {
+	r := newRuntime(t, wasm.Options{})
+	m := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
+	most := max(1, runtime.GOMAXPROCS(0)-1)
+	leave := running(t, m, "", make([]turns.Line, most+3)...)
+	defer leave()
+	eventually(t, "three calls wait", func() bool {
+		n, waiting := r.Compute(0)
+		return n == most && waiting == 3
+	})
+}
+
+// SPEC N2: however long the modules of one caller compute, those of another one have their turn.
+func TestN2ModulesComputeInTurn(t *testing.T) {
+	r := newRuntime(t, wasm.Options{})
+	r.Compute(1)
+	spin := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
+	least := compile(t, r, buffered(echoing).bytes(), wasm.Limits{})
+	greedy := turns.Line{Caller: "greedy", Session: "1"}
+	leave := running(t, spin, "", greedy, greedy, greedy)
+	defer leave()
+	eventually(t, "they compute", func() bool { n, waiting := r.Compute(0); return n == 1 && waiting == 2 })
+	if got := answer(t, least.For(turns.Line{Caller: "other", Session: "2"}), "well"); got != "well" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// SPEC N2: a module that waits for the clock keeps no other from computing.
+func TestN2AModuleThatSleepsHasNoTurn(t *testing.T) {
+	r := newRuntime(t, wasm.Options{})
+	r.Compute(1)
+	least := compile(t, r, buffered(echoing).bytes(), wasm.Limits{})
+	m := compile(t, r, built(t, "rogue"), wasm.Limits{WASI: true, Fuel: endless})
+	leave := running(t, m, "sleep", turns.Line{Session: "1"})
+	defer leave()
+	eventually(t, "it sleeps", func() bool { n, _ := r.Compute(0); return r.Running() == 1 && n == 0 })
+	if got := answer(t, least, "well"); got != "well" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A call that ends while it waits for its turn says so, and has not begun.
+func TestT37TheDeadlineEndsTheWaitForATurn(t *testing.T) {
+	r := newRuntime(t, wasm.Options{})
+	r.Compute(1)
+	m := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
+	leave := running(t, m, "", turns.Line{})
+	defer leave()
+	eventually(t, "it computes", func() bool { n, _ := r.Compute(0); return n == 1 })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.Timeout, "it took too long"))
+	defer cancel()
+	_, err := m.Run(ctx, nil, 0)
+	fails(t, err, fault.Timeout, true, "no processor became free", "1 modules")
+	if !fault.From(err).Unsent {
+		t.Error("it counts as sent")
+	}
+}
+
+// SPEC S2: all calls together have so much memory, and a single one of them may go on beyond.
+func TestS2AllMemoryIsBounded(t *testing.T) {
+	const grown = 3 << 20
+	m := compile(t, newRuntime(t, wasm.Options{TotalMemory: 4 << 20}), spinning(i32Const, int64(grown>>16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, fault.New(fault.Timeout, "it took too long"))
+	defer cancel()
+	var calls sync.WaitGroup
+	peaks := make([]int64, 4)
+	for i := range peaks {
+		calls.Go(func() {
+			out, err := m.For(turns.Line{Session: string(rune('a' + i))}).Run(ctx, nil, 0)
+			fails(t, err, fault.Timeout, true)
+			peaks[i] = out.MemoryPeak
+		})
+	}
+	calls.Wait()
+	slices.Sort(peaks)
+	if peaks[1] >= grown || peaks[2] < grown {
+		t.Errorf("the calls had %v bytes; want two of them to have grown", peaks)
+	}
+}
+
+// The operator may give all of them more while they wait.
+func TestH2AllMemoryGrowsWithTheConfiguration(t *testing.T) {
+	r := newRuntime(t, wasm.Options{TotalMemory: 1})
+	m := compile(t, r, buffered(i32Const, int64(16), memoryGrow, 0, drop, i64Const, int64(0)).bytes(), wasm.Limits{})
+	spin := compile(t, r, spinning(i32Const, int64(16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
+	leave := running(t, spin, "", turns.Line{Session: "1"}, turns.Line{Session: "2"})
+	defer leave()
+	eventually(t, "they run", func() bool { return r.Running() == 2 })
+	r.SetTotalMemory(1 << 30)
+	if _, err := m.For(turns.Line{Session: "3"}).Run(t.Context(), nil, 0); err != nil {
+		t.Error(err)
+	}
+}
