@@ -31,6 +31,9 @@ type IsolationConfig struct {
 	ContainerMaxCPUs   float64      `json:"tool_container_max_cpus,omitempty" jsonschema:"The most processors that a tool may ask for. Default: tool_container_cpus." flag:"NUMBER" brief:"the most processors that a tool may ask for (default the same)"`
 	ContainerMaxPids   int          `json:"tool_container_max_pids_limit,omitempty" jsonschema:"The most processes and threads that a tool may ask for. Default: tool_container_pids_limit." flag:"NUMBER" brief:"the most processes that a tool may ask for (default the same)"`
 
+	WASMMaxMemory   yamldoc.Size `json:"wasm_max_memory,omitempty" jsonschema:"The most that wasm.max_memory_bytes of a tool may be: memory of a module's call, in Orla's own process; a tool that asks for more is not served. Default 256MiB." flag:"SIZE" brief:"the most memory that a module may ask for (default 256MiB)"`
+	WASMTotalMemory yamldoc.Size `json:"wasm_total_memory,omitempty" jsonschema:"Memory of all calls of modules together; calls wait for more, and one of them at a time may go beyond it. Default 512MiB." flag:"SIZE" brief:"memory of all calls of modules together (default 512MiB)"`
+
 	K8sEnabled    bool             `json:"tool_k8s_enabled,omitempty" jsonschema:"Run tools with isolation_mode kubernetes, as Jobs of a cluster. Default false." flag:"-" brief:"run tools with isolation_mode kubernetes, as Jobs of a cluster"`
 	K8sKubeconfig string           `json:"tool_k8s_kubeconfig,omitempty" jsonschema:"File that says how to reach the cluster; a relative path is relative to this file's folder. Default: $KUBECONFIG or ~/.kube/config, else the cluster of the pod that Orla runs in." flag:"FILE" brief:"how the cluster is reached (default as kubectl finds it)" sample:"/etc/orla/kubeconfig"`
 	K8sContext    string           `json:"tool_k8s_context,omitempty" jsonschema:"Context of that file. Default: its current one." flag:"NAME" brief:"context of that file (default its current one)" sample:"tools"`
@@ -44,6 +47,12 @@ const (
 	SandboxMemory = 128 << 20
 	SandboxCPUs   = 0.5
 	SandboxPids   = 64
+)
+
+// The defaults of the memory of modules, which run in Orla's own process.
+const (
+	ModuleMemory  = 256 << 20
+	ModulesMemory = 512 << 20
 )
 
 // The values of tool_container_engine and sandbox_backend that are no program.
@@ -63,6 +72,8 @@ func isolationDefaults() IsolationConfig {
 		ContainerMaxMemory: SandboxMemory,
 		ContainerMaxCPUs:   SandboxCPUs,
 		ContainerMaxPids:   SandboxPids,
+		WASMMaxMemory:      ModuleMemory,
+		WASMTotalMemory:    ModulesMemory,
 		K8sNamespace:       "default",
 		K8sTTL:             yamldoc.Duration(300 * time.Second),
 	}
@@ -115,6 +126,7 @@ func (v *verdict) isolation() {
 		v.wrong("tool_container_user", "must be two numbers, UID:GID, such as %s, got %q", sandboxUser, v.ContainerUser)
 	}
 	v.bounds()
+	v.modules()
 	if !dnsLabel.MatchString(v.K8sNamespace) {
 		v.wrong("tool_k8s_namespace", "%q is no name of a namespace", v.K8sNamespace)
 	}
@@ -150,9 +162,20 @@ func (v *verdict) sandboxPaths() {
 // What limits may be, here as in manifests.
 const (
 	leastMemory         = 1 << 20
+	leastModule         = 64 << 10 // a page
 	leastCPUs, mostCPUs = 0.01, 4096
 	mostPids            = 1 << 22
 )
+
+// modules checks the memory of modules.
+func (v *verdict) modules() {
+	if v.WASMMaxMemory < leastModule {
+		v.wrong("wasm_max_memory", "must be at least %s, got %s", yamldoc.Size(leastModule), v.WASMMaxMemory)
+	}
+	if v.WASMTotalMemory < leastMemory {
+		v.wrong("wasm_total_memory", "must be at least %s, got %s", yamldoc.Size(leastMemory), v.WASMTotalMemory)
+	}
+}
 
 // bounds checks the limits of isolated tools. A ceiling that nobody set is as
 // right as what it follows.

@@ -31,8 +31,11 @@ func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	if t.Kind == manifest.Cli && !t.Isolation.Isolated() {
 		return allowed(t, cfg.CLIAllowedCommands)
 	}
+	if t.Kind == manifest.Wasm {
+		return moduleMemory(t, cfg)
+	}
 	if !t.Isolation.Isolated() || t.Isolation.Mode == manifest.IsolationWASM {
-		return nil // a module has limits of its own
+		return nil
 	}
 	faults := []error{withNetwork(t, cfg), withResources(t, cfg)}
 	var terms manifest.Terms
@@ -88,6 +91,14 @@ func withoutLinks(path string) string {
 func allowed(t *manifest.Tool, commands []string) error {
 	if command := t.Resource.CLI.Command; !slices.Contains(commands, command) {
 		return beyond(t, "spec.cli.command: %q may not run with isolation_mode none: it is not in cli_allowed_commands, which the operator sets", command)
+	}
+	return nil
+}
+
+// moduleMemory checks the memory that a module asks for. All other limits are its own.
+func moduleMemory(t *manifest.Tool, cfg *config.Loaded) error {
+	if asked, most := yamldoc.Size(t.Resource.WASM.MaxMemory), cfg.WASMMaxMemory; asked > most {
+		return beyond(t, "spec.wasm.max_memory_bytes: asks for %s; modules may have %s at most, unless the operator raises wasm_max_memory", asked, most)
 	}
 	return nil
 }
@@ -203,6 +214,7 @@ func Weaker(cfg *config.Loaded) []string {
 	add(cfg.ContainerMaxMemory > config.SandboxMemory, "tool_container_max_memory is %s", cfg.ContainerMaxMemory)
 	add(cfg.ContainerMaxCPUs > config.SandboxCPUs, "tool_container_max_cpus is %s", config.NumberText(cfg.ContainerMaxCPUs))
 	add(cfg.ContainerMaxPids > config.SandboxPids, "tool_container_max_pids_limit is %d", cfg.ContainerMaxPids)
+	add(cfg.WASMMaxMemory > config.ModuleMemory, "wasm_max_memory is %s", cfg.WASMMaxMemory)
 	add(len(cfg.CLIAllowedCommands) > 0, "cli_allowed_commands lets %s run unisolated", strings.Join(cfg.CLIAllowedCommands, ", "))
 	return ways
 }

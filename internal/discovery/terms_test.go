@@ -190,6 +190,29 @@ func TestT36CommandsThatRunUnisolatedAreListed(t *testing.T) {
 	}
 }
 
+// SPEC S2: a module's memory is Orla's own, so that its manifest alone does not say how much
+// that is.
+func TestS2AModulesMemoryHasTheOperatorsCeiling(t *testing.T) {
+	for _, tt := range []struct {
+		asks     int64
+		settings []string
+		fault    string
+	}{
+		{asks: 64 << 20},
+		{asks: 256 << 20},
+		{asks: 4 << 30, fault: "tools/a/tool.yaml: spec.wasm.max_memory_bytes: asks for 4GiB; modules may have 256MiB at most, unless the operator raises wasm_max_memory"},
+		{asks: 4 << 30, settings: []string{"wasm_max_memory=4GiB"}},
+		{asks: 64 << 20, settings: []string{"wasm_max_memory=32MiB"}, fault: "modules may have 32MiB at most"},
+	} {
+		tool := isolated(manifest.IsolationWASM)
+		tool.Kind, tool.Resource = manifest.Wasm, &manifest.Resource{WASM: &manifest.WASM{MaxMemory: tt.asks}}
+		err := ApplyTerms(&tool, configured(t, tt.settings...))
+		if (err != nil) != (tt.fault != "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+			t.Errorf("%d bytes under %v: %v; want %q", tt.asks, tt.settings, err, tt.fault)
+		}
+	}
+}
+
 // SPEC H2: the terms are part of the tool, so that a change of theirs changes
 // the tools that they concern, and no others.
 func TestT72AChangeOfTermsChangesTheToolsThatItConcerns(t *testing.T) {

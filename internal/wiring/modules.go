@@ -23,7 +23,7 @@ type Modules struct {
 func newModules(cfg *config.Loaded, services *Services, log *slog.Logger) *Modules {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints), Far: true})
 	return &Modules{
-		runtime: wasm.NewRuntime(wasm.Options{CacheDir: config.StateDir(cfg, "compiled"), Log: log}),
+		runtime: wasm.NewRuntime(wasm.Options{CacheDir: config.StateDir(cfg, "compiled"), TotalMemory: int64(cfg.WASMTotalMemory), Log: log}),
 		client:  client,
 		store: artifact.New(artifact.Options{
 			Dir: config.StateDir(cfg, "modules"), Client: client, Secrets: services.secrets.Resolve, UserAgent: "orla/" + version.Version(), Log: log,
@@ -34,6 +34,7 @@ func newModules(cfg *config.Loaded, services *Services, log *slog.Logger) *Modul
 // Configure makes the modules what cfg says.
 func (m *Modules) Configure(cfg *config.Loaded) {
 	m.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
+	m.runtime.SetTotalMemory(int64(cfg.WASMTotalMemory))
 }
 
 func (m *Modules) close() {
