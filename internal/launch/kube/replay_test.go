@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -31,6 +32,7 @@ type tape struct {
 	left []*exchange
 	name string // the Job's; the recorded one has another
 	was  string
+	job  *exchange // that made the Job; nil before
 }
 
 func newTape(t *testing.T, name string) *tape {
@@ -72,10 +74,21 @@ func (p *tape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
+	var made *exchange // the Job, where that is asked for
+	if jobs, name := path.Split(r.URL.Path); r.Method == http.MethodGet && name == p.name && strings.HasSuffix(jobs, "/jobs/") {
+		made = p.job
+	}
+	if found != nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/jobs") {
+		p.job = found
+	}
 	p.mu.Unlock()
 	if found == nil {
 		if r.Method == http.MethodDelete {
 			answer(w, 404, status(404, "NotFound", "it is deleted"))
+			return
+		}
+		if made != nil { // it is asked for where a watch says nothing for long
+			_, _ = io.WriteString(w, p.now(made.Answer))
 			return
 		}
 		p.t.Errorf("%s %s was not recorded", r.Method, r.URL)
@@ -129,9 +142,9 @@ func (p *tape) cluster(t *testing.T) *kube.Cluster {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	writeCA(t, ca, p.Certificate().Raw)
-	path := write(t, "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+	config := write(t, "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
 		"clusters: [{name: c, cluster: {server: \""+p.URL+"\", certificate-authority: \""+ca+"\"}}]\nusers: [{name: u, user: {token: x}}]\n")
-	return open(t, kube.Options{Kubeconfig: path, Instance: "/tools"})
+	return open(t, kube.Options{Kubeconfig: config, Instance: "/tools"})
 }
 
 // SPEC-TOOLS 7.4: the client says to an API server what it said to a real one,
