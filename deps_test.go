@@ -142,7 +142,7 @@ var imports = map[string][]string{
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/governance": {"internal/config", "internal/fault", "internal/peer", "manifest", "manifest/discover", "supervisor"},
 	"internal/discovery":  {"internal/config", "internal/control", "internal/governance", "internal/terminal", "internal/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
-	"internal/listen":     {"internal/exit"},
+	"internal/listen":     {"internal/turns", "internal/exit"},
 	"internal/wiring": {
 		"internal/config", "internal/discovery", "internal/doctor", "internal/governance", "internal/version", "internal/environ", "internal/cgroup", "internal/fault", "internal/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/secret", "internal/outbound", "internal/auth", "internal/artifact",
