@@ -99,7 +99,7 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
 
 bench: ## measure speed and memory
-	$(GO) run ./internal/bench
+	$(GO) run ./internal/testing/bench
 
 cover: ## write coverage.out and print what is covered
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out
@@ -108,7 +108,7 @@ flake: ## run the lifecycle packages fifty times over
 	$(GO) test -race -shuffle=on -count=50 -timeout=3h $(LIFECYCLE)
 
 chaos: ## ten minutes of faults at random while an oracle looks on; CHAOS=1h for longer, SEED=7 for the same again, CLOCK=1 for a clock that jumps
-	CGO_ENABLED=0 $(GO) build -o bin/chaos ./internal/chaos
+	CGO_ENABLED=0 $(GO) build -o bin/chaos ./internal/testing/chaos
 	bin/chaos -for $(CHAOS) $(SEED:%=-seed %) $(CLOCK:%=-clock)
 
 tidy: ## fail if go.mod or go.sum are not tidy

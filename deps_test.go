@@ -88,9 +88,9 @@ var imports = map[string][]string{
 	"internal/clientconf":   {"internal/address", "manifest", "manifest/resource", "internal/rawjson", "internal/yamldoc", "internal/secret"}, // mcpServers files of MCP clients, and the secrets in them
 
 	// Makes a test binary act as a capsule; only tests import it.
-	"internal/capsuletest": {"manifest"},
+	"internal/testing/capsuletest": {"manifest"},
 	// Does to connections what networks do; only tests import it.
-	"internal/faultproxy": {},
+	"internal/testing/faultproxy": {},
 
 	// What Orla knows of the processes of this machine, and what ends those that a killed Orla leaves.
 	"internal/launch/procfs": {},
@@ -110,12 +110,12 @@ var imports = map[string][]string{
 	"internal/kind/wasm": {"internal/tail", "internal/turns", "internal/wasm", "manifest", "internal/fault", "internal/peer", "internal/secret", "internal/auth", "internal/callid", "internal/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
-	"internal/needs":           {},
-	"internal/containertest":   {"internal/needs"},
-	"internal/leaks":           {},
-	"internal/attack":          {},
-	"internal/costtest":        {}, // fails what grows faster than its input
-	"internal/testing/testkit": {}, // waits, files
+	"internal/testing/needs":         {},
+	"internal/testing/containertest": {"internal/testing/needs"},
+	"internal/testing/leaks":         {},
+	"internal/testing/attack":        {},
+	"internal/testing/costtest":      {}, // fails what grows faster than its input
+	"internal/testing/testkit":       {}, // waits, files
 
 	// Folders of tools, and checks of what is found in them; only tests import it.
 	"internal/testing/manifesttest": {"internal/schema", "internal/yamldoc", "manifest"},
@@ -172,9 +172,9 @@ var imports = map[string][]string{
 	"deploy/container":         {}, // tests alone
 	"deploy/package":           {}, // tests alone
 
-	"internal/bench": {anything},         // measures the product, and is no part of it
-	"internal/chaos": {"internal/fault"}, // judges the product from outside; the codes are a promise
-	"cmd/orla":       {"internal/cli", "internal/terminal"},
+	"internal/testing/bench": {anything},         // measures the product, and is no part of it
+	"internal/testing/chaos": {"internal/fault"}, // judges the product from outside; the codes are a promise
+	"cmd/orla":               {"internal/cli", "internal/terminal"},
 }
 
 // owners says which of our packages may import each foreign module, tests aside.
@@ -182,12 +182,12 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/remote", "internal/retry", "internal/rpc", "internal/peer", "internal/daemon", "internal/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/retry"},
 	"code.dny.dev/ssrf":                        {"internal/address"},
-	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/bench"},
+	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/testing/bench"},
 	"golang.org/x/oauth2":                      {"internal/auth"},
 	"github.com/coreos/go-systemd/v22":         {"internal/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/watch"},
@@ -203,16 +203,16 @@ var owners = map[string][]string{
 	"github.com/yosida95/uritemplate/v3":       {"internal/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/telemetry"},
 	"google.golang.org/protobuf":               {"internal/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
-	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/bench"},          // which measures a module without meters
+	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/testing/bench"},  // which measures a module without meters
 	"oras.land/oras-go/v2":                     {"internal/artifact"},
 	"github.com/opencontainers/go-digest":      {"internal/artifact"}, // in oras-go's own types
 	"github.com/opencontainers/image-spec":     {"internal/artifact"}, // the same
 	"k8s.io/client-go":                         {"internal/launch/kube"},
 	"k8s.io/apimachinery":                      {"internal/launch/kube"},
-	"k8s.io/klog/v2":                           {"internal/launch/kube"}, // to silence it
-	"go.uber.org/goleak":                       {"internal/leaks"},       // tests alone
+	"k8s.io/klog/v2":                           {"internal/launch/kube"},   // to silence it
+	"go.uber.org/goleak":                       {"internal/testing/leaks"}, // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/bench", "internal/chaos"},
+	"golang.org/x/sys":                         {"manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/cgroup", "internal/systemd", "internal/control", "internal/testing/costtest", "internal/doctor", "internal/watch", "internal/outbound", "internal/cli", "internal/logging", "internal/terminal", "internal/testing/bench", "internal/testing/chaos"},
 	"golang.org/x/term":                        {"internal/terminal"},
 	"golang.org/x/text":                        {"internal/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/yamldoc"},

@@ -16,9 +16,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )

@@ -17,11 +17,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule"
-	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
-	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
 )
 
 // byHand does as an operator what must be done within patience.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/capsule"
-	"github.com/orla-project/orla/internal/capsuletest"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
 )
 
 // cursed is a client that panics when it is asked.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/capsuletest"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // procStat returns a process's state letter and parent; "" if there is none.

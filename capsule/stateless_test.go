@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/capsuletest"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/manifest"
 )
 

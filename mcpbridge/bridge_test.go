@@ -20,8 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/leaks"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"

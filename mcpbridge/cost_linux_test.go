@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )

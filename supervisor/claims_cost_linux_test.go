@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/supervisor"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/containertest"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/containertest"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // patience bounds every wait of these tests. Nothing waits for it unless something

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // shared is a deb that several tests look at, and sharedDist its folder, which

@@ -31,9 +31,9 @@ import (
 
 	"github.com/orla-project/orla/internal/artifact"
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -18,9 +18,9 @@ import (
 
 	"github.com/orla-project/orla/internal/artifact"
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC-TOOLS 3.7: what https:// addresses give is a module, the one that was asked

@@ -11,8 +11,8 @@ import (
 
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/leaks"
 	"github.com/orla-project/orla/manifest"
 )
 

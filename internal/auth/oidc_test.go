@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // realSecret has what the way into a header or a form could change.

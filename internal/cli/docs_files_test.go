@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/orla-project/orla/internal/config"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/orla-project/orla/internal/control"
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/leaks"
+	"github.com/orla-project/orla/internal/testing/leaks"
 )
 
 // patience bounds every wait of these tests.

@@ -22,7 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/guard"
-	"github.com/orla-project/orla/internal/leaks"
+	"github.com/orla-project/orla/internal/testing/leaks"
 )
 
 // The test binary is also the guard and a stand-in for Orla.

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/faultproxy"
-	"github.com/orla-project/orla/internal/leaks"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/testing/faultproxy"
+	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/pace"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // firstOf is an answer to tools/list with tools of some names, and more to come.

@@ -16,8 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // many repeats a text with a number in it.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // awkward is a secret that every encoding changes.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // SPEC-TOOLS 5.3: secrets that overlap in a text are hidden both.

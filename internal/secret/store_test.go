@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // write makes files below dir, and folders as they need them.

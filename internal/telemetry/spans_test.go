@@ -21,8 +21,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/client"

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/leaks"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // A character that a terminal obeys is found wherever in a line it is.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/internal/turns"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/internal/leaks"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/watch"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // SPEC S1: a file of resources is read in a time that grows as it does.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/faultproxy"
 	"github.com/orla-project/orla/internal/kind/grpc"
-	"github.com/orla-project/orla/internal/needs"
 	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/testing/faultproxy"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 

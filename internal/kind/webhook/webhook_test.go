@@ -20,12 +20,12 @@ import (
 	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/callid"
 	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/faultproxy"
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/outbound"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/faultproxy"
 	"github.com/orla-project/orla/internal/turns"
 	"github.com/orla-project/orla/manifest"
 )

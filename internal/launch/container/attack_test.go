@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/attack"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/testing/attack"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

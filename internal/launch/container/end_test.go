@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/attack"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
+	"github.com/orla-project/orla/internal/testing/attack"
 )
 
 // running counts the processes of this machine with a word in their command line.

@@ -17,11 +17,11 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
-	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/containertest"
 )
 
 // script makes a program of shell code.

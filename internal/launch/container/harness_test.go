@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/attack"
 	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
+	"github.com/orla-project/orla/internal/testing/attack"
+	"github.com/orla-project/orla/internal/testing/containertest"
 )
 
 // patience bounds what has to come: an engine that has much to share takes seconds

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/costtest"
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // seen is what a container tells that holds all it should, with cgroups of

@@ -21,8 +21,8 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/kube"
-	"github.com/orla-project/orla/internal/leaks"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

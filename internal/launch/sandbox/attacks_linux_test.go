@@ -24,7 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/sandbox"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // fails says how each attack has to end inside. Most of it is said twice: what

@@ -14,7 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/launch/sandbox"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // newHost returns a Host, and the Local that it starts by.

@@ -21,7 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/sandbox"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 func shell(script string) launch.Spec {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/launch/procfs"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // headless is a program whose first thread ends, which the kernel shows as a

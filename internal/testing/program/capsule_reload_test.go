@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/containertest"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/containertest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC D8, N2: what a server of 2026-07-28 requires (input_required), a client of an older

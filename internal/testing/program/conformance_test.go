@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // failing are the checks of the suite that Orla does not pass, each with the

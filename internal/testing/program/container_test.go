@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/orla-project/orla/internal/containertest"
+	"github.com/orla-project/orla/internal/testing/containertest"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/faultproxy"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/faultproxy"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/exit"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/orla-project/orla/internal/cli"
-	"github.com/orla-project/orla/internal/containertest"
 	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/testing/containertest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

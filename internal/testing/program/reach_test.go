@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/containertest"
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/containertest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

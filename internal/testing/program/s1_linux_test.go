@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

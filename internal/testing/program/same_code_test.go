@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/containertest"
+	"github.com/orla-project/orla/internal/testing/containertest"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

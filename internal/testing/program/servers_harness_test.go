@@ -18,7 +18,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

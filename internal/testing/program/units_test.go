@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // units is where the files for systemd are.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/orla-project/orla/internal/costtest"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 var sink int

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/faultproxy"
+	"github.com/orla-project/orla/internal/testing/faultproxy"
 )
 
 // proxied starts a server that answers 10 000 bytes behind a proxy.

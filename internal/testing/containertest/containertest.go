@@ -19,7 +19,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // Image is the name of an image with busybox, and a user 65532.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/orla-project/orla/internal/needs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC D1, D2, E1, F3, G3, H2: two short storms. "make chaos" is for long ones.

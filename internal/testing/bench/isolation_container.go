@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/orla-project/orla/internal/containertest"
+	"github.com/orla-project/orla/internal/testing/containertest"
 )
 
 // benchImage is what containers are made of: the program, and nothing else.

@@ -38,7 +38,7 @@ func Program(t testing.TB) string {
 		t.Fatal(err)
 	}
 	path = filepath.Join(made, "attack")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/orla-project/orla/internal/attack/testdata/program")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/orla-project/orla/internal/testing/attack/testdata/program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -68,7 +68,7 @@ func (b *bench) build(ctx context.Context) error {
 	}
 	for name, path := range map[string]*string{"hello": &b.hello, "capsule": &b.capsule, "relay": &b.relay, "sdk": &b.sdk, "flood": &b.flood, "services": &b.services} {
 		*path = filepath.Join(b.dir, "bin", name)
-		if err := goBuild(ctx, root, *path, "./internal/bench/testdata/"+name); err != nil {
+		if err := goBuild(ctx, root, *path, "./internal/testing/bench/testdata/"+name); err != nil {
 			return err
 		}
 	}
@@ -105,13 +105,13 @@ func (b *bench) path(name string) string { return filepath.Join(b.toolsDir, name
 
 // buildEcho builds the smallest tool there can be: in C where that is possible.
 func (b *bench) buildEcho(ctx context.Context, root string) error {
-	source := filepath.Join(root, "internal/bench/testdata/echo.c")
+	source := filepath.Join(root, "internal/testing/bench/testdata/echo.c")
 	if _, err := output(ctx, "cc", "-O2", "-static", "-o", b.path("echo"), source); err == nil {
 		b.programs = append(b.programs, program{"echo", "static C program"})
 		return nil
 	}
 	b.programs = append(b.programs, program{"echo", "static Go program"})
-	return goBuild(ctx, root, b.path("echo"), "./internal/bench/testdata/echo")
+	return goBuild(ctx, root, b.path("echo"), "./internal/testing/bench/testdata/echo")
 }
 
 // goBuild builds a command as a release is built.
