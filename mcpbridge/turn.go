@@ -62,10 +62,7 @@ func (b *Bridge) takeTurn(ctx context.Context, t turn, line turns.Line) error {
 // tellInTurn calls say in turn for as long as there is news. Who does not get the turn is
 // heard all the same: who has it looks again afterwards. It counts as line's.
 func (b *Bridge) tellInTurn(ctx context.Context, t turn, line turns.Line, news func() bool, say func() error) error {
-	for news() {
-		if b.takeTurn(ctx, t, line) != nil {
-			return nil
-		}
+	for news() && b.takeTurn(ctx, t, line) == nil {
 		err := say()
 		t.give()
 		if err != nil {

@@ -223,7 +223,7 @@ func (c *conn) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		r.Trailer = nil
 		r.Body = &withoutTrailers{r.Body, r}
 	}
-	status := 0
+	var status int
 	switch {
 	case len(r.Header) > maxHeaderLines: // they came with the request before
 		status = http.StatusRequestHeaderFieldsTooLarge
