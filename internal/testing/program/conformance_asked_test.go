@@ -3,8 +3,6 @@ package program
 import (
 	"strings"
 	"testing"
-
-	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC D8, N2: what a server of 2026-07-28 requires (input_required), a client of an older
@@ -12,7 +10,7 @@ import (
 // the server, and each as the client. Each server serves several clients.
 func TestD8OlderClientsAreAskedForRequiredInput(t *testing.T) {
 	dir := t.TempDir()
-	servers := everythings(t, needs.Conformance(t))
+	servers := everythings(t, conformanceSuite(t))
 	for _, e := range servers {
 		e.capsule(t, dir, e.name, stateless, e.name+"__")
 	}

@@ -2,7 +2,6 @@ package program
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -29,7 +28,8 @@ type everything struct {
 	name  string
 	stdio []string
 	http  []string // what comes before the address
-	env   []string // of the suite
+	// patience is how many milliseconds the suite waits for an answer; 0 for as long as ever.
+	patience int
 	// initialize comes before the address instead, to serve the versions with
 	// initialize in sessions; nil if http does that too.
 	initialize []string
@@ -37,43 +37,49 @@ type everything struct {
 
 // everythings are the servers: that of the Go SDK's own tests, and two of testdata, since
 // those of the other SDKs are not published.
-func everythings(t *testing.T, suite string) []everything {
+func everythings(t *testing.T, suite *conformance) []everything {
 	t.Helper()
 	python := needs.PythonSDK(t)
 	needs.Programs(t, "go", "node")
-	golang := filepath.Join(t.TempDir(), "server")
-	if out, err := exec.Command("go", "build", "-o", golang, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {
-		t.Fatalf("build the Go SDK's server: %v\n%s", err, out)
+	golang, err := goEverything()
+	if err != nil {
+		t.Fatal(err)
 	}
-	servers := filepath.Join(suite, "servers")
+	servers := filepath.Join(suite.dir, "servers")
 	inTypeScript := []string{"node", filepath.Join(servers, "typescript", "main.mjs")}
 	inPython := []string{python, filepath.Join(servers, "python", "server.py")}
 	return []everything{
 		{
 			name: "go", stdio: []string{golang}, http: []string{golang, "-http"}, initialize: []string{golang, "-stateless=false", "-http"},
-			env: []string{"PATIENCE=15000"}, // for a message that never comes; see differs
+			patience: 15_000, // for a message that never comes; see differs
 		},
 		{name: "typescript", stdio: inTypeScript, http: slices.Concat(inTypeScript, []string{"--http"})},
 		{name: "python", stdio: inPython, http: slices.Concat(inPython, []string{"--http"})},
 	}
 }
 
+// goEverything builds the Go SDK's server, once.
+var goEverything = sync.OnceValues(func() (string, error) {
+	return goBuild("server", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", nil)
+})
+
 // A way is one to have a server behind Orla. Of its clients the suite is one of each
 // revision that it is given, and of 2026-07-28.
-type way struct{ transport, protocol, revisions string }
+type way struct {
+	transport, protocol string
+	revisions           []string
+}
 
 // ways are all that show something of their own. By default Orla speaks 2026-07-28 to a
 // server that has both kinds of MCP, so a third protocol would add nothing. What a client's
 // revision changes is in front of the transport; on the pipe, where many scenarios are run
 // twice, the newest one with initialize is enough.
 var ways = []way{
-	{"stdio", "auto", "2025-11-25"},
-	{"stdio", "initialize", "2025-11-25"},
-	{"http", stateless, olderRevisions},
-	{"http", "initialize", olderRevisions},
+	{"stdio", "auto", revisions[2:3]},
+	{"stdio", "initialize", revisions[2:3]},
+	{"http", stateless, revisions[:3]},
+	{"http", "initialize", revisions[:3]},
 }
-
-const olderRevisions = "2025-03-26,2025-06-18,2025-11-25"
 
 // An exception is what a server passes alone and not behind Orla. All but the reason are
 // patterns.
@@ -126,7 +132,8 @@ var differs = []exception{
 // in each revision of its clients, over both transports, whichever kind of MCP Orla
 // speaks to it.
 func TestG2ConformanceBehindOrla(t *testing.T) {
-	suite := needs.Conformance(t)
+	t.Parallel()
+	suite := conformanceSuite(t)
 	var mu sync.Mutex
 	seen := map[string]bool{} // the reasons of differences
 	t.Run("servers", func(t *testing.T) {
@@ -165,23 +172,23 @@ func explained(server, protocol, check string) string {
 }
 
 // alone returns what the server fails without Orla.
-func (e everything) alone(t *testing.T, suite string) results {
+func (e everything) alone(t *testing.T, suite *conformance) results {
 	t.Helper()
 	if e.initialize == nil {
-		return e.suiteOf(t, suite, serveAlone(t, e.http), "")
+		return e.suiteOf(t, suite, serveAlone(t, e.http), revisions...)
 	}
 	all := e.suiteOf(t, suite, serveAlone(t, e.http), stateless)
-	maps.Copy(all, e.suiteOf(t, suite, serveAlone(t, e.initialize), olderRevisions))
+	maps.Copy(all, e.suiteOf(t, suite, serveAlone(t, e.initialize), revisions[:3]...))
 	return all
 }
 
 // behind compares the server behind Orla with the server alone, and returns the reasons of
 // the differences.
-func (e everything) behind(t *testing.T, suite string, alone results, w way) (reasons map[string]bool) {
+func (e everything) behind(t *testing.T, suite *conformance, alone results, w way) (reasons map[string]bool) {
 	t.Helper()
 	o, url := e.serve(t, w)
 	all := e.suiteOf(t, suite, url, stateless)
-	maps.Copy(all, e.suiteOf(t, suite, url, w.revisions))
+	maps.Copy(all, e.suiteOf(t, suite, url, w.revisions...))
 	reasons = map[string]bool{}
 	again := map[string]bool{}
 	for check, fault := range all.lost(alone) {
@@ -199,18 +206,24 @@ func (e everything) behind(t *testing.T, suite string, alone results, w way) (re
 	// goes to the only client that the process has ever served (SPEC N2). In the older
 	// versions each scenario is another client, so it gets a process of its own.
 	for scenario := range again {
-		o.mustOrla("restart", "server")
+		o.restartServer()
 		revision, name, _ := strings.Cut(scenario, " ")
-		for check, fault := range scenarioOf(t, suite, url, revision, name).lost(results{scenario: alone[scenario]}) {
+		for check, fault := range resultsIn(t, suite.scenario(t, url, revision, name)).lost(results{scenario: alone[scenario]}) {
 			t.Errorf("%s is lost: %s", check, fault)
 		}
 	}
 	return reasons
 }
 
+// starting is held while a server starts: one that shares the machine with many might take more
+// than the 5 seconds after which Orla no longer waits to be told which protocol it speaks.
+var starting sync.Mutex
+
 // serve serves the server behind Orla, and returns where the suite finds it.
 func (e everything) serve(t *testing.T, w way) (o *running, url string) {
 	t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
 	dir := t.TempDir()
 	if w.transport == "stdio" {
 		e.capsule(t, dir, "server", w.protocol, `""`)
@@ -227,6 +240,17 @@ func (e everything) serve(t *testing.T, w way) (o *running, url string) {
 	o = serveOrla(t, dir)
 	o.waitListed("server--test-simple-text")
 	return o, bareNames(t, "server", o.url)
+}
+
+// restartServer gives the server another process.
+func (o *running) restartServer() {
+	o.t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
+	log := o.follow()
+	log.seen = o.lineCount()
+	_ = o.orla("restart", "server") // Orla tries again if it fails
+	log.next("state", is("server", "READY"))
 }
 
 // capsule writes the server as a capsule of a name and a prefix of its tools' names.
@@ -284,29 +308,10 @@ func (r results) lost(alone results) map[string]string {
 	return lost
 }
 
-// suiteOf runs all scenarios of some revisions, or of all if there are none.
-func (e everything) suiteOf(t *testing.T, suite, url, revisions string) results {
+// suiteOf runs all scenarios of some revisions.
+func (e everything) suiteOf(t *testing.T, suite *conformance, url string, revisions ...string) results {
 	t.Helper()
-	cmd := exec.Command("node", filepath.Join(suite, "suite.mjs"), "all", t.TempDir(), url)
-	cmd.Env = append(os.Environ(), e.env...)
-	if revisions != "" {
-		cmd.Env = append(cmd.Env, "REVISIONS="+revisions)
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the suite: %v\n%s", err, out)
-	}
-	return resultsIn(t, cmd.Args[3])
-}
-
-// scenarioOf runs one scenario.
-func scenarioOf(t *testing.T, suite, url, revision, name string) results {
-	t.Helper()
-	dir := t.TempDir()
-	out, err := exec.Command("node", filepath.Join(suite, "suite.mjs"), "server", "--url", url, "--scenario", name, "--spec-version", revision, "-o", filepath.Join(dir, revision)).CombinedOutput()
-	if failed := new(exec.ExitError); err != nil && !errors.As(err, &failed) {
-		t.Fatalf("the suite: %v\n%s", err, out)
-	}
-	return resultsIn(t, dir)
+	return resultsIn(t, suite.all(t, url, e.patience, revisions...))
 }
 
 func resultsIn(t *testing.T, dir string) results {

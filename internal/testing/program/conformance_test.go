@@ -3,14 +3,11 @@ package program
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // failing are the checks of the suite that Orla does not pass, each with the
@@ -28,19 +25,15 @@ var extensions = regexp.MustCompile(`^(tasks|sep-2640-skills)-`)
 // revision, with tools of its own and with a server behind it that the official
 // SDK made.
 func TestG2Conformance(t *testing.T) {
-	suite := needs.Conformance(t)
+	t.Parallel()
+	suite := conformanceSuite(t)
 	listed := scenarios(t, suite)
 	for name, folder := range map[string]string{"own": "tools", "behind": "server"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := serveOrla(t, filepath.Join(suite, folder))
+			o := serveOrla(t, filepath.Join(suite.dir, folder))
 			o.waitListed("test_tool_with_logging")
-			results := t.TempDir()
-			cmd := exec.Command("node", filepath.Join(suite, "suite.mjs"), "all", results, o.url)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("the suite: %v\n%s", err, out)
-			}
-			ran := checked(t, results)
+			ran := checked(t, suite.all(t, o.url, 0, revisions...))
 			for _, scenario := range listed {
 				if !slices.Contains(ran, scenario) {
 					t.Errorf("%s was not run", scenario)
@@ -51,13 +44,13 @@ func TestG2Conformance(t *testing.T) {
 }
 
 // scenarios asks the suite for what it has for servers: "REVISION SCENARIO".
-func scenarios(t *testing.T, suite string) (listed []string) {
+func scenarios(t *testing.T, suite *conformance) (listed []string) {
 	t.Helper()
-	out, err := exec.Command("node", filepath.Join(suite, "suite.mjs"), "list", "--server").Output()
+	out, err := suite.list()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`- (\S+) \[(.*)\]`).FindAllStringSubmatch(string(out), -1) {
+	for _, m := range regexp.MustCompile(`- (\S+) \[(.*)\]`).FindAllStringSubmatch(out, -1) {
 		if extension := m[2] == "extension"; extension != extensions.MatchString(m[1]) {
 			t.Errorf("%s is of %s", m[1], m[2])
 		} else if extension {

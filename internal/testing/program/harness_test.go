@@ -77,6 +77,11 @@ var (
 )
 
 func buildOrla(env []string, flags ...string) (string, error) {
+	return goBuild("orla", "github.com/orla-project/orla/cmd/orla", env, flags...)
+}
+
+// goBuild builds the program of a package, and returns its path.
+func goBuild(name, pkg string, env []string, flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "orla-test-*")
 	if err != nil {
 		return "", err
@@ -84,12 +89,12 @@ func buildOrla(env []string, flags ...string) (string, error) {
 	buildMu.Lock()
 	built = append(built, dir)
 	buildMu.Unlock()
-	path := filepath.Join(dir, "orla")
-	cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...), "github.com/orla-project/orla/cmd/orla")...)
+	path := filepath.Join(dir, name)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-ldflags=-s -w", "-o", path}, flags, []string{pkg})...)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
+		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
 	}
 	return path, nil
 }

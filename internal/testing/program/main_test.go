@@ -30,6 +30,9 @@ func (t tidy) Run() int {
 	}
 	_ = os.Setenv("XDG_RUNTIME_DIR", "/nonexistent")
 	defer func() {
+		if theConformance != nil {
+			theConformance.stop()
+		}
 		containertest.Release()
 		for _, dir := range built {
 			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
