@@ -59,6 +59,7 @@ const idempotent = "idempotentHint: true"
 // SPEC-TOOLS 6.1: the table of the page, a fiftieth of it, from the log: of a
 // tool that says itself that trying again can help (SPEC-TOOLS 4.1).
 func TestRetryTableFromTheLog(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	writeRetried(t, tools, "busy", idempotent, "output: mcp, retry: {max_attempts: 8, backoff: 20ms, max_backoff: 600ms}",
 		`echo '{"content":[{"type":"text","text":"come back later"}],"isError":true,"_meta":{"tool_code":"rate_limited","retryable":true}}'`)
@@ -117,6 +118,7 @@ func TestSimpleToolIsTriedAgain(t *testing.T) {
 // SPEC-TOOLS 6.3: a call that no process was started for is made again whatever
 // the tool does, and says in the end how often that was tried.
 func TestWhatWasNeverSentIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	const policy = "restart: {initial_ms: 3600000, max_ms: 3600000}, retry: {max_attempts: 3, backoff: 1ms}"
 	testkit.WriteTool(t, tools, "lost/tool.yaml", "name: lost\nversion: 1.0.0\ndescription: Is lost.\nentrypoint: main\nmcp: {input_schema: {type: object}}\nruntime: {mode: capsule, "+policy+"}\n")
@@ -174,6 +176,7 @@ def answer(params):
 
 // SPEC-TOOLS 4.1: a capsule's own code, retryable and retry_after_ms count.
 func TestCapsuleSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	const policy = "retry: {max_attempts: 2, backoff: 1ms}"
 	main := func(name, retryAfter string) map[string]string {
@@ -224,6 +227,7 @@ for line in sys.stdin:
 // SPEC-TOOLS 6.2: Orla's stop ends the pause before another attempt at once: the
 // grace is for calls that are being answered.
 func TestStopEndsThePause(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	writeRetried(t, tools, "busy", idempotent, "timeout: 100ms, retry: {max_attempts: 2, backoff: 1h, max_backoff: 1h}", "exec sleep 100")
 	o := startOrla(t, t.TempDir(), "--config", writeConfig(t, tools, "shutdown_grace: 1h\n"))
@@ -253,6 +257,7 @@ func TestStopEndsThePause(t *testing.T) {
 // SPEC-TOOLS 2.1, 6.2, 6.3: a service is asked again by the policy alone, with
 // the same request_id and the next attempt, and never before its Retry-After.
 func TestServiceIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	asked := map[string][]string{} // what each path was asked
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,6 +16,7 @@ import (
 
 // SPEC C5, G7: 64 MiB in either direction are refused or cut, and Orla goes on.
 func TestFloodsAreBounded(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "flood.sh", "#!/bin/sh\n# /// tool\n# timeout: 5m\n# ///\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
 	testkit.WriteTool(t, tools, "bytes.sh", "#!/bin/sh\nprintf '\\377\\376'\n")

@@ -99,6 +99,7 @@ func TestD9KillingACapsuleFailsOnlyCallsInFlight(t *testing.T) {
 // SPEC D9, F2: ten capsules that crash again and again neither fail nor burn
 // what is beside them.
 func TestD9CrashLoopsHarmNobodyElse(t *testing.T) {
+	t.Parallel()
 	const loops, starts = 10, 100
 	tools := t.TempDir()
 	for i := range loops {

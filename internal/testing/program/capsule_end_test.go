@@ -18,6 +18,7 @@ import (
 // SPEC D3: kill -9 of Orla leaves nothing of its capsules, not what they
 // started, and not what left their group.
 func TestD3KilledOrlaLeavesNoCapsule(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	packs := []*pack{
 		newPack(t, tools, "plain", "", map[string]string{"answer.py": says("'ok'")}),
@@ -98,6 +99,7 @@ func TestH4SIGTERMEndsCapsulesInEveryState(t *testing.T) {
 // SPEC F3: as the first process of a container, Orla reaps what capsules
 // orphan, while they live and when they end.
 func TestF3ReapsOrphansOfCapsulesAsPID1(t *testing.T) {
+	t.Parallel()
 	var enter []string
 	for _, how := range [][]string{
 		{"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"},

@@ -140,12 +140,12 @@ func (p *pack) pids() []int {
 	return pids
 }
 
-// serveCapsules starts Orla with a tools folder and further lines of
-// configuration. When the test is over, the history of each capsule that the
-// log tells must be one that can be (SPEC I3).
-func serveCapsules(t *testing.T, tools, config string) *running {
+// serveCapsules starts Orla with a tools folder, further lines of configuration, and
+// further variables of its environment. When the test is over, the history of each
+// capsule that the log tells must be one that can be (SPEC I3).
+func serveCapsules(t *testing.T, tools, config string, env ...string) *running {
 	t.Helper()
-	o := startCommand(t, t.TempDir(), checkedBinary(t), "--config", writeConfig(t, tools, config))
+	o := startPrepared(t, t.TempDir(), withEnv(env...), checkedBinary(t), "--config", writeConfig(t, tools, config))
 	t.Cleanup(func() { o.checkHistories() })
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o

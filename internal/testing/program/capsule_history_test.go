@@ -15,6 +15,7 @@ import (
 // move is one that can be, follows on the last, says why, and how long the last
 // state lasted. Here many things happen to several capsules.
 func TestI3TheLogTellsEveryHistory(t *testing.T) {
+	t.Parallel()
 	tools, gate := t.TempDir(), newGate(t)
 	files := func(text string) map[string]string { return map[string]string{"answer.py": text} }
 	packs := map[string]*pack{

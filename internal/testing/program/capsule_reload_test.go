@@ -145,6 +145,7 @@ func TestE3GitCheckoutIsOneReload(t *testing.T) {
 // SPEC H2, H3: what changes elsewhere leaves a capsule its process, and a
 // changed manifest gives it a new one; no call is lost either way.
 func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	newPack(t, tools, "kept", "", map[string]string{"answer.py": says("str(os.getpid())")})
 	changing := newPack(t, tools, "changing", "", map[string]string{"answer.py": says("os.environ.get('WORD', 'none')")})
@@ -214,6 +215,7 @@ func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
 // SPEC E1, H2: calls that wait while their capsule's manifest changes are
 // answered by the process that comes of it.
 func TestH2CallsThatWaitOutliveAChangedManifest(t *testing.T) {
+	t.Parallel()
 	tools, gate := t.TempDir(), filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
@@ -251,6 +253,7 @@ func TestH2CallsThatWaitOutliveAChangedManifest(t *testing.T) {
 // SPEC E4, D10: a version that does not start is told with its stderr, stays
 // listed, and is mended by the next save, without a pause.
 func TestE4AVersionThatDoesNotStart(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	good := says("'fine'")
 	p := newPack(t, tools, "frail", "restart: {initial_ms: 600000, max_ms: 600000}", map[string]string{"answer.py": good})

@@ -64,6 +64,7 @@ func (o *running) readyz() (status int, body string) {
 // tools that nobody knows yet waits for them. What was known is known at once
 // the next time, whatever has become of the capsule.
 func TestD7aToolsAreListedFromTheFirstMoment(t *testing.T) {
+	t.Parallel()
 	tools, gate, state := t.TempDir(), newGate(t), t.TempDir()
 	p := newPack(t, tools, "shelf", "startup_timeout_ms: 60000\nrestart: {initial_ms: 600000, max_ms: 600000}", map[string]string{"answer.py": gated(gate)})
 	p.manifest("startup_timeout_ms: 60000\nrestart: {initial_ms: 600000, max_ms: 600000}", "")
@@ -124,6 +125,7 @@ func TestD7aToolsAreListedFromTheFirstMoment(t *testing.T) {
 
 // SPEC D7a: a list waits startup_timeout_ms at most for a capsule that says nothing.
 func TestD7aAListDoesNotWaitForASilentCapsule(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "mute", "", map[string]string{"answer.py": "import time\ntime.sleep(1000)\n"})
 	p.manifest("startup_timeout_ms: 300\nrestart: {initial_ms: 600000, max_ms: 600000}", "")
@@ -144,6 +146,7 @@ func TestD7aAListDoesNotWaitForASilentCapsule(t *testing.T) {
 
 // SPEC D7a: a lazy capsule starts at its first call, and idle_timeout ends it.
 func TestD7aLazyStartAndIdleStop(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "lazy", "start: lazy\nidle_timeout: 200ms", map[string]string{"answer.py": says("'awake'")})
 	o := serveCapsules(t, tools, "")
@@ -176,6 +179,7 @@ func TestD7aLazyStartAndIdleStop(t *testing.T) {
 // SPEC J1: orla dev serves one capsule, with a log for people; what is saved is
 // live, and mistakes are told and mended.
 func TestJ1DevServesWhatIsSaved(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "draft", "", map[string]string{"answer.py": says("'one'")})
 	testkit.WriteTool(t, tools, "beside.sh", "#!/bin/sh\n")
@@ -251,6 +255,7 @@ func TestJ1DevBeginsWithAMistake(t *testing.T) {
 
 // SPEC G1, J1: on stdio the end of the client ends the capsule.
 func TestG1TheClientsEndEndsItsCapsules(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "child", "", map[string]string{"answer.py": leavesDaemon + says("'ok'")})
 	cmd := exec.Command(checkedBinary(t), "--stdio", "--tools-dir", tools)

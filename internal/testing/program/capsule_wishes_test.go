@@ -59,6 +59,7 @@ for line in sys.stdin:
 // SPEC D8, H2: what clients have asked a capsule for holds for the one that comes
 // of a change of its manifest.
 func TestD8WishesOutliveAChangedManifest(t *testing.T) {
+	t.Parallel()
 	tools, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")
 	interpreter, err := python()
 	if err != nil {

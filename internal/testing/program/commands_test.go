@@ -46,6 +46,7 @@ func (o *running) coded(tool, args string) (text, code string) {
 // says: what is no shell interprets nothing, exit codes are tried again where they
 // are listed, and a rotated secret is in the next call and in nothing that is shown.
 func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
+	t.Parallel()
 	tools, bin := t.TempDir(), t.TempDir()
 	count, file := counting(t)
 	flaky := testkit.WriteTool(t, bin, "flaky", "#!/bin/sh\n"+count+`if [ "$runs" -lt 3 ]; then echo "busy $runs" >&2; exit ${1:-75}; fi; echo done`+"\n")
@@ -126,6 +127,7 @@ func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
 // SPEC-TOOLS 3.6: who checks a folder is told which command is not allowed, and by
 // which key it would be.
 func TestT36ACommandThatIsNotAllowedIsAProblemOfItsFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteTool(t, dir, "tools/id.yaml", cliResource("id", "none", "command: id", ""))
 	out, err := orla(t, dir, "validate")
@@ -140,7 +142,7 @@ func TestT36ACommandThatIsNotAllowedIsAProblemOfItsFile(t *testing.T) {
 // SPEC-TOOLS 7.6: every kind of process may be held, is asked as any other, and
 // has nothing of Orla's; an isolated capsule is reloaded as its files change.
 func TestT76EveryKindOfProcessMayBeHeld(t *testing.T) {
-	t.Setenv("PLANTED_VARIABLE", "hunter2")
+	t.Parallel()
 	tools := t.TempDir()
 	report := `echo "uid $(id -u) in $(pwd), sees $(ls), has ${PLANTED_VARIABLE:-nothing}"`
 	testkit.WriteTool(t, tools, "script.sh", "#!/bin/sh\n# /// tool\n# isolation_mode: sandboxed\n# resources: {memory: 32MiB, pids: 16}\n# ///\n"+report+"\n")
@@ -153,7 +155,7 @@ func TestT76EveryKindOfProcessMayBeHeld(t *testing.T) {
 	pack := "name: capsule\nversion: 1.0.0\ndescription: Is held.\nentrypoint: main.sh\nruntime: {mode: capsule, handshake: mcp, args: [capsule], isolation_mode: sandboxed}\n"
 	testkit.WriteTool(t, tools, "capsule/tool.yaml", pack)
 	testkit.WriteTool(t, tools, "capsule/main.sh", "#!/bin/sh\n"+heldServer)
-	o := serveOrla(t, tools)
+	o := serveOrla(t, tools, "PLANTED_VARIABLE=hunter2")
 	if text, code := o.coded("script", `{}`); code == "isolation_unavailable" {
 		needs.Missing(t, "no sandbox can be made here: %s", text)
 	}
@@ -196,6 +198,7 @@ done
 // its PATH; it has what its file gives, in the folder of the image that the file
 // names, and a secret that nobody else on the machine can read.
 func TestT36ACommandInAContainer(t *testing.T) {
+	t.Parallel()
 	podman := containertest.Podman(t)
 	tools := t.TempDir()
 	script := `echo "uid $(id -u) in $(pwd), home $HOME, lang $LANG, a $A, token ${#TOKEN}, path ${PATH:+set}, orla ${ORLA_CALL_ID:-none}; $0 $1"; cat; exit $2`

@@ -9,6 +9,7 @@ import (
 // version is asked by requests, and the server gets its answers: for each official SDK as
 // the server, and each as the client. Each server serves several clients.
 func TestD8OlderClientsAreAskedForRequiredInput(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	servers := everythings(t, conformanceSuite(t))
 	for _, e := range servers {

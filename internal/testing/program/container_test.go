@@ -46,6 +46,7 @@ func serveContained(t *testing.T, podman *containertest.Engine, tools string) *r
 // containers of their own; nothing is left by an Orla that stops, nor runs on
 // after one that is killed, nor is there after the next has started.
 func TestT73WholeProgram(t *testing.T) {
+	t.Parallel()
 	podman := containertest.Podman(t)
 	tools := t.TempDir()
 	inContainer(t, tools, "once", "simple", "sandboxed", `id -u; cat; touch /open/x 2>&1; env | grep -c ORLA_CALL_ID; exit 0`)

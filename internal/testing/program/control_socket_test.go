@@ -18,6 +18,7 @@ import (
 // SPEC J2: what a killed Orla leaves behind is in nobody's way, and an Orla that
 // stops leaves nothing.
 func TestJ2AKilledOrlaIsNotRunningAndIsReplaced(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	o := serveThere(t, dir)
@@ -54,6 +55,7 @@ func TestJ2AKilledOrlaIsNotRunningAndIsReplaced(t *testing.T) {
 // SPEC J2: a second Orla on a folder serves, says who has the socket, and takes
 // it once it is free.
 func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	first := serveThere(t, dir)
@@ -84,6 +86,7 @@ func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
 // SPEC J2: with several, a command says which there are; a named folder, or a
 // project that one stands in, is never exchanged for another.
 func TestJ2SeveralOrlas(t *testing.T) {
+	t.Parallel()
 	dirs := []string{t.TempDir(), t.TempDir()}
 	one := serveThere(t, dirs[0])
 	var in io.Closer
@@ -182,6 +185,7 @@ func TestJ2AnOrlaIsChangedOnlyWhereItBelongs(t *testing.T) {
 // SPEC J2: without a place for its socket Orla serves on, and says why nobody
 // can ask it.
 func TestJ2NoPlaceForTheSocket(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, socket, why string }{
 		{"a folder that every user may write to", "open/orla.sock", "every user may write to"},
 		{"a folder that is not there", "absent/orla.sock", "no such file or directory"},
@@ -214,6 +218,7 @@ func TestJ2NoPlaceForTheSocket(t *testing.T) {
 
 // A state folder that cannot be written, with nowhere else to go.
 func TestJ2AStateFolderThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	testkit.WriteTool(t, dir, "state", "a file")
@@ -230,6 +235,7 @@ func TestJ2AStateFolderThatCannotBeWritten(t *testing.T) {
 
 // SPEC J2: where modes let another user in, Orla does not.
 func TestJ2AnotherUserIsSentAway(t *testing.T) {
+	t.Parallel()
 	needs.Root(t, "be another user")
 	dir := t.TempDir()
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
@@ -262,6 +268,7 @@ func TestJ2AnotherUserIsSentAway(t *testing.T) {
 
 // A port that an Orla has is said to be that one's.
 func TestAPortOfAnotherOrla(t *testing.T) {
+	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	o := serveThere(t, dir)
 	port := o.url[strings.LastIndexByte(strings.TrimSuffix(o.url, "/mcp"), ':')+1:]

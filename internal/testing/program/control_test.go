@@ -117,6 +117,7 @@ func serveThere(t *testing.T, dir string) *running {
 // SPEC D9, J1: a stop by an operator outlives a save, a changed manifest, a reload and
 // a restart of Orla, until somebody starts the capsule.
 func TestJ1AStopByHandLasts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := newPack(t, filepath.Join(dir, "tools"), "held", "", map[string]string{"answer.py": says(`"up"`)})
 	o := serveThere(t, dir)
@@ -155,6 +156,7 @@ func TestJ1AStopByHandLasts(t *testing.T) {
 
 // SPEC J1: -f shows what comes, at once, and ends with Orla.
 func TestJ1LogsFollow(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{"answer.py": says(`print("heard", file=__import__("sys").stderr, flush=True) or "ok"`)})
 	o := serveThere(t, dir)
@@ -209,6 +211,7 @@ func TestJ1LogsFollow(t *testing.T) {
 
 // SPEC J1: --since alone wants all that there is since then, however much.
 func TestJ1LogsSinceLeavesNothingOut(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{
 		"answer.py": says(`[print("line", n, file=__import__("sys").stderr, flush=True) for n in range(150)] and "ok"`),
@@ -230,6 +233,7 @@ func TestJ1LogsSinceLeavesNothingOut(t *testing.T) {
 // SPEC J2, G5b: a call that a running Orla makes is what it is without one:
 // every digit is there, and --timeout holds.
 func TestJ2ARunningOrlaMakesTheSameCall(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	newPack(t, filepath.Join(dir, "tools"), "digits", "", map[string]string{
 		"answer.py": says(`{"content": [], "structuredContent": {"n": 12345678901234567890123, "a": 1}}`),
@@ -247,6 +251,7 @@ func TestJ2ARunningOrlaMakesTheSameCall(t *testing.T) {
 // SPEC J2: 64 clients at once, some of which never read, and one that asks for
 // reloads, cost no call and no client anything.
 func TestJ2ManyClientsOfARunningOrla(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	newPack(t, filepath.Join(dir, "tools"), "busy", "", map[string]string{"answer.py": says(`"ok"`)})
 	o := serveThere(t, dir)
@@ -306,6 +311,7 @@ func TestJ2ManyClientsOfARunningOrla(t *testing.T) {
 // SPEC J1, H2: orla reload says what it changed, and a change that cannot be put
 // in force changes nothing.
 func TestJ1ReloadSaysWhatChanged(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	for _, name := range []string{"stays.sh", "goes.sh", "turns.sh"} {
@@ -357,6 +363,7 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 
 // SPEC J1, J2: orla dev has a socket, and a call of its tool goes there.
 func TestJ2ACallGoesToOrlaDev(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	newPack(t, filepath.Join(dir, "tools"), "mine", "", map[string]string{"answer.py": says(`str(os.getpid())`)})
 	o := startOrla(t, dir, "dev", "tools/mine", "--port", "0", "--log-format", "json")
@@ -372,6 +379,7 @@ func TestJ2ACallGoesToOrlaDev(t *testing.T) {
 
 // SPEC J1: what happens is told as it does, and what capsules print is not.
 func TestJ1EventsAndWatch(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	newPack(t, filepath.Join(dir, "tools"), "talks", "", map[string]string{"answer.py": says(`print("heard", file=__import__("sys").stderr, flush=True) or "ok"`)})
 	o := serveThere(t, dir)

@@ -47,6 +47,7 @@ func shell(t *testing.T, dir, script string) string {
 
 // The ten-line capsules of docs/CAPSULES.md do what is said of them.
 func TestTheTenLineCapsulesAnswer(t *testing.T) {
+	t.Parallel()
 	text := section(t, "docs/CAPSULES.md", "Ten lines")
 	blocks := fence.FindAllStringSubmatch(text, -1)
 	if len(blocks) < 5 || blocks[0][1] != "yaml" {
@@ -103,6 +104,7 @@ func unhurried(t *testing.T, manifest string) string {
 
 // What the document shows of the wire is what Orla writes.
 func TestTheWireIsAsDescribed(t *testing.T) {
+	t.Parallel()
 	tools, heard := t.TempDir(), filepath.Join(t.TempDir(), "heard")
 	testkit.WriteTool(t, tools, "notes/tool.yaml", "name: notes\nversion: 1.0.0\ndescription: Listens.\nentrypoint: main.sh\nruntime: {mode: capsule}\n")
 	testkit.WriteTool(t, tools, "notes/main.sh", `#!/bin/sh
@@ -143,6 +145,7 @@ done
 
 // The examples do what their README shows, called one by one and served together.
 func TestTheExampleCapsulesAnswer(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "python3", "node")
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "examples", "capsules"), os.DirFS(filepath.Join("..", "..", "..", "examples", "capsules"))); err != nil {
@@ -176,9 +179,8 @@ func TestTheExampleCapsulesAnswer(t *testing.T) {
 	if commands < 2 {
 		t.Errorf("only %d calls were found in the README", commands)
 	}
-	t.Setenv("NOTES_DIR", filepath.Join(dir, "notes"))
-	t.Setenv("TICKETS_FILE", filepath.Join(dir, "tickets.jsonl"))
-	o := serveCapsules(t, filepath.Join(dir, "examples", "capsules"), "")
+	o := serveCapsules(t, filepath.Join(dir, "examples", "capsules"), "",
+		"NOTES_DIR="+filepath.Join(dir, "notes"), "TICKETS_FILE="+filepath.Join(dir, "tickets.jsonl"))
 	want := "notes__read notes__refresh notes__search notes__write tickets__close tickets__comment tickets__list tickets__open tickets__wait"
 	if got := o.names(); got != want {
 		t.Errorf("the examples offer %s; want %s", got, want)

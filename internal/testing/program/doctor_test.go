@@ -15,6 +15,7 @@ import (
 // The doctor sees an Orla that runs, knows its port, and finds what is left of
 // one that was killed (SPEC J1).
 func TestDoctorFindsOrla(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
 	o := serveOrla(t, tools)

@@ -36,6 +36,7 @@ func word(code fault.Code) string {
 // SPEC-TOOLS §4: each code has a page, a row in the table that links to
 // it, and one in the table of the pages; all say the same of trying again.
 func TestEachErrorHasAPage(t *testing.T) {
+	t.Parallel()
 	codes := map[string]bool{"README": true}
 	tables := map[string]string{
 		"docs/errors/README.md": section(t, "docs/errors/README.md", "The codes"),

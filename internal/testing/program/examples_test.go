@@ -125,6 +125,7 @@ func try(t *testing.T, dir, text string) int {
 // The examples do what their README shows: a tool of every type answers, and a
 // secret is rotated (SPEC-TOOLS 3, 5.3).
 func TestTheExampleResourcesAnswer(t *testing.T) {
+	t.Parallel()
 	dir := serveExamples(t)
 	if printed := try(t, dir, testkit.ReadFile(t, filepath.Join(dir, "examples", "resources", "README.md"))); printed < 14 {
 		t.Errorf("only %d commands of the README print something", printed)
@@ -134,6 +135,7 @@ func TestTheExampleResourcesAnswer(t *testing.T) {
 // Servers that `orla import` took over from a client's file answer, by a path in
 // the project and with their secrets (SPEC-TOOLS 3.5).
 func TestImportedServersAnswer(t *testing.T) {
+	t.Parallel()
 	dir := serveExamples(t)
 	example := testkit.ReadFile(t, filepath.Join(dir, "examples", "resources", "tools", "tickets.yaml"))
 	endpoint := regexp.MustCompile(`http://.*/mcp`).FindString(example)
@@ -159,6 +161,7 @@ func TestImportedServersAnswer(t *testing.T) {
 
 // The service of docs/TOOLS.md answers, and what is shown is what is printed.
 func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "python3")
 	text := section(t, "docs/TOOLS.md", "In two minutes")
 	blocks := fence.FindAllStringSubmatch(text, -1)
@@ -195,6 +198,7 @@ func TestTheServiceOfTheDocumentAnswers(t *testing.T) {
 
 // What docs/TOOLS.md shows of `orla import` is what it prints.
 func TestTheDocumentShowsWhatImportPrints(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteTool(t, filepath.Join(dir, ".vscode"), "mcp.json", "{}")
 	if printed := try(t, dir, section(t, "docs/TOOLS.md", "From another client")); printed != 1 {
@@ -206,6 +210,7 @@ func TestTheDocumentShowsWhatImportPrints(t *testing.T) {
 // parts of a spec in a tool that has nothing else. What has the name of a file
 // is that file.
 func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
+	t.Parallel()
 	text := testkit.ReadFile(t, filepath.Join("..", "..", "..", "docs", "TOOLS.md"))
 	resources, parts, files := 0, 0, 0
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
@@ -248,15 +253,15 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 // them all alike. A secret is rotated between two calls, and a server that is
 // killed comes back while its tools stay listed (SPEC-TOOLS 3, 5.3).
 func TestAFolderWithToolsOfEveryKind(t *testing.T) {
+	t.Parallel()
 	dir := serveExamples(t)
-	t.Setenv("ORLA_CLI_ALLOWED_COMMANDS", "seq")
 	examples := filepath.Join(dir, "examples", "resources")
 	tools := filepath.Join(examples, "tools")
 	testkit.WriteTool(t, tools, "hello.sh", testkit.ReadFile(t, filepath.Join("..", "..", "..", "examples", "tools", "hello.sh")))
 	if out, err := orla(t, dir, "new", "loud", "--lang", "python", "--capsule", "--dir", tools); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	o := serveOrla(t, tools)
+	o := serveOrla(t, tools, "ORLA_CLI_ALLOWED_COMMANDS=seq")
 	for _, started := range []string{"loud__greet", "notes--read", "tickets--list"} {
 		o.waitListed(started) // a busy machine may need another try
 	}

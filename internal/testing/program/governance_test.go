@@ -17,6 +17,7 @@ const permission = "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {n
 // SPEC-TOOLS 8.3: a governance document that this version cannot enforce denies
 // every call of every caller while it is there, and operators are told its place.
 func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
@@ -64,6 +65,7 @@ func TestT83AGovernanceDocumentDeniesEveryCall(t *testing.T) {
 // SPEC-TOOLS 8.3: a document denies also where a reload that would find it has a
 // configuration with faults.
 func TestT83ADocumentDeniesBesideAFaultyConfiguration(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "orla.yaml")
 	write := func(text string) {
@@ -92,6 +94,7 @@ func TestT83ADocumentDeniesBesideAFaultyConfiguration(t *testing.T) {
 // SPEC-TOOLS 8.3: what may be a document and cannot be read denies as well, and
 // operators are told its place.
 func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
@@ -141,6 +144,7 @@ func TestT83WhatCannotBeReadDeniesEveryCall(t *testing.T) {
 // A document whose folder cannot be read any more is in force until it is known
 // to be gone.
 func TestT83ADocumentOutOfReachIsInForce(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root reads every folder")
 	}
@@ -160,6 +164,7 @@ func TestT83ADocumentOutOfReachIsInForce(t *testing.T) {
 
 // orla dev serves one tool of a folder whose documents hold for it too.
 func TestT83DevDeniesToo(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tool := testkit.WriteTool(t, filepath.Join(dir, "tools"), "hello.sh", "#!/bin/sh\necho hello\n")
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "policy.yaml", permission)

@@ -77,6 +77,7 @@ stringData: {value: hunter2-token}
 // SPEC-TOOLS 3.3: TLS, trusted as SSL_CERT_FILE says; one connection for all
 // calls, and through a reload of another tool.
 func TestGRPCToolOverTLS(t *testing.T) {
+	t.Parallel()
 	cert, key := certify(t)
 	proxy := faultproxy.New(t, needs.Start(t, "grpc", "TLS_CERT="+cert, "TLS_KEY="+key).Addr)
 	tools := t.TempDir()

@@ -155,13 +155,18 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// serveOrla starts Orla on a free port with the given tools folder and waits
-// until it serves. It is killed at the end of the test.
-func serveOrla(t *testing.T, tools string) *running {
+// serveOrla starts Orla on a free port with the given tools folder and further variables of
+// its environment, and waits until it serves. It is killed at the end of the test.
+func serveOrla(t *testing.T, tools string, env ...string) *running {
 	t.Helper()
-	o := startOrla(t, t.TempDir(), "--tools-dir", tools, "--port", "0")
+	o := startPrepared(t, t.TempDir(), withEnv(env...), orlaBinary(t), "--tools-dir", tools, "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o
+}
+
+// withEnv adds variables to the environment of a command.
+func withEnv(env ...string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, env...) }
 }
 
 func startOrla(t *testing.T, dir string, args ...string) *running {

@@ -211,6 +211,7 @@ func connectHTTPTools(t *testing.T, transport mcp.Transport) (*mcp.ClientSession
 // SPEC-TOOLS 3.1, 3.2, 3.4: the types that speak HTTP, as a client on HTTP sees
 // them, and the answer that is pushed.
 func TestHTTPToolsOverHTTP(t *testing.T) {
+	t.Parallel()
 	s, tools := serveHTTPTools(t)
 	o := startOrla(t, t.TempDir(), "--tools-dir", tools, "--port", "0", "--log-level", "debug")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
@@ -241,6 +242,7 @@ func TestHTTPToolsOverHTTP(t *testing.T) {
 
 // On stdio the same is so, and there is polling alone.
 func TestHTTPToolsOverStdio(t *testing.T) {
+	t.Parallel()
 	_, tools := serveHTTPTools(t)
 	cmd := exec.Command(orlaBinary(t), "--stdio", "--tools-dir", tools)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
@@ -251,6 +253,7 @@ func TestHTTPToolsOverStdio(t *testing.T) {
 
 // A callback needs no token, since the id is one; a browser's page is refused.
 func TestCallbacksAreGuardedByTheirID(t *testing.T) {
+	t.Parallel()
 	s, tools := serveHTTPTools(t)
 	dir := t.TempDir()
 	const token = "0123456789abcdef"

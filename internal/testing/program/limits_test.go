@@ -17,6 +17,7 @@ const listening = "#!/bin/sh\nprintf '%s\\n' '" + `{"jsonrpc":"2.0","method":"or
 // change of the operator's limits changes the tools that are isolated, and no
 // others; who asks for more than is left is not served any more, alive or not.
 func TestT72LimitsFollowTheConfiguration(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	held := func(name, more string) {
 		testkit.WriteTool(t, tools, name+"/tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: Held.\nentrypoint: main.sh\n"+more)

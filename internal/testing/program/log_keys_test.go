@@ -18,6 +18,7 @@ import (
 // SPEC I2: the keys of the log are listed in docs/LOG.md, each one that the
 // sources have.
 func TestI2ThePageListsEveryKey(t *testing.T) {
+	t.Parallel()
 	page := testkit.ReadFile(t, filepath.Join("..", "..", "..", "docs", "LOG.md"))
 	keys := loggedKeys(t, filepath.Join("..", "..", ".."))
 	if len(keys) < 50 {

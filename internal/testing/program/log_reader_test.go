@@ -212,6 +212,7 @@ def answer(params):
 // calls, what the processes wrote down, and what was done to them; through a
 // death of Orla itself.
 func TestI3TheLogTellsWhatWasSeen(t *testing.T) {
+	t.Parallel()
 	tools, state := t.TempDir(), t.TempDir()
 	files := map[string]string{"answer.py": diary}
 	packs := map[string]*pack{

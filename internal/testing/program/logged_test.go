@@ -21,6 +21,7 @@ import (
 // SPEC I2: the log has neither arguments nor results, whatever is wrong with
 // them. It says where they do not fit.
 func TestI2ArgumentsAndResultsAreNotLogged(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "strict.sh", "#!/bin/sh\n# /// tool\n# description: Wants a number.\n# input_schema:\n#   count: integer\n#   name: string?\n# ///\necho hello\n")
@@ -57,6 +58,7 @@ func TestI2ArgumentsAndResultsAreNotLogged(t *testing.T) {
 
 // SPEC I2: a start that fails is in the log where nobody sees what is printed.
 func TestI2StartThatFailsIsInTheLogFile(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +79,7 @@ func TestI2StartThatFailsIsInTheLogFile(t *testing.T) {
 // SPEC I1: logrotate itself, with the configuration that Orla comes with, rotates
 // the log while calls come; no line is lost and none is torn.
 func TestI1LogrotateRotatesTheLog(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "logrotate", "gzip")
 	dir, tools := t.TempDir(), t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil { // logrotate wants a folder that others cannot write to
@@ -152,6 +155,7 @@ func TestI1LogrotateRotatesTheLog(t *testing.T) {
 // SPEC I1: a log file that is full or gone stops nobody. What does not fit is on
 // stderr, with the reason.
 func TestI1FullLogFileStopsNobody(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
 	o := startOrla(t, t.TempDir(), "--listen", "127.0.0.1:0", "--log-file", "/dev/full", "--tools-dir", tools)
@@ -167,6 +171,7 @@ func TestI1FullLogFileStopsNobody(t *testing.T) {
 }
 
 func TestI1LogFileThatIsGoneStopsNobody(t *testing.T) {
+	t.Parallel()
 	tools, dir := t.TempDir(), filepath.Join(t.TempDir(), "log")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)

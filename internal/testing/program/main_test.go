@@ -3,8 +3,11 @@
 package program
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,11 +27,15 @@ func TestMain(m *testing.M) {
 type tidy struct{ *testing.M }
 
 func (t tidy) Run() int {
+	waitTogether()
 	// What runs on this machine is none of the tests' business.
 	for _, name := range []string{"RUNTIME_DIRECTORY", "STATE_DIRECTORY", "ORLA_SOCKET"} {
 		_ = os.Unsetenv(name) // it has a name
 	}
 	_ = os.Setenv("XDG_RUNTIME_DIR", "/nonexistent")
+	if os.Getenv("GORACE") == "" {
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=10") // or each program with the race detector sleeps for a second at its end
+	}
 	defer func() {
 		if theConformance != nil {
 			theConformance.stop()
@@ -41,9 +48,21 @@ func (t tidy) Run() int {
 	return t.M.Run()
 }
 
+// waitTogether runs more tests at a time than there are cores, unless -parallel says how many:
+// these tests wait for processes more than they compute.
+func waitTogether() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // a number
+	}
+}
+
 // The scripts are the documentation of the command line and its acceptance
 // test. UPDATE=1 in the environment writes what the program prints now.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -52,6 +71,7 @@ func TestScript(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
 			if err := os.Mkdir(filepath.Join(env.WorkDir, "run"), 0o700); err != nil {
 				return err

@@ -301,6 +301,7 @@ func TestMcpServersGoAndComeBack(t *testing.T) {
 // SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason; and
 // a session that is idle is let go of until it is called.
 func TestMcpServerThatIsAway(t *testing.T) {
+	t.Parallel()
 	session := make(chan struct{}, 10)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

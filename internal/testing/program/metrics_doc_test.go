@@ -50,6 +50,7 @@ func exported(t *testing.T) map[string]string {
 
 // docs/METRICS.md says what each metric means, and of no other.
 func TestEachMetricIsExplained(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "METRICS.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ func readDashboard(t *testing.T) (d dashboard, queries []string) {
 // The dashboard is one that Grafana can take: ids once, panels side by side, and
 // no data source but the one that is asked for.
 func TestTheDashboardIsInOrder(t *testing.T) {
+	t.Parallel()
 	d, queries := readDashboard(t)
 	if d.UID == "" || d.Title == "" || len(queries) < 20 {
 		t.Fatalf("%q %q has %d queries", d.UID, d.Title, len(queries))
@@ -95,6 +96,7 @@ func TestTheDashboardIsInOrder(t *testing.T) {
 // Every metric, and every label of it, that the dashboard and the alerts ask for
 // is one that a running Orla has.
 func TestWhatIsAskedForIsThere(t *testing.T) {
+	t.Parallel()
 	d, queries := readDashboard(t)
 	for _, v := range d.Templating.List {
 		queries = append(queries, v.Definition)
@@ -146,6 +148,7 @@ func TestWhatIsAskedForIsThere(t *testing.T) {
 // Prometheus's own tool finds every query in order, and the alerts fire when
 // they are to.
 func TestPromtoolLikesTheRules(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "promtool")
 	_, queries := readDashboard(t)
 	rules := "groups:\n  - name: dashboard\n    rules:\n"

@@ -38,13 +38,13 @@ func goCache(t *testing.T) string {
 // A new tool is in order, is served as it comes, answers, and is reloaded as it
 // is edited: each of the eight (SPEC J1).
 func TestNewToolsAnswerAndReload(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "python3", "node", "go", "jq")
-	t.Setenv("GOCACHE", goCache(t))
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o := serveOrla(t, filepath.Join(dir, "tools"))
+	o := serveOrla(t, filepath.Join(dir, "tools"), "GOCACHE="+goCache(t))
 	type made struct{ tool, file, lang, kind string }
 	var all []made
 	for _, lang := range []string{"python", "node", "go", "sh"} {
@@ -96,6 +96,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 
 // New capsules say how far they are, and end a call that is cancelled.
 func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "python3", "node", "go", "jq")
 	for _, lang := range []string{"python", "node", "go", "sh"} {
 		t.Run(lang, func(t *testing.T) {
@@ -167,6 +168,7 @@ func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
 
 // What people begin with is as the formatters have it.
 func TestNewGoToolsAreFormatted(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "gofmt", "go")
 	dir := t.TempDir()
 	for _, args := range [][]string{{"new", "one", "--lang", "go"}, {"new", "many", "--lang", "go", "--capsule"}} {

@@ -31,6 +31,7 @@ func alike(text, tools string) string {
 // The crash loop of docs/OPERATING.md is as the document shows it, and is fixed
 // and operated by its commands.
 func TestOperatingExplainsACrashLoop(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "python3", "node")
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")

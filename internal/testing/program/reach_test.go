@@ -29,6 +29,7 @@ type reachMode struct {
 // What one program reached in each mode is what docs/ISOLATION.md says: the table
 // there is what it printed (issue 6). UPDATE=1 writes it anew.
 func TestT7WhatIsReachedInEachModeIsAsDocumented(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts containers")
 	}

@@ -16,6 +16,7 @@ import (
 // The README shows what the program really prints: its five-minute walk is
 // walked, command by command.
 func TestReadmeShowsWhatIsPrinted(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "python3", "curl")
 	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
 	if err != nil {
@@ -75,6 +76,7 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 
 // What the page on clients shows of `orla import` is what it prints.
 func TestTheClientsPageShowsWhatImportPrints(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, ".vscode"), 0o755); err != nil {
 		t.Fatal(err)

@@ -382,6 +382,7 @@ func split(name string) (profile, what string) {
 // SPEC-TOOLS 5.3: a secret that is logged is [redacted] in every format, however
 // deep it is in what is logged.
 func TestSecretsInTheLogAreRedacted(t *testing.T) {
+	t.Parallel()
 	value := secret.NewValue(planted["resource"])
 	deep := struct {
 		inner []struct{ value secret.Value }

@@ -17,6 +17,7 @@ import (
 // SPEC H2: what holds but cannot be put in force changes nothing either, and
 // nothing that stands where the configuration should can keep Orla busy.
 func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
+	t.Parallel()
 	tools, dir := t.TempDir(), t.TempDir()
 	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(dir, "orla.yaml")
@@ -64,6 +65,7 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 // A log whose reader is gone, as with `orla 2>&1 | head` or when journald is
 // started again, does not end Orla.
 func TestOrlaOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	o, log := startUnread(t, "--tools-dir", tools)
@@ -111,6 +113,7 @@ func startUnread(t *testing.T, args ...string) (o *running, log *os.File) {
 // A log that is open and not read, as MCP clients leave the stderr of a server,
 // does not hold Orla up, and says afterwards what is missing.
 func TestOrlaDoesNotWaitForTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
 	o, log := startUnread(t, "--tools-dir", t.TempDir(), "--log-level", "debug")
 	list := func() {
 		if _, err := o.post("tools/list", "{}"); err != nil {
@@ -148,6 +151,7 @@ func TestOrlaDoesNotWaitForTheReaderOfItsLog(t *testing.T) {
 }
 
 func TestAStuckLogDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
 	o, _ := startUnread(t, "--tools-dir", t.TempDir(), "--log-level", "debug")
 	for range 1000 {
 		if _, err := o.post("tools/list", "{}"); err != nil {

@@ -39,6 +39,7 @@ for line in sys.stdin:
 // differs. A server keeps its process, and a document that is at fault takes
 // no other with it.
 func TestT11AReloadOfResourcesIsByDifference(t *testing.T) {
+	t.Parallel()
 	interpreter, err := python()
 	if err != nil {
 		needs.Missing(t, "no python3: %v", err)

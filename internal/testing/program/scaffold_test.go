@@ -41,6 +41,7 @@ func rustPath(t *testing.T) string {
 // as it stands, and fails where something else is expected. With Go, all of it
 // prints what docs/TOOLS.md shows.
 func TestT91ScaffoldedProjects(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "make", "go")
 	for _, lang := range []string{"go", "rust"} {
 		t.Run(lang, func(t *testing.T) {
@@ -114,6 +115,7 @@ func (p project) shell(script string) string {
 
 // What people begin with is as the formatters have it.
 func TestT91ScaffoldedGoIsFormatted(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "gofmt", "go")
 	dir := t.TempDir()
 	if out, err := orla(t, dir, "tool", "scaffold", "echo", "--lang", "go"); err != nil {

@@ -39,6 +39,7 @@ func goClient(t *testing.T, o *running) *mcp.ClientSession {
 }
 
 func TestGoClientCallsATool(t *testing.T) {
+	t.Parallel()
 	o := serveOrla(t, toolbox(t))
 	res, err := goClient(t, o).CallTool(t.Context(), &mcp.CallToolParams{Name: "hello", Arguments: map[string]any{"name": "Go"}})
 	if err != nil || res.IsError {
@@ -51,6 +52,7 @@ func TestGoClientCallsATool(t *testing.T) {
 
 // A1: an Orla without any tools serves, and picks them up as they appear.
 func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := startOrla(t, dir, "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
@@ -67,6 +69,7 @@ func TestA1StartsWithoutAFolderAndServesWhatAppears(t *testing.T) {
 // SPEC A2: one bad entry never keeps another from being served, and each is
 // reported once.
 func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "good.sh", "#!/bin/sh\necho good\n")
 	testkit.WriteTool(t, tools, "zz/good.py", "#!/usr/bin/env python3\n")
@@ -103,6 +106,7 @@ func TestA2BadEntriesAreReportedAndTheRestIsServed(t *testing.T) {
 
 // SPEC H2: SIGHUP under load loses no call, and what did not change is kept.
 func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	o := serveOrla(t, tools)
@@ -146,6 +150,7 @@ func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
 
 // SPEC H2: a configuration that does not parse changes nothing.
 func TestH2ABadConfigurationChangesNothing(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(t.TempDir(), "orla.yaml")
@@ -171,6 +176,7 @@ func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 // SPEC H2: a new max_concurrent_calls holds for tools that did not change, and
 // for calls that wait already.
 func TestH2TheBoundOfCallsChanges(t *testing.T) {
+	t.Parallel()
 	tools, met := t.TempDir(), t.TempDir()
 	testkit.WriteTool(t, tools, "meet.sh", "#!/bin/sh\n: > "+met+"/$ORLA_CALL_ID\nwhile [ $(ls "+met+" | wc -l) -lt 2 ]; do sleep 0.01; done\n")
 	config := filepath.Join(t.TempDir(), "orla.yaml")
@@ -210,6 +216,7 @@ func TestH2TheBoundOfCallsChanges(t *testing.T) {
 // SPEC H2: a new port is listened on before the old one is given up, and open
 // connections stay.
 func TestH2ThePortMoves(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
 	config := filepath.Join(t.TempDir(), "orla.yaml")
@@ -244,6 +251,7 @@ func TestH2ThePortMoves(t *testing.T) {
 
 // SPEC H3: auto_reload: false leaves changes to SIGHUP.
 func TestH3AutoReloadCanBeOff(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	config := filepath.Join(t.TempDir(), "orla.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, "tools_dir: %s\nport: 0\nauto_reload: false\n", tools), 0o644); err != nil {
@@ -262,6 +270,7 @@ func TestH3AutoReloadCanBeOff(t *testing.T) {
 
 // SPEC H4: SIGTERM lets calls in flight end, answers no new ones, exit code 0.
 func TestH4SIGTERMLetsCallsEnd(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	fifo := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -309,6 +318,7 @@ func TestH4SIGTERMLetsCallsEnd(t *testing.T) {
 
 // SPEC H4: a second signal ends at once, and nothing is left behind.
 func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	pids := filepath.Join(t.TempDir(), "pids")
 	if err := syscall.Mkfifo(pids, 0o600); err != nil {
@@ -338,6 +348,7 @@ func TestH4ASecondSignalEndsAtOnce(t *testing.T) {
 
 // SPEC H4: also when the calls have ended and something else takes its time.
 func TestH4ASecondSignalEndsWhatFollowsTheCalls(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	// Ignored before the fork: what is left ignores it from its first moment.
 	testkit.WriteTool(t, tools, "leave.sh", "#!/bin/sh\ntrap '' TERM\nsh -c 'while :; do sleep 1; done' &\necho left\n")
@@ -355,6 +366,7 @@ func TestH4ASecondSignalEndsWhatFollowsTheCalls(t *testing.T) {
 
 // kill -9 of Orla with a running tool that has a grandchild: nothing is left.
 func TestKilledOrlaLeavesNothing(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	pids := filepath.Join(t.TempDir(), "pids")
 	if err := syscall.Mkfifo(pids, 0o600); err != nil {
@@ -383,6 +395,7 @@ func TestKilledOrlaLeavesNothing(t *testing.T) {
 }
 
 func TestOccupiedPortIsOneClearError(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -398,6 +411,7 @@ func TestOccupiedPortIsOneClearError(t *testing.T) {
 
 // SPEC G1: on stdio everything that was read is answered before the end.
 func TestG1StdioAnswersAllBeforeEOF(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "slow.sh", "#!/bin/sh\nsleep 0.3\necho slow\n")
 	cmd := exec.Command(orlaBinary(t), "--stdio", "--tools-dir", tools)
@@ -439,6 +453,7 @@ func TestG1StdioAnswersAllBeforeEOF(t *testing.T) {
 
 // SPEC G8: the static bearer token, from a file.
 func TestG8BearerToken(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	token := strings.Repeat("t0ken", 5)
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte(token+"\n"), 0o600); err != nil {
@@ -484,6 +499,7 @@ func TestG8BearerToken(t *testing.T) {
 
 // SPEC G8: no listening beyond loopback without authentication.
 func TestG8OpenListeningIsRefused(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command(orlaBinary(t), "--listen", "0.0.0.0:0", "--tools-dir", t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != int(exit.Invalid) || !strings.Contains(string(out), "--insecure") {
@@ -493,6 +509,7 @@ func TestG8OpenListeningIsRefused(t *testing.T) {
 
 // SPEC I1: the log goes to a file that is opened anew on SIGHUP.
 func TestI1LogFileIsReopened(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "orla.log")
 	o := startOrla(t, dir, "--port", "0", "--log-file", path, "--tools-dir", dir)

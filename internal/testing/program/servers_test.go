@@ -191,6 +191,7 @@ func complete(t *testing.T, questions []question, got map[string]any) {
 // SPEC D7, D8, G4, G5: two servers as they come answer behind one Orla as each
 // does by itself, to the official clients of both eras.
 func TestServersAnswerTheSame(t *testing.T) {
+	t.Parallel()
 	tools, all := servers(t)
 	// One for each client: a server of before 2026-07-28 that has served two cannot tell
 	// whom its log messages and questions are for (docs/decisions/0030).
@@ -284,6 +285,7 @@ func merged(a, b any) any {
 // SPEC D7, D9, E1, G3: the FastMCP server grows, is saved, and is killed, and
 // the sessions with Orla go on.
 func TestServerChangesUnderOpenSessions(t *testing.T) {
+	t.Parallel()
 	_, all := servers(t)
 	tools := t.TempDir()
 	dir := filepath.Join(tools, "fastmcp")
@@ -296,8 +298,7 @@ func TestServerChangesUnderOpenSessions(t *testing.T) {
 		text[name] = string(raw)
 		testkit.WriteTool(t, dir, name, text[name])
 	}
-	t.Setenv("MCP_PYTHON", filepath.Join(all["fastmcp"].dir, ".venv", "bin", "python"))
-	o := serveOrla(t, tools)
+	o := serveOrla(t, tools, "MCP_PYTHON="+filepath.Join(all["fastmcp"].dir, ".venv", "bin", "python"))
 	states := o.follow()
 	var clients []*witness
 	for _, s := range sdks(t) {

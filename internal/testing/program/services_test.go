@@ -17,6 +17,7 @@ import (
 // SPEC-TOOLS 5.1, 5.4: SIGHUP changes the folder of secrets and the addresses
 // that may be reached while Orla serves; a value that is none changes nothing.
 func TestSIGHUPChangesSecretsAndAddresses(t *testing.T) {
+	t.Parallel()
 	var shown atomic.Value
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown.Store(r.Header.Get("Authorization"))
@@ -89,18 +90,18 @@ spec: {endpoint: '`+service.URL+`', auth: {secretRef: api}}
 // SPEC H2: a file of secrets that is half saved changes no secret, and puts none
 // of another place in the place of one; when it is gone, its secrets are.
 func TestSecretsOfAFaultyFileStay(t *testing.T) {
+	t.Parallel()
 	var shown atomic.Value
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown.Store(r.Header.Get("Authorization"))
 		_, _ = fmt.Fprint(w, "done")
 	}))
 	t.Cleanup(service.Close)
-	t.Setenv("ORLOJ_SECRET_API", "of-the-environment")
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "api.yaml", "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: api}\nspec: {endpoint: '"+service.URL+"', auth: {secretRef: api}}\n")
 	const declared = "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: api}\nstringData: {value: %s}\n"
 	testkit.WriteTool(t, tools, "secrets.yaml", fmt.Sprintf(declared, "one"))
-	o := serveOrla(t, tools)
+	o := serveOrla(t, tools, "ORLOJ_SECRET_API=of-the-environment")
 	shows := func(want string) {
 		t.Helper()
 		testkit.Eventually(t, "the service is shown "+want, func() bool {

@@ -71,6 +71,7 @@ done
 
 // SPEC J1: orla status of twenty capsules in mixed states, as docs/OPERATING.md shows it.
 func TestJ1StatusOfTwentyCapsules(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	for name, c := range mixed {

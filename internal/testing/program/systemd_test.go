@@ -23,10 +23,10 @@ import (
 type serviceManager struct {
 	t    *testing.T
 	conn *net.UnixConn
+	env  string // that makes an Orla its service
 }
 
-// underSystemd makes the Orla that this test starts a service of the manager
-// that it returns.
+// underSystemd returns a service manager.
 func underSystemd(t *testing.T) *serviceManager {
 	t.Helper()
 	name := shortPath(t)
@@ -35,8 +35,7 @@ func underSystemd(t *testing.T) *serviceManager {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	t.Setenv("NOTIFY_SOCKET", name)
-	return &serviceManager{t, conn}
+	return &serviceManager{t, conn, "NOTIFY_SOCKET=" + name}
 }
 
 // shortPath is a path for a socket, whose name must be short.
@@ -87,6 +86,7 @@ func (m *serviceManager) rest() (told []string) {
 // TestK1SystemdIsTold: READY when Orla answers, STATUS when capsules change,
 // RELOADING and READY around each reload, and STOPPING (SPEC K1).
 func TestK1SystemdIsTold(t *testing.T) {
+	t.Parallel()
 	m := underSystemd(t)
 	tools := t.TempDir()
 	// It says hello once Orla has said that it is ready.
@@ -95,8 +95,7 @@ func TestK1SystemdIsTold(t *testing.T) {
 	p := newPack(t, tools, "weather", "startup_timeout_ms: 60000\nrestart: {initial_ms: 30000}", map[string]string{
 		"answer.py": says(`[os.environ.get(v, "") for v in ("NOTIFY_SOCKET", "WATCHDOG_USEC")]`) + waits,
 	})
-	t.Setenv("WATCHDOG_USEC", "2000000")
-	o := serveCapsules(t, tools, "")
+	o := serveCapsules(t, tools, "", m.env, "WATCHDOG_USEC=2000000")
 
 	ready := m.next("READY=1\n")
 	if !strings.Contains(ready, "STATUS=0 of 1 capsules ready, 1 tools") {
@@ -148,6 +147,7 @@ func TestK1SystemdIsTold(t *testing.T) {
 // TestK1NothingFollowsStopping: a reload that ends while Orla stops does not make
 // it ready again (SPEC K1).
 func TestK1NothingFollowsStopping(t *testing.T) {
+	t.Parallel()
 	sent, goOn := make(chan struct{}, 1), make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the end of the connection is seen
@@ -172,7 +172,7 @@ func TestK1NothingFollowsStopping(t *testing.T) {
 		}
 	}
 	configure(fmt.Sprintf("tracing: {endpoint: %q}\n", collector.URL))
-	o := startOrla(t, dir)
+	o := startPrepared(t, dir, withEnv(m.env), orlaBinary(t))
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	o.mustCall("echo") // so that there is a span to be sent
 
@@ -195,6 +195,7 @@ func TestK1NothingFollowsStopping(t *testing.T) {
 
 // TestK1StdioIsReadyToo: Orla is ready as well when it serves one client on stdio.
 func TestK1StdioIsReadyToo(t *testing.T) {
+	t.Parallel()
 	m := underSystemd(t)
 	o := startPrepared(t, t.TempDir(), func(cmd *exec.Cmd) {
 		r, w, err := os.Pipe()
@@ -202,6 +203,7 @@ func TestK1StdioIsReadyToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd.Stdin = r
+		cmd.Env = append(cmd.Env, m.env)
 		t.Cleanup(func() { _, _ = r.Close(), w.Close() })
 	}, orlaBinary(t), "--stdio", "--tools-dir", t.TempDir())
 	m.next("READY=1\nSTATUS=0 of 0 capsules ready, 0 tools")
@@ -241,6 +243,7 @@ func socket(t *testing.T, network, address string) net.Listener {
 // TestK1SocketsOfSystemd: HTTP is served on what systemd listens on, by its
 // name or without one, and no tool inherits it (SPEC K1).
 func TestK1SocketsOfSystemd(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "files", "#!/bin/sh\nreadlink /proc/$$/fd/*\necho $LISTEN_FDS$LISTEN_PID$LISTEN_FDNAMES\n")
 	for _, names := range []string{"orla.socket:other", "orla-http:other", ""} {
@@ -265,6 +268,7 @@ func TestK1SocketsOfSystemd(t *testing.T) {
 
 // TestK1SocketOfAFile: a socket of systemd's may be a file.
 func TestK1SocketOfAFile(t *testing.T) {
+	t.Parallel()
 	path := shortPath(t)
 	o := activated(t, "orla.socket", writeConfig(t, t.TempDir(), ""), socket(t, "unix", path))
 	if url := o.waitLog("serving", nil)["url"]; url != "unix:"+path {
@@ -285,6 +289,7 @@ func TestK1SocketOfAFile(t *testing.T) {
 // TestK1AnotherPortBesideASocket: a reload moves Orla to another port and back,
 // and systemd's socket is served all along (SPEC H2, K1).
 func TestK1AnotherPortBesideASocket(t *testing.T) {
+	t.Parallel()
 	given := socket(t, "tcp", "127.0.0.1:0")
 	free := socket(t, "tcp", "127.0.0.1:0").(*net.TCPListener)
 	other := free.Addr().String()
@@ -324,6 +329,7 @@ func TestK1AnotherPortBesideASocket(t *testing.T) {
 // TestG8SocketBeyondLoopback: what systemd opens to other machines wants
 // authentication, as listen does (SPEC G8).
 func TestG8SocketBeyondLoopback(t *testing.T) {
+	t.Parallel()
 	config := writeConfig(t, t.TempDir(), "")
 	o := activated(t, "orla.socket", config, socket(t, "tcp", "0.0.0.0:0"))
 	if code := o.wait(); code != int(exit.Invalid) {
@@ -336,6 +342,7 @@ func TestG8SocketBeyondLoopback(t *testing.T) {
 // TestK1Credential: a token comes from systemd's credentials, and is read again
 // on SIGHUP; no tool sees where they are (SPEC K1, G8).
 func TestK1Credential(t *testing.T) {
+	t.Parallel()
 	credentials := t.TempDir()
 	save := func(token string) {
 		if err := os.WriteFile(filepath.Join(credentials, "ada"), []byte(token+"\n"), 0o600); err != nil {
@@ -343,10 +350,10 @@ func TestK1Credential(t *testing.T) {
 		}
 	}
 	save("a-token-of-ada-1")
-	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "where", "#!/bin/sh\necho \"[$CREDENTIALS_DIRECTORY]\"\n")
-	o := startCommand(t, t.TempDir(), orlaBinary(t), "--config", writeConfig(t, tools, "auth: {tokens: [{name: ada, credential: ada}]}\n"))
+	o := startPrepared(t, t.TempDir(), withEnv("CREDENTIALS_DIRECTORY="+credentials),
+		orlaBinary(t), "--config", writeConfig(t, tools, "auth: {tokens: [{name: ada, credential: ada}]}\n"))
 	url, _ := o.waitLog("serving", nil)["url"].(string)
 	call := func(token string) (int, string) {
 		body := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"where","arguments":{}}}`)

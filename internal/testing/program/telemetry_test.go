@@ -50,6 +50,7 @@ func (o *running) wantMetrics(lines ...string) string {
 // SPEC G6: /metrics tells of a running Orla, under names that Prometheus's own
 // tool finds in order.
 func TestG6MetricsOfARunningOrla(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "promtool")
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "greet", "#!/bin/sh\n# /// tool\n# description: x\n# input_schema:\n#   name: string\n# ///\necho hello\n")
@@ -96,6 +97,7 @@ func TestG6MetricsOfARunningOrla(t *testing.T) {
 
 // SPEC G8: where a token is asked for, it is asked for here too.
 func TestG6MetricsNeedTheToken(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteTool(t, dir, "tools/greet", "#!/bin/sh\n")
 	testkit.WriteTool(t, dir, "token", "0123456789abcdef\n")

@@ -16,6 +16,7 @@ import (
 // SPEC N2: with several tokens, what a capsule printed on stderr is in the log and in
 // the status, and in no caller's error text. With one, the error text has it.
 func TestN2StderrIsNotSharedByCallers(t *testing.T) {
+	t.Parallel()
 	const said = "the password of the first caller"
 	dir := t.TempDir()
 	tokens := map[string]string{}

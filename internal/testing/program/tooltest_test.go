@@ -11,6 +11,7 @@ import (
 
 // SPEC-TOOLS 9.2: orla wasm test, as testdata/modules has it.
 func TestT92ModulesAreTested(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "modules"),
 		RequireExplicitExec: true,
@@ -19,6 +20,7 @@ func TestT92ModulesAreTested(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("GORACE", os.Getenv("GORACE"))                                    
 			return os.WriteFile(filepath.Join(env.WorkDir, "guest.wasm"), guest(), 0o755) // as compilers leave it
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

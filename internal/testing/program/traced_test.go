@@ -115,8 +115,8 @@ func tracedTools(t *testing.T) string {
 // Without tracing, a client's trace goes past Orla to the tool as it is, and
 // what Orla itself was started in goes nowhere.
 func TestATracePassesThrough(t *testing.T) {
-	t.Setenv("TRACEPARENT", "00-11111111111111111111111111111111-1111111111111111-01")
-	o := serveOrla(t, tracedTools(t))
+	t.Parallel()
+	o := serveOrla(t, tracedTools(t), "TRACEPARENT=00-11111111111111111111111111111111-1111111111111111-01")
 	for _, tool := range []string{"sh", "py"} {
 		if got, want := o.heardTrace(tool, ""), fromHeader+"|vendor=1"; got != want {
 			t.Errorf("%s heard %q, want %q", tool, got, want)
@@ -134,12 +134,12 @@ func TestATracePassesThrough(t *testing.T) {
 // a collector gets the spans: of the call below the client's, of the work below
 // that of the call. The headers come from their file, and move with it.
 func TestACallIsTraced(t *testing.T) {
+	t.Parallel()
 	c := newSpanned(t)
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	dir := t.TempDir()
 	testkit.WriteTool(t, dir, "headers", "# for the collector\nApi-Key: s3cret\n")
 	config := testkit.WriteTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: %s\nlog_level: debug\ntracing: {endpoint: %q, headers_file: headers}\n", tracedTools(t), c.URL))
-	o := startOrla(t, dir, "--config", config)
+	o := startPrepared(t, dir, withEnv("OTEL_BSP_SCHEDULE_DELAY=50"), orlaBinary(t), "--config", config)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 
 	for tool, heard := range map[string]string{"sh": o.heardTrace("sh", ""), "py": o.heardTrace("py", fromMeta)} {

@@ -50,6 +50,7 @@ func copied(t *testing.T, dir, unit string) string {
 
 // TestK1UnitsAreSound: systemd understands every line of the units (SPEC K1).
 func TestK1UnitsAreSound(t *testing.T) {
+	t.Parallel()
 	version, _ := analyze(t, "--version")
 	fields := strings.Fields(version)
 	if len(fields) < 2 {
@@ -80,6 +81,7 @@ func TestK1UnitsAreSound(t *testing.T) {
 
 // TestK1UnitsBoundMemory: Orla and its tools cannot take all memory of the machine.
 func TestK1UnitsBoundMemory(t *testing.T) {
+	t.Parallel()
 	for _, unit := range []string{"orla.service", "user/orla.service"} {
 		text, err := os.ReadFile(filepath.Join(units, unit))
 		if err != nil {
@@ -104,6 +106,7 @@ func TestK1UnitsBoundMemory(t *testing.T) {
 
 // TestK1ServiceStaysHardened: the service is as well guarded as it was.
 func TestK1ServiceStaysHardened(t *testing.T) {
+	t.Parallel()
 	out, errs := analyze(t, "security", "--offline=true", "--no-pager", copied(t, t.TempDir(), "orla.service"))
 	level := regexp.MustCompile(`Overall exposure level for orla.service: ([0-9.]+)`).FindStringSubmatch(out)
 	if level == nil {
