@@ -14,13 +14,16 @@ import (
 const (
 	// Factor is how much more 2n may cost than n: 2 is proportional, 4 is quadratic.
 	Factor = 3
+	// clear is how much more 2n may cost than n for two rounds to be enough: what is
+	// quadratic would have to be measured wrong by 60 % in both.
+	clear = 2.5
 	// floor is the CPU time below which a factor says nothing.
 	floor = 2 * time.Millisecond
 	// enough is the CPU time that n is repeated to, so that the factor is not noise.
 	enough = 30 * time.Millisecond
 	// bytesFloor is how many allocated bytes a factor says nothing below.
 	bytesFloor = 1 << 20
-	// rounds is how often each size is measured. The cheapest round counts.
+	// rounds is how often each size is measured at most. The cheapest round counts.
 	rounds = 5
 	// tries is how often work that seems to cost too much is measured, each time for
 	// longer: on a busy machine a round of few milliseconds may be one collection more.
@@ -38,37 +41,43 @@ type Cost struct {
 // prepare does is not measured. It may be called several times, and run as well.
 func Check(t *testing.T, n int, prepare func(n int) (run func())) {
 	t.Helper()
+	cost, double := costs(n, tries, prepare)
+	Compare(t, n, cost, double)
+}
+
+// costs returns what work of size n and of size 2n cost, measured up to so many times.
+func costs(n, tries int, prepare func(n int) (run func())) (cost, double Cost) {
 	small, large := prepare(n), prepare(2*n)
 	repeat := 1
-	for {
-		cost := measure(small, repeat)
-		if cost.CPU >= enough || repeat >= 1<<14 {
-			break
-		}
+	for measure(small, repeat).CPU < enough && repeat < 1<<14 {
 		repeat *= 2
 	}
-	var best, double Cost
 	for range tries {
 		for round := range rounds {
 			a, b := measure(small, repeat), measure(large, repeat)
 			if round == 0 {
-				best, double = a, b
+				cost, double = a, b
 				continue
 			}
-			best = Cost{min(best.CPU, a.CPU), min(best.Bytes, a.Bytes)}
+			cost = Cost{min(cost.CPU, a.CPU), min(cost.Bytes, a.Bytes)}
 			double = Cost{min(double.CPU, b.CPU), min(double.Bytes, b.Bytes)}
+			if double.within(cost, clear) {
+				break
+			}
 		}
-		if double.Within(best) {
+		if double.Within(cost) {
 			break
 		}
 		repeat *= 4
 	}
-	Compare(t, n, best, double)
+	return cost, double
 }
 
 // Within reports whether c, the cost of 2n, is at most Factor times that of n.
-func (c Cost) Within(n Cost) bool {
-	return c.CPU <= Factor*max(n.CPU, floor) && c.Bytes <= Factor*max(n.Bytes, bytesFloor)
+func (c Cost) Within(n Cost) bool { return c.within(n, Factor) }
+
+func (c Cost) within(n Cost, factor float64) bool {
+	return float64(c.CPU) <= factor*float64(max(n.CPU, floor)) && float64(c.Bytes) <= factor*float64(max(n.Bytes, bytesFloor))
 }
 
 // Compare fails the test if double, the cost of 2n, is more than Factor times that of n.

@@ -20,7 +20,7 @@ func TestT92ModulesAreTested(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("NO_COLOR", "1")
-			env.Setenv("GORACE", os.Getenv("GORACE"))                                    
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			return os.WriteFile(filepath.Join(env.WorkDir, "guest.wasm"), guest(), 0o755) // as compilers leave it
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
