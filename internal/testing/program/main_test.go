@@ -5,9 +5,11 @@ package program
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -33,6 +35,10 @@ func (t tidy) Run() int {
 		_ = os.Unsetenv(name) // it has a name
 	}
 	_ = os.Setenv("XDG_RUNTIME_DIR", "/nonexistent")
+	// Tests have homes of their own, in which nothing is compiled yet.
+	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
+		_ = os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+	}
 	if os.Getenv("GORACE") == "" {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10") // or each program with the race detector sleeps for a second at its end
 	}

@@ -20,19 +20,9 @@ func orla(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(orlaBinary(t), args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+dir, "GOCACHE="+goCache(t), "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "GOFLAGS=-buildvcs=false")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// goCache is where compiled packages are, which HOME would say otherwise.
-func goCache(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command("go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // A new tool is in order, is served as it comes, answers, and is reloaded as it
@@ -44,7 +34,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o := serveOrla(t, filepath.Join(dir, "tools"), "GOCACHE="+goCache(t))
+	o := serveOrla(t, filepath.Join(dir, "tools"))
 	type made struct{ tool, file, lang, kind string }
 	var all []made
 	for _, lang := range []string{"python", "node", "go", "sh"} {

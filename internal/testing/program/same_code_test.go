@@ -118,6 +118,7 @@ func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			tools, text := t.TempDir(), ""
 			for i, r := range c.rows {
 				text += cliResource(fmt.Sprint("tool", i), r.mode, r.cli, "")
