@@ -204,8 +204,8 @@ func TestServersAnswerTheSame(t *testing.T) {
 		return o.url
 	}
 
-	alone := map[string]map[string]any{} // by the client and the server
-	var mu sync.Mutex                    // guards alone
+	alone := map[string]map[string]any{} // by the client and the server; guarded by mu
+	var mu sync.Mutex
 	t.Run("directly", func(t *testing.T) {
 		for client, servers := range map[string]map[string][]question{
 			"typescript": {"everything": ofEverything, "fastmcp": ofFastMCP},
@@ -225,12 +225,12 @@ func TestServersAnswerTheSame(t *testing.T) {
 			}
 		}
 	})
-	met, ran := make([]bool, len(known)), 0
-	behind := func(server string, questions []question, ways ...string) {
+	met, ran := make([]bool, len(known)), 0 // guarded by mu as well
+	behind := func(t *testing.T, server string, questions []question, ways ...string) {
 		for _, way := range ways {
-			t.Run("behind/"+server+"/"+way, func(t *testing.T) {
+			t.Run(server+"/"+way, func(t *testing.T) {
+				t.Parallel()
 				s := wayOf(t, way)
-				ran++
 				target := []string{"--stdio", "--", orlaBinary(t), "--stdio", "--tools-dir", tools}
 				if s.via != "stdio" {
 					target = []string{"--http", orla(t)}
@@ -238,6 +238,9 @@ func TestServersAnswerTheSame(t *testing.T) {
 				w := attend(t, s, t.TempDir(), target...)
 				got := w.ask(questions)
 				got["hello"] = lasting(w.hello)
+				mu.Lock()
+				defer mu.Unlock()
+				ran++
 				want := maps.Clone(alone[s.name+" "+server])
 				if want == nil {
 					t.Fatal("it did not answer by itself")
@@ -256,8 +259,10 @@ func TestServersAnswerTheSame(t *testing.T) {
 			})
 		}
 	}
-	behind("everything", ofEverything, "typescript legacy http", "typescript legacy stdio", "typescript modern http")
-	behind("fastmcp", ofFastMCP, "typescript legacy http", "typescript modern http", "python legacy http", "python modern http")
+	t.Run("behind", func(t *testing.T) {
+		behind(t, "everything", ofEverything, "typescript legacy http", "typescript legacy stdio", "typescript modern http")
+		behind(t, "fastmcp", ofFastMCP, "typescript legacy http", "typescript modern http", "python legacy http", "python modern http")
+	})
 	for i, d := range known {
 		if !met[i] && ran == 7 { // nothing was left out
 			t.Errorf("nothing differs any more because %s: %s", d.why, d.line)
