@@ -402,12 +402,9 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	case kind != typeJSON:
 		return final("the server answered with %q, which MCP does not know; is there an MCP server at this endpoint?", kind)
 	}
-	release := func() {}
-	defer func() { release() }()
-	body, err := s.body(resp, func() (err error) {
-		release, err = s.room(ctx, m.whose)
-		return err
-	})
+	grow, release := s.reading(ctx, m.whose)
+	defer release()
+	body, err := s.body(resp, grow)
 	if err != nil {
 		return err
 	}
@@ -447,40 +444,61 @@ func contentType(h http.Header) string {
 	return kind[:min(len(kind), enough)]
 }
 
-// maxLarge bounds the answers to one caller that are read at once and are larger than
-// small. Those to all may be twice as many.
-const maxLarge = 4
+// maxMedium and maxLarge bound the answers to one caller that are read at once and are
+// larger than small, or than large. Those to all may be twice as many.
+const (
+	maxMedium = 64
+	maxLarge  = 4
+)
 
-// room waits until a large message may be read, as part of somebody's share. The
-// function that it returns gives the room back.
-func (s *session) room(ctx context.Context, whose turns.Line) (release func(), err error) {
-	if err := s.large.Take(ctx, whose, 1); err != nil {
-		return func() {}, err
+// reading returns what waits until more of a message may be read, as part of somebody's
+// share, and what gives back all that it got. A message asks for the first step when it is
+// larger than small, and for the second when it is larger than large.
+func (s *session) reading(ctx context.Context, whose turns.Line) (grow func(step int) error, release func()) {
+	var has [len(steps)]bool
+	shares := [len(steps)]*turns.Shares{s.medium, s.large}
+	grow = func(step int) error {
+		err := shares[step].Take(ctx, whose, 1)
+		has[step] = err == nil
+		return err
 	}
-	return func() { s.large.Give(whose, 1) }, nil
+	return grow, func() {
+		for step, of := range shares {
+			if has[step] {
+				of.Give(whose, 1)
+			}
+		}
+		has = [len(steps)]bool{}
+	}
 }
 
-// body reads a whole answer. grow is called before one is read that is large.
-func (s *session) body(resp *http.Response, grow func() error) ([]byte, error) {
-	read := func(n int) ([]byte, error) {
-		return outbound.Body(io.LimitReader(resp.Body, int64(n)), int64(n))
+// body reads a whole answer. grow is called before one is read that is larger than a step.
+func (s *session) body(resp *http.Response, grow func(step int) error) ([]byte, error) {
+	var body []byte
+	for step := range len(steps) + 1 {
+		most := s.max + 1
+		if step < len(steps) {
+			most = min(steps[step], most)
+		}
+		more, err := outbound.Body(io.LimitReader(resp.Body, int64(most-len(body))), int64(most-len(body)))
+		if err != nil {
+			return nil, err
+		}
+		if body == nil {
+			body = more
+		} else {
+			body = append(body, more...)
+		}
+		if len(body) < most {
+			return body, nil
+		}
+		if step < len(steps) && len(body) <= s.max {
+			if err := grow(step); err != nil {
+				return nil, err
+			}
+		}
 	}
-	first := min(small, s.max+1)
-	body, err := read(first)
-	if err != nil || len(body) < first {
-		return body, err
-	}
-	if err := grow(); err != nil {
-		return nil, err
-	}
-	rest, err := read(s.max + 1 - first)
-	if err != nil {
-		return nil, err
-	}
-	if len(body)+len(rest) > s.max {
-		return nil, s.tooLarge()
-	}
-	return append(body, rest...), nil
+	return nil, s.tooLarge()
 }
 
 func (s *session) tooLarge() *fault.Error {

@@ -137,9 +137,9 @@ func newLife() life {
 
 // shares bound what a session does at once, and share it by caller.
 type shares struct {
-	begun *turns.Shares // of requests without an answer
-	posts *turns.Shares // of requests that the server works on
-	large *turns.Shares // of messages that are being read and large
+	begun         *turns.Shares // of requests without an answer
+	posts         *turns.Shares // of requests that the server works on
+	medium, large *turns.Shares // of messages that are being read and larger than small, or than large
 
 	tells, untold *turns.Shares // of messages that are told, and of those that are to be
 	untoldBytes   *turns.Shares // of the latter
@@ -147,7 +147,7 @@ type shares struct {
 
 func newShares(maxMessage int64) shares {
 	return shares{
-		begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), large: turns.NewShares(2 * maxLarge),
+		begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), medium: turns.NewShares(2 * maxMedium), large: turns.NewShares(2 * maxLarge),
 		tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
 		untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*maxMessage)), // a session has room for the largest
 	}

@@ -27,9 +27,9 @@ var errTooLarge = errors.New("over max_message")
 type eventReader struct {
 	r   *bufio.Reader
 	max int
-	// grow is called once for each event that becomes larger than small, before
+	// grow is called once for each event that becomes larger than a step, before
 	// more of it is read. It may wait.
-	grow func() error
+	grow func(step int) error
 	over <-chan struct{} // nobody waits for more
 
 	retry  time.Duration // what the server asked for last; 0 if it did not
@@ -37,15 +37,16 @@ type eventReader struct {
 
 	begun  bool // past the place of a byte order mark
 	skipLF bool // the last line ended with CR
-	grown  bool // the event under way
+	grown  int  // the steps that the event under way is larger than
 	line   []byte
 
 	idle pace.Pace // of lines that are no data
 }
 
 const (
-	// small is up to what size an event costs nothing.
-	small = 256 << 10
+	// small is up to what size a message costs nothing, and large up to what size little.
+	small = 64 << 10
+	large = 256 << 10
 	// maxEventID bounds an id, which becomes a header.
 	maxEventID = 1 << 10
 	// maxRetry bounds what a server may ask for.
@@ -54,7 +55,10 @@ const (
 	fields = len("data: ")
 )
 
-func newEventReader(r io.Reader, max int, over <-chan struct{}, grow func() error) *eventReader {
+// steps are the sizes beyond which a message has to ask for more.
+var steps = [...]int{small, large}
+
+func newEventReader(r io.Reader, max int, over <-chan struct{}, grow func(step int) error) *eventReader {
 	return &eventReader{r: bufio.NewReader(r), max: max, over: over, grow: grow}
 }
 
@@ -64,7 +68,7 @@ func (e *eventReader) next() (event, error) {
 	var ev event
 	var data []byte
 	has := false // data, be it empty
-	e.grown = false
+	e.grown = 0
 	for {
 		line, err := e.readLine(len(data))
 		if err != nil {
@@ -141,9 +145,8 @@ func (e *eventReader) readLine(had int) ([]byte, error) {
 		if had+len(e.line)+len(part) > e.max+fields {
 			return nil, fmt.Errorf("%w (%d bytes)", errTooLarge, e.max)
 		}
-		if !e.grown && had+len(e.line)+len(part) > small {
-			e.grown = true
-			if err := e.grow(); err != nil {
+		for ; e.grown < len(steps) && had+len(e.line)+len(part) > steps[e.grown]; e.grown++ {
+			if err := e.grow(e.grown); err != nil {
 				return nil, err
 			}
 		}

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-func never() error { return errors.New("a small event is taken for a large one") }
+func never(int) error { return errors.New("a small event is taken for a large one") }
 
 // read returns the events of a text, and how the reading ended.
-func read(r io.Reader, max int, grow func() error) (events []event, e *eventReader, err error) {
+func read(r io.Reader, max int, grow func(int) error) (events []event, e *eventReader, err error) {
 	e = newEventReader(r, max, nil, grow)
 	for {
 		ev, err := e.next()
@@ -85,16 +85,16 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// A large event asks for room once, before it is read.
+// A large event asks for room once for each step, before it is read.
 func TestLargeEventsAskForRoom(t *testing.T) {
-	asked := 0
-	text := "data: small\n\ndata: " + strings.Repeat("x", 2*small) + "\ndata: more\n\ndata: small\n\n"
-	got, _, err := read(strings.NewReader(text), 1<<20, func() error { asked++; return nil })
-	if len(got) != 3 || !errors.Is(err, io.EOF) || asked != 1 {
-		t.Errorf("%d events, %v, and room was asked for %d times", len(got), err, asked)
+	var asked []int
+	text := "data: small\n\ndata: " + strings.Repeat("x", 2*small) + "\ndata: more\n\ndata: small\n\ndata: " + strings.Repeat("x", 2*large) + "\n\n"
+	got, _, err := read(strings.NewReader(text), 1<<20, func(step int) error { asked = append(asked, step); return nil })
+	if len(got) != 4 || !errors.Is(err, io.EOF) || !slices.Equal(asked, []int{0, 0, 1}) {
+		t.Errorf("%d events, %v, and room was asked for by %v", len(got), err, asked)
 	}
 	refusal := errors.New("no room")
-	if got, _, err := read(strings.NewReader(text), 1<<20, func() error { return refusal }); len(got) != 1 || !errors.Is(err, refusal) {
+	if got, _, err := read(strings.NewReader(text), 1<<20, func(int) error { return refusal }); len(got) != 1 || !errors.Is(err, refusal) {
 		t.Errorf("without room: %d events, %v", len(got), err)
 	}
 }

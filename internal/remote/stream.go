@@ -235,12 +235,9 @@ type streamed struct {
 func (s *session) stream(ctx context.Context, resp *http.Response, m message) (st streamed) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	release := func() {}
-	defer func() { release() }()
-	events := newEventReader(resp.Body, s.max, ctx.Done(), func() (err error) {
-		release, err = s.room(ctx, m.whose)
-		return err
-	})
+	grow, release := s.reading(ctx, m.whose)
+	defer release()
+	events := newEventReader(resp.Body, s.max, ctx.Done(), grow)
 	for {
 		ev, err := events.next()
 		st.lastID, st.retry, st.err = events.lastID, events.retry, err
@@ -258,7 +255,6 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 			s.endSoon(ctx, resp)
 		}
 		release()
-		release = func() {}
 	}
 }
 
