@@ -38,7 +38,11 @@ const (
 	answersSize = 64 << 10 // what a pipe holds
 	moreSize    = 4 << 10  // of a buffer behind what was not copied
 	longWatch   = 64       // writes by one call for others, before it goes on to its end
-	mostUnread  = 16 << 20 // bytes of answers that wait, from which on nothing more is read
+
+	// From so many bytes of answers on that wait nothing more is read; while any wait, from
+	// so many requests on without one.
+	mostUnread     = 16 << 20
+	mostUnanswered = 1024
 )
 
 // add adds an answer, as a line. release, if not nil, is called when it has been written.
@@ -213,7 +217,7 @@ func (c *Conn) writeAnswers() bool {
 
 // awaitReader waits while a client that goes on asking does not read its answers.
 func (c *Conn) awaitReader() {
-	for c.unread() > mostUnread {
+	for c.unread() {
 		select {
 		case <-c.taken:
 		case <-c.ctx.Done():
@@ -222,11 +226,11 @@ func (c *Conn) awaitReader() {
 	}
 }
 
-// unread is how many bytes of answers wait to be written.
-func (c *Conn) unread() int {
+// unread reports whether too much waits to be written, or so many requests that it will.
+func (c *Conn) unread() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.soon.size
+	return c.soon.size > mostUnread || c.soon.size > 0 && c.unanswered > mostUnanswered
 }
 
 func writeAll(out io.Writer, chunks [][]byte) error {
