@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -110,19 +109,10 @@ func compile(raw json.RawMessage) (*Schema, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &Schema{open: isOpen(doc), shallow: shallowOf(doc)}
-	if !s.open && s.shallow == nil {
-		s.compiled = func() *compiled { return found }
-		return s, doc, nil
+	s := &Schema{open: isOpen(doc), shallow: shallowOf(doc), weight: found.weight, source: &source{raw: raw}}
+	if !s.open && s.shallow == nil { // the first call is likely to need it
+		kept.put(s.source, found, false)
 	}
-	// It takes kilobytes, and for most tools nobody ever needs it.
-	s.compiled = sync.OnceValue(func() *compiled {
-		again, _, err := compiledOf(raw)
-		if err != nil {
-			panic(err) // it could be compiled before
-		}
-		return again
-	})
 	return s, doc, nil
 }
 
@@ -145,7 +135,8 @@ func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
 	if f := bounded(doc, nil); f != nil {
 		return nil, nil, &CompileError{[]Fault{*f}}
 	}
-	if f := small(doc); f != nil {
+	objects, values, f := small(doc)
+	if f != nil {
 		return nil, nil, &CompileError{[]Fault{*f}}
 	}
 	c := jsonschema.NewCompiler()
@@ -168,6 +159,7 @@ func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	found.weight = int64(len(raw) + perObject*objects + perValue*values + perInstruction*patterns.spent)
 	return found, doc, nil
 }
 

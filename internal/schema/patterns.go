@@ -10,8 +10,8 @@ import (
 
 // maxPatterns is how many instructions all the patterns of a schema may have.
 // A short one such as a{1000} has as many as it counts to, each of which costs
-// memory for as long as the tool is served, and time at each character that is
-// checked.
+// memory while it is kept, and time at each character that is checked. Eight ranges of
+// characters count as one: \p{L} has hundreds, each time.
 const maxPatterns = 50_000
 
 var errTooLarge = errors.New("too large")
@@ -48,12 +48,12 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.spent += costOf(tree); p.spent > maxPatterns { // before it is compiled
+		return nil, errTooLarge
+	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
 		return nil, err
-	}
-	if p.spent += len(program.Inst); p.spent > maxPatterns {
-		return nil, errTooLarge
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
@@ -61,4 +61,24 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	}
 	p.known[text] = &pattern{re, len(program.Inst)}
 	return p.known[text], nil
+}
+
+// costOf is how many instructions a tree has when it is compiled, more or less, and the
+// ranges of its characters.
+func costOf(tree *syntax.Regexp) int {
+	const rangesOfOne = 8
+	cost := 1
+	for _, part := range tree.Sub {
+		cost += costOf(part)
+	}
+	switch tree.Op {
+	case syntax.OpLiteral:
+		return len(tree.Rune)
+	case syntax.OpCharClass:
+		return cost + len(tree.Rune)/2/rangesOfOne
+	case syntax.OpRepeat:
+		return cost * max(1, tree.Min, tree.Max)
+	default:
+		return cost
+	}
 }

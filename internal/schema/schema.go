@@ -24,12 +24,17 @@ import (
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
-	compiled func() *compiled
+	source *source
+	weight int64
 	// open: any object fits, so that nothing needs to be decoded.
 	open bool
 	// shallow, if not nil, tells of most arguments that they fit.
 	shallow *shallow
 }
+
+// Weight is how many bytes the schema takes while it is compiled, more or less. To compile it
+// costs in proportion.
+func (s *Schema) Weight() int64 { return s.weight }
 
 // Validate checks a call's arguments, which must be well-formed JSON. Nothing
 // and null stand for no arguments. The error is nil, ctx's cause if that ended first,
@@ -118,7 +123,10 @@ func (s *Schema) misfits(ctx context.Context, raw []byte) (list, where string, e
 	if f := bounded(value, nil); f != nil {
 		return f.String(), strings.Join(f.Path, "."), nil
 	}
-	c := s.compiled()
+	c, err := s.source.get(ctx)
+	if err != nil {
+		return "", "", err
+	}
 	r := report{root: value, known: c.root.Properties, most: mostCollected}
 	fits, err := c.check(ctx, value, len(raw), &r)
 	switch {
