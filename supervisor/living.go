@@ -54,9 +54,12 @@ type compiled struct {
 	err    error
 }
 
-// maxObjects is how many JSON objects the input schemas of one peer's tools may have in
-// all. To compile so many takes some seconds.
-const maxObjects = 40_000
+// What the input schemas of one peer's tools may have in all: JSON objects, and bytes when
+// they are compiled, of which patterns need many. To compile so much takes some seconds.
+const (
+	maxObjects = 40_000
+	maxWeight  = 128 << 20
+)
 
 // prepare compiles what a peer offers now, but for what has been compiled, and makes it
 // what is shown. It takes its time, so that it is called without a lock;
@@ -65,7 +68,7 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 	offers = l.peer.Offers()
 	before := l.shown.Load()
 	next := &shown{offers: offers, inputs: make(map[digest]compiled, len(offers.Tools))}
-	objects := 0
+	objects, weight := 0, int64(0)
 	for _, t := range offers.Tools {
 		select {
 		case <-ended:
@@ -86,10 +89,15 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 		case c.err != nil:
 		case objects > maxObjects:
 			c.err = fmt.Errorf("it is over what one provider's schemas may have together, %d objects", maxObjects)
+		case weight > maxWeight:
+			c.err = fmt.Errorf("it is over what one provider's schemas may take together, %d bytes when they are compiled", maxWeight)
 		case was && known.schema != nil:
 			c = known
 		default:
 			c.schema, c.err = schema.CompileInput(raw)
+		}
+		if c.schema != nil {
+			weight += c.schema.Weight()
 		}
 		c.err = brief(c.err)
 		next.inputs[key] = c

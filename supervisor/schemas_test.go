@@ -89,3 +89,22 @@ func TestS1SchemasOfOnePeerAreBounded(t *testing.T) {
 		t.Errorf("served are %v", served)
 	}
 }
+
+// SPEC S2: so have they for what a few bytes of them cost to compile.
+func TestS2TheWeightOfOnePeersSchemasIsBounded(t *testing.T) {
+	offers := peer.Offers{Known: true, Tools: listed("a_small_one")}
+	for i := range 60 { // of 5 MB each when they are compiled
+		offers.Tools = append(offers.Tools, &mcp.Tool{
+			Name: fmt.Sprintf("large_%d", i), InputSchema: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{"p%d":{"pattern":"^(\\p{L}{500})$"}}}`, i)),
+		})
+	}
+	s := peers(map[string]*fakePeer{"p": newFakePeer("p", offers), "q": newFakePeer("q", peer.Offers{Known: true, Tools: listed("fine")})})
+	s.Apply([]manifest.Tool{capsuleTool("p", "x"), capsuleTool("q", "x")})
+	served := map[string]bool{}
+	for _, tool := range s.Catalog().Tools {
+		served[tool.Name] = true
+	}
+	if !served["a_small_one"] || !served["fine"] || !served["large_0"] || served["large_59"] {
+		t.Errorf("served are %v", served)
+	}
+}
