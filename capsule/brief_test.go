@@ -26,17 +26,7 @@ func TestS2WhatACapsuleSaysIsCutInTheLog(t *testing.T) {
 		"a method that it has": {manifest.HandshakeMCP, "tools/list", `{"jsonrpc":"2.0","method":"` + strings.Repeat("m", 1<<20) + `","params":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPlay(t, func(r *manifest.Runtime) { r.Handshake = c.handshake }, func(p *scripted, m asked) {
-				switch {
-				case m.Method == c.at && (m.ID != nil || c.at == ""):
-					p.says(strings.Replace(c.says, "ID", string(m.ID), 1))
-				case m.ID == nil:
-				case m.Method == "initialize":
-					p.answers(m, serverCaps)
-				default:
-					p.answers(m, "{}")
-				}
-			}, func(t *testing.T, c *Capsule, log *journal) {
+			inPlay(t, func(r *manifest.Runtime) { r.Handshake = c.handshake }, saysAt(c.at, c.says), func(t *testing.T, c *Capsule, log *journal) {
 				time.Sleep(10 * time.Second)
 				said := 0
 				for _, line := range log.having("{") {
@@ -69,17 +59,7 @@ func TestS2AHandshakeIsBounded(t *testing.T) {
 		"server/discover": {manifest.HandshakeMCP, "server/discover", `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"x":` + many + `}}}}`, Ready}, // by initialize
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPlay(t, func(r *manifest.Runtime) { r.Handshake = c.handshake }, func(p *scripted, m asked) {
-				switch {
-				case m.Method == c.at && (m.ID != nil || c.at == ""):
-					p.says(strings.Replace(c.says, "ID", string(m.ID), 1))
-				case m.ID == nil:
-				case m.Method == "initialize":
-					p.answers(m, serverCaps)
-				default:
-					p.answers(m, "{}")
-				}
-			}, func(t *testing.T, capsule *Capsule, _ *journal) {
+			inPlay(t, func(r *manifest.Runtime) { r.Handshake = c.handshake }, saysAt(c.at, c.says), func(t *testing.T, capsule *Capsule, _ *journal) {
 				time.Sleep(100 * time.Millisecond)
 				life := capsule.Life()
 				if life.State != c.state.String() || c.state == Crashed && !strings.Contains(life.Reason, "values") {
@@ -90,5 +70,21 @@ func TestS2AHandshakeIsBounded(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// saysAt is a capsule that says something in the place of an answer: ID stands for that of
+// the request. Where at is "", it says it at its start.
+func saysAt(at, says string) func(p *scripted, m asked) {
+	return func(p *scripted, m asked) {
+		switch {
+		case m.Method == at && (m.ID != nil || at == ""):
+			p.says(strings.Replace(says, "ID", string(m.ID), 1))
+		case m.ID == nil:
+		case m.Method == "initialize":
+			p.answers(m, serverCaps)
+		default:
+			p.answers(m, "{}")
+		}
 	}
 }
