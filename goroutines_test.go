@@ -33,7 +33,6 @@ var uncontained = map[string]struct {
 	"capsule.Capsule.Serve":                            {1, waits},
 	"capsule/files.Watcher.Serve":                      {1, own},
 	"capsule.incarnation.negotiateOr":                  {1, waits},
-	"capsule.stderrLimit.allow":                        {1, own},
 	"internal/cli.operateAll":                          {1, alone},
 	"internal/logging.newLogWriter":                    {1, moves},
 	"internal/listen.New":                              {2, own},

@@ -132,7 +132,7 @@ type admission struct {
 // output is what its processes print that is not a message.
 type output struct {
 	stderr tail.Buffer // the last lines of every process
-	logged stderrLimit // of what the log has of them
+	logged tail.Quota  // of what the log has of them
 	noise  limiter     // of lines about stray output
 }
 

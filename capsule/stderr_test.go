@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/history"
+	"github.com/orla-project/orla/internal/tail"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -49,20 +50,20 @@ func TestS1StderrIsLoggedWithABound(t *testing.T) {
 		for range lines {
 			c.logStderr(1, []byte("a line"), 0)
 		}
-		time.Sleep(2 * stderrWindow)
+		time.Sleep(2 * tail.QuotaWindow)
 		synctest.Wait()
 		t.Logf("%d of %d lines are logged", got.log["stderr"], lines)
-		if got.log["stderr"] != stderrLines || got.all["stderr"] != lines || got.lines != lines-stderrLines {
+		if got.log["stderr"] != tail.QuotaLines || got.all["stderr"] != lines || got.lines != lines-tail.QuotaLines {
 			t.Errorf("%d lines are logged, %d are in the history, %d are said to be missing", got.log["stderr"], got.all["stderr"], got.lines)
 		}
 		c.logStderr(1, []byte("later"), 0)
-		c.logStderr(1, make([]byte, stderrBytes), 0)
-		if got.log["stderr"] != stderrLines+1 {
+		c.logStderr(1, make([]byte, tail.QuotaBytes), 0)
+		if got.log["stderr"] != tail.QuotaLines+1 {
 			t.Errorf("%d lines are logged; want one more, and none that is too large", got.log["stderr"])
 		}
 		c.reportStderr()
 		c.reportStderr()
-		if got.lines != lines-stderrLines+1 || len(got.log) != 2 {
+		if got.lines != lines-tail.QuotaLines+1 || len(got.log) != 2 {
 			t.Errorf("%d lines are said to be missing, by %v", got.lines, got.log)
 		}
 	})
