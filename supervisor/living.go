@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/thejerf/suture/v4"
@@ -225,13 +226,17 @@ var errFollower = errors.New("what it offers made Orla panic")
 // follow publishes a new catalog whenever the peer offers something else, and
 // passes on which of its resources were updated.
 func (k *keeper) follow(ctx context.Context) {
-	offers := k.of.prepare(ctx.Done())
-	k.in.refresh()
+	offers, rest := k.look(ctx)
 	for {
+		changed := offers.Changed
+		if rest != nil {
+			changed = nil
+		}
 		select {
-		case <-offers.Changed:
-			offers = k.of.prepare(ctx.Done())
-			k.in.refresh()
+		case <-rest:
+			rest = nil
+		case <-changed:
+			offers, rest = k.look(ctx)
 		case uri := <-k.of.peer.Updated():
 			if p, _ := k.in.Catalog().Holder(uri); p != k.of.peer {
 				k.in.opts.Log.Debug("an update of a resource of another is ignored", "tool", k.of.tool.Name, "uri", uri)
@@ -248,6 +253,27 @@ func (k *keeper) follow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// What the offers of a peer may take of Orla's time: where looking at them takes longer than
+// little, the next look is so many times as long after it, up to a while.
+const (
+	little     = 100 * time.Millisecond
+	restFactor = 9
+	maxRest    = 30 * time.Second
+)
+
+// look publishes what the peer offers now. rest, if it is not nil, says when to look again
+// at the earliest.
+func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time) {
+	began := time.Now()
+	offers = k.of.prepare(ctx.Done())
+	took := time.Since(began) // without what it waits for others
+	k.in.refresh()
+	if took > little {
+		rest = time.After(min(restFactor*took, maxRest))
+	}
+	return offers, rest
 }
 
 // refresh publishes what the providers offer now.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -107,4 +109,41 @@ func TestS2TheWeightOfOnePeersSchemasIsBounded(t *testing.T) {
 	if !served["a_small_one"] || !served["fine"] || !served["large_0"] || served["large_59"] {
 		t.Errorf("served are %v", served)
 	}
+}
+
+// workedSchema is a schema that takes a second to be looked at.
+type workedSchema struct {
+	looks *atomic.Int32
+	n     int // so that each is another
+}
+
+func (s workedSchema) MarshalJSON() ([]byte, error) {
+	s.looks.Add(1)
+	time.Sleep(time.Second)
+	return fmt.Appendf(nil, `{"type":"object","description":"%d"}`, s.n), nil
+}
+
+// SPEC S2: a peer that changes what it offers all the time, and has much of it, keeps Orla
+// busy for a tenth of the time; the last change is served in the end.
+func TestS2ManyChangesOfMuchAreFollowedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePeer("p", peer.Offers{Known: true, Tools: listed("first")})
+		s := peers(map[string]*fakePeer{"p": p})
+		defer serving(t, s)()
+		s.Apply([]manifest.Tool{capsuleTool("p", "x")})
+		synctest.Wait()
+		var looks atomic.Int32
+		for n := range 200 {
+			p.offer(peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: fmt.Sprint("t", n), InputSchema: workedSchema{&looks, n}}}})
+			time.Sleep(time.Second)
+		}
+		if n := looks.Load(); n > 2*200/10 {
+			t.Errorf("what it offers was looked at %d times in 200 s, a second each", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := s.Call(t.Context(), peer.Call{Tool: "t199"}); err != nil {
+			t.Errorf("the last change: %v", err)
+		}
+	})
 }
