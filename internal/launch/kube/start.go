@@ -185,7 +185,9 @@ func (p *process) begin(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			why = refused
+			if refused != "" {
+				why = refused
+			}
 			pause = min(2*pause, lastDoubt)
 			look.Reset(pause)
 		case <-ctx.Done():
@@ -240,21 +242,21 @@ func (p *process) late(cause error, why string) error {
 // accident, such as two pods that are counted against one quota at once.
 const finalRefusals = 2
 
-// unmade says why a Job has no pod, as the cluster's events have it. The error says
-// that it will not get one: whatever admits pods (a LimitRange, a quota,
+// unmade says why a Job has no pod, as the cluster's events have it; "" if they cannot be
+// read now. The error says that it will not get one: whatever admits pods (a LimitRange, a quota,
 // PodSecurity, a webhook) refuses it.
 func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error) {
-	why = "its pod is not there yet; kubectl describe job tells more"
 	client, err := c.connect()
 	if err != nil {
-		return why, nil // events are a help; begin sees what is wrong
+		return "", nil // events are a help; begin sees what is wrong
 	}
 	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
 	found, err := client.in(events).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,involvedObject.name=" + job, Limit: 50})
 	if err != nil {
-		return why, nil // as above
+		return "", nil // as above
 	}
+	why = "its pod is not there yet; kubectl describe job tells more"
 	refusals, said := int64(0), ""
 	for _, event := range found.Items {
 		kind, _, _ := unstructured.NestedString(event.Object, "type")

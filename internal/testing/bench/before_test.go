@@ -19,7 +19,7 @@ func TestL1BuildsAreCompared(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	older := filepath.Join(t.TempDir(), "orla")
-	if err := goBuild(t.Context(), "../..", older, "./cmd/orla"); err != nil {
+	if err := goBuild(t.Context(), "../../..", older, "./cmd/orla"); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer

@@ -162,7 +162,7 @@ func plain(t table) string {
 // docs/BENCHMARKS.md shows rows of docs/benchmarks/results.md. UPDATE=1 copies
 // them, after a run with -out.
 func TestTheSummaryIsOfTheResults(t *testing.T) {
-	docs := filepath.Join("..", "..", "docs")
+	docs := filepath.Join("..", "..", "..", "docs")
 	all, err := os.ReadFile(filepath.Join(docs, "benchmarks", "results.md"))
 	if err != nil {
 		t.Fatal(err)

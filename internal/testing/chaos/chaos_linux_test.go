@@ -30,7 +30,7 @@ func TestShortStorms(t *testing.T) {
 	if detectsRaces {
 		flags = append(flags, "-race")
 	}
-	chaos, orla := build("chaos", "."), build("orla", "../../cmd/orla", flags...)
+	chaos, orla := build("chaos", "."), build("orla", "../../../cmd/orla", flags...)
 	runs, err := os.MkdirTemp("", "orla-chaos-") //nolint:usetesting // its logs stay when it fails
 	if err != nil {
 		t.Fatal(err)

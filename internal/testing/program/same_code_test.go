@@ -143,8 +143,7 @@ func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 
 // The doctor says of an engine that it is well only after it has run a container.
 // It leaves no image and no container.
-func TestT4TheDoctorRunsAContainer(t *testing.T) {
-	t.Parallel()
+func TestT4TheDoctorRunsAContainer(t *testing.T) { // not beside others, which have images and containers too
 	podman := containertest.Podman(t)
 	tools := t.TempDir()
 	inContainer(t, tools, "held", "simple", "sandboxed", "exit 0")
