@@ -24,7 +24,7 @@ func TestAQuickRunFillsEveryTable(t *testing.T) {
 		t.Skip(err)
 	}
 	bench := filepath.Join(t.TempDir(), "bench")
-	if err := goBuild(t.Context(), "../..", bench, "./internal/bench"); err != nil {
+	if err := goBuild(t.Context(), "../../..", bench, "./internal/testing/bench"); err != nil {
 		t.Fatal(err)
 	}
 	tmp := t.TempDir()
