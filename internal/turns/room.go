@@ -151,15 +151,27 @@ func (r *Room) take(ctx context.Context, line Line, n int64) (beyond bool, err e
 	go func() { took <- r.bytes.Take(waiting, line, n) }() // take waits for it
 	select {
 	case err := <-took:
+		if err == nil && ctx.Err() != nil { // both have come, and select has no favourites
+			r.bytes.Give(line, n)
+			err = context.Cause(ctx)
+		}
 		return false, err
 	case r.beyond <- struct{}{}:
 	}
 	cancel()
-	if <-took == nil {
+	room := <-took == nil
+	if room {
 		<-r.beyond // it is not needed after all
-		return false, nil
 	}
-	return true, nil
+	if ctx.Err() == nil {
+		return !room, nil
+	}
+	if room { // the end has come with it
+		r.bytes.Give(line, n)
+	} else {
+		<-r.beyond
+	}
+	return false, context.Cause(ctx)
 }
 
 // Later takes n bytes in hand, if there is a place for them: for one who has them,
