@@ -199,7 +199,7 @@ done
 // names, and a secret that nobody else on the machine can read.
 func TestT36ACommandInAContainer(t *testing.T) {
 	t.Parallel()
-	podman := containertest.Podman(t)
+	podman := podmanOf(t)
 	tools := t.TempDir()
 	script := `echo "uid $(id -u) in $(pwd), home $HOME, lang $LANG, a $A, token ${#TOKEN}, path ${PATH:+set}, orla ${ORLA_CALL_ID:-none}; $0 $1"; cat; exit $2`
 	args := `command: sh, args: ["-c", ` + strconv.Quote(script) + `, zero, "{{.q}}", "{{.code}}"], image: "` + containertest.Image + `"`

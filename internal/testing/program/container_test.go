@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -28,6 +29,18 @@ while read -r line; do
 done
 `
 
+// enginesTurn is held by the test that uses the engine: some look at all that it has.
+var enginesTurn sync.Mutex
+
+// podmanOf returns the engine of these tests, which is the test's own until it is over.
+func podmanOf(t *testing.T) *containertest.Engine {
+	t.Helper()
+	podman := containertest.Podman(t)
+	enginesTurn.Lock()
+	t.Cleanup(enginesTurn.Unlock)
+	return podman
+}
+
 func serveContained(t *testing.T, podman *containertest.Engine, tools string) *running {
 	t.Helper()
 	for dir := tools; dir != os.TempDir(); dir = filepath.Dir(dir) {
@@ -47,7 +60,7 @@ func serveContained(t *testing.T, podman *containertest.Engine, tools string) *r
 // after one that is killed, nor is there after the next has started.
 func TestT73WholeProgram(t *testing.T) {
 	t.Parallel()
-	podman := containertest.Podman(t)
+	podman := podmanOf(t)
 	tools := t.TempDir()
 	inContainer(t, tools, "once", "simple", "sandboxed", `id -u; cat; touch /open/x 2>&1; env | grep -c ORLA_CALL_ID; exit 0`)
 	inContainer(t, tools, "echoing", "capsule", "container", echoing)

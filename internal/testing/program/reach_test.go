@@ -36,7 +36,7 @@ func TestT7WhatIsReachedInEachModeIsAsDocumented(t *testing.T) {
 	if os.Geteuid() != 0 {
 		needs.Missing(t, "the table is that of an Orla that is root")
 	}
-	podman := containertest.Podman(t)
+	podman := podmanOf(t)
 	tools := t.TempDir()
 	if err := os.Chmod(filepath.Dir(tools), 0o755); err != nil { // others look into it
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func repeated(n int, text func(i int) string) string {
 // hostileMain is an MCP server whose answers, lists and messages are as large as it is asked
 // for: its tools do what the argument "do" names, n times.
 const hostileMain = `#!PYTHON
-import json, sys
+import json, sys, time
 
 now = {"tools": 0, "schemas": 0, "templates": 0, "prompts": 0}
 fresh = 0  # no two lists have a schema in common: one that is known costs nothing
@@ -40,6 +40,13 @@ fresh = 0  # no two lists have a schema in common: one that is known costs nothi
 
 def say(**message):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+
+
+def keep_up(i):
+    """Gives the client time to read: what is more than it keeps up with is left out, and costs less."""
+    if i % 4 == 3:
+        sys.stdout.flush()
+        time.sleep(0.001)
 
 
 def tools():
@@ -64,9 +71,11 @@ def act(do, n, meta):
     elif do == "progress":
         for i in range(n):
             say(method="notifications/progress", params={"progressToken": meta.get("progressToken"), "progress": i})
+            keep_up(i)
     elif do == "log":
         for i in range(n):
             say(method="notifications/message", params={"level": "info", "data": i})
+            keep_up(i)
     elif do == "stderr":
         for i in range(n):
             sys.stderr.write("line %d\n" % i)
@@ -212,8 +221,8 @@ func TestS1CostGrowsInProportion(t *testing.T) {
 		{"members of an answer's _meta", 10_000, act("meta")},
 		{"blocks of an answer", 20_000, act("content")},
 		{"misfits of an answer", 10_000, func(s *s1Server, n int) { s.post(s.act("fits", "misfits", n)) }},
-		{"notifications of progress", 2000, act("progress")},
-		{"log messages", 2000, act("log")},
+		{"notifications of progress", 250, act("progress")},
+		{"log messages", 250, act("log")},
 		{"lines of stderr", 2000, act("stderr")},
 		{"tools of a list", 300, relist("tools", "tools/list")},
 		{"schemas of a list", 200, relist("schemas", "tools/list")},

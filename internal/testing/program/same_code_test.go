@@ -78,7 +78,7 @@ func brokenRuntime(t *testing.T, podman *containertest.Engine) []string {
 // SPEC-TOOLS 4: the same cause has the same code in every isolation mode.
 func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 	t.Parallel()
-	podman := containertest.Podman(t)
+	podman := podmanOf(t)
 	const missing, image = "orla-no-such-command", containertest.Image
 	type row struct{ cause, mode, cli, code string }
 	kube := func(cli string) string { return cli + ", network: cluster" }
@@ -143,8 +143,9 @@ func TestT4TheSameCauseHasTheSameCode(t *testing.T) {
 
 // The doctor says of an engine that it is well only after it has run a container.
 // It leaves no image and no container.
-func TestT4TheDoctorRunsAContainer(t *testing.T) { // not beside others, which have images and containers too
-	podman := containertest.Podman(t)
+func TestT4TheDoctorRunsAContainer(t *testing.T) {
+	t.Parallel()
+	podman := podmanOf(t)
 	tools := t.TempDir()
 	inContainer(t, tools, "held", "simple", "sandboxed", "exit 0")
 	all := func() string {
