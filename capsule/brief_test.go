@@ -11,19 +11,19 @@ import (
 // SPEC S2, D5: what a capsule says of itself, and how it refuses, is bounded in the log and
 // in what calls are told, however long it is.
 func TestS2WhatACapsuleSaysIsCutInTheLog(t *testing.T) {
-	long := strings.Repeat(`\u0001`, 1<<20)
+	long := strings.Repeat(`\u0001`, 1<<17)
 	for name, c := range map[string]struct {
 		handshake manifest.Handshake
 		at, says  string // after which message, "" for the start
 	}{
 		"a name":               {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"` + long + `","version":"1"}}`},
 		"a version":            {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"walker","version":"` + long + `"}}`},
-		"a method":             {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","method":"` + strings.Repeat("m", 1<<20) + `"}`},
-		"a request":            {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("m", 1<<20) + `"}`},
+		"a method":             {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","method":"` + strings.Repeat("m", 1<<17) + `"}`},
+		"a request":            {manifest.HandshakeHello, "", `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("m", 1<<17) + `"}`},
 		"a refusal":            {manifest.HandshakeMCP, "initialize", `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"` + long + `"}}`},
 		"a protocol":           {manifest.HandshakeMCP, "initialize", `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"` + long + `","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`},
 		"a refusal of lists":   {manifest.HandshakeMCP, "tools/list", `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"` + long + `"}}`},
-		"a method that it has": {manifest.HandshakeMCP, "tools/list", `{"jsonrpc":"2.0","method":"` + strings.Repeat("m", 1<<20) + `","params":[]}`},
+		"a method that it has": {manifest.HandshakeMCP, "tools/list", `{"jsonrpc":"2.0","method":"` + strings.Repeat("m", 1<<17) + `","params":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inPlay(t, func(r *manifest.Runtime) { r.Handshake = c.handshake }, saysAt(c.at, c.says), func(t *testing.T, c *Capsule, log *journal) {

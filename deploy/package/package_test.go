@@ -80,6 +80,7 @@ ours() {
 		run xargs --no-run-if-empty stat --format '%n %U'
 }
 root=$1/root
+rm -f "$root/var/lib/man-db/auto-update" # else each of dpkg's runs reads every page of the machine
 `
 	cmd := exec.Command("unshare", "--mount", "--fork", "--pid", "bash", "-c", copied+script, "bash", t.TempDir(), file)
 	out, err := cmd.CombinedOutput()
@@ -102,6 +103,7 @@ func printed(t *testing.T, out, name string) string {
 
 // A deb is installed, runs, is upgraded, removed and purged (SPEC K2).
 func TestDebComesAndGoes(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "dpkg-deb", "dpkg", "deb-systemd-helper", "systemctl", "runuser")
 	deb, err := shared()
 	if err != nil {
@@ -180,6 +182,7 @@ echo "== gone"; ours; run dpkg-query -W orla 2>&1 || true
 
 // The deb passes what Debian asks of its own packages.
 func TestDebIsWellFormed(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "lintian", "dpkg-deb")
 	deb, err := shared()
 	if err != nil {
@@ -226,6 +229,7 @@ func deadLinks(t *testing.T, guide string) (dead []string) {
 
 // An rpm is installed and removed (SPEC K2).
 func TestRPMComesAndGoes(t *testing.T) {
+	t.Parallel()
 	needs.Programs(t, "rpm")
 	rpm, err := build("rpm", "v1.2.3-rc.1", t.TempDir())
 	if err != nil {

@@ -1,32 +1,12 @@
-package systemd_test
+package package_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 )
-
-const root = "../.."
-
-// debOfThis builds the package of this machine, once for all tests. TestMain
-// removes what it leaves.
-var debOfThis = sync.OnceValues(func() (string, error) {
-	cmd := exec.Command("scripts/package", "deb", runtime.GOARCH)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "DIST="+dist)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("scripts/package: %w\n%s", err, out)
-	}
-	built, err := filepath.Glob(filepath.Join(dist, "*.deb"))
-	if err != nil || len(built) != 1 {
-		return "", fmt.Errorf("scripts/package made %q: %w", built, err)
-	}
-	return built[0], nil
-})
 
 // underRealSystemd runs scripts/systemd-test, and makes a test of each verdict.
 // Where the tools for it are missing it is skipped, unless ORLA_TEST_SYSTEMD is
@@ -51,12 +31,12 @@ func underRealSystemd(t *testing.T, where string, needs ...string) {
 		t.Skipf("SKIPPED: %sSee CONTRIBUTING.md", missing)
 	}
 	t.Parallel()
-	deb, err := debOfThis()
+	deb, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "scripts/systemd-test", where)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "DEB="+deb)
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "DEB="+deb)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
