@@ -26,7 +26,7 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 	const rule = head + "kind: ToolPermission\nmetadata: {name: a}\n"
 	const tool = head + "kind: Tool\nmetadata: {name: tool}\nspec: {endpoint: 'http://127.0.0.1:1'}\n"
 	const described = "name: pack\nversion: 1.0.0\ndescription: A package.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"
-	large := strings.Repeat("- {data: here}\n", 5000)
+	large := strings.Repeat("- {data: here}\n", 5000) // 14 of it are a large file
 	for name, c := range map[string]struct {
 		files map[string]string // NAME -> TARGET is a link
 		want  []string          // the places of what denies
@@ -69,7 +69,7 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"after a tool":                             {map[string]string{"a.yaml": tool + "---\n" + rule}, []string{"a.yaml:7:7"}},
 		"after a broken tool":                      {map[string]string{"a.yaml": strings.Replace(tool, "}", "", 1) + "---\n" + rule}, []string{"a.yaml:7:7"}},
 		"far below":                                {map[string]string{"a.yaml": large + "---\n" + rule}, []string{"a.yaml:5003:7"}},
-		"in too large a file":                      {map[string]string{"a.yaml": rule + strings.Repeat(large, 20)}, []string{"a.yaml:1:1"}},
+		"in too large a file":                      {map[string]string{"a.yaml": rule + strings.Repeat(large, 14)}, []string{"a.yaml:1:1"}},
 		"after too many documents":                 {map[string]string{"a.yaml": strings.Repeat("---\n"+tool, maxDocuments) + "---\n" + rule}, []string{"a.yaml:5003:7"}},
 		"in a package":                             {map[string]string{"pack/tool.yaml": described, "pack/main.sh": "#!/bin/sh\n", "pack/policy.yaml": rule}, []string{"pack/policy.yaml:2:7"}},
 		"as a package":                             {map[string]string{"pack/tool.yaml": rule}, []string{"pack/tool.yaml:2:7"}},
@@ -118,19 +118,19 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"in a list, misspelt":                {map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- kind: ToolPermision\n", "b.json": `{"kind": "List", "items": [{"spec": {"blocked_tools": []}}]}`}, []string{"a.yaml:1:1", "b.json:1:1"}},
 		"by a merge key":                     {map[string]string{"a.yaml": "x: &k {kind: AgentRole}\n<<: *k\n"}, []string{"a.yaml:1:14"}},
 		"two kinds, of Kubernetes":           {map[string]string{"a.yaml": "apiVersion: v1\nkind: Secret\nKind: AgentRole\n"}, []string{"a.yaml:3:7"}},
-		"at the end of a large file":         {map[string]string{"a.yaml": strings.Repeat(large, 20) + "---\n" + rule}, []string{"a.yaml:1:1"}},
+		"at the end of a large file":         {map[string]string{"a.yaml": strings.Repeat(large, 14) + "---\n" + rule}, []string{"a.yaml:1:1"}},
 		"a large file of UTF-16":             {map[string]string{"a.yaml": "\xff\xfe" + manifesttest.UTF16(strings.Repeat(large, 10)+"---\n"+rule)}, []string{"a.yaml:1:1"}},
-		"a large file, escaped":              {map[string]string{"a.yaml": strings.Repeat(large, 20) + "---\nkind: \"Tool\\u0050er\\\n   mission\"\n"}, []string{"a.yaml:1:1"}},
-		"a large file of resources":          {map[string]string{"a.yaml": strings.Repeat(large, 20) + "---\n" + tool}, nil},
+		"a large file, escaped":              {map[string]string{"a.yaml": strings.Repeat(large, 14) + "---\nkind: \"Tool\\u0050er\\\n   mission\"\n"}, []string{"a.yaml:1:1"}},
+		"a large file of resources":          {map[string]string{"a.yaml": strings.Repeat(large, 14) + "---\n" + tool}, nil},
 		"large JSON":                         {map[string]string{"a.json": `{"x": "` + strings.Repeat("x", tooLarge) + `", "kind": "AgentRole"}`, "b.json": `{"items": [{"x": "` + strings.Repeat("x", tooLarge) + `", "kind": "AgentRole"}], "kind": "List"}`, "c.json": `{"spec": {"x": "` + strings.Repeat("x", tooLarge) + `", "operation_rules": []}}`}, []string{"a.json:1:1", "b.json:1:1", "c.json:1:1"}},
 		"large JSON, broken":                 {map[string]string{"a.json": `{"x": "` + strings.Repeat("x", tooLarge) + `", "text": "an AgentRole"]`, "b.json": `{"x": "` + strings.Repeat("x", tooLarge) + `"} # AgentRole`, "c.json": `{"x": "` + strings.Repeat("x", tooLarge) + `", "text": AgentRole}`}, []string{"a.json:1:1"}},
 		"large YAML": {map[string]string{
-			"a.yaml": strings.Repeat(large, 20) + "---\nkind: !!binary QWdlbnRSb2xl\n", "b.yaml": strings.Repeat(large, 20) + "---\nspec: {operation_rules: []}\n",
-			"c.yaml": strings.Repeat(large, 20) + "---\nkind: ToolPermision\n", "d.yaml": strings.Repeat(large, 20) + "a: [\n# AgentRole\n",
+			"a.yaml": strings.Repeat(large, 14) + "---\nkind: !!binary QWdlbnRSb2xl\n", "b.yaml": strings.Repeat(large, 14) + "---\nspec: {operation_rules: []}\n",
+			"c.yaml": strings.Repeat(large, 14) + "---\nkind: ToolPermision\n", "d.yaml": strings.Repeat(large, 14) + "a: [\n# AgentRole\n",
 			"e.yaml": strings.Repeat("- {data: here, text: an AgentRole}\n", (16<<20)/30),
 		}, []string{"a.yaml:1:1", "b.yaml:1:1", "c.yaml:1:1", "d.yaml:1:1", "e.yaml:1:1"}},
 		"large YAML that speaks of it": {map[string]string{
-			"a.yaml": strings.Repeat(large, 20) + "- {text: 'kind: ToolPermission', kind: AgentRole, of: orloj.dev}\n# AgentRole\n",
+			"a.yaml": strings.Repeat(large, 14) + "- {text: 'kind: ToolPermission', kind: AgentRole, of: orloj.dev}\n# AgentRole\n",
 			"b.yaml": "a:\n" + strings.Repeat("- text: |\n    apiVersion: orloj.dev/v1\n    kind: ToolPermission\n", 20_000),
 			"c.yaml": strings.Repeat("---\ntext: an AgentRole\n", 60_000),
 		}, nil},
@@ -167,7 +167,7 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		"of package managers":                {map[string]string{"node_modules/a/a.yaml": rule, "pack/tool.yaml": described, "pack/main.sh": "#!/bin/sh\n", "pack/node_modules/a.yaml": rule, "pack/.venv/a.yaml": rule, "pack/.git/a.yaml": rule}, nil},
 		"data of a package":                  {map[string]string{"pack/tool.yaml": described, "pack/main.sh": "#!/bin/sh\n", "pack/data/a.yaml": "a: [\n", "pack/data/b.json": "\x00\x01\xff", "pack/lib/tool.yaml": described, "pack/values.yaml": "{{ .x }}\n"}, nil},
 		"binary data":                        {map[string]string{"a.json": "\x00\x01\x02\xff", "b.yaml": strings.Repeat("\x00\xfe\x01", 1000), "c.bin": rule}, nil},
-		"large data":                         {map[string]string{"a.json": `{"x": "` + strings.Repeat("x", tooLarge) + `"}`, "b.yaml": strings.Repeat(large, 20), "c.json": "{" + strings.Repeat(" ", tooLarge)}, nil},
+		"large data":                         {map[string]string{"a.json": `{"x": "` + strings.Repeat("x", tooLarge) + `"}`, "b.yaml": strings.Repeat(large, 14), "c.json": "{" + strings.Repeat(" ", tooLarge)}, nil},
 		"large data that speaks of it":       {map[string]string{"a.json": "\ufeff" + `[-1.5e+3, true, null, {}, [], {"x": "` + strings.Repeat("x", tooLarge) + `", "text": "an AgentRole of orloj.dev \"and\" \\", "kind": {"AgentRole": 1}, "kinds": ["AgentRole"]}]` + "\n", "b.json": `{"x": "` + strings.Repeat("x", tooLarge) + `", "y": [1, {"kind": "AgentRole"}]}`}, nil},
 		"a text that speaks of it":           {map[string]string{"a.json": `{"kind": "x", "text": "a document of\nkind: ToolPermission is one\n"}`, "b.yaml": "a: |\n  the AgentRole\n"}, nil},
 		"other kinds":                        {map[string]string{"a.yaml": head + "kind: AgentSystem\n", "b.yaml": head + "kind: Tol\n", "c.yaml": head, "d.yaml": "apiVersion: other/v1\nkind: AgentRule\n", "e.yaml": "kind: Toolbox\n"}, nil},

@@ -179,7 +179,7 @@ func TestT36TheCommandOfAToolIsNoTool(t *testing.T) {
 // a terabyte nobody would see the end.
 func TestT11LargeDataCostsItsFirstBytes(t *testing.T) {
 	r := search(t, func() {
-		for i := range 100 {
+		for i := range 40 {
 			name := fmt.Sprintf("tools/data%d%s", i, []string{".json", ".yaml", ".yml"}[i%3])
 			text := []string{"{", `{"x": {"kind": "Tool"}`, "kind: Tool\n", "just: data\n"}[i%4]
 			manifesttest.Write(t, ".", name, text, 0o644)
