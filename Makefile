@@ -28,7 +28,7 @@ LIFECYCLE := ./internal/launch ./internal/launch/trees ./internal/cgroup ./inter
 # cores. Those that take longest begin first, so that the others run beside them.
 # Nobody debugs what is linked for one run: it gets no symbols for a debugger.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-SLOW := ./internal/testing/program ./deploy/package ./capsule ./mcpbridge ./internal/bench
+SLOW := ./internal/testing/program ./deploy/package ./capsule ./mcpbridge ./internal/testing/bench
 
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64.

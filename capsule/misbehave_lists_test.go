@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/fault"
 	"github.com/orla-project/orla/internal/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -55,6 +56,7 @@ func (l *living) oneTool(name string) {
 
 // SPEC D7: silence, refusal and nonsense mean that it is one tool.
 func TestIsOneToolWhenItCannotSayWhatItOffers(t *testing.T) {
+	needs.Time(t, "waits for lists that never come")
 	for script, name := range map[string]string{
 		"list-silent": "capsule", "list-refused": "capsule", "list-nonsense": "capsule",
 		// These know no MCP but its lists.
@@ -249,6 +251,7 @@ func TestS2TheValuesOfAListAreBounded(t *testing.T) {
 
 // SPEC D7, D7a: what it says later counts, also that nothing is left.
 func TestChangesItsTools(t *testing.T) {
+	t.Parallel()
 	l := live(t, "echo", listing, capsuletest.Set("TOOLS", "a,b"))
 	offers := l.known()
 	change := func(call string, tools ...string) []string {
@@ -282,6 +285,7 @@ func TestChangesItsTools(t *testing.T) {
 // SPEC D7: the first tool of a capsule gets another name when a second one comes, which the
 // log says once.
 func TestD7ARenamedToolIsTold(t *testing.T) {
+	t.Parallel()
 	l := live(t, "echo", listing, capsuletest.Set("TOOLS", "a"))
 	call := names(l.known().Tools)[0]
 	for _, tools := range [][]string{{"a", "b"}, {"a", "b", "c"}} {
@@ -315,6 +319,7 @@ func TestDeclaredToolsAreNotAskedFor(t *testing.T) {
 // did not answer in time: nobody else gets its names meanwhile.
 func TestALateListChangesNothing(t *testing.T) {
 	t.Parallel() // silence takes its time
+	needs.Time(t, "waits for lists that are late")
 	l := live(t, "list-late", listing)
 	l.oneTool("echo")
 	const late, offers = "a capsule does not list what it offers", `"msg":"offers"`

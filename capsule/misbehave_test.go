@@ -469,6 +469,7 @@ func TestIsKilledAtACall(t *testing.T) {
 
 // SPEC D11: what takes no notice is killed.
 func TestIgnoresTheEndOfStdinAndSIGTERM(t *testing.T) {
+	t.Parallel()
 	l := live(t, "deaf", capsuletest.Alone(t))
 	first := l.call(capsuletest.Args{})
 	l.Reload("test")
@@ -493,6 +494,7 @@ func TestDoubleForksWithSetsid(t *testing.T) {
 
 // SPEC D11: a step ends when the tree is empty, not when the leader is gone.
 func TestLeavesAChildThatIgnoresSIGTERM(t *testing.T) {
+	t.Parallel()
 	l := live(t, "forks-deaf")
 	first := l.call(capsuletest.Args{})
 	l.Reload("test")
@@ -504,6 +506,7 @@ func TestLeavesAChildThatIgnoresSIGTERM(t *testing.T) {
 
 // SPEC C4, D9: who else holds stdout open does not keep an exit from being seen.
 func TestHoldsStdoutOpenInAGrandchild(t *testing.T) {
+	t.Parallel()
 	for _, setsid := range []string{"", "1"} {
 		l := live(t, "holds-stdout", capsuletest.Set("SETSID", setsid))
 		first := l.call(capsuletest.Args{})
@@ -565,6 +568,7 @@ func TestDiesWhileStopping(t *testing.T) {
 
 // SPEC D9: a process that closed its stdout has nothing more to say.
 func TestClosesStdoutButLives(t *testing.T) {
+	t.Parallel()
 	l := live(t, "closes-stdout", capsuletest.SetInt("N", 2))
 	first := l.call(capsuletest.Args{})
 	_, err := l.ask(capsuletest.Args{})
@@ -580,6 +584,7 @@ func TestClosesStdoutButLives(t *testing.T) {
 // SPEC D9, D10: nor does one hear anything that closed its stdin. A call may be
 // made of the next process, and of the next, but not for longer than queue_timeout.
 func TestClosesStdinButLives(t *testing.T) {
+	t.Parallel()
 	l := live(t, "closes-stdin", func(tool *manifest.Tool) { tool.Runtime.QueueTimeout = 500 * time.Millisecond })
 	_, err := l.ask(capsuletest.Args{})
 	if code := fault.CodeOf(err); code != fault.Crashed && code != fault.NotReady {

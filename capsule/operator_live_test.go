@@ -28,6 +28,7 @@ func (l *living) byHand(do func(*capsule.Capsule, context.Context) error) {
 // SPEC D11, J1: a stop by an operator leaves no process, whatever that takes; saves and
 // calls start none, and the start by an operator has what was saved.
 func TestStopsByHandWhateverItTakes(t *testing.T) {
+	t.Parallel()
 	for _, script := range []string{"echo", "deaf", "forks-deaf"} {
 		t.Run(script, func(t *testing.T) {
 			l := live(t, script, capsuletest.Alone(t))

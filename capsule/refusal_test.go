@@ -57,6 +57,7 @@ func TestErrorWithoutACodeStaysTheServers(t *testing.T) {
 
 // SPEC-TOOLS 6.3: a failed call knows if its process may have seen it.
 func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
+	t.Parallel()
 	unsent := func(t *testing.T, err error, code fault.Code, want bool) {
 		t.Helper()
 		if f := fault.From(err); f == nil || f.Code != code || f.Unsent != want {

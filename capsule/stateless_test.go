@@ -109,6 +109,7 @@ func TestAnOldServerGivesNoState(t *testing.T) {
 
 // SPEC D8: changes are listened for.
 func TestD8AStatelessServerTellsOfChanges(t *testing.T) {
+	t.Parallel()
 	// What listens must not keep a process that is to end.
 	l := live(t, "stateless", byHandshake, func(t *manifest.Tool) { t.Runtime.Drain = 10 * patience })
 	eventually(t, "its tool is known", func() bool { return len(l.Offers().Tools) == 1 })
@@ -134,6 +135,7 @@ func TestD8AStatelessServerTellsOfChanges(t *testing.T) {
 
 // A server that leaves the question for its versions without an answer is asked once.
 func TestASilentServerIsProbedOnce(t *testing.T) {
+	t.Parallel()
 	l := live(t, "no-discover", byHandshake, startupTimeout(2*time.Second))
 	first := l.call(capsuletest.Args{})
 	l.Reload("a test")

@@ -22,6 +22,7 @@ const patience = 2 * time.Minute
 // newEngine returns a podman with a store of its own, which holds nothing.
 func newEngine(t *testing.T) *containertest.Engine {
 	t.Helper()
+	needs.Time(t, "builds an image")
 	needs.Programs(t, "podman", "runc")
 	needs.Root(t, "keep images in a store of its own")
 	e, err := containertest.New()

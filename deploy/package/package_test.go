@@ -104,6 +104,7 @@ func printed(t *testing.T, out, name string) string {
 // A deb is installed, runs, is upgraded, removed and purged (SPEC K2).
 func TestDebComesAndGoes(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "builds a package")
 	needs.Programs(t, "dpkg-deb", "dpkg", "deb-systemd-helper", "systemctl", "runuser")
 	deb, err := shared()
 	if err != nil {
@@ -183,6 +184,7 @@ echo "== gone"; ours; run dpkg-query -W orla 2>&1 || true
 // The deb passes what Debian asks of its own packages.
 func TestDebIsWellFormed(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "builds a package")
 	needs.Programs(t, "lintian", "dpkg-deb")
 	deb, err := shared()
 	if err != nil {
@@ -230,6 +232,7 @@ func deadLinks(t *testing.T, guide string) (dead []string) {
 // An rpm is installed and removed (SPEC K2).
 func TestRPMComesAndGoes(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "builds a package")
 	needs.Programs(t, "rpm")
 	rpm, err := build("rpm", "v1.2.3-rc.1", t.TempDir())
 	if err != nil {

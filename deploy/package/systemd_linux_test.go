@@ -6,17 +6,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // underRealSystemd runs scripts/systemd-test, and makes a test of each verdict.
 // Where the tools for it are missing it is skipped, unless ORLA_TEST_SYSTEMD is
 // "require".
-func underRealSystemd(t *testing.T, where string, needs ...string) {
-	if testing.Short() {
-		t.Skip("SKIPPED: boots a system")
-	}
+func underRealSystemd(t *testing.T, where string, programs ...string) {
+	needs.Time(t, "boots a system")
 	missing := ""
-	for _, program := range append(needs, "mmdebstrap") {
+	for _, program := range append(programs, "mmdebstrap") {
 		if _, err := exec.LookPath(program); err != nil {
 			missing += program + " is missing. "
 		}

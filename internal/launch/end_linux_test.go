@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // standInCrowd runs capsules, each with a tree, passes on the ids that they
@@ -201,9 +202,7 @@ func standInFinish(script string) {
 
 // SPEC F3: a thousand crashes leave nothing behind in Orla.
 func TestCrashesLeakNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a thousand processes take a while")
-	}
+	needs.Time(t, "starts a thousand processes")
 	l := newLocal(t)
 	crash := func(i int) {
 		script := "exit 3"

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/watch"
 )
 
@@ -81,6 +82,7 @@ func TestContent(t *testing.T) {
 
 // E3: each of these makes exactly one reload.
 func TestBursts(t *testing.T) {
+	needs.Time(t, "waits for silence")
 	src := files("src/main.py", "src/util.py")
 	k8s := func(version, content string) func(t *testing.T, root string) {
 		return all(save(".."+version+"/conf", content), link(".."+version, "..data_tmp"), move("..data_tmp", "..data"))
@@ -181,6 +183,7 @@ func TestLinkedRoot(t *testing.T) {
 
 // E3, with the real thing.
 func TestGitCheckoutIsOneChange(t *testing.T) {
+	needs.Time(t, "waits for silence")
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
 	}

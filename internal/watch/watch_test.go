@@ -388,6 +388,7 @@ func TestAttributesCountWhenTheyMatter(t *testing.T) {
 
 func TestBurstIsOneChange(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for silence")
 	root := t.TempDir()
 	w := serve(t, root, watch.Options{Debounce: time.Second, MaxWait: time.Minute})
 	live(t, w, root)

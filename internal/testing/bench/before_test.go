@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // Two builds can be compared, here one with itself. What is measured is not looked at.
 func TestL1BuildsAreCompared(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and starts Orla")
-	}
+	needs.Time(t, "builds and starts Orla")
 	if _, err := cpuOf(os.Getpid()); err != nil {
 		t.Skip(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // The program cannot rot unseen: a quick run goes through every section. What
@@ -17,9 +19,7 @@ import (
 // compiler of modules takes ten times as long; TestL1BuildsAreCompared has it.
 func TestAQuickRunFillsEveryTable(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds and starts Orla many times")
-	}
+	needs.Time(t, "builds and starts Orla many times")
 	if _, err := cpuOf(os.Getpid()); err != nil {
 		t.Skip(err)
 	}

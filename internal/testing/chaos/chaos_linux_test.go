@@ -11,9 +11,7 @@ import (
 
 // SPEC D1, D2, E1, F3, G3, H2: two short storms. "make chaos" is for long ones.
 func TestShortStorms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds Orla, and takes ten seconds")
-	}
+	needs.Time(t, "builds Orla, and takes ten seconds")
 	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "true").CombinedOutput(); err != nil {
 		needs.Missing(t, "no namespaces of its own for who runs the tests: %v: %s", err, out)
 	}

@@ -43,6 +43,7 @@ var (
 // their TestMain calls Release.
 func Podman(t testing.TB) *Engine {
 	t.Helper()
+	needs.Time(t, "starts containers")
 	if os.Getenv("ORLA_TEST_ENGINE") == "docker" {
 		return docker(t)
 	}

@@ -41,6 +41,9 @@ type Cost struct {
 // prepare does is not measured. It may be called several times, and run as well.
 func Check(t *testing.T, n int, prepare func(n int) (run func())) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: it measures for a while")
+	}
 	cost, double := costs(n, tries, prepare)
 	Compare(t, n, cost, double)
 }

@@ -30,6 +30,14 @@ func Root(t testing.TB, why string) {
 	}
 }
 
+// Time skips the test if only the quick ones are to be run; why says what takes long.
+func Time(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("SKIPPED: it %s", why)
+	}
+}
+
 // Missing ends a test because something is not there.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()

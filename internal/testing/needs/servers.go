@@ -15,6 +15,7 @@ import (
 // is installed there.
 func Server(t testing.TB, name string) string {
 	t.Helper()
+	Time(t, "starts the server "+name)
 	dir := filepath.Join(root(t), "testdata", "servers", name)
 	for _, stamp := range []string{"node_modules/.stamp", ".venv/.stamp"} {
 		if _, err := os.Stat(filepath.Join(dir, stamp)); err == nil {
@@ -29,6 +30,7 @@ func Server(t testing.TB, name string) string {
 // installed there.
 func Conformance(t testing.TB) string {
 	t.Helper()
+	Time(t, "runs the conformance suite")
 	dir := filepath.Join(root(t), "testdata", "conformance")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
 		Missing(t, "the conformance suite is not installed; run scripts/clients")
@@ -40,6 +42,7 @@ func Conformance(t testing.TB) string {
 // testdata/clients has for its driver.
 func PythonSDK(t testing.TB) string {
 	t.Helper()
+	Time(t, "starts the Python SDK")
 	venv := filepath.Join(root(t), "testdata", "clients", "python", ".venv")
 	if _, err := os.Stat(filepath.Join(venv, ".stamp")); err != nil {
 		Missing(t, "the Python SDK is not installed; run scripts/clients")

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -88,6 +89,7 @@ func TestRetryTableFromTheLog(t *testing.T) {
 // attempt has the timeout anew, and one process at a time works on a call.
 func TestSimpleToolIsTriedAgain(t *testing.T) {
 	t.Parallel() // deadlines take their time
+	needs.Time(t, "waits for deadlines")
 	const policy = "timeout: 3s, retry: {max_attempts: 5, backoff: 20ms, jitter: none}"
 	tools := t.TempDir()
 	script, safe := counting(t)

@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC C5, G7: 64 MiB in either direction are refused or cut, and Orla goes on.
 func TestFloodsAreBounded(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "prints a gigabyte")
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "flood.sh", "#!/bin/sh\n# /// tool\n# timeout: 5m\n# ///\nhead -c 1073741824 /dev/zero | tr '\\0' x\n")
 	testkit.WriteTool(t, tools, "bytes.sh", "#!/bin/sh\nprintf '\\377\\376'\n")
@@ -73,10 +75,8 @@ func statusField(t *testing.T, pid int, name string) int {
 // SPEC F3: after 10 000 calls, descriptors, goroutines and memory are where
 // they were.
 func TestF3NothingLeaksOver10000Calls(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10 000 calls take a while")
-	}
 	t.Parallel()
+	needs.Time(t, "makes 10 000 calls")
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "quick.sh", "#!/bin/sh\necho done\n")
 	o := serveOrla(t, tools)

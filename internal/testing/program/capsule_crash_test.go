@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -100,6 +101,7 @@ func TestD9KillingACapsuleFailsOnlyCallsInFlight(t *testing.T) {
 // what is beside them.
 func TestD9CrashLoopsHarmNobodyElse(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "starts a hundred capsules")
 	const loops, starts = 10, 100
 	tools := t.TempDir()
 	for i := range loops {
@@ -151,6 +153,7 @@ func cpu(t *testing.T, pid int) time.Duration {
 // where they were.
 func TestF3CapsulesLeakNothing(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "crashes many capsules")
 	const capsules = 5
 	rounds := 25
 	if testing.Short() {

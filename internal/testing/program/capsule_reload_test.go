@@ -23,6 +23,7 @@ const patient = "queue_timeout: 30s\n"
 // call and no session, and who calls after READY is answered by the new code.
 func TestE1FiftySavesUnderLoadLoseNoCall(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for fifty reloads")
 	const saves, parts, clients = 50, 8, 8 // over 10 reloads a minute by one file would suspend watching (E3)
 	tools := t.TempDir()
 	files := map[string]string{}
@@ -84,6 +85,7 @@ func atLeast(callers []caller, live *atomic.Int64) []caller {
 // SPEC E3: a checkout of 300 files is one reload, and loses no call.
 func TestE3GitCheckoutIsOneReload(t *testing.T) {
 	t.Parallel() // it waits for silence
+	needs.Time(t, "waits for silence after each checkout")
 	needs.Programs(t, "git")
 	const files, rounds = 300, 4
 	tools := t.TempDir()

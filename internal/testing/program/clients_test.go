@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -53,6 +54,7 @@ type sdk struct {
 // are skipped with the reason, unless ORLA_TEST_CLIENTS=require.
 func sdks(t *testing.T) []sdk {
 	t.Helper()
+	needs.Time(t, "starts clients of other SDKs")
 	root, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "clients"))
 	if err != nil {
 		t.Fatal(err)

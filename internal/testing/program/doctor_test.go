@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -16,6 +17,7 @@ import (
 // one that was killed (SPEC J1).
 func TestDoctorFindsOrla(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "examines the machine")
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "hello.sh", "#!/bin/sh\necho hello\n")
 	o := serveOrla(t, tools)

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -161,6 +162,7 @@ var jsonBlock = regexp.MustCompile("(?ms)^```json\n(.*?)^```$")
 // what it answers now.
 func TestTheErrorsAreAsDescribed(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for deadlines")
 	service := httptest.NewServer(http.HandlerFunc(errorService))
 	defer service.Close()
 	tools := t.TempDir()

@@ -126,6 +126,7 @@ func try(t *testing.T, dir, text string) int {
 // secret is rotated (SPEC-TOOLS 3, 5.3).
 func TestTheExampleResourcesAnswer(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "starts services")
 	dir := serveExamples(t)
 	if printed := try(t, dir, testkit.ReadFile(t, filepath.Join(dir, "examples", "resources", "README.md"))); printed < 14 {
 		t.Errorf("only %d commands of the README print something", printed)
@@ -136,6 +137,7 @@ func TestTheExampleResourcesAnswer(t *testing.T) {
 // the project and with their secrets (SPEC-TOOLS 3.5).
 func TestImportedServersAnswer(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "starts services")
 	dir := serveExamples(t)
 	example := testkit.ReadFile(t, filepath.Join(dir, "examples", "resources", "tools", "tickets.yaml"))
 	endpoint := regexp.MustCompile(`http://.*/mcp`).FindString(example)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -19,6 +20,7 @@ import (
 // sources have.
 func TestI2ThePageListsEveryKey(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "loads all packages")
 	page := testkit.ReadFile(t, filepath.Join("..", "..", "..", "docs", "LOG.md"))
 	keys := loggedKeys(t, filepath.Join("..", "..", ".."))
 	if len(keys) < 50 {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -213,6 +214,7 @@ def answer(params):
 // death of Orla itself.
 func TestI3TheLogTellsWhatWasSeen(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "serves many capsules for a while")
 	tools, state := t.TempDir(), t.TempDir()
 	files := map[string]string{"answer.py": diary}
 	packs := map[string]*pack{

@@ -31,6 +31,7 @@ func moduleOfThePage(t *testing.T, dir string) string {
 // SPEC-TOOLS 3.7: the page's module with the page's resource, as docs/TOOLS.md shows it.
 func TestT37TheDocumentedModule(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "compiles a module")
 	needs.Programs(t, "go")
 	dir := t.TempDir()
 	if printed := try(t, dir, moduleOfThePage(t, dir)); printed != 1 {

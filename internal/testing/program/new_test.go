@@ -29,6 +29,7 @@ func orla(t *testing.T, dir string, args ...string) (string, error) {
 // is edited: each of the eight (SPEC J1).
 func TestNewToolsAnswerAndReload(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "compiles tools")
 	needs.Programs(t, "python3", "node", "go", "jq")
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o755); err != nil {
@@ -87,6 +88,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 // New capsules say how far they are, and end a call that is cancelled.
 func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "compiles tools")
 	needs.Programs(t, "python3", "node", "go", "jq")
 	for _, lang := range []string{"python", "node", "go", "sh"} {
 		t.Run(lang, func(t *testing.T) {

@@ -32,6 +32,7 @@ func alike(text, tools string) string {
 // and operated by its commands.
 func TestOperatingExplainsACrashLoop(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for a crash loop")
 	needs.Programs(t, "python3", "node")
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")

@@ -30,9 +30,6 @@ type reachMode struct {
 // there is what it printed (issue 6). UPDATE=1 writes it anew.
 func TestT7WhatIsReachedInEachModeIsAsDocumented(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts containers")
-	}
 	if os.Geteuid() != 0 {
 		needs.Missing(t, "the table is that of an Orla that is root")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/history"
 	"github.com/orla-project/orla/internal/logging"
 	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -220,6 +221,7 @@ func (p *plot) call(name string) {
 // what it keeps.
 func TestNoSecretIsShown(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "makes hundreds of calls")
 	p := hatch(t)
 	events := p.command("events", "--json")
 	var happened bytes.Buffer

@@ -42,6 +42,7 @@ func rustPath(t *testing.T) string {
 // prints what docs/TOOLS.md shows.
 func TestT91ScaffoldedProjects(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "compiles projects")
 	needs.Programs(t, "make", "go")
 	for _, lang := range []string{"go", "rust"} {
 		t.Run(lang, func(t *testing.T) {

@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC-TOOLS 9.2: orla wasm test, as testdata/modules has it.
 func TestT92ModulesAreTested(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "runs modules")
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "modules"),
 		RequireExplicitExec: true,

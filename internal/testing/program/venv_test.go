@@ -14,6 +14,7 @@ import (
 // SPEC A5, B1: the Python of a .venv beside a tool runs it, in every way to say so.
 func TestA5AVenvBesideATool(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "makes virtual environments")
 	needs.Programs(t, "python3")
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
