@@ -126,6 +126,9 @@ func TestACallDoesNotWaitToCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared := building
+	building = turns.NewQueue(shared.Limit(), 1) // nobody has waited for a place of it
+	defer func() { building = shared }()
 	other := turns.Line{Session: "other"}
 	for range building.Limit() {
 		if err := building.Take(t.Context(), other); err != nil {
