@@ -130,6 +130,7 @@ func TestT72Ends(t *testing.T) {
 		"kill -TERM $$": {Code: 143, Signal: syscall.SIGTERM}, "kill -SEGV $$": {Code: 139, Signal: syscall.SIGSEGV},
 		"kill -KILL 1; kill -TERM 1; kill -SEGV 1; kill -QUIT 1; exit 4": {Code: 4}, // the stage does not mind
 		"(sleep 0.01; exit 1) & exit 5":                                  {Code: 5},
+		"grep -q '^SigIgn:.0*$' /proc/self/status && exit 6":             {Code: 6}, // nor does it ignore for the tool
 	} {
 		if _, _, p := run(t, l, shell(script)); p.Exit() != want {
 			t.Errorf("%s: %+v; want %+v", script, p.Exit(), want)

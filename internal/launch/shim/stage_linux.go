@@ -83,7 +83,7 @@ func stage() int {
 	if f := try(plan.Dir, syscall.Chdir(plan.Dir)); f.is() {
 		return report(Unrun, f)
 	}
-	defaultSignals()
+	ignoreSignals()
 	tool, err := syscall.ForkExec(plan.Path, plan.Argv, &syscall.ProcAttr{
 		Env:   append(plan.Env, mark()...),
 		Files: []uintptr{0, 1, 2},
@@ -166,13 +166,27 @@ func mark() []string {
 	return marks
 }
 
-// defaultSignals undoes what the runtime does with signals. The kernel keeps
-// the first process of a namespace from all that has its default, but for
-// SIGKILL and SIGSTOP from outside: what Orla sends to the group is the tool's.
-func defaultSignals() {
-	var byDefault [4]uint64 // struct sigaction
-	for sig := uintptr(1); sig <= 64; sig++ {
-		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0) // of two it cannot be changed
+// ignoreSignals has the stage ignore what the runtime handles, and has the tool start with
+// the defaults: between fork and exec the runtime undoes its handlers.
+//
+// The default is not enough for the stage. The kernel keeps the first process of a namespace
+// from signals with their default that come from inside, but not while its first thread
+// blocks them and another does not, as in a fork. The tool runs already then.
+func ignoreSignals() {
+	const ignore, size = 1, 8                 // SIG_IGN, and the bytes of a set of signals
+	const ofThreads = 33                      // by which the runtime reaches its threads
+	for sig := uintptr(1); sig <= 64; sig++ { // SIGKILL and SIGSTOP cannot be changed
+		if sig == ofThreads {
+			continue
+		}
+		var action [4]uint64 // struct sigaction
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&action)), size, 0, 0)
+		handled := action[0] > ignore
+		action = [4]uint64{}
+		if handled && syscall.Signal(sig) != syscall.SIGCHLD { // who ignores SIGCHLD is not told of an end
+			action[0] = ignore
+		}
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
 	}
 }
 
