@@ -13,7 +13,7 @@ RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
 # What the program says of itself. The revision's date, not the build's: two builds of one revision are equal.
 REVISION := $(shell git describe --always --abbrev=40 --match= --dirty 2>/dev/null)
 DATE     := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
-STAMP    := github.com/orla-project/orla/internal/version
+STAMP    := github.com/orla-project/orla/internal/app/version
 LDFLAGS  := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).revision=$(REVISION) -X $(STAMP).date=$(DATE)
 # A program with the race detector sleeps for a second at its end, unless told
 # otherwise. Orla's goroutines have all returned by then, and tests start hundreds of programs.
@@ -22,7 +22,7 @@ export GORACE ?= atexit_sleep_ms=10
 LINT     := CGO_ENABLED=0 GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
-LIFECYCLE := ./internal/launch ./internal/launch/trees ./internal/cgroup ./internal/watch ./simple ./supervisor ./mcpbridge/... ./capsule
+LIFECYCLE := ./internal/launch ./internal/launch/trees ./internal/launch/cgroup ./internal/file/watch ./simple ./supervisor ./mcpbridge/... ./capsule
 
 # Tests wait more than they compute: one package more at a time than there are
 # cores. Those that take longest begin first, so that the others run beside them.

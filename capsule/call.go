@@ -14,12 +14,12 @@ import (
 
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/protocol"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/rpc"
-	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
 var (

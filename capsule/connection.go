@@ -6,11 +6,11 @@ import (
 
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
 // Connection is one life of what a capsule speaks with: a process and its pipes
-// (capsule/stdio), or a session with a server that is far away (internal/remote). The
+// (capsule/stdio), or a session with a server that is far away (internal/service/remote). The
 // calls on it are an rpc.Conn's (docs/decisions/0035).
 type Connection interface {
 	// Open returns the calls on it. It is called once, before all else.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 

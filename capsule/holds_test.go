@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule/records"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // SPEC J1, D7a: the capsule of a changed manifest, or of another Orla, stays

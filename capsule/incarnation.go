@@ -16,9 +16,9 @@ import (
 
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/protocol"
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/rpc"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 

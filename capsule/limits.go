@@ -3,8 +3,8 @@ package capsule
 import (
 	"log/slog"
 
-	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
-	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule/restarts"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/rpc"
-	"github.com/orla-project/orla/internal/watch"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/file/watch"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -17,10 +17,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule"
-	"github.com/orla-project/orla/internal/environ"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/manifest"
 )

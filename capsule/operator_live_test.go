@@ -10,8 +10,8 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule/restarts"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 

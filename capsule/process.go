@@ -4,11 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/environ"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // spec is how the next process is started.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 

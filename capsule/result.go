@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // asResult makes a CallToolResult of what a capsule answered: a result that is

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 )
 

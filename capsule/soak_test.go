@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/internal/testing/needs"
 )

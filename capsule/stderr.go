@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/history"
-	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/observe/history"
+	"github.com/orla-project/orla/internal/observe/tail"
 )
 
 // logStderr logs one line of stderr as it is, but for secrets, and keeps it (SPEC D5).

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/internal/history"
-	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/observe/history"
+	"github.com/orla-project/orla/internal/observe/tail"
 	"github.com/orla-project/orla/manifest"
 )
 

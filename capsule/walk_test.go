@@ -22,10 +22,10 @@ import (
 	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/stdio"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/linerpc"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/linerpc"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 

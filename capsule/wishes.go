@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/capsule/protocol"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
 // wishes are what clients have asked of a capsule for good, and what therefore

@@ -5,8 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 // Interpreter is what a shebang line asks for (SPEC A5). The zero value means

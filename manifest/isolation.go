@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // Isolation says where a tool's processes live, and what they may take there

@@ -20,8 +20,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // Kind says how a tool's calls are answered.

@@ -3,7 +3,7 @@ package manifest
 import (
 	"time"
 
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // The kinds of tools that tool resources declare (SPEC-TOOLS 1.2, 3). An

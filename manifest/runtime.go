@@ -57,7 +57,7 @@ type Runtime struct {
 // HotLoad says what makes a capsule reload (SPEC E).
 type HotLoad struct {
 	Watch    []string // relative to the package; empty: nothing
-	Outside  []string // absolute: what watch names outside of the package; who serves the tool decides whether it may (internal/discovery)
+	Outside  []string // absolute: what watch names outside of the package; who serves the tool decides whether it may (internal/app/discovery)
 	Ignore   []string // lines of a .gitignore
 	Mode     HotLoadMode
 	Debounce time.Duration

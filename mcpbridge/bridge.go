@@ -21,9 +21,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/supervisor"

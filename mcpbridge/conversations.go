@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"

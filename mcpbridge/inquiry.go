@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 

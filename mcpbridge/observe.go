@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )

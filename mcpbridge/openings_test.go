@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"

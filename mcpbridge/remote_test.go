@@ -15,8 +15,8 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
-	"github.com/orla-project/orla/internal/outbound"
-	"github.com/orla-project/orla/internal/remote"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/service/remote"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 

@@ -3,7 +3,7 @@ package mcpbridge
 import (
 	"context"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // turn lets one at a time tell peers something, so that what they are told last

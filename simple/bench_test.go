@@ -8,9 +8,9 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/orla-project/orla/internal/environ"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )

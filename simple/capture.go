@@ -3,7 +3,7 @@ package simple
 import (
 	"unicode/utf8"
 
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // capture keeps the first bytes of a stream and counts the rest (SPEC C5).

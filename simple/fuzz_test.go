@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )

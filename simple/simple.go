@@ -15,16 +15,16 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/environ"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/schema"
-	"github.com/orla-project/orla/internal/secret"
-	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/schema"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 )
 

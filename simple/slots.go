@@ -5,12 +5,12 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // Slots bounds how many calls run something on this machine at once. Those that
-// wait are served in turn, by caller and then by session (internal/turns).
+// wait are served in turn, by caller and then by session (internal/call/turns).
 type Slots struct {
 	places *turns.Queue
 	shared bool // see NewShared

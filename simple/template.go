@@ -12,7 +12,7 @@ import (
 	"text/template"
 	"text/template/parse"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/retry"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/retry"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -113,7 +113,7 @@ func TestSuccessorNeedNotBeAPeer(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is a plain call of a tool: as it is, with what internal/retry
+// BenchmarkCall is a plain call of a tool: as it is, with what internal/call/retry
 // puts around a tool without a policy, and around one that has one.
 func BenchmarkCall(b *testing.B) {
 	answer := &mcp.CallToolResult{}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/orla-project/orla/internal/wholefile"
+	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
 const (

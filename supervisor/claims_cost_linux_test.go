@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/supervisor"
 )

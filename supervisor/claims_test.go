@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"

@@ -14,9 +14,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/thejerf/suture/v4"
 
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/manifest"
 )
 

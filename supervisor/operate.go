@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // Operator is what an operator can do to a provider that lives. Each method

@@ -23,12 +23,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/thejerf/suture/v4"
 
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/schema"
-	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/internal/urimatch"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/schema"
+	"github.com/orla-project/orla/internal/mcp/urimatch"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // maxRequired bounds the values in an answer that requires input. Decoded they take many

@@ -8,9 +8,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // questions are the requests that a capsule has made of clients.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // The questions that a capsule has open to one client leave room for those to

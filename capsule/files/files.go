@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/watch"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/file/watch"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
 const (

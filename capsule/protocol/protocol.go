@@ -18,9 +18,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/rpc"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // Traced is a call's _meta with the trace context that ctx carries in place of

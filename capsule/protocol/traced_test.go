@@ -3,7 +3,7 @@ package protocol
 import (
 	"testing"
 
-	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/call/trace"
 )
 
 func TestTheTraceStandsInMeta(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/orla-project/orla/internal/wholefile"
+	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
 

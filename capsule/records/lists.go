@@ -16,7 +16,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/orla-project/orla/internal/wholefile"
+	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/wholefile"
+	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/linerpc"
+	"github.com/orla-project/orla/internal/mcp/linerpc"
 )
 
 // Launch starts a process by a Launcher. Every error is a *fault.Error.

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/linerpc"
-	"github.com/orla-project/orla/internal/pace"
-	"github.com/orla-project/orla/internal/rpc"
-	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/mcp/linerpc"
+	"github.com/orla-project/orla/internal/mcp/rpc"
+	"github.com/orla-project/orla/internal/observe/tail"
 )
 
 // maxLogLine bounds a line of stderr in bytes. What is over is dropped, and said.

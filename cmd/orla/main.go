@@ -1,14 +1,14 @@
 // Command orla finds tools and serves them to MCP clients.
 //
-// The commands are in internal/cli. Here is the process alone: its arguments, its
+// The commands are in internal/app/cli. Here is the process alone: its arguments, its
 // streams and its exit code.
 package main
 
 import (
 	"os"
 
-	"github.com/orla-project/orla/internal/cli"
-	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/app/cli"
+	"github.com/orla-project/orla/internal/app/terminal"
 )
 
 func main() {

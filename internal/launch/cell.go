@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // Held tells which limits of a tree hold.

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // standInCell is Orla in a cgroup that was delegated to it: it starts a script

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // diagnose turns the reason why a start did not work into an error that says

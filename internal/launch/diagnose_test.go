@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // SPEC C4: a file that is away while it is started, as its folder is replaced, is not

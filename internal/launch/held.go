@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // Text says for people which limits hold, and names what is not bounded though

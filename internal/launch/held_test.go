@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // TestK3LimitsAreTold: what holds of a capsule's limits, and what does not, is

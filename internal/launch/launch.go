@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/launch/trees"
 )

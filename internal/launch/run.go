@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // chunk is how much of a stream is read at once, and maxRest how much is read at

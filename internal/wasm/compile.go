@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
-	"github.com/orla-project/orla/internal/wasmfuel"
+	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
 // code is a compiled module and the runtime that it alone lives in: a limit of

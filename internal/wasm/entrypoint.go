@@ -10,7 +10,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
-	"github.com/orla-project/orla/internal/wasmfuel"
+	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
 // entrypoint is the function that a call runs, and how.

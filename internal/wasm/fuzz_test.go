@@ -3,7 +3,7 @@ package wasm_test
 import (
 	"testing"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/wasm"
 )
 

@@ -5,7 +5,7 @@ package wasm
 import (
 	"syscall"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // memory is the linear memory of one instance: as much of the address space as

@@ -13,9 +13,9 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/internal/wasmfuel"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
 // Outcome is what a call left. It stands beside an error as far as it went.

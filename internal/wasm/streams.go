@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // output takes what a module writes to stdout, up to a number of bytes.

@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // turnLength is how long a call computes while others wait for its processor.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/wasm"
 )
 

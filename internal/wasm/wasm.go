@@ -5,7 +5,7 @@
 //	Compile ── meter ─► compile ─► Module ── Run ─► Outcome
 //	                                         a fresh instance for each call
 //
-// Modules come from strangers. internal/wasmfuel bounds all that the compiler
+// Modules come from strangers. internal/wasm/wasmfuel bounds all that the compiler
 // would believe, and makes them pay for what they do. Each compiled module has a
 // runtime of its own, so that what one was given is never linked to another.
 //
@@ -22,10 +22,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/turns"
-	"github.com/orla-project/orla/internal/wasmfuel"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
 // What holds where nothing else is said (SPEC-TOOLS 1.2).

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/wasm"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/resource"
 	"github.com/orla-project/orla/manifest/toolfile"

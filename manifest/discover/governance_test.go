@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
-	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
 

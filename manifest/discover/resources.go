@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/resource"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/resource"
 	"github.com/orla-project/orla/manifest/toolfile"

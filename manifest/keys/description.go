@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/secret"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 )
 

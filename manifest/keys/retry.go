@@ -3,7 +3,7 @@ package keys
 import (
 	"time"
 
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/orla-project/orla/internal/schema"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/mcp/schema"
 )
 
 // AnyObject is the schema of a tool that says nothing of its arguments.

@@ -3,7 +3,7 @@ package keys_test
 import (
 	"testing"
 
-	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
 	"github.com/orla-project/orla/manifest/discover"
 )

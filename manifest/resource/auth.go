@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/address"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/address"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/keys"
 )

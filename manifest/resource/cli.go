@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/secret"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/keys"
 )

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/secret"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/keys"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/keys"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 // rules are the kinds of governance documents (SPEC-TOOLS 8.3). This version does

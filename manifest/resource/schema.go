@@ -3,7 +3,7 @@ package resource
 import (
 	"reflect"
 
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 // SchemaJSON returns the JSON Schema of one document of a file of

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
-	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest/resource"
 )
 

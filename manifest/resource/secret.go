@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest/keys"
 )
 

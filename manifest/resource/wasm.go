@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/orla-project/orla/internal/address"
-	"github.com/orla-project/orla/internal/regularfile"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/service/address"
 	"github.com/orla-project/orla/manifest"
 )
 

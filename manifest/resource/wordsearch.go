@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // wordSearch looks for words in a text that comes in parts. It finds them in any

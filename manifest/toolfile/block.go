@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/keys"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
-	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/keys"
 )

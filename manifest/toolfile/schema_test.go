@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/orla-project/orla/internal/schema"
+	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
 	"github.com/orla-project/orla/manifest/toolfile"
 )

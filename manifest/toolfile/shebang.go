@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/orla-project/orla/internal/regularfile"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -4,7 +4,7 @@
 package toolfile
 
 import (
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest/keys"
 )
 

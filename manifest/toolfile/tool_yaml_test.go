@@ -12,8 +12,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
-	"github.com/orla-project/orla/internal/yamldoc"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
 )

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // MaxBatch is how many messages a batch may have. They are answered side by side.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // IDOf returns the id of a message that is JSON but maybe no message; nil if it has none, or

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // OwnMetaOf returns of a request's _meta what is for the peer: not what the

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // Parts is JSON in pieces, in order, so that something can be put around a

@@ -3,7 +3,7 @@ package wire
 import (
 	"strings"
 
-	"github.com/orla-project/orla/internal/rawjson"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // Quoted is a name of a client's in a text.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/kind/grpc"
-	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/testing/faultproxy"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"

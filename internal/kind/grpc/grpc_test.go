@@ -12,16 +12,16 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/kind/grpc"
-	"github.com/orla-project/orla/internal/outbound"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/faultproxy"
 	"github.com/orla-project/orla/internal/testing/needs"
-	"github.com/orla-project/orla/internal/trace"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/outbound"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/outbound"
 )
 
 // meaning is what a status of the service means (SPEC-TOOLS 3.3), and whether

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/outbound"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/service/outbound"
 )
 
 // contentType is what requests and answers are (gRPC over HTTP/2, "Requests").

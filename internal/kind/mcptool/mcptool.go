@@ -15,8 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )

@@ -9,10 +9,10 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/orla-project/orla/internal/auth"
 	"github.com/orla-project/orla/internal/kind/post"
-	"github.com/orla-project/orla/internal/outbound"
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/trace"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 

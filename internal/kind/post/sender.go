@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/contract"
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/outbound"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/trace"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/contract"
+	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/manifest"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
 )

@@ -17,13 +17,13 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/auth"
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
 	kind "github.com/orla-project/orla/internal/kind/wasm"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/secret"
-	"github.com/orla-project/orla/internal/tail"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/tail"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/peer"
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // BenchmarkAThousandWaits prints what a call takes that waits for its answer: of

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/orla-project/orla/internal/contract"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/service/contract"
 )
 
 // CallbackPattern is where a Callbacks has to be served, as http.ServeMux has it.

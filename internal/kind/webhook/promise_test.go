@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/callid"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // SPEC S2, N2: of an answer that only promises one, and of one that says that there is

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // before is the pause before the next poll: what the service asks for, else

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // noNetwork is the network that is none.

@@ -19,10 +19,10 @@ import (
 	"crypto/rand"
 	"strings"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // DefaultUser is whom processes run as (SPEC-TOOLS 7.2).

@@ -20,7 +20,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 )
 

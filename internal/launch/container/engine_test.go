@@ -17,10 +17,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/containertest"
 )
 

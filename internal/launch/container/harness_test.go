@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/testing/attack"
 	"github.com/orla-project/orla/internal/testing/containertest"

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // pullPatience bounds the pull of an image, whoever waits for it.

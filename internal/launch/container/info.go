@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // made is an engine, as it says of itself.

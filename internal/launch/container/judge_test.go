@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/testing/costtest"
 )
 

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // memo keeps answers for a while, and lets many who ask for one wait for it

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // Labels of a container.

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // process is one container, and the command line that stands for it here.

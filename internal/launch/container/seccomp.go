@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/orla-project/orla/internal/wholefile"
+	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
 // forbidden are system calls that no tool is to make, whatever the engine's own

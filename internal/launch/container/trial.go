@@ -8,7 +8,7 @@ import (
 	"crypto/rand"
 	"strings"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // Try starts a container that has opts, and reports why it cannot, or in which way

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // variables are how an environment gets into a container. No value of it stands

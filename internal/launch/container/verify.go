@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/trees"
 )
 

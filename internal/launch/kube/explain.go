@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // explain says what stands between Orla and what it asked of the cluster, and

@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // object and list are what the API's JSON is made of.

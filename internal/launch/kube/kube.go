@@ -25,10 +25,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // Options says which cluster Jobs are made in, and by whom.

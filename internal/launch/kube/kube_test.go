@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/kube"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/leaks"
 )
 

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 var _ launch.Process = (*process)(nil)

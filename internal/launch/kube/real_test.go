@@ -23,10 +23,10 @@ import (
 
 	"gopkg.in/yaml.v3" //nolint:depguard // the file is of Kubernetes and not ours
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/kube"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // realCluster is a real API server with its Job controller and garbage

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/recovered"
 )
 
 // start makes the Job of a process, and waits until its container runs. What it

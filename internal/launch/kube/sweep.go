@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // forgotten is how long a Job may wait for its Secrets until nobody will make

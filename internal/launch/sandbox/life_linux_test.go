@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/internal/testing/needs"

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/shim"
 )

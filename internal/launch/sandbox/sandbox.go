@@ -19,8 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/internal/cgroup"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
 // ID is the user and the group that a process is.

@@ -5,7 +5,7 @@ package sandbox
 import (
 	"context"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 )
 

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/orla-project/orla/internal/cgroup"
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/shim"
 )
 

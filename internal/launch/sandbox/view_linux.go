@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch/shim"
 )
 

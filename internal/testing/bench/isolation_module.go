@@ -15,7 +15,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/orla-project/orla/internal/wasm"
-	"github.com/orla-project/orla/internal/wasmfuel"
+	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
 // maxFuel is the target of a numeric loop that counts its fuel (SPEC-TOOLS 3.7).

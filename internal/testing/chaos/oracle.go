@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orla-project/orla/internal/fault"
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // outcome is how one call ended, as its client saw it.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orla-project/orla/internal/schema"
-	"github.com/orla-project/orla/internal/yamldoc"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/manifest"
 )
 

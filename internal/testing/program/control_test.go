@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/control"
+	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/orla-project/orla/internal/systemd"
+	"github.com/orla-project/orla/internal/app/systemd"
 )
 
 // SPEC K1: a program whose stderr is the journal's stream, as systemd says,

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )

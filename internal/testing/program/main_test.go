@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/orla-project/orla/internal/cli"
-	"github.com/orla-project/orla/internal/terminal"
+	"github.com/orla-project/orla/internal/app/cli"
+	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/testing/containertest"
 )
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/peer"
-	"github.com/orla-project/orla/internal/telemetry"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/telemetry"
 )
 
 // exported are the metrics that a Telemetry has that is asked for all of them:

@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/orla-project/orla/internal/history"
-	"github.com/orla-project/orla/internal/logging"
-	"github.com/orla-project/orla/internal/secret"
+	"github.com/orla-project/orla/internal/observe/history"
+	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )

@@ -22,7 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

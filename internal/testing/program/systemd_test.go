@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/exit"
+	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"

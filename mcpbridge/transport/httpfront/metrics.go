@@ -3,7 +3,7 @@ package httpfront
 import (
 	"net/http"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 

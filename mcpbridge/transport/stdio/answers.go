@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/rawjson"
-	"github.com/orla-project/orla/internal/recovered"
-	"github.com/orla-project/orla/internal/turns"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"

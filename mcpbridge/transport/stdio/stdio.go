@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/orla-project/orla/internal/recovered"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"

@@ -1,0 +1,256 @@
+// Package author has the commands that make tools: new ones from templates, McpServers
+// of what other clients are configured with, and WebAssembly modules with their tests.
+package author
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/doctor"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+)
+
+// templates holds a tool of each kind and language: templates/KIND/LANGUAGE. In
+// the names of files NAME stands for the tool's name, in their text {{name}};
+// files that end in .txt have names that the Go tool would take for our own code.
+//
+//go:embed all:templates
+var templates embed.FS
+
+// languages are those of the templates.
+var languages = []string{"python", "node", "go", "sh"}
+
+// New makes a tool to begin with.
+func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var t newTool
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a tool to begin with, simple or a capsule",
+		Long: "Make a tool that runs at once: a file for a simple tool, which is run for each\n" +
+			"call, or with --capsule a folder for one that lives. It stands in the tools\n" +
+			"folder, unless --dir names another. What is there already is never overwritten.",
+		Example: "  orla new report --lang python\n  orla new notes --lang node --capsule\n  orla new search --lang go --dir ~/.orla/tools",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, _, err := flags.Load(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			t.name = args[0]
+			if t.dir, err = config.PathOf(t.dir); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--dir: %w", err)}
+			}
+			elsewhere := t.dir != "" && config.Absolute(t.dir) != config.Absolute(cfg.ToolsDir)
+			if t.dir == "" {
+				t.dir = cfg.ToolsDir
+			}
+			if err := t.check(); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
+			}
+			for _, other := range discovery.Find(&config.Loaded{Config: config.Config{ToolsDir: t.dir}}, "").Tools {
+				if other.Name == t.name {
+					return fmt.Errorf("there is a tool %q already: %s", t.name, other.Path)
+				}
+			}
+			made, err := t.make()
+			if err != nil {
+				return err
+			}
+			for _, file := range made {
+				if _, err := fmt.Fprintln(std.Out, file); err != nil {
+					return err
+				}
+			}
+			t.sayHowToCall(std.Err, elsewhere)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&t.lang, "lang", "", "`LANGUAGE`: "+strings.Join(languages, ", "))
+	cmd.Flags().BoolVar(&t.capsule, "capsule", false, "make one that lives, for many calls")
+	cmd.Flags().StringVar(&t.dir, "dir", "", "`FOLDER` to make it in (default the tools folder)")
+	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions(languages, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = cmd.MarkFlagDirname("dir")                                                                                    // the flag is there
+	return cmd
+}
+
+// newTool is a tool that is to be made.
+type newTool struct {
+	name, lang, dir string
+	capsule         bool
+}
+
+// newName is stricter than MCP: the name becomes that of a file, a folder and a Go module.
+var newName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// pythonsOwn are the modules that come with json. A file beside a tool goes before them.
+var pythonsOwn = []string{"collections", "copyreg", "enum", "functools", "json", "keyword", "operator", "re", "reprlib", "types"}
+
+// checkNewName returns what is wrong with the name of a new tool, or nil.
+func checkNewName(name string) error {
+	switch {
+	case !newName.MatchString(name) || len(name) > 48:
+		return fmt.Errorf("%q is not a name for a tool: use a letter, then letters, digits, _ and -, 48 at most", name)
+	case slices.Contains([]string{"node_modules", "venv"}, name):
+		return fmt.Errorf("what is called %q is skipped in a folder of tools", name)
+	}
+	return nil
+}
+
+// wrongLanguage says what is wrong with --lang.
+func wrongLanguage(got string, languages []string) error {
+	list := strings.Join(languages, ", ")
+	if got == "" {
+		return fmt.Errorf("--lang is missing: it is one of %s", list)
+	}
+	text := fmt.Sprintf("--lang: wants one of %s, got %q", list, got)
+	if near := yamldoc.Nearest(got, languages); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return errors.New(text)
+}
+
+func (t *newTool) check() error {
+	if err := checkNewName(t.name); err != nil {
+		return err
+	}
+	switch {
+	case t.lang == "python" && !t.capsule && slices.Contains(pythonsOwn, t.name):
+		return fmt.Errorf("a file %s.py would hide Python's own module %s, which tools need", t.name, t.name)
+	case !slices.Contains(languages, t.lang):
+		return wrongLanguage(t.lang, languages)
+	}
+	return nil
+}
+
+// kind is the folder of its templates.
+func (t *newTool) kind() string {
+	if t.capsule {
+		return "capsule"
+	}
+	return "simple"
+}
+
+// make makes the tool and returns its files. A running Orla sees it come whole:
+// it is written under a hidden name, and then gets its own.
+func (t *newTool) make() (files []string, err error) {
+	draft, names, err := draftOf(path.Join("templates", t.kind(), t.lang), t.dir, t.name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(draft)) }()
+	if !slices.Contains(names, "tool.yaml") {
+		return t.placeFile(draft, names[0])
+	}
+	return placeFolder(draft, filepath.Join(t.dir, t.name), names)
+}
+
+// draftOf writes what stands in a folder of the templates, for a tool of that
+// name, to a hidden folder in dir, and returns that and the names of its files.
+func draftOf(template, dir, name string) (draft string, names []string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	if draft, err = os.MkdirTemp(dir, "."+name+".*"); err != nil {
+		return "", nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(draft))
+		}
+	}()
+	if err := os.Chmod(draft, 0o755); err != nil {
+		return "", nil, err
+	}
+	from, err := fs.Sub(templates, template)
+	if err != nil {
+		return "", nil, err
+	}
+	err = fs.WalkDir(from, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		made := strings.TrimSuffix(strings.ReplaceAll(file, "NAME", name), ".txt")
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(draft, made), 0o755)
+		}
+		text, err := fs.ReadFile(from, file)
+		if err != nil {
+			return err
+		}
+		names = append(names, made)
+		mode := fs.FileMode(0o644)
+		if strings.HasPrefix(string(text), "#!") {
+			mode = 0o755
+		}
+		return os.WriteFile(filepath.Join(draft, made), []byte(strings.ReplaceAll(string(text), "{{name}}", name)), mode)
+	})
+	slices.Sort(names) // their names may have changed the order
+	return draft, names, err
+}
+
+// placeFile gives a single file its place. A link, unlike a rename, replaces nothing.
+func (t *newTool) placeFile(draft, name string) ([]string, error) {
+	file := filepath.Join(t.dir, name)
+	if err := os.Link(filepath.Join(draft, name), file); err != nil {
+		return nil, takenOr(file, err)
+	}
+	return []string{file}, nil
+}
+
+// placeFolder gives a draft its place, where nothing may be yet.
+func placeFolder(draft, dir string, names []string) ([]string, error) {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil, takenOr(dir, fs.ErrExist)
+	}
+	if err := os.Rename(draft, dir); err != nil {
+		return nil, takenOr(dir, err)
+	}
+	files := make([]string, 0, len(names))
+	for _, name := range names {
+		files = append(files, filepath.Join(dir, name))
+	}
+	return files, nil
+}
+
+// takenOr is err, or that the place is taken if it says so.
+func takenOr(place string, err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already", place)
+	}
+	return err
+}
+
+// sayHowToCall tells of the next step, and of what it lacks.
+func (t *newTool) sayHowToCall(w io.Writer, elsewhere bool) {
+	needs := map[string]string{"python": "python3", "node": "node", "go": "go"}[t.lang]
+	where, tool := "", t.name
+	if elsewhere {
+		where = " --tools-dir " + doctor.Quote(t.dir)
+	}
+	if t.capsule {
+		tool += "__greet"
+		if t.lang == "sh" {
+			needs = "jq"
+		}
+	}
+	if _, err := exec.LookPath(needs); needs != "" && err != nil {
+		fmt.Fprintf(w, "orla: warning: there is no %s here; the tool needs it\n", needs)
+	}
+	fmt.Fprintf(w, "Call it: orla call%s %s --arg name=Ada\n", where, tool)
+}

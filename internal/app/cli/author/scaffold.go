@@ -1,0 +1,105 @@
+package author
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/doctor"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// moduleLanguages are those of templates/wasm, with what builds them.
+var moduleLanguages = []struct{ name, builder string }{{"go", "go"}, {"rust", "cargo"}}
+
+// newScaffold makes a project of a tool in WebAssembly (SPEC-TOOLS 9.1).
+func newScaffold(std terminal.Streams) *cobra.Command {
+	var p moduleProject
+	var names []string
+	for _, l := range moduleLanguages {
+		names = append(names, l.name)
+	}
+	cmd := &cobra.Command{
+		Use:   "scaffold NAME",
+		Short: "Make a project of a tool in WebAssembly",
+		Long: "Make a folder with a tool in WebAssembly to begin with: its source, a Makefile, the\n" +
+			"resource that describes it and sets its limits, and fixtures: calls with what is\n" +
+			"expected of them. It builds and passes as it is, needs nothing downloaded, and is\n" +
+			"served as soon as it stands in the tools folder. What is there is never overwritten.",
+		Example: "  orla wasm scaffold greet --lang go\n  orla wasm scaffold greet --lang rust --dir ~/src",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			p.name = args[0]
+			if p.dir, err = config.PathOf(p.dir); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--dir: %w", err)}
+			}
+			if err := p.check(names); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
+			}
+			made, err := p.make()
+			if err != nil {
+				return err
+			}
+			for _, file := range made {
+				if _, err := fmt.Fprintln(std.Out, file); err != nil {
+					return err
+				}
+			}
+			p.sayHowToBuild(std.Err)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&p.lang, "lang", "", "`LANGUAGE`: "+strings.Join(names, ", "))
+	cmd.Flags().StringVar(&p.dir, "dir", ".", "`FOLDER` to make the project's folder in")
+	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = cmd.MarkFlagDirname("dir")                                                                                // the flag is there
+	return cmd
+}
+
+// moduleProject is a project that is to be made.
+type moduleProject struct{ name, lang, dir string }
+
+func (p *moduleProject) check(languages []string) error {
+	if err := checkNewName(p.name); err != nil {
+		return err
+	}
+	if !slices.Contains(languages, p.lang) {
+		return wrongLanguage(p.lang, languages)
+	}
+	return nil
+}
+
+// folder is where the project comes to stand.
+func (p *moduleProject) folder() string { return filepath.Join(p.dir, p.name) }
+
+// make makes the project and returns its files. All of them come at once.
+func (p *moduleProject) make() (files []string, err error) {
+	draft, names, err := draftOf("templates/wasm/"+p.lang, p.dir, p.name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(draft)) }()
+	_ = syscall.Rmdir(p.folder()) // an empty folder makes room; what else is there stays
+	return placeFolder(draft, p.folder(), names)
+}
+
+// sayHowToBuild tells of the next step, and of what it lacks.
+func (p *moduleProject) sayHowToBuild(w io.Writer) {
+	for _, l := range moduleLanguages {
+		if _, err := exec.LookPath(l.builder); l.name == p.lang && err != nil {
+			fmt.Fprintf(w, "orla: warning: there is no %s here; the project needs it\n", l.builder)
+		}
+	}
+	fmt.Fprintf(w, "Build and test it: make -C %s test\n", doctor.Quote(p.folder()))
+}

@@ -1,0 +1,403 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/daemon"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/simple"
+)
+
+// callFlags are the flags of `orla call`.
+type callFlags struct {
+	args   []string // k=v
+	json   string
+	result bool
+}
+
+// newCall calls one tool from the shell.
+func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call NAME",
+		Short: "Call one tool and print its answer",
+		Long: "Call one tool the way an MCP client would and print its answer: text on stdout,\n" +
+			"what the tool wrote to stderr on stderr. The exit code is 1 when the tool failed.\n\n" +
+			"A value of --arg is text, unless the tool's schema wants a number, a boolean, an\n" +
+			"array or an object; then it is JSON.\n\n" +
+			"If an Orla is running that serves this folder, or orla dev this tool, it is the one\n" +
+			"that makes the call, so that a capsule is not started twice. Without one, or with\n" +
+			"--socket none, the tool is started for this call and ended after it.",
+		Example: "  orla call hello --arg name=Ada --arg times=3\n" +
+			"  orla call hello --json '{\"name\": \"Ada\"}'\n" +
+			"  echo '{\"name\": \"Ada\"}' | orla call hello --json -\n" +
+			"  orla call hello --result | jq .",
+		Args: oneTool,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, l, err := flags.LoadTools(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			client, err := serving(cmd.Context(), cfg, l)
+			if client == nil && err == nil {
+				client = developing(cmd.Context(), cfg, l, args[0])
+			}
+			switch {
+			case err != nil:
+				return err
+			case client != nil:
+				return callRunning(cmd.Context(), client, cfg, l.Home, args[0], &f, std)
+			}
+			return callOnce(cmd.Context(), cfg, l.Home, args[0], &f, std)
+		},
+		ValidArgsFunction: completeTools(flags),
+	}
+	cmd.Flags().StringArrayVarP(&f.args, "arg", "a", nil, "one argument `NAME=VALUE`; may be repeated")
+	cmd.Flags().StringVar(&f.json, "json", "", "all arguments as a JSON `OBJECT`, or - to read it from stdin")
+	cmd.Flags().BoolVar(&f.result, "result", false, "print the whole CallToolResult as JSON")
+	cmd.MarkFlagsMutuallyExclusive("arg", "json")
+	return cmd
+}
+
+// oneTool wants the name of a tool and nothing else: its arguments are flags.
+func oneTool(_ *cobra.Command, words []string) error {
+	switch {
+	case len(words) == 0:
+		return errors.New("wants the name of a tool; orla tools lists them")
+	case len(words) > 1:
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%q is not an argument of orla call", words[1]), Hint: argumentHint(words[1])}
+	}
+	return nil
+}
+
+// argumentHint shows how a word is written that was meant to be an argument of the tool.
+func argumentHint(word string) string {
+	name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	if value == "" {
+		value = "VALUE"
+	}
+	return fmt.Sprintf("write an argument of the tool as --arg %s=%s", cmp.Or(name, "NAME"), value)
+}
+
+// callOnce runs one call without a server.
+func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := daemon.Once{
+		Tool:      name,
+		Arguments: func(inputSchema any) (json.RawMessage, error) { return f.arguments(inputSchema, std.In) },
+		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
+	}.Call(ctx, cfg, home)
+	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
+		return orForgotten(noSuchTool(name, missing.Found, missing.Listed, nil), cfg, home, name)
+	}
+	return err
+}
+
+// callRunning has a running Orla make the call. That has timeouts of its own;
+// one that is given with the command bounds how long this one waits.
+func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	i := slices.IndexFunc(tools, func(t control.ListedTool) bool { return t.Name == name })
+	if i < 0 {
+		return orForgotten(noSuchToolRunning(ctx, client, name, tools), cfg, home, name)
+	}
+	args, err := f.arguments(tools[i].InputSchema, std.In)
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if cfg.OriginOf("timeout").Rank == config.FromFlag {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(cfg.Timeout), fmt.Errorf("%s gave no answer within %s", name, cfg.Timeout))
+		defer cancel()
+	}
+	raw, err := client.Call(ctx, name, args)
+	switch {
+	case err != nil && ctx.Err() != nil: // Orla cancels the call, as nobody waits for it
+		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}
+	case err != nil:
+		return talk(err)
+	}
+	return f.finish(name, raw, std)
+}
+
+// noSuchToolRunning says why there is no tool of that name, if the running Orla
+// knows.
+func noSuchToolRunning(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return talk(err)
+	}
+	var found manifest.Result
+	for _, t := range status.Tools {
+		found.Tools = append(found.Tools, manifest.Tool{Name: t.Name, Kind: manifest.Kind(t.Kind)})
+	}
+	for _, p := range status.Problems {
+		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Path: p.Path, Err: errors.New(strings.Join(p.Messages, "\n"))})
+	}
+	var listed, others []string
+	for _, t := range tools {
+		if t.Of != "" && discovery.BelongsTo(name, t.Of) {
+			listed = append(listed, t.Name)
+		} else {
+			others = append(others, t.Name)
+		}
+	}
+	return noSuchTool(name, found, listed, others)
+}
+
+// finish prints the answer of a tool, and ends as it says.
+func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Streams) error {
+	answer := new(mcp.CallToolResult)
+	err := json.Unmarshal(raw, answer)
+	switch {
+	case err != nil:
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", tool, err)}
+	case f.result:
+		err = terminal.WriteJSON(std.Out, raw) // with every digit of its numbers
+	default:
+		err = printAnswer(answer, std)
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	if answer.IsError {
+		return &exit.Error{Code: exit.Failed, Err: errors.New("")} // the answer has said why
+	}
+	return nil
+}
+
+// noSuchTool says why there is no tool of that name, if the search knows. listed
+// is what the capsules offer that might have had it, and others are more tools.
+func noSuchTool(name string, found manifest.Result, listed, others []string) error {
+	var known []string
+	for _, p := range found.Problems {
+		if slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == p.Tool }) {
+			continue // it is served
+		}
+		names := namesOfProblem(p)
+		if slices.Contains(names, name) {
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s", name, located(p))}
+		}
+		known = append(known, names...)
+	}
+	for _, t := range found.Tools {
+		if t.Name != name { // a capsule need not have a tool of its own name
+			known = append(known, t.Name)
+		}
+	}
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
+	if near := nearTool(name, slices.Concat(known, listed, others)); near != "" {
+		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
+	}
+	if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
+		f.Hint = hint
+	}
+	return f
+}
+
+// namesOfProblem are the names by which somebody may call what a problem is about: that of
+// the tool, of its file with or without extension, or of its package.
+func namesOfProblem(p manifest.Problem) []string {
+	if p.Tool != "" {
+		return []string{p.Tool, filepath.Base(p.Path)}
+	}
+	base := filepath.Base(p.Path)
+	if base == "tool.yaml" || base == "orla-tool.json" {
+		return []string{filepath.Base(filepath.Dir(p.Path))}
+	}
+	return []string{strings.TrimSuffix(base, filepath.Ext(base)), base}
+}
+
+// located is what a problem says, with its file.
+func located(p manifest.Problem) string {
+	messages := discovery.Messages(p)
+	for i, text := range messages {
+		switch {
+		case p.Path == "" || strings.HasPrefix(text, p.Path):
+		case strings.HasPrefix(text, "is "), strings.HasPrefix(text, "has "), strings.HasPrefix(text, "cannot "):
+			messages[i] = p.Path + " " + text
+		default:
+			messages[i] = p.Path + ": " + text
+		}
+	}
+	return strings.Join(messages, "\n")
+}
+
+// nearTool returns the name that was probably meant by a name that no tool has, or "": one
+// that is nearly the same, that of the file, or that of a capsule's tool without its prefix.
+func nearTool(name string, known []string) string {
+	if near := yamldoc.Nearest(name, known); near != "" {
+		return near
+	}
+	base := filepath.Base(name)
+	for _, short := range []string{base, strings.TrimSuffix(base, filepath.Ext(base))} {
+		for _, k := range known {
+			if k == short || strings.HasSuffix(k, "__"+short) || strings.HasSuffix(k, "--"+short) {
+				return k
+			}
+		}
+	}
+	return ""
+}
+
+// hintOfCapsule says what the capsule offers that a name belongs to; "" if there is none.
+func hintOfCapsule(name string, tools []manifest.Tool, listed []string) string {
+	i := slices.IndexFunc(tools, func(t manifest.Tool) bool {
+		return t.Kind == manifest.Capsule && !t.Runtime.Declared && discovery.BelongsTo(name, t.Name)
+	})
+	if i < 0 {
+		return ""
+	}
+	capsule := tools[i].Name
+	const most = 20
+	switch {
+	case len(listed) == 0:
+		return ""
+	case len(listed) == 1 && listed[0] == capsule: // it stands for those that nobody knows yet, unless it is one
+		return fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
+	}
+	return fmt.Sprintf("%s offers %s", capsule, strings.Join(listed[:min(len(listed), most)], ", "))
+}
+
+// orForgotten is err, or if nothing explains why there is no such tool, which script would
+// be the tool if it could be run.
+func orForgotten(err error, cfg *config.Loaded, home, name string) error {
+	if f, ok := errors.AsType[*exit.Error](err); !ok || f.Code != exit.Failed {
+		return err
+	}
+	if lacking := discovery.Forgotten(cfg, home, name); lacking != "" {
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s", name, lacking)}
+	}
+	return err
+}
+
+// arguments puts the call's arguments together as a JSON object.
+func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage, error) {
+	if f.json != "" {
+		raw := []byte(f.json)
+		if f.json == "-" {
+			var err error
+			if raw, err = io.ReadAll(stdin); err != nil {
+				return nil, fmt.Errorf("--json -: %w", err)
+			}
+		}
+		if len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw) {
+			return nil, fmt.Errorf("--json %s: is not JSON; write it as '{\"NAME\": VALUE}'", f.json)
+		}
+		return raw, nil
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	raw, err := json.Marshal(inputSchema)
+	if err == nil {
+		err = json.Unmarshal(raw, &schema)
+	}
+	if err != nil {
+		return nil, err
+	}
+	args := map[string]json.RawMessage{}
+	for _, arg := range f.args {
+		name, text, ok := strings.Cut(arg, "=")
+		switch _, again := args[name]; {
+		case !ok || name == "":
+			return nil, fmt.Errorf("--arg %q: write it as NAME=VALUE", arg)
+		case again:
+			return nil, fmt.Errorf("--arg %s is given twice; write a list as %[1]s='[1, 2]'", name)
+		case !utf8.ValidString(arg):
+			return nil, fmt.Errorf("--arg %q: is not UTF-8, which JSON is made of", arg)
+		}
+		raw := json.RawMessage(text)
+		if isText(schema.Properties[name].Type) || !json.Valid(raw) {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return nil, err
+			}
+			raw = quoted
+		}
+		args[name] = raw
+	}
+	return json.Marshal(args)
+}
+
+// isText reports whether a schema's type takes a string, or says nothing.
+func isText(kind any) bool {
+	switch k := kind.(type) {
+	case nil:
+		return true
+	case string:
+		return k == "string"
+	case []any:
+		return slices.Contains(k, any("string"))
+	}
+	return false
+}
+
+// printAnswer writes an answer for people: text as it is, all other content as JSON. A
+// terminal obeys some characters, so text of the tool is escaped there, and always on
+// stderr.
+func printAnswer(answer *mcp.CallToolResult, std terminal.Streams) error {
+	for i, block := range answer.Content {
+		text, ok := block.(*mcp.TextContent)
+		if !ok {
+			raw, err := block.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			if terminal.IsTerminal(std.Out) {
+				raw = terminal.EscapedJSON(raw)
+			}
+			if _, err := fmt.Fprintf(std.Out, "%s\n", raw); err != nil {
+				return err
+			}
+			continue
+		}
+		to, body := std.Out, text.Text
+		switch stream, _ := text.Meta[simple.MetaStream].(string); {
+		case stream != "":
+			to, body = std.Err, strings.TrimPrefix(body, stream+":\n")
+		case answer.IsError && i == len(answer.Content)-1:
+			to, body = std.Err, "orla: "+body
+		}
+		if to == std.Err || terminal.IsTerminal(to) {
+			body = terminal.PrintableLines(body)
+			if body != "" && !strings.HasSuffix(body, "\n") {
+				body += "\n"
+			}
+		}
+		if _, err := io.WriteString(to, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// completeTimeout is how long somebody waits who has pressed Tab.
+const completeTimeout = 400 * time.Millisecond
+
+// completion is what a shell is told of words that may stand where the cursor
+// is. It is silent about what goes wrong: there is nobody to read it.
+type completion = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective)
+
+// completeManifests completes the names of manifests: as many as most, 0 for any
+// number, of those that fit, nil for all.
+func completeManifests(flags *config.Flags, most int, fits func(control.ToolStatus) bool) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		cmd.SetContext(ctx)
+		client, err := anyOrla(flags, cmd)
+		if err != nil {
+			return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
+		}
+		status, err := client.Status(ctx)
+		if err != nil {
+			return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, t := range status.Tools {
+			if (fits == nil || fits(t)) && !slices.Contains(args, t.Name) {
+				names = append(names, t.Name+"\t"+stateOf(&t))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeTools completes the name of the tool to call.
+func completeTools(flags *config.Flags) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		cfg, l, err := whatThereIs(flags, cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		if client, err := ownOrla(ctx, cfg, l); err == nil {
+			if tools, err := client.Tools(ctx); err == nil {
+				var names []string
+				for _, t := range tools {
+					names = append(names, t.Name+"\t"+terminal.FirstLine(t.Description))
+				}
+				return names, cobra.ShellCompDirectiveNoFileComp
+			}
+		}
+		return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFolder are the names in the folder of tools.
+func completeFolder(flags *config.Flags, cmd *cobra.Command) []string {
+	cfg, l, err := whatThereIs(flags, cmd)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range discovery.Find(cfg, l.Home).Tools {
+		names = append(names, t.Name+"\t"+terminal.FirstLine(t.Description))
+	}
+	return names
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orla-project/orla/internal/app/config"
+)
+
+// groups are those that `orla --help` shows commands in, with what each has.
+var groups = []struct{ id, title, commands string }{
+	{"run", "Run tools:", "serve dev call"},
+	{"look", "See what runs:", "tools status logs events"},
+	{"make", "Make and check tools:", "new wasm import validate schema"},
+	{"operate", "Operate:", "start stop restart reload config doctor"},
+	{"other", "Other:", "version completion help"},
+}
+
+// groupCommands puts every command in its group, in the order of groups.
+func groupCommands(root *cobra.Command) {
+	cobra.EnableCommandSorting = false // the order says what to read first
+	commands := map[string]*cobra.Command{}
+	for _, cmd := range root.Commands() {
+		commands[cmd.Name()] = cmd
+	}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for name := range strings.FieldsSeq(g.commands) {
+			cmd := commands[name]
+			cmd.GroupID = g.id
+			root.RemoveCommand(cmd)
+			root.AddCommand(cmd)
+		}
+	}
+}
+
+// grouped returns those of a set's flags that are in a group; "" is no group.
+func grouped(set *pflag.FlagSet, group string) *pflag.FlagSet {
+	of := pflag.NewFlagSet(group, pflag.ContinueOnError)
+	set.VisitAll(func(f *pflag.Flag) {
+		switch in := f.Annotations[config.GroupAnnotation]; {
+		case len(in) == 0 && group == "", len(in) == 1 && in[0] == group:
+			of.AddFlag(f)
+		}
+	})
+	return of
+}
+
+// groupFlags leaves the flags about isolation out of the help of every command but serve,
+// where they have a part of their own.
+func groupFlags(root *cobra.Command) {
+	usage, group := root.UsageFunc(), grouped(root.PersistentFlags(), config.IsolationGroup)
+	hide := func(on bool) { group.VisitAll(func(f *pflag.Flag) { f.Hidden = on }) }
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		hide(true)
+		err := usage(cmd)
+		hide(false)
+		if err != nil {
+			return err
+		}
+		if cmd.Name() == "serve" {
+			_, err = fmt.Fprintf(cmd.OutOrStderr(), "\n%s\n%s", config.IsolationGroup, group.FlagUsages())
+		} else {
+			_, err = fmt.Fprint(cmd.OutOrStderr(), "\n\"orla serve --help\" also has the flags that say how tools are isolated.\n")
+		}
+		return err
+	})
+}

@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// logFlags are the flags of `orla logs` and `orla events`.
+type logFlags struct {
+	follow bool
+	last   int
+	since  string
+	json   bool
+	level  string
+	stream string
+}
+
+// newLogs shows what a running Orla logged last.
+func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var f logFlags
+	cmd := &cobra.Command{
+		Use:   "logs [NAME]",
+		Short: "Show what a running Orla logged last",
+		Long: "Show the last lines of the log of a running Orla, of one tool or of all: every line\n" +
+			"at info and above, wherever else the log goes. What a capsule writes to stderr is\n" +
+			"there, and why it was started and ended. Orla keeps the last lines of each tool in\n" +
+			"memory; older ones are in the log file or the journal.",
+		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeManifests(flags, 1, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return showLines(cmd, flags, args, f, control.Query{Follow: f.follow}, std)
+		},
+	}
+	const usual = 100 // without --since, which wants all that there is since then
+	f.add(cmd, usual)
+	cmd.Flags().StringVar(&f.level, "level", "", "lines of this `LEVEL` and above: info, warn, error or fatal")
+	cmd.Flags().StringVar(&f.stream, "stream", "", "what tools printed to this `STREAM` only: stderr")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new lines until interrupted")
+	return cmd
+}
+
+// newEvents shows what happens in a running Orla.
+func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var f logFlags
+	cmd := &cobra.Command{
+		Use:   "events [NAME]",
+		Short: "Show what happens in a running Orla, as it happens",
+		Long: "Show what happens in a running Orla, to one tool or to all, until interrupted:\n" +
+			"states, processes, reloads and calls. These are the lines of orla logs -f but for\n" +
+			"what capsules write to stderr.",
+		Example:           "  orla events\n  orla events notes --since 1h\n  orla events --json | jq -r 'select(.msg == \"call\") | .tool'",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeManifests(flags, 1, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return showLines(cmd, flags, args, f, control.Query{Follow: true, Events: control.Events()}, std)
+		},
+	}
+	f.add(cmd, 0)
+	return cmd
+}
+
+// all is the number of lines that wants all that are kept.
+const all = -1
+
+func (f *logFlags) add(cmd *cobra.Command, usual int) {
+	cmd.Flags().IntVarP(&f.last, "lines", "n", usual, "at most so many `LINES` of the past; -1 for all that are kept, as with --since alone")
+	cmd.Flags().StringVar(&f.since, "since", "", "none from before this `TIME`: 10m, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the lines as the JSON log has them")
+}
+
+// showLines prints lines of the log.
+func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFlags, q control.Query, std terminal.Streams) error {
+	if f.since != "" && !cmd.Flags().Changed("lines") {
+		f.last = all
+	}
+	switch {
+	case f.last < all:
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--lines: wants a number of lines, or -1 for all, got %d", f.last)}
+	case f.last == 0:
+		q.Last = -1
+	case f.last > 0:
+		q.Last = f.last
+	}
+	var err error
+	if q.Since, err = parseSince(f.since, time.Now()); err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if q.Level, q.Stream = f.level, f.stream; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--level %s: wants one of %s", q.Level, strings.Join(control.Levels(), ", "))}
+	}
+	if q.Stream != "" && q.Stream != "stdout" && q.Stream != "stderr" {
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--stream %s: wants stdout or stderr", q.Stream)}
+	}
+	if len(names) == 1 {
+		q.Tool = names[0]
+	}
+	client, err := anyOrla(flags, cmd)
+	if err != nil {
+		return err
+	}
+	write := writeRaw
+	if !f.json {
+		write = (&lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || len(q.Events) > 0}).write
+	}
+	err = pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
+	return nearName(cmd.Context(), client, names, err)
+}
+
+// pour hands lines on as they come. An Orla that ends is the end of them.
+func pour(ctx context.Context, client *control.Client, q control.Query, write func([]byte) error) error {
+	for line, err := range client.Logs(ctx, q) {
+		if err != nil {
+			return talk(err)
+		}
+		if err := write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseSince reads a time, or how long ago it was. "" is no time.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil {
+		return now.Add(-ago.Abs()), nil // -10m is what journalctl takes
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--since %s: is no time; write 10m, 2026-01-02T15:04:05Z or 2026-01-02 15:04", text)
+}
+
+func writeRaw(w io.Writer, line []byte) error {
+	_, err := w.Write(append(line, '\n'))
+	return err
+}
+
+// lineWriter writes lines of the JSON log for people: time, level, tool,
+// message, and the rest as key=value in the order of the line. What a tool wrote to
+// stderr follows the tool's name, as it was written.
+type lineWriter struct {
+	colours  bool
+	onlySome bool // of the lines; those of stderr may be missing
+}
+
+// levelWords are the levels as tint writes them.
+var levelWords = map[string]struct{ word, colour string }{
+	"debug": {"DBG", faint}, "info": {"INF", green}, "warn": {"WRN", yellow}, "error": {"ERR", red}, "fatal": {"FTL", red},
+}
+
+func (l *lineWriter) write(w io.Writer, line []byte) error {
+	text, err := l.readable(line)
+	if err != nil { // it is no line of ours
+		text = terminal.Printable(string(line))
+	}
+	_, err = fmt.Fprintln(w, text)
+	return err
+}
+
+// pair is one member of a JSON object.
+type pair struct {
+	key   string
+	value json.RawMessage
+}
+
+// members returns those of a JSON object in their order.
+func members(object []byte) ([]pair, error) {
+	d := json.NewDecoder(strings.NewReader(string(object)))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.New("no object")
+	}
+	var list []pair
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var p pair
+		p.key, _ = key.(string) // it is: keys are
+		if err := d.Decode(&p.value); err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func (l *lineWriter) readable(line []byte) (string, error) {
+	list, err := members(line)
+	if err != nil {
+		return "", err
+	}
+	first := map[string]string{} // what stands before the rest
+	for _, p := range list {
+		switch p.key {
+		case "time", "level", "msg", "tool", "text", "stderr":
+			first[p.key] = valueText(p.value)
+		}
+	}
+	at := first["time"]
+	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+		at = t.Local().Format("2006-01-02 15:04:05.000")
+	}
+	at = l.paint(faint, terminal.Printable(at))
+	if text, ok := first["text"]; ok && first["msg"] == "stderr" {
+		return at + " " + terminal.Labelled(first["tool"], text), nil
+	}
+	level, known := levelWords[first["level"]]
+	if !known {
+		level.word = first["level"]
+	}
+	parts := []string{at, l.paint(level.colour, terminal.Printable(level.word))}
+	if tool := first["tool"]; tool != "" {
+		parts = append(parts, terminal.Printable(tool)+":")
+	}
+	parts = append(parts, terminal.Printable(first["msg"]))
+	below := ""
+	for _, p := range list {
+		value := valueText(p.value)
+		switch p.key {
+		case "time", "level", "msg", "tool":
+			continue
+		case "stderr": // its lines are in the log by themselves
+			if l.onlySome {
+				below = "\n" + terminal.Labelled(first["tool"], value)
+			}
+			continue
+		case "reason":
+			value = terminal.OneLine(value)
+		}
+		parts = append(parts, l.paint(faint, terminal.Printable(p.key)+"=")+quoted(value))
+	}
+	return strings.Join(parts, " ") + below, nil
+}
+
+func (l *lineWriter) paint(colour, text string) string {
+	return (&page{colours: l.colours}).paint(colour, text)
+}
+
+// valueText is a JSON value as text: strings as they are, the rest as JSON.
+func valueText(value json.RawMessage) string {
+	var text string
+	if err := json.Unmarshal(value, &text); err == nil && value[0] == '"' {
+		return text
+	}
+	var list []string
+	if err := json.Unmarshal(value, &list); err == nil && value[0] == '[' {
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	return string(value)
+}
+
+// quoted is a value that can be told from what is beside it.
+func quoted(text string) string {
+	if text == "" || strings.ContainsAny(text, " =\"") {
+		return `"` + strings.ReplaceAll(terminal.Printable(text), `"`, `\"`) + `"`
+	}
+	return terminal.Printable(text)
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// newOperate are the commands that do something to capsules.
+func newOperate(flags *config.Flags, std terminal.Streams) []*cobra.Command {
+	return []*cobra.Command{
+		operateCommand(flags, std, control.Restart, "Give capsules a new process",
+			"Give each capsule a new process, and wait until it is READY. Calls in flight may end\n"+
+				"first, and those that come meanwhile wait. A pause after a crash is skipped."),
+		operateCommand(flags, std, control.Stop, "Stop capsules until they are started again",
+			"Stop each capsule. It stays stopped, whatever is saved or reloaded and however often\n"+
+				"Orla itself starts, until orla start or orla restart. Its tools stay listed; a call\n"+
+				"is told that it is stopped."),
+		operateCommand(flags, std, control.Start, "Start capsules that are stopped",
+			"Start each capsule that is not READY, and wait until it is, or say why it is not."),
+	}
+}
+
+func operateCommand(flags *config.Flags, std terminal.Streams, action control.Action, short, long string) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:     string(action) + " NAME...",
+		Short:   short,
+		Long:    long,
+		Example: fmt.Sprintf("  orla %s notes\n  orla %[1]s notes tickets\n  orla %[1]s --all", action),
+		Args: func(_ *cobra.Command, names []string) error {
+			if all == (len(names) > 0) {
+				return errors.New("wants the names of capsules, or --all")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeManifests(flags, 0, func(t control.ToolStatus) bool { return t.State != "" }),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			client, err := orlaHere(flags, cmd)
+			if err != nil {
+				return err
+			}
+			if all {
+				if names, err = capsulesOf(cmd.Context(), client); err != nil {
+					return talk(err)
+				}
+			}
+			return operateAll(cmd.Context(), client, action, names, std.Out)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every capsule")
+	return cmd
+}
+
+func capsulesOf(ctx context.Context, client *control.Client) ([]string, error) {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, t := range status.Tools {
+		if t.State != "" {
+			names = append(names, t.Name)
+		}
+	}
+	return names, nil
+}
+
+// operateAll does something to capsules, side by side, and says of each what it
+// is then. One that fails keeps no other from it.
+func operateAll(ctx context.Context, client *control.Client, action control.Action, names []string, out io.Writer) error {
+	const atOnce = 16
+	place := make(chan struct{}, atOnce)
+	now := make([]*control.ToolStatus, len(names))
+	errs := make([]error, len(names))
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() {
+			place <- struct{}{}
+			defer func() { <-place }()
+			now[i], errs[i] = client.Operate(ctx, name, action)
+		})
+	}
+	asking.Wait()
+	for i, t := range now {
+		if errs[i] != nil {
+			continue
+		}
+		line := terminal.Printable(names[i]) + ": " + t.State
+		if t.Pid != 0 {
+			line += fmt.Sprintf(", pid %d", t.Pid)
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(failed) {
+	case 0:
+		return nil
+	case 1:
+		return nearName(ctx, client, names, talk(failed[0]))
+	}
+	return &exit.Error{Code: exit.Failed, Err: errors.Join(failed...)}
+}

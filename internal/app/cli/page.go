@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// page is text for people.
+type page struct {
+	text    strings.Builder
+	width   int
+	colours bool
+	now     time.Time
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
+
+// status writes what there is to say of an Orla.
+func (p *page) status(s *control.Status) {
+	p.printf("Orla %s serves %s at %s\n", s.Version, terminal.Printable(s.ToolsDir), terminal.Printable(s.URL))
+	facts := []string{fmt.Sprintf("pid %d, up %s, %s in flight", s.Pid, terminal.ShortAge(p.now.Sub(s.Started)), terminal.Count(s.InFlight, "call"))}
+	if s.Sessions != nil {
+		facts = append(facts, terminal.Count(*s.Sessions, "session"))
+	}
+	p.printf("%s, log to %s\n", strings.Join(facts, ", "), terminal.Printable(s.Log))
+	if s.Denying {
+		p.printf("%s: this version does not enforce governance documents, and the problems below name one\n", p.paint(red, "every call is denied"))
+	}
+	if len(s.Tools) > 0 {
+		p.printf("%s\n\n", summary(s.Tools))
+		p.table(s.Tools)
+	} else {
+		p.printf("no tools\n")
+	}
+	if len(s.Problems) > 0 {
+		p.printf("\n%s; orla validate shows those of files too:\n", terminal.Count(len(s.Problems), "problem"))
+	}
+	for _, problem := range s.Problems {
+		for _, message := range problem.Messages {
+			if !strings.HasPrefix(message, problem.Path) {
+				message = problem.Path + ": " + message
+			}
+			p.printf("  %s: %s\n", p.paint(severityColours[problem.Severity], problem.Severity), terminal.Printable(message))
+		}
+	}
+}
+
+// summary counts the tools by what they are.
+func summary(tools []control.ToolStatus) string {
+	states := map[string]int{}
+	for i := range tools {
+		states[stateOf(&tools[i])]++
+	}
+	var each []string
+	for _, state := range stateOrder {
+		if states[state] > 0 {
+			each = append(each, fmt.Sprintf("%d %s", states[state], state))
+		}
+	}
+	return terminal.Count(len(tools), "tool") + ": " + strings.Join(each, ", ")
+}
+
+// stateOrder is the order in which states are counted: what is well first.
+var stateOrder = [...]string{"READY", "STARTING", "RELOADING", "CREATED", "CRASHED", "STOPPING", "STOPPED", "simple"}
+
+// column is one column of the table.
+type column struct {
+	head  string
+	right bool
+	cell  func(t *control.ToolStatus, now time.Time) string
+}
+
+var columns = [...]column{
+	{"NAME", false, func(t *control.ToolStatus, _ time.Time) string { return terminal.Printable(t.Name) }},
+	{"STATE", false, func(t *control.ToolStatus, _ time.Time) string { return stateOf(t) }},
+	{"FOR", true, func(t *control.ToolStatus, now time.Time) string {
+		if t.State == "" {
+			return "-"
+		}
+		return terminal.ShortAge(now.Sub(t.Since))
+	}},
+	{"PID", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.Pid == 0 {
+			return "-"
+		}
+		return fmt.Sprint(t.Pid)
+	}},
+	{"RESTARTS", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.State == "" {
+			return "-"
+		}
+		return terminal.ShortCount(int64(t.Restarts))
+	}},
+	{"CALLS", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortCount(t.Calls) }},
+	{"ERRORS", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortCount(t.Errors) }},
+	{"P50", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortTook(t.P50) }},
+	{"P99", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortTook(t.P99) }},
+	{"MEM", true, func(t *control.ToolStatus, _ time.Time) string { return terminal.ShortSize(t.Memory) }},
+	{"CPU", true, func(t *control.ToolStatus, _ time.Time) string {
+		if t.Processes == 0 {
+			return "-"
+		}
+		return terminal.ShortCPU(t.CPU)
+	}},
+}
+
+// stateOf is what stands below STATE: of a simple tool, what it is.
+func stateOf(t *control.ToolStatus) string {
+	if t.State == "" {
+		return t.Kind
+	}
+	return t.State
+}
+
+// table writes a line for each tool, and below one that is not READY, why.
+func (p *page) table(tools []control.ToolStatus) {
+	rows := [][]string{make([]string, len(columns))}
+	for j, c := range columns {
+		rows[0][j] = c.head
+	}
+	for i := range tools {
+		row := make([]string, len(columns))
+		for j, c := range columns {
+			row[j] = c.cell(&tools[i], p.now)
+		}
+		rows = append(rows, row)
+	}
+	widths := p.widths(rows)
+	p.row(rows[0], widths)
+	for i, row := range rows[1:] {
+		p.row(row, widths)
+		if why := p.why(&tools[i]); why != "" {
+			p.printf("  %s\n", shortened(why, p.width-len("  ")))
+		}
+	}
+}
+
+// gap is what stands between two columns.
+const gap = "  "
+
+// widths are those of the columns. The names have what the rest leaves them.
+func (p *page) widths(rows [][]string) []int {
+	const leastName = 12
+	widths := make([]int, len(columns))
+	room := p.width
+	for j := range columns {
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
+		}
+		if j > 0 {
+			room -= len(gap) + widths[j]
+		}
+	}
+	widths[0] = min(widths[0], max(room, leastName))
+	return widths
+}
+
+func (p *page) row(cells []string, widths []int) {
+	line := make([]string, len(cells))
+	for j, c := range columns {
+		cell := shortened(cells[j], widths[j])
+		pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
+		if c.head == "STATE" {
+			cell = p.paint(stateColours[cells[j]], cell)
+		}
+		if c.right {
+			line[j] = pad + cell
+		} else {
+			line[j] = cell + pad
+		}
+	}
+	p.printf("%s\n", strings.TrimRight(strings.Join(line, gap), " "))
+}
+
+// why is what an operator wants to know of a capsule that is not READY.
+func (p *page) why(t *control.ToolStatus) string {
+	if t.State == "" || t.State == "READY" {
+		return ""
+	}
+	why := terminal.Printable(t.Reason)
+	if t.Held {
+		why = "stopped by an operator; orla start " + terminal.Printable(t.Name) + " starts it"
+	}
+	if !t.Next.IsZero() {
+		if t.Failures > 1 {
+			why += fmt.Sprintf("; failure %d in a row", t.Failures)
+		}
+		why += "; starts again in " + terminal.ShortAge(t.Next.Sub(p.now).Round(time.Second))
+	}
+	return why
+}
+
+// shortened is as much of a text as there is room for.
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:max(most-1, 0)]) + "…"
+}
+
+// tool writes all there is to say of one tool.
+func (p *page) tool(t *control.ToolStatus) {
+	head := terminal.Printable(t.Name)
+	if t.Version != "" {
+		head += " " + terminal.Printable(t.Version)
+	}
+	p.printf("%s: %s\n", head, p.paint(stateColours[t.State], stateOf(t)))
+	fact := func(name, value string) {
+		if value != "" && value != "-" {
+			p.printf("  %-12s %s\n", name, value)
+		}
+	}
+	fact("source", terminal.Printable(t.Source))
+	if t.State != "" {
+		fact("since", p.moment(t.Since))
+		fact("reason", terminal.Printable(t.Reason))
+		if t.Held {
+			fact("", "stopped by an operator, until orla start or orla restart")
+		}
+		fact("next start", p.ahead(t.Next))
+		if t.Pid != 0 {
+			fact("pid", fmt.Sprint(t.Pid))
+			fact("started", p.moment(t.Started))
+		}
+		fact("last exit", terminal.Printable(t.LastExit))
+		fact("restarts", fmt.Sprint(t.Restarts))
+		if t.Failures > 0 {
+			fact("failures", fmt.Sprintf("%d in a row", t.Failures))
+		}
+	}
+	calls := fmt.Sprintf("%d, %d failed", t.Calls, t.Errors)
+	if t.InFlight+t.Waiting > 0 {
+		calls += fmt.Sprintf(", %d in flight, %d waiting", t.InFlight, t.Waiting)
+	}
+	fact("calls", calls)
+	if t.P50 > 0 {
+		fact("latency", fmt.Sprintf("p50 %s, p99 %s", terminal.ShortTook(t.P50), terminal.ShortTook(t.P99)))
+	}
+	if t.Processes > 0 {
+		fact("memory", fmt.Sprintf("%s, processes: %d", terminal.ShortSize(t.Memory), t.Processes))
+		fact("cpu", terminal.ShortCPU(t.CPU))
+	}
+	fact("isolation", t.Isolation)
+	fact("limits", terminal.Printable(t.Limits))
+	if len(t.Stderr) > 0 {
+		p.printf("  its last lines on stderr:\n")
+	}
+	for _, line := range t.Stderr {
+		p.printf("    %s\n", terminal.Printable(line))
+	}
+}
+
+// moment is a time and how long ago that is.
+func (p *page) moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", " + terminal.ShortAge(p.now.Sub(at)) + " ago"
+}
+
+func (p *page) ahead(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", in " + terminal.ShortAge(at.Sub(p.now).Round(time.Second))
+}
+
+// The colours of terminals, by what they are for.
+const (
+	red        = "\x1b[31m"
+	green      = "\x1b[32m"
+	yellow     = "\x1b[33m"
+	faint      = "\x1b[2m"
+	uncoloured = "\x1b[0m"
+)
+
+var (
+	stateColours = map[string]string{
+		"READY": green, "CRASHED": red, "STARTING": yellow, "RELOADING": yellow, "STOPPING": yellow, "STOPPED": yellow, "CREATED": faint,
+	}
+	severityColours = map[string]string{"error": red, "warning": yellow}
+)
+
+// paint puts a colour on a text, where there are colours.
+func (p *page) paint(colour, text string) string {
+	if !p.colours || colour == "" {
+		return text
+	}
+	return colour + text + uncoloured
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/cli/author"
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/daemon"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/version"
+)
+
+const rootExample = `  orla                                  serve ./tools on http://127.0.0.1:8080/mcp
+  orla --tools-dir examples/tools       serve another folder
+  orla --stdio                          serve one client on stdin and stdout
+  orla dev tools/notes                  serve one tool, and show what it does
+  orla tools                            list what would be served
+  orla call hello --arg name=Ada        call one tool from the shell
+  orla status                           show what a running Orla is doing
+  orla logs notes -f                    follow what one of its tools does
+  orla validate                         check every tool and say what is wrong`
+
+// newRoot builds the command line.
+func newRoot(std terminal.Streams) *cobra.Command {
+	flags := &config.Flags{}
+	serveHere := func(cmd *cobra.Command, _ []string) error {
+		return daemon.Serve(cmd.Context(), flags.Loader(cmd.Flags()), std)
+	}
+	root := &cobra.Command{
+		Use:           "orla",
+		Short:         "Serve the executables in ./tools to MCP clients",
+		Long:          "Orla finds executables and packages in ./tools and serves each as a tool of one\nMCP endpoint. Without a command it serves.",
+		Example:       rootExample,
+		Version:       version.Version(),
+		Args:          noCommand,
+		RunE:          serveHere,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetIn(std.In)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
+	root.SetVersionTemplate("orla {{.Version}}\n")
+	flags.Add(root.PersistentFlags())
+	groupFlags(root)
+	root.AddCommand(
+		&cobra.Command{
+			Use:        "serve",
+			SuggestFor: []string{"run", "up"},
+			Short:      "Serve in the foreground until ctrl-C (the same as orla without a command)",
+			Long: "Serve the tools folder until a signal: in the foreground, until ctrl-C. Below are also\n" +
+				"the flags that say how tools are isolated, which every command takes.",
+			Example: "  orla serve --port 9000\n  orla serve --stdio",
+			Args:    cobra.NoArgs,
+			RunE:    serveHere,
+		},
+		newDev(flags, std),
+		newTools(flags, std),
+		newCall(flags, std),
+		newStatus(flags, std),
+		newLogs(flags, std),
+		newEvents(flags, std),
+		newReload(flags, std),
+		newValidate(flags, std),
+		newConfig(flags, std),
+		newSchema(std),
+		author.New(flags, std),
+		author.Tool(flags, std),
+		author.Import(flags, std),
+		newDoctor(flags, std),
+		newVersion(std),
+		newDocs(),
+	)
+	root.AddCommand(newOperate(flags, std)...)
+	endWell(root)
+	groupCommands(root)
+	return root
+}
+
+// noCommand refuses a word that is no command. cobra suggests near ones only
+// for a root without arguments.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	f := &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command %q", args[0]), Hint: exit.UsageHint}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		f.Hint = "did you mean orla " + near[0] + "?"
+	}
+	return f
+}

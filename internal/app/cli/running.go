@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+)
+
+// anyOrla finds the Orla that a command shows something of: the one whose socket was
+// given, else the one that serves the configured folder, else, if nobody named
+// a folder and this is not a project of its own, the only one that runs.
+func anyOrla(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
+	return findOrla(flags, cmd, func(*control.Running) bool { return true })
+}
+
+// orlaHere finds the Orla that a command changes something of. The only one that runs may
+// be another project's, so that it has to belong to the current folder.
+func orlaHere(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
+	return findOrla(flags, cmd, config.BelongsHere)
+}
+
+func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bool) (*control.Client, error) {
+	cfg, l, err := whatThereIs(flags, cmd)
+	if err != nil {
+		return nil, err
+	}
+	client, err := ownOrla(cmd.Context(), cfg, l)
+	if !errors.Is(err, control.ErrNotRunning) || cfg.Socket != "" && cfg.GivenHere("socket") {
+		return client, talk(err)
+	}
+	if cfg.GivenHere("tools_dir") {
+		return nil, notRunning(fmt.Errorf("no Orla serves %s", config.Absolute(cfg.Folder())))
+	}
+	all, err := control.All(cmd.Context(), cfg.SocketDirs(l))
+	switch {
+	case err != nil:
+		return nil, talk(err)
+	case len(all) == 0:
+		return nil, notRunning(errors.New("no Orla is running"))
+	case len(all) == 1 && !cfg.IsBelow(all[0].ToolsDir) && (cfg.IsProject() || !may(all[0])):
+		return nil, &exit.Error{
+			Code: exit.NotRunning, Err: fmt.Errorf("no Orla serves %s; one serves %s", config.Absolute(cfg.Folder()), all[0].ToolsDir),
+			Hint: fmt.Sprintf("--tools-dir %s means that one; orla starts one here", all[0].ToolsDir),
+		}
+	case len(all) == 1:
+		return control.NewClient(all[0].Socket), nil
+	}
+	lines := []error{fmt.Errorf("%d Orlas are running, and none serves %s", len(all), config.Absolute(cfg.Folder()))}
+	for _, one := range all {
+		lines = append(lines, fmt.Errorf("%s: pid %d, %s", one.ToolsDir, one.Pid, one.URL))
+	}
+	return nil, &exit.Error{Code: exit.Usage, Err: errors.Join(lines...), Hint: "say which with --tools-dir"}
+}
+
+// ownOrla finds the Orla of a configuration. The error matches
+// control.ErrNotRunning if there is none. What the file says of the socket may
+// be new to the Orla that runs.
+func ownOrla(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
+	if cfg.Socket == config.NoSocket && cfg.GivenHere("socket") {
+		return nil, fmt.Errorf("%w that could be talked to: the socket is none", control.ErrNotRunning)
+	}
+	if cfg.Socket != config.NoSocket && cfg.Socket != "" {
+		_, err := control.Find(ctx, config.Absolute(cfg.Socket))
+		if !errors.Is(err, control.ErrNotRunning) || cfg.GivenHere("socket") {
+			return control.NewClient(config.Absolute(cfg.Socket)), err
+		}
+	}
+	for _, dir := range cfg.SocketDirs(l) {
+		socket := control.In(dir, cfg.Folder())
+		_, err := control.Find(ctx, socket)
+		if !errors.Is(err, control.ErrNotRunning) && !errors.Is(err, os.ErrPermission) {
+			return control.NewClient(socket), err
+		}
+	}
+	return nil, control.ErrNotRunning
+}
+
+// serving is the Orla that serves what is configured; nil if none does.
+func serving(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
+	client, err := ownOrla(ctx, cfg, l)
+	if errors.Is(err, control.ErrNotRunning) {
+		return nil, nil
+	}
+	return client, talk(err)
+}
+
+// developing is the Orla that serves one tool of the configured folder alone, as
+// orla dev does, if that is the one with this name; nil if none does.
+func developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool string) *control.Client {
+	if cfg.GivenHere("socket") {
+		return nil
+	}
+	all, _ := control.All(ctx, cfg.SocketDirs(l)) // what cannot be asked is none
+	for _, one := range all {
+		if !cfg.IsBelow(one.ToolsDir) {
+			continue
+		}
+		client := control.NewClient(one.Socket)
+		tools, _ := client.Tools(ctx) // none if it cannot be asked
+		if slices.ContainsFunc(tools, func(t control.ListedTool) bool { return t.Name == tool }) {
+			return client
+		}
+	}
+	return nil
+}
+
+// whatThereIs loads the configuration as far as it holds: an Orla that runs can
+// be asked while its configuration is being mended. Flags must hold.
+func whatThereIs(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *config.Loader, error) {
+	l := flags.Loader(cmd.Flags())
+	cfg, err := l.Load()
+	if usage, ok := errors.AsType[*exit.Error](config.NotLoaded(err)); ok && err != nil && usage.Code == exit.Usage {
+		return nil, nil, usage
+	}
+	return cfg, l, nil
+}
+
+// nearName gives the error about a name that no tool has a hint: the tool that is called
+// nearly so.
+func nearName(ctx context.Context, client *control.Client, names []string, err error) error {
+	f, _ := errors.AsType[*exit.Error](err)
+	refused, isRefused := errors.AsType[*control.Error](err)
+	if f == nil || f.Hint != "" || !isRefused || refused.Code != string(fault.UnsupportedTool) {
+		return err
+	}
+	status, statusErr := client.Status(ctx)
+	if statusErr != nil {
+		return err
+	}
+	var known []string
+	for i := range status.Tools {
+		known = append(known, status.Tools[i].Name)
+	}
+	for _, name := range names {
+		if near := yamldoc.Nearest(name, known); near != "" && near != name {
+			return &exit.Error{Code: f.Code, Err: f.Err, Hint: fmt.Sprintf("did you mean %q?", near)}
+		}
+	}
+	return err
+}
+
+func notRunning(err error) error {
+	return &exit.Error{Code: exit.NotRunning, Err: err, Hint: "orla starts one here, orla --tools-dir DIR elsewhere"}
+}
+
+// talk is how a command ends that could not ask, or was refused.
+func talk(err error) error {
+	var f *exit.Error
+	refused, isRefused := errors.AsType[*control.Error](err)
+	switch {
+	case err == nil || errors.As(err, &f):
+		return err
+	case errors.Is(err, control.ErrNotRunning):
+		return notRunning(err)
+	case errors.Is(err, os.ErrPermission):
+		return &exit.Error{Code: exit.NotRunning, Err: err, Hint: "only its own user and root may talk to an Orla; try sudo"}
+	case isRefused && refused.Code == control.CodeConfiguration:
+		return &exit.Error{Code: exit.Invalid, Err: err, Hint: refused.Hint}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &exit.Error{Code: exit.Failed, Err: errors.New("an Orla is there, and does not answer"), Hint: "its log may say why"}
+	case isRefused:
+		return &exit.Error{Code: exit.Failed, Err: err, Hint: refused.Hint}
+	}
+	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("talk to Orla: %w", err)}
+}

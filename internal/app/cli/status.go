@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// newStatus shows what a running Orla and its tools are doing.
+func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var watch, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Show what a running Orla and its tools are doing",
+		Long: "Show what a running Orla and each of its tools are doing: state, process, restarts,\n" +
+			"calls, latencies, memory and processor time, and why what is down\n" +
+			"is down. With a name, all there is to know of that tool, and its last lines on\n" +
+			"stderr. p50 and p99 are of the last 256 calls of each tool.",
+		Example:           "  orla status\n  orla status notes\n  orla status --watch\n  orla status --json | jq '.tools[] | select(.state == \"CRASHED\")'",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeManifests(flags, 1, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := anyOrla(flags, cmd)
+			if err != nil {
+				return err
+			}
+			v := view{client: client, asJSON: asJSON, out: std.Out, colours: terminal.Colourful(std.Out), width: terminal.Width(std.Out)}
+			if len(args) == 1 {
+				v.name = args[0]
+			}
+			if watch {
+				return v.watch(cmd.Context())
+			}
+			return v.show(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again every two seconds")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
+	return cmd
+}
+
+// view shows the status of one Orla, or of one of its tools.
+type view struct {
+	client  *control.Client
+	name    string // of the one tool; "" for all
+	asJSON  bool
+	out     io.Writer
+	colours bool
+	width   int
+}
+
+// statusTimeout is how long an Orla may take to say how it is.
+const statusTimeout = 10 * time.Second
+
+func (v *view) show(ctx context.Context) error {
+	text, err := v.text(ctx)
+	if err != nil {
+		return nearName(ctx, v.client, []string{v.name}, talk(err))
+	}
+	_, err = v.out.Write(text)
+	return err
+}
+
+// text is what is shown.
+func (v *view) text(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	p := &page{width: v.width, colours: v.colours, now: time.Now()}
+	var shown any
+	if v.name != "" {
+		tool, err := v.client.Tool(ctx, v.name)
+		if err != nil {
+			return nil, err
+		}
+		shown = tool
+		p.tool(tool)
+	} else {
+		status, err := v.client.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		shown = status
+		p.status(status)
+	}
+	if !v.asJSON {
+		return []byte(p.text.String()), nil
+	}
+	out, err := terminal.JSON(shown)
+	if terminal.IsTerminal(v.out) {
+		out = terminal.EscapedJSON(out)
+	}
+	return out, err
+}
+
+// watch shows it again and again: on a terminal in one place, else one after
+// another; as JSON one line each.
+func (v *view) watch(ctx context.Context) error {
+	const every = 2 * time.Second
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for first := true; ; first = false {
+		text, err := v.text(ctx)
+		if err != nil {
+			return talk(err)
+		}
+		if v.asJSON {
+			var line bytes.Buffer
+			if err := json.Compact(&line, text); err != nil {
+				return err
+			}
+			text = append(line.Bytes(), '\n')
+		} else if terminal.IsTerminal(v.out) {
+			const home = "\x1b[H\x1b[2J\x1b[3J"
+			text = append([]byte(home), text...)
+		} else if !first {
+			text = append([]byte("\n"), text...)
+		}
+		if _, err := v.out.Write(text); err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+)
+
+// endWell makes every command below root end as the exit codes promise: what is
+// wrong with the words of the command line is a matter of usage, and what a
+// command meets while it runs is not, output that cannot be written above all.
+func endWell(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongFlag(cmd, err) })
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			helpOrRefuse(root, cmd)
+		case "completion":
+			cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if args := cmd.Args; args != nil {
+			cmd.Args = func(cmd *cobra.Command, words []string) error {
+				if slices.Contains(words, "") { // as of a variable that is not set: it must not mean all
+					return misused(cmd, errors.New("a name is empty"))
+				}
+				return misused(cmd, args(cmd, words))
+			}
+		}
+		if run := cmd.RunE; run != nil {
+			cmd.RunE = func(cmd *cobra.Command, words []string) error { return failed(run(cmd, words)) }
+		}
+		for _, below := range cmd.Commands() {
+			visit(below)
+		}
+	}
+	visit(root)
+}
+
+// misused is err as a matter of usage of cmd. What is a failure already stays.
+func misused(cmd *cobra.Command, err error) error {
+	if _, ok := errors.AsType[*exit.Error](err); ok || err == nil {
+		return err
+	}
+	hint := cmd.CommandPath() + " --help shows how it is used"
+	if !cmd.HasParent() {
+		hint = exit.UsageHint
+	}
+	return &exit.Error{Code: exit.Usage, Err: err, Hint: hint}
+}
+
+// wrongFlag is err as a matter of usage of cmd. It says which flag was probably meant.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return misused(cmd, err)
+	}
+	name := unknown.GetSpecifiedName()
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	near := yamldoc.Nearest(name, known)
+	switch {
+	case near != "" && len(name) > 1:
+		return &exit.Error{Code: exit.Usage, Err: err, Hint: fmt.Sprintf("did you mean --%s?", near)}
+	case cmd.Name() == "call":
+		return &exit.Error{Code: exit.Usage, Err: err, Hint: argumentHint(name)}
+	}
+	return misused(cmd, err)
+}
+
+// failed is err as what went wrong while a command ran.
+func failed(err error) error {
+	if _, ok := errors.AsType[*exit.Error](err); ok || err == nil {
+		return err
+	}
+	return &exit.Error{Code: exit.Failed, Err: err}
+}
+
+// helpOrRefuse makes `orla help NAME` refuse what is no command, as orla NAME does.
+func helpOrRefuse(root, help *cobra.Command) {
+	help.Run = nil
+	help.RunE = func(_ *cobra.Command, words []string) error {
+		cmd, rest, err := root.Find(words)
+		if err != nil || len(rest) > 0 {
+			return noCommand(root, words)
+		}
+		cmd.InitDefaultHelpFlag()
+		return cmd.Help()
+	}
+}

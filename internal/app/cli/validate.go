@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/daemon"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
+)
+
+// newValidate checks tools and says what is wrong with them.
+func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate [PATH]",
+		Short: "Check tools and the configuration, and say what is wrong",
+		Long: "Check a folder of tools, a package, a tool.yaml, a file of resources or a single\n" +
+			"executable; without a path, the configuration and everything that would be served. The\n" +
+			"exit code is 4 when something is at fault; warnings alone leave it 0.",
+		Example: "  orla validate\n  orla validate tools/report.py\n  orla validate --json my-package/",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l := flags.Loader(cmd.Flags())
+			cfg, err := l.Load()
+			if f, ok := errors.AsType[*exit.Error](config.NotLoaded(err)); ok && err != nil && f.Code == exit.Usage {
+				return f
+			}
+			for i := range args {
+				path, err := config.PathOf(args[i])
+				if err != nil {
+					return &exit.Error{Code: exit.Usage, Err: err}
+				}
+				args[i] = path
+			}
+			found := check(cfg, l.Home, args, err)
+			if err == nil {
+				discovery.WarnOfRenames(&found, cfg)
+			}
+			return reportValidation(found, asJSON, std)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// check finds what `orla validate` speaks of. notLoaded is what is wrong with
+// the configuration, which matters only without a path.
+func check(cfg *config.Loaded, home string, path []string, notLoaded error) manifest.Result {
+	fault := func(err error) manifest.Result {
+		return manifest.Result{Problems: []manifest.Problem{{Path: cfg.File, Severity: manifest.Fault, Err: err}}}
+	}
+	switch {
+	case len(path) == 1:
+		if notLoaded != nil {
+			cfg = &config.Loaded{Config: config.Defaults()}
+		}
+		return discovery.WithLimits(discover.Validate(path[0]), cfg)
+	case notLoaded != nil:
+		return fault(notLoaded)
+	}
+	if err := cfg.CheckToolsDir(); err != nil {
+		return fault(err)
+	}
+	found := discovery.Find(cfg, home)
+	if _, _, err := daemon.Tokens(cfg); err != nil {
+		found.Problems = append(fault(err).Problems, found.Problems...)
+	}
+	return found
+}
+
+// listedProblem is a problem as `orla validate --json` prints it.
+type listedProblem struct {
+	Severity manifest.Severity `json:"severity"`
+	Path     string            `json:"path"`
+	Tool     string            `json:"tool,omitempty"`
+	Messages []string          `json:"messages"`
+}
+
+func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) error {
+	faults := 0
+	list := []listedProblem{}
+	for _, p := range found.Problems {
+		texts := discovery.Messages(p)
+		if p.Severity == manifest.Fault {
+			faults += len(texts)
+		}
+		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, texts})
+	}
+	if asJSON {
+		if err := terminal.WriteJSON(std.Out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {
+			return err
+		}
+	} else {
+		discovery.PrintProblems(std.Err, found.Problems)
+		inOrder := terminal.Count(len(found.Tools), "tool")
+		if n := len(found.Secrets); n > 0 {
+			inOrder += " and " + terminal.Count(n, "secret")
+		}
+		if _, err := fmt.Fprintf(std.Out, "%s in order, %s\n", inOrder, terminal.Count(faults, "fault")); err != nil {
+			return err
+		}
+	}
+	if faults > 0 {
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s; see above", terminal.Count(faults, "fault"))}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package clientconf
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
+
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// MaxFile is the size in bytes over which a file is refused. Claude Code keeps
+// much else beside its servers.
+const MaxFile = 16 << 20
+
+// maxDepth bounds how deep values may be nested in it.
+const maxDepth = 10_000
+
+// kind is what a node is, as messages have it.
+type kind string
+
+const (
+	object  kind = "an object"
+	array   kind = "an array"
+	text    kind = "a string"
+	number  kind = "a number"
+	boolean kind = "true or false"
+	null    kind = "null"
+)
+
+// node is a value of a file, and where it stands.
+type node struct {
+	at      int // offset in bytes
+	kind    kind
+	text    string   // of a string, a number, true and false
+	members []member // no two of one name
+	items   []node
+}
+
+// member is one of an object's.
+type member struct {
+	name string
+	node
+}
+
+// member returns the one of that name.
+func (n node) member(name string) (node, bool) {
+	for _, m := range n.members {
+		if m.name == name {
+			return m.node, true
+		}
+	}
+	return node{}, false
+}
+
+// String is a value as a message may show it. What is long may be a secret.
+func (n node) String() string {
+	if n.kind != text || len(n.text) > 20 {
+		return string(n.kind)
+	}
+	return fmt.Sprintf("%q", n.text)
+}
+
+// source is the text of a file.
+type source struct {
+	file  string
+	data  []byte
+	lines []int // where each line begins
+}
+
+func newSource(file string, data []byte) *source {
+	data, _ = bytes.CutPrefix(data, []byte("\ufeff")) // as Windows' editors begin a file
+	s := &source{file: file, data: data, lines: []int{0}}
+	for i, c := range data {
+		if c == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+	return s
+}
+
+// fault is what is wrong at an offset.
+func (s *source) fault(at int, key, format string, args ...any) yamldoc.Fault {
+	at = min(max(at, 0), len(s.data))
+	line := sort.SearchInts(s.lines, at+1)
+	column := 1 + utf8.RuneCount(s.data[s.lines[line-1]:at])
+	return yamldoc.Fault{File: s.file, Line: line, Column: column, Key: key, Msg: fmt.Sprintf(format, args...)}
+}
+
+// parse reads the whole text. Messages show a character of it at most, since
+// the rest may be secret.
+func (s *source) parse() (node, error) {
+	if len(s.data) > MaxFile {
+		return node{}, yamldoc.Faults{s.fault(0, "", "the file has %d bytes, more than the %d allowed", len(s.data), MaxFile)}
+	}
+	for at := 0; at < len(s.data); {
+		r, size := utf8.DecodeRune(s.data[at:])
+		if r == utf8.RuneError && size == 1 {
+			return node{}, yamldoc.Faults{s.fault(at, "", "byte 0x%02x is not UTF-8; save the file as UTF-8", s.data[at])}
+		}
+		at += size
+	}
+	if len(bytes.TrimSpace(s.data)) == 0 {
+		return node{}, yamldoc.Faults{s.fault(0, "", "the file is empty")}
+	}
+	if rawjson.Deeper(s.data, maxDepth) {
+		return node{}, yamldoc.Faults{s.fault(0, "", "is nested deeper than %d levels", maxDepth)}
+	}
+	data, err := hujson.Standardize(s.data) // of the same length
+	if err != nil {
+		return node{}, yamldoc.Faults{s.faultOf(err)}
+	}
+	w := walk{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
+	w.decoder.UseNumber()
+	return w.value(), nil
+}
+
+// notJSON says where and why hujson could not read a text.
+var notJSON = regexp.MustCompile(`(?s)^hujson: line (\d+), column (\d+): (.*)$`)
+
+// faultOf is what hujson says is wrong.
+func (s *source) faultOf(err error) yamldoc.Fault {
+	said := notJSON.FindStringSubmatch(err.Error())
+	if said == nil {
+		return s.fault(0, "", "is not JSON")
+	}
+	why := said[3]
+	if literal := "invalid literal"; strings.HasPrefix(why, literal) {
+		why = literal // which may be secret
+	}
+	line, _ := strconv.Atoi(said[1])   // digits
+	column, _ := strconv.Atoi(said[2]) // in bytes
+	return s.fault(s.lines[min(line, len(s.lines))-1]+column-1, "", "is not JSON: %s", why)
+}
+
+// walk makes nodes of valid JSON.
+type walk struct {
+	data    []byte
+	decoder *json.Decoder
+}
+
+// token returns the next token and where it stands.
+func (w *walk) token() (json.Token, int) {
+	at := int(w.decoder.InputOffset())
+	for at < len(w.data) && bytes.IndexByte([]byte(" \t\r\n,:"), w.data[at]) >= 0 {
+		at++
+	}
+	token, err := w.decoder.Token()
+	if err != nil && !errors.Is(err, io.EOF) {
+		panic(fmt.Sprintf("clientconf: valid JSON cannot be read: %v", err))
+	}
+	return token, at
+}
+
+// value reads the value that comes next.
+func (w *walk) value() node {
+	token, at := w.token()
+	switch t := token.(type) {
+	case string:
+		return node{at: at, kind: text, text: t}
+	case json.Number:
+		return node{at: at, kind: number, text: t.String()}
+	case bool:
+		return node{at: at, kind: boolean, text: fmt.Sprint(t)}
+	case json.Delim:
+		if t == '[' {
+			n := node{at: at, kind: array}
+			for w.decoder.More() {
+				n.items = append(n.items, w.value())
+			}
+			w.token()
+			return n
+		}
+		n := node{at: at, kind: object}
+		places := map[string]int{} // in n.members, by name
+		for w.decoder.More() {
+			name, at := w.token()
+			own, _ := name.(string) // valid JSON has nothing else there
+			m := member{name: own, node: w.value()}
+			m.at = at // a fault of a member points at its name
+			if place, again := places[own]; again {
+				n.members[place] = m // the last one holds, as in the clients
+				continue
+			}
+			places[own] = len(n.members)
+			n.members = append(n.members, m)
+		}
+		w.token()
+		return n
+	}
+	return node{at: at, kind: null}
+}

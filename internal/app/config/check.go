@@ -1,0 +1,213 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/service/address"
+	"github.com/orla-project/orla/internal/service/outbound"
+)
+
+// check returns what is wrong with the values of flags and the environment, each
+// with the place to mend it. What is wrong with those of the file goes to c.doc.
+// The values of bad keys could not be read at all.
+func (c *Loaded) check(bad map[string]bool) []error {
+	v := verdict{Loaded: c, bad: bad}
+	if c.ToolsDir == "" {
+		v.wrong("tools_dir", "must not be empty")
+	}
+	if c.Port < 0 || c.Port > maxPort {
+		v.wrong("port", "must be between 0 and %d, got %d", maxPort, c.Port)
+	}
+	if _, ok := logging.Levels[c.LogLevel]; !ok {
+		v.wrong("log_level", "must be debug, info, warn, error or fatal, got %q", c.LogLevel)
+	}
+	switch c.LogFormat {
+	case logging.JSON, logging.Pretty:
+	case logging.Journal:
+		if c.LogFile != "" {
+			v.refuse("log_file", "does not go with log_format journald, whose lines go to the journal")
+		}
+	default:
+		v.wrong("log_format", "must be json, pretty or journald, got %q", c.LogFormat)
+	}
+	if values := outbound.Private("").Values(); !slices.Contains(values, c.AllowPrivateEndpoints) {
+		v.wrong("allow_private_endpoints", "must be none, loopback or all, got %q", c.AllowPrivateEndpoints)
+	}
+	for key, n := range map[string]int64{
+		"timeout":              int64(c.Timeout),
+		"max_output":           int64(c.MaxOutput),
+		"max_inline":           int64(c.MaxInline),
+		"max_request":          int64(c.MaxRequest),
+		"max_concurrent_calls": int64(c.MaxConcurrentCalls),
+		"session_timeout":      int64(c.SessionTimeout),
+		"max_sessions":         int64(c.MaxSessions),
+	} {
+		if n <= 0 {
+			v.wrong(key, "must be above 0")
+		}
+	}
+	for i, o := range c.AllowedOrigins {
+		if err := webOrigin(o); err != nil {
+			v.wrongItem("allowed_origins", i, "%v", err)
+		}
+	}
+	for i, h := range c.AllowedHosts {
+		if err := allowedHost(h); err != nil {
+			v.wrongItem("allowed_hosts", i, "%v", err)
+		}
+	}
+	v.tildes()
+	for i, folder := range c.HotLoadFolders {
+		if !hasTilde(folder) && (!filepath.IsAbs(folder) || filepath.Clean(folder) != folder) {
+			v.wrongItem("hot_load_folders", i, "%q is not an absolute path without . and ..", folder)
+		}
+	}
+	v.tokens()
+	v.traces()
+	v.isolation()
+	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {
+		v.address() // what it says depends on several keys
+	}
+	slices.SortFunc(v.faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return v.faults
+}
+
+const maxPort = 65535
+
+// verdict collects what is wrong with values.
+type verdict struct {
+	*Loaded
+	bad    map[string]bool
+	faults []error
+}
+
+// wrong adds a fault of a key's value, at the place that the value came from.
+func (v *verdict) wrong(key, format string, args ...any) {
+	if v.bad[key] {
+		return // it has been said that the value is none
+	}
+	msg := fmt.Sprintf(format, args...)
+	switch from := v.OriginOf(key); from.Rank {
+	case FromFile:
+		v.doc.Faultf(key, "%s", msg)
+	case FromEnviron:
+		v.faults = append(v.faults, fmt.Errorf("%s: %s: %s", variable(key), key, msg))
+	case FromFlag:
+		v.faults = append(v.faults, flagFault{flagError(key, msg)})
+	case FromDefault:
+		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
+	}
+}
+
+// wrongItem is wrong for an item of a list.
+func (v *verdict) wrongItem(key string, i int, format string, args ...any) {
+	if v.OriginOf(key).Rank == FromFile {
+		v.doc.Faultf(fmt.Sprintf("%s[%d]", key, i), format, args...)
+		return
+	}
+	v.wrong(key, format, args...)
+}
+
+// refuse is wrong for a value that only others forbid.
+func (v *verdict) refuse(key, format string, args ...any) {
+	if v.OriginOf(key).Rank == FromFlag {
+		v.faults = append(v.faults, flagError(key, fmt.Sprintf(format, args...)))
+		return
+	}
+	v.wrong(key, format, args...)
+}
+
+func flagError(key, msg string) error {
+	return fmt.Errorf("--%s: %s", strings.ReplaceAll(key, "_", "-"), msg)
+}
+
+// tokens checks auth.tokens, which only a file can give.
+func (v *verdict) tokens() {
+	names := map[string]bool{}
+	for i, t := range v.Auth.Tokens {
+		key := fmt.Sprintf("auth.tokens[%d]", i)
+		switch {
+		case t.Name == "":
+			v.doc.Faultf(key+".name", "is required")
+		case names[t.Name]:
+			v.doc.Faultf(key+".name", "%q is there twice", t.Name)
+		case (t.File == "") == (t.Credential == ""):
+			v.doc.Faultf(key, "wants either file or credential")
+		}
+		names[t.Name] = true
+	}
+}
+
+// address checks where to listen, and that not everybody can call there.
+func (v *verdict) address() {
+	if v.bad["listen"] || v.bad["port"] {
+		return
+	}
+	host, port, err := net.SplitHostPort(v.Address())
+	if err == nil {
+		err = wellFormed(host, port)
+	}
+	// A port that another source outranks is to be one all the same.
+	if _, own, split := net.SplitHostPort(v.Listen); err == nil && split == nil {
+		err = wellFormed(host, own)
+	}
+	switch {
+	case err != nil:
+		v.wrong("listen", "%q is no address or address:port, such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
+	case !v.Stdio && !IsLoopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
+		// The value may be one; it is the configuration as a whole that is refused.
+		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
+	}
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
+
+// webOrigin says why an origin is none that a browser sends.
+func webOrigin(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case strings.Contains(text, "@"): // not repeated: it may hold a password
+		return errors.New("holds a user, which no web origin does; write it as https://host or https://host:port")
+	case err != nil || u.Hostname() == "" || u.Path != "" || strings.ContainsAny(text, "?#") || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is no web origin; write it as https://host or https://host:port", text)
+	case address.CheckHost(u) != nil:
+		return fmt.Errorf("%q %w", text, address.CheckHost(u))
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
+		return fmt.Errorf("%q: browsers send the ASCII form of a host, which begins with xn--; write that", text)
+	}
+	return nil
+}
+
+// allowedHost says why a name is none that a Host header can have.
+func allowedHost(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), "0"
+	}
+	if host == "" || wellFormed(host, port) != nil {
+		return fmt.Errorf("%q is no host or host:port, such as orla.example.com; a name is in ASCII, and there is no * for many", text)
+	}
+	return nil
+}
+
+// wellFormed refuses a host or a port that cannot be one. An empty host is
+// every address of this machine.
+func wellFormed(host, port string) error {
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > maxPort {
+		return errors.New("no port")
+	}
+	ip, _, _ := strings.Cut(host, "%") // fe80::1%eth0
+	if host != "" && net.ParseIP(ip) == nil && !hostName.MatchString(host) {
+		return errors.New("no host")
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/orla-project/orla/internal/app/control"
+)
+
+// NoSocket is the value of socket that wants no control socket.
+const NoSocket = "none"
+
+// Folder is what an Orla with this configuration serves.
+func (c *Loaded) Folder() string { return cmp.Or(c.Only, c.ToolsDir) }
+
+// Place is where an Orla with this configuration has its control socket.
+func (c *Loaded) Place(l *Loader) control.Place {
+	switch c.Socket {
+	case NoSocket:
+		return control.Place{}
+	case "":
+	default:
+		return control.Place{Socket: Absolute(c.Socket)}
+	}
+	if given := l.runtimeDirectory(); given != "" {
+		return control.Place{Socket: control.In(given, c.Folder())}
+	}
+	for _, dir := range []string{l.userRuntimeDir(), StateDir(c, "run")} {
+		if dir != "" {
+			return control.Place{Socket: control.In(Absolute(dir), c.Folder()), Private: true}
+		}
+	}
+	return control.Place{}
+}
+
+// runtimeDirectory is the folder for sockets that systemd gives a service
+// (RuntimeDirectory=); "" if it gives none.
+func (l *Loader) runtimeDirectory() string {
+	given, _ := LookupEnv(l.Environ, "RUNTIME_DIRECTORY")
+	first, _, _ := strings.Cut(given, ":")
+	return first
+}
+
+// userRuntimeDir is where a user's sockets belong while a session lasts; "" if
+// nothing says so, or it is another user's, as under sudo -E.
+func (l *Loader) userRuntimeDir() string {
+	dir, _ := LookupEnv(l.Environ, "XDG_RUNTIME_DIR")
+	return ownFolder(dir)
+}
+
+// sessionDir is the same for who looks for a socket: somebody else may have
+// been told.
+func (l *Loader) sessionDir() string {
+	if _, told := LookupEnv(l.Environ, "XDG_RUNTIME_DIR"); told {
+		return l.userRuntimeDir()
+	}
+	return ownFolder(fmt.Sprintf("/run/user/%d", os.Geteuid()))
+}
+
+// ownFolder is the folder of Orla's sockets in dir, if dir is this user's.
+func ownFolder(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil || !filepath.IsAbs(dir) {
+		return ""
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() {
+		return ""
+	}
+	return filepath.Join(dir, "orla")
+}
+
+// systemDir is where an Orla that is a service of the system has its socket.
+const systemDir = "/run/orla"
+
+// SocketDirs are where an Orla may have its socket that this user can talk to.
+func (c *Loaded) SocketDirs(l *Loader) []string {
+	var dirs []string
+	for _, dir := range []string{l.runtimeDirectory(), l.sessionDir(), StateDir(c, "run"), systemDir} {
+		if dir != "" {
+			dirs = append(dirs, Absolute(dir))
+		}
+	}
+	return dirs
+}
+
+// IsProject reports whether the folder that one stands in has tools or a configuration of
+// its own: what is asked there is not about another project's Orla.
+func (c *Loaded) IsProject() bool {
+	info, err := os.Stat(c.Folder())
+	return err == nil && info.IsDir() || c.File != "" && !filepath.IsAbs(c.File)
+}
+
+// IsBelow reports whether a folder is inside the tools folder, as that of orla dev is.
+func (c *Loaded) IsBelow(folder string) bool {
+	return strings.HasPrefix(control.Resolve(folder), control.Resolve(c.Folder())+string(filepath.Separator))
+}
+
+// BelongsHere reports whether an Orla belongs to the current folder: it was started here, its
+// tools are in this folder or around it, or it is the service of the system, which belongs to
+// no folder.
+func BelongsHere(o *control.Running) bool {
+	here, tools := control.Resolve("."), control.Resolve(o.ToolsDir)
+	return o.Dir != "" && control.Resolve(o.Dir) == here || filepath.Dir(tools) == here ||
+		here == tools || strings.HasPrefix(here, tools+string(filepath.Separator)) ||
+		strings.HasPrefix(o.Socket, systemDir+string(filepath.Separator))
+}
+
+// GivenHere reports whether a key was given on the command line or in its
+// environment: whoever did that means it.
+func (c *Loaded) GivenHere(key string) bool { return c.OriginOf(key).Rank >= FromEnviron }
+
+// StateDir is a folder of the state folder; "" if there is none.
+func StateDir(cfg *Loaded, name string) string {
+	if cfg.StateDir == "" {
+		return ""
+	}
+	return filepath.Join(cfg.StateDir, name)
+}
+
+// Absolute is a path as it can be read from anywhere. "" stays.
+func Absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+)
+
+// inUseByOrla says which Orla has the configured address, if one of this user's has; nil if
+// none has.
+func inUseByOrla(ctx context.Context, l *config.Loader, cfg *config.Loaded) error {
+	all, _ := control.All(ctx, cfg.SocketDirs(l)) // what cannot be asked is none
+	for _, one := range all {
+		at, err := url.Parse(one.URL)
+		if err != nil || at.Host != cfg.Address() {
+			continue
+		}
+		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.Folder()) {
+			return &exit.Error{
+				Code: exit.Failed, Err: fmt.Errorf("an Orla serves %s already, at %s (pid %d)", one.ToolsDir, one.URL, one.Pid),
+				Hint: "orla status shows what it does, orla reload has it read its files again",
+			}
+		}
+		return &exit.Error{
+			Code: exit.Failed, Err: fmt.Errorf("%s is in use by the Orla that serves %s (pid %d)", at.Host, one.ToolsDir, one.Pid),
+			Hint: "take another port with --port, or 0 for any that is free",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/history"
+	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/observe/telemetry"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// operations are what the control socket can ask of a running Orla.
+type operations struct{ *server }
+
+var _ control.Backend = operations{}
+
+// Status is of control.Backend.
+func (o operations) Status() control.Status {
+	cfg := o.current()
+	status := control.Status{
+		Version:    version.Version(),
+		Pid:        os.Getpid(),
+		Started:    o.began,
+		URL:        o.url(),
+		ToolsDir:   config.Absolute(cfg.Folder()),
+		ConfigFile: config.Absolute(cfg.File),
+		StateDir:   cfg.StateDir,
+		Log:        logPlace(cfg),
+		Socket:     o.control.Socket(),
+		InFlight:   o.Supervisor.InFlight(),
+		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
+		Problems:   discovery.Problems(o.problems()),
+		Denying:    o.Governance.Denies.Load(),
+	}
+	if o.http != nil {
+		n := o.http.Sessions()
+		status.Sessions = &n
+	}
+	return status
+}
+
+// logPlace is where the log goes, for people.
+func logPlace(cfg *config.Loaded) string {
+	if cfg.LogFile == "" && cfg.LogFormat == logging.Journal {
+		return logging.Journal
+	}
+	return cmp.Or(config.Absolute(cfg.LogFile), "stderr")
+}
+
+// url is where clients reach this Orla.
+func (s *server) url() string {
+	if s.web == nil {
+		return "stdio"
+	}
+	return s.web.URL()
+}
+
+func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatus {
+	all, lives := o.Supervisor.Lives(), map[string]peer.Life{}
+	for _, one := range served {
+		if life, ok := all[one.Tool.Name]; ok {
+			lives[one.Tool.Name] = life
+		}
+	}
+	usage := o.usageOf(lives)
+	list := make([]control.ToolStatus, 0, len(served))
+	for _, one := range served {
+		t := control.ToolStatus{
+			Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: config.Absolute(one.Tool.Source),
+			Isolation: discovery.Isolation(one.Tool), Limits: o.LastProcesses.Limits(one.Tool),
+		}
+		if life, ok := lives[one.Tool.Name]; ok {
+			live(&t, life, usage[one.Tool.Name])
+		}
+		o.count(&t, one.Listed)
+		list = append(list, t)
+	}
+	return list
+}
+
+// live fills in what a capsule has.
+func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
+	t.State, t.Since, t.Reason, t.Held = life.State, life.Since, life.Reason, life.Held
+	t.Pid, t.Started, t.LastExit, t.Next = life.Pid, life.Started, life.LastExit, life.Next
+	t.Restarts, t.Failures = life.Restarts, life.Failures
+	t.InFlight, t.Waiting = life.InFlight, life.Waiting
+	t.Limits = cmp.Or(life.Limits, t.Limits)
+	t.Memory, t.CPU, t.Processes = usage.Memory, usage.CPU.Seconds(), usage.Processes
+}
+
+// count fills in what was seen of the calls of a manifest's tools.
+func (o operations) count(t *control.ToolStatus, listed []*mcp.Tool) {
+	seen := o.telemetry.Latencies(namesOf(listed)...)
+	t.Calls, t.Errors = seen.Calls, seen.Errors
+	t.P50, t.P99 = milliseconds(seen.P50), milliseconds(seen.P99)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func namesOf(tools []*mcp.Tool) []string {
+	list := make([]string, len(tools))
+	for i, t := range tools {
+		list[i] = t.Name
+	}
+	return list
+}
+
+// shownStderr is how many lines of its stderr are shown of one tool.
+const shownStderr = 10
+
+// Tool is of control.Backend.
+func (o operations) Tool(name string) (control.ToolStatus, error) {
+	served := o.Supervisor.Manifests()
+	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
+	if i < 0 {
+		return control.ToolStatus{}, o.unknown(name)
+	}
+	t := o.toolStatuses(served[i : i+1])[0]
+	for _, line := range o.log.History().Last(history.Query{Tools: []string{name}, Events: []string{"stderr"}, Last: shownStderr}) {
+		var said struct{ Text string }
+		if err := json.Unmarshal(line.JSON, &said); err == nil {
+			t.Stderr = append(t.Stderr, said.Text)
+		}
+	}
+	return t, nil
+}
+
+// unknown is the error for a name that no manifest has.
+func (o operations) unknown(name string) error {
+	if _, err := o.Supervisor.Operate(name); errors.Is(err, supervisor.ErrUnknownTool) {
+		return err
+	}
+	return fault.New(fault.UnsupportedTool, "there is no tool %q", name) // it has just gone
+}
+
+// Tools is of control.Backend.
+func (o operations) Tools(ctx context.Context) []control.ListedTool {
+	o.Supervisor.Settle(ctx)
+	list := []control.ListedTool{}
+	for _, one := range o.Supervisor.Manifests() {
+		t := one.Tool
+		for _, offered := range one.Listed {
+			list = append(list, control.ListedTool{
+				Name: offered.Name, Of: t.Name, Kind: string(t.Kind), Version: t.Version, Title: offered.Title, Description: offered.Description,
+				Path: t.Path, Source: t.Source, Interpreter: discovery.Interpreter(t), Service: t.Service(),
+				InputSchema: asJSON(offered.InputSchema), OutputSchema: asJSON(offered.OutputSchema), Timeout: t.Run.Timeout.String(),
+				Isolation: discovery.Isolation(t),
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b control.ListedTool) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// asJSON is a schema as JSON; nil if there is none.
+func asJSON(schema any) json.RawMessage {
+	if schema == nil {
+		return nil
+	}
+	raw, err := json.Marshal(schema)
+	if err != nil { // it has been compiled, or passed on as JSON
+		return nil
+	}
+	return raw
+}
+
+// Call is of control.Backend.
+func (o operations) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+	listed := func() bool {
+		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
+	}
+	if !listed() {
+		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
+	}
+	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: "cli"})
+	switch {
+	case rpcErr == nil:
+		return result, nil
+	case !listed():
+		return nil, fault.New(fault.UnsupportedTool, "%s", rpcErr.Message)
+	}
+	return nil, fault.New(fault.ExecutionFailed, "%s", rpcErr.Message)
+}
+
+// Operate is of control.Backend.
+func (o operations) Operate(ctx context.Context, name string, action control.Action) error {
+	operator, err := o.Supervisor.Operate(name)
+	if err != nil {
+		return err
+	}
+	switch action {
+	case control.Stop:
+		return operator.Stop(ctx)
+	case control.Start:
+		return operator.Start(ctx)
+	case control.Restart:
+		return operator.Restart(ctx)
+	}
+	return &control.Error{Code: control.CodeBadRequest, Message: "there is no action " + string(action)}
+}
+
+// Reload is of control.Backend. The reloader does it, as it does at a signal.
+func (o operations) Reload(ctx context.Context) (control.Reload, error) {
+	answer := make(chan reloaded, 1) // the reloader does not wait for who is gone
+	select {
+	case o.asked <- answer:
+	case <-ctx.Done():
+		return control.Reload{}, context.Cause(ctx)
+	}
+	var done reloaded
+	select {
+	case done = <-answer:
+	case <-ctx.Done():
+		return control.Reload{}, context.Cause(ctx)
+	}
+	if done.err != nil {
+		return control.Reload{}, refusedReload(done.err)
+	}
+	diff := control.Reload{
+		Added: append([]string{}, done.Added...), Removed: append([]string{}, done.Removed...), Changed: append([]string{}, done.Changed...),
+		Kept: done.Kept, Failed: map[string]string{}, Problems: discovery.Problems(done.problems), Duration: milliseconds(done.took),
+	}
+	for name, err := range done.Failed {
+		diff.Failed[name] = err.Error()
+	}
+	return diff, nil
+}
+
+// refusedReload is why a reload changed nothing.
+func refusedReload(err error) error {
+	if _, ok := errors.AsType[faultyConfig](err); ok {
+		return &control.Error{Code: control.CodeConfiguration, Message: err.Error(), Hint: "nothing was changed"}
+	}
+	e := &control.Error{Code: control.CodeReload, Message: err.Error(), Hint: "nothing was changed"}
+	if f, ok := errors.AsType[*exit.Error](err); ok && f.Hint != "" {
+		e.Hint += "; " + f.Hint
+	}
+	return e
+}
+
+// Lines is of control.Backend. The lines of a capsule are those of its tools'
+// calls too.
+func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.RawMessage, int], error) {
+	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events, Keep: q.Wants()}
+	if q.Tool != "" {
+		asked.Tools = o.speakers(q.Tool)
+		if len(asked.Tools) == 0 {
+			return nil, o.unknown(q.Tool)
+		}
+	}
+	if !q.Follow {
+		return func(yield func(json.RawMessage, int) bool) {
+			for _, line := range o.log.History().Last(asked) {
+				if !yield(line.JSON, 0) {
+					return
+				}
+			}
+		}, nil
+	}
+	asked.Also = func(tool string) bool { return o.Supervisor.Catalog().Of(tool) == q.Tool } // it may offer more meanwhile
+	return func(yield func(json.RawMessage, int) bool) {
+		for line, dropped := range o.log.History().Follow(ctx, asked) {
+			if !yield(line.JSON, dropped) {
+				return
+			}
+		}
+	}, nil
+}
+
+// speakers are the names under which the log speaks of a tool: those of a
+// manifest and of its tools, or that of something that was there once.
+func (o operations) speakers(name string) []string {
+	for _, one := range o.Supervisor.Manifests() {
+		listed := namesOf(one.Listed)
+		switch {
+		case one.Tool.Name == name:
+			if !slices.Contains(listed, name) {
+				listed = append(listed, name)
+			}
+			return listed
+		case slices.Contains(listed, name):
+			return []string{name}
+		}
+	}
+	if len(o.log.History().Last(history.Query{Tools: []string{name}, Last: 1})) > 0 {
+		return []string{name}
+	}
+	return nil
+}
+
+// point has the control socket be where cfg says, as soon as may be.
+func (s *server) point(cfg *config.Loaded) (tried <-chan struct{}) {
+	return s.control.Point(cfg.Place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
+}
+
+// awaitControl makes the control socket, or tells the log why there is none:
+// who reads that Orla serves may ask it something.
+func (s *server) awaitControl(ctx context.Context, cfg *config.Loaded) {
+	select {
+	case <-s.point(cfg):
+	case <-ctx.Done():
+	}
+}

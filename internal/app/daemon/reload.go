@@ -1,0 +1,332 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/observe/telemetry"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// String names the server's own service, the reloader, in logs.
+func (s *server) String() string { return "reloader" }
+
+// Serve reloads whenever it is asked to: by SIGHUP the configuration and the
+// folders, by a change in the folders these alone (SPEC H2, H3).
+func (s *server) Serve(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching.Go(func() { s.watchers.run(ctx) })
+	for {
+		select {
+		case <-s.hup:
+			_, _ = s.reload(ctx, "SIGHUP") // the log has what came of it
+		case answer := <-s.asked:
+			done, err := s.reload(ctx, requested)
+			answer <- reloaded{done, err}
+		case change := <-s.watchers.changed:
+			if cfg := s.current(); cfg.AutoReload {
+				s.apply(ctx, cfg, change.Path)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// current is the configuration in force.
+func (f *inForce) current() *config.Loaded {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cfg
+}
+
+// problems are what is wrong with the folders of tools now, and what tools offer that is
+// not served.
+func (s *server) problems() []manifest.Problem {
+	offered := s.Supervisor.Problems()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Concat(s.wrong, offered)
+}
+
+func (f *inForce) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cfg, f.wrong = cfg, wrong
+}
+
+// requested is the reason of a reload that was requested over the control socket.
+const requested = "orla reload"
+
+// reloaded is what came of a reload.
+type reloaded struct {
+	applied
+	err error // why nothing was changed
+}
+
+// applied is what an apply changed, and what is wrong with the folders.
+type applied struct {
+	supervisor.Diff
+	problems []manifest.Problem
+	took     time.Duration
+}
+
+// reload reads the configuration anew and applies what differs. One that does
+// not hold changes nothing, which the log tells beside the error: whoever asked
+// may have nobody to tell.
+func (s *server) reload(ctx context.Context, reason string) (applied, error) {
+	s.notifier.Reloading()
+	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
+	cfg, err := s.from.Load()
+	if err == nil && cfg.ToolsDir != s.current().ToolsDir { // the one that is served may be gone for a while
+		err = cfg.CheckToolsDir()
+	}
+	if err != nil {
+		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
+		s.telemetry.Reloaded(telemetry.Refused)
+		s.govern(ctx)
+		return applied{}, faultyConfig{err}
+	}
+	traces, err := s.tracing(cfg)
+	var logTo *os.File
+	if err == nil {
+		logTo, err = logging.OpenFile(cfg.LogFile)
+	}
+	if err == nil {
+		if wiring.ManyCallers(cfg) {
+			s.Tenants.Store(true) // before the second of them can call
+		}
+		if err = s.move(ctx, cfg); err != nil && logTo != nil {
+			_ = logTo.Close() // nothing was written to it
+		}
+	}
+	if err != nil {
+		s.log.Error("reload: the old configuration stays", "err", err)
+		s.telemetry.Reloaded(telemetry.Refused)
+		s.govern(ctx)
+		return applied{}, err
+	}
+	s.log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
+	s.trace(ctx, traces)
+	old := s.current()
+	if cfg.Stdio != old.Stdio {
+		s.log.Warn("reload: stdio takes effect at the next start")
+	}
+	if cfg.MaxInline != old.MaxInline {
+		s.bridge.SetMaxInline(int64(cfg.MaxInline))
+	}
+	s.Tenants.Store(wiring.ManyCallers(cfg))
+	s.Resize(cfg)
+	s.Services.Configure(cfg)
+	s.Modules.Configure(cfg)
+	s.watchers.point(cfg, s.from.Home)
+	done := s.apply(ctx, cfg, reason)
+	s.point(cfg)
+	return done, nil
+}
+
+// govern puts governance documents into force where a reload changes nothing else: they
+// deny, whatever is wrong beside them (SPEC-TOOLS 8.3).
+func (s *server) govern(ctx context.Context) {
+	cfg := s.current()
+	found := s.search(ctx, cfg)
+	if ctx.Err() != nil || !slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Denies }) {
+		return
+	}
+	s.Governance.Set(&found)
+	s.reportProblems(found.Problems, nil)
+	s.adopt(cfg, found.Problems)
+}
+
+// search finds the tools until ctx ends. Of what it has read before, it reads only what has
+// changed.
+func (s *server) search(ctx context.Context, cfg *config.Loaded) manifest.Result {
+	return discovery.Search{Stopped: ctx.Err, Seen: &s.seen}.Find(cfg, s.from.Home)
+}
+
+// faultyConfig says that a configuration does not hold.
+type faultyConfig struct{ error }
+
+// move makes the HTTP front what cfg says. If that does not work, it stays as
+// it is.
+func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
+	if s.http == nil || cfg.Stdio {
+		return nil
+	}
+	settings, err := s.httpSettings(cfg)
+	if err != nil {
+		return err
+	}
+	if err := refuseExposed(cfg, s.given); err != nil {
+		return err
+	}
+	if err := s.web.Listen(ctx, cfg.Address()); err != nil {
+		return err
+	}
+	s.http.Configure(settings)
+	if cfg.Address() != s.current().Address() {
+		s.log.Info("listening elsewhere", "url", s.web.URL())
+	}
+	return nil
+}
+
+// apply finds the tools and serves them. What is wrong with one of them is
+// logged when it is new, so that a save elsewhere does not say it again. If ctx ends
+// before all is found, nothing is changed.
+func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) applied {
+	began := time.Now()
+	s.reportWeaker(cfg)
+	found := s.search(ctx, cfg)
+	if ctx.Err() != nil {
+		return applied{}
+	}
+	denied := s.Governance.Denies.Load()
+	s.Governance.Set(&found) // before a tool is served that a document may forbid
+	kept := s.keepLiving(&found, cfg)
+	s.Services.Declare(found) // before the tools that may use them
+	diff := s.Supervisor.Apply(found.Tools)
+	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
+		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
+	}
+	s.reportProblems(found.Problems, kept)
+	s.adopt(cfg, found.Problems)
+	if denied && !s.Governance.Denies.Load() {
+		s.log.Info("calls are not denied any more")
+	}
+	done := applied{diff, found.Problems, time.Since(began)}
+	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", requested}, reason) {
+		return done
+	}
+	s.Lists.Prune(found.Tools)
+	s.log.Info("reload", "reason", reason,
+		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
+		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),
+		"duration_ms", done.took.Milliseconds())
+	if reason != "start" {
+		s.telemetry.Reloaded(telemetry.Applied)
+	}
+	return done
+}
+
+// keepLiving keeps a capsule whose manifest has become faulty as it was: it
+// serves on until the manifest is mended, or gone. A file that is half saved
+// must not take a running capsule away. It returns where the faulty ones are.
+func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept map[spot]bool) {
+	faulty := map[spot]bool{}
+	var unread []string // folders that could not be read: what is in them may be there still
+	for _, p := range found.Problems {
+		if _, asksTooMuch := errors.AsType[discovery.BeyondTerms](p.Err); asksTooMuch {
+			continue // what the operator takes away is taken from who lives as well
+		}
+		if p.Severity == manifest.Fault {
+			faulty[spot{p.Path, p.Tool}], faulty[spot{p.Path, anyTool}] = true, true
+		}
+		if e, ok := errors.AsType[*fs.PathError](p.Err); ok && !errors.Is(e, fs.ErrNotExist) {
+			unread = append(unread, p.Path)
+		}
+	}
+	if len(faulty)+len(unread) == 0 {
+		return nil
+	}
+	within := func(path string) bool {
+		return slices.ContainsFunc(unread, func(dir string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) })
+	}
+	isFaulty := func(t manifest.Tool) bool {
+		if t.Runtime.Generated { // its file has others, each with its own faults, or with one that nobody knows the tool of
+			return faulty[spot{t.Source, t.Name}] || faulty[spot{t.Source, ""}]
+		}
+		return faulty[spot{t.Source, anyTool}] || faulty[spot{t.Dir, anyTool}]
+	}
+	kept = map[spot]bool{}
+	taken := map[string]bool{}
+	for _, t := range found.Tools {
+		taken[t.Name] = true
+	}
+	for _, served := range s.Supervisor.Manifests() {
+		t := served.Tool
+		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) && discovery.ApplyTerms(&t, cfg) == nil {
+			found.Tools = append(found.Tools, t)
+			if t.Runtime.Generated {
+				kept[spot{t.Source, t.Name}], kept[spot{t.Source, ""}] = true, true
+			} else {
+				kept[spot{t.Source, anyTool}], kept[spot{t.Dir, anyTool}] = true, true
+			}
+		}
+	}
+	return kept
+}
+
+// spot is where a tool is described: a path, and the tool's name, or "" where
+// that is not known.
+type spot struct{ path, tool string }
+
+// anyTool stands for every tool of a path. No tool can be called that.
+const anyTool = "*"
+
+// names lists what a reload touched, up to a number that a line has room for.
+func names(lists ...[]string) []string {
+	const most = 20
+	all := append([]string{}, slices.Concat(lists...)...) // an empty list is [] in the log, not null
+	if len(all) > most {
+		all = append(all[:most:most], "…")
+	}
+	return all
+}
+
+// reportProblems logs the problems that were not there the last time. kept are the paths
+// of what serves on all the same.
+func (s *server) reportProblems(problems []manifest.Problem, kept map[spot]bool) {
+	reported := make(map[string]bool, len(problems))
+	for _, p := range problems {
+		key := p.Path + "\x00" + p.Err.Error()
+		reported[key] = true
+		if s.reported[key] {
+			continue
+		}
+		switch {
+		case p.Denies:
+			s.log.Error("every call is denied: a governance document is not enforced by this version", "path", p.Path, "err", p.Err)
+		case p.Severity == manifest.Fault && (kept[spot{p.Path, p.Tool}] || kept[spot{p.Path, anyTool}]):
+			s.log.Error("a capsule's manifest is at fault; the capsule serves on as it was", "path", p.Path, "tool", p.Tool, "err", p.Err)
+		case p.Severity == manifest.Fault:
+			s.log.Error("a tool is not served", "path", p.Path, "tool", p.Tool, "err", p.Err)
+		default:
+			s.log.Warn("about the tools folder", "path", p.Path, "tool", p.Tool, "err", p.Err)
+		}
+	}
+	s.reported = reported
+}
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
+
+// reportWeaker logs them at the start, and when they have changed.
+func (s *server) reportWeaker(cfg *config.Loaded) {
+	ways := discovery.Weaker(cfg)
+	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
+		s.log.Warn("the operator has tools held less than by default", "ways", ways)
+	}
+	s.weaker = ways
+}

@@ -1,0 +1,384 @@
+// Package daemon is Orla as it serves: the front where work comes in, reloads, what
+// operators ask over the control socket, what systemd is told, and the stop.
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/thejerf/suture/v4"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/listen"
+	"github.com/orla-project/orla/internal/app/systemd"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/kind/webhook"
+	"github.com/orla-project/orla/internal/launch/guard"
+	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/observe/telemetry"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
+	"github.com/orla-project/orla/mcpbridge/transport/stdio"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// Serve runs Orla until a signal, or on stdio until the client is done.
+//
+// The tree has a front, where work comes in, and a back, where tools live. The
+// back is ended only after the front has returned (SPEC F1):
+//
+//	front: bridge, http sessions, reloader, control socket, what systemd is told
+//	back:  one service per living tool
+func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
+	log := logging.New(std.Err, systemd.JournalSocket)
+	defer log.Flush()
+	from.Serving = true
+	cfg, err := from.Load()
+	if err == nil {
+		err = cfg.CheckToolsDir()
+	}
+	if err != nil {
+		return config.NotLoaded(err)
+	}
+	logTo, err := logging.OpenFile(cfg.LogFile)
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
+	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
+		defer func() {
+			if err != nil {
+				log.Log(ctx, logging.LevelFatal, "failed", "err", err)
+			}
+		}()
+	}
+	letGarbageGather()
+	signals := newSignals()
+	defer signals.stop()
+	// A reader of the log or of stdout that is gone is an error of the write,
+	// not the end of the process. Caught and not ignored: tools would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	self, err := guard.Program()
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	p.Holds = wiring.HoldsOf(cfg)
+	s := &server{
+		Parts: p, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(), stopped: make(chan struct{}),
+		reloads: reloads{from: from, hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded)},
+	}
+	defer func() { // last of all: a second signal ends whatever else takes its time
+		close(s.stopped)
+		s.secondSignal.Wait()
+	}()
+	defer p.Close()
+
+	s.telemetry = s.newTelemetry()
+	defer s.telemetry.Close(ctx)
+	traces, err := s.tracing(cfg)
+	if err != nil {
+		return &exit.Error{Code: exit.Invalid, Err: err}
+	}
+	s.trace(ctx, traces)
+	s.watchers = newWatchers(p.Hub, log.Logger)
+	s.watchers.point(cfg, from.Home) // before the folders are read, so that no change slips between
+	searching, searched := signals.untilEnd(ctx)
+	s.apply(searching, cfg, "start")
+	searched()
+	if err := context.Cause(searching); !errors.Is(err, errSearched) {
+		log.Info("stopped", "reason", err.Error())
+		return nil
+	}
+	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
+		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
+		Starting: p.Supervisor.Starting, Denying: p.Governance.Denies.Load,
+		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
+	})
+	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})
+	if cfg.Stdio {
+		return s.runStdio(ctx, cfg, std, signals)
+	}
+	return s.runHTTP(ctx, cfg, signals)
+}
+
+// server is a running Orla.
+type server struct {
+	*wiring.Parts
+	log       *logging.Log
+	telemetry *telemetry.Telemetry
+	traced    telemetry.Tracing // where spans go; owned by trace
+	notifier  *systemd.Notifier // nil without systemd
+	bridge    *mcpbridge.Bridge
+	httpFront
+	control *control.Server
+	reloads
+	inForce
+
+	began        time.Time
+	stopped      chan struct{}  // closed when all has stopped
+	secondSignal sync.WaitGroup // holds endAtOnce
+}
+
+// httpFront is where clients come in over HTTP. It is empty on stdio.
+type httpFront struct {
+	http  *httpfront.Front
+	web   *listen.Server
+	given []net.Listener // what systemd listens on
+}
+
+// reloads are what the reloader reads, and what it waits for.
+type reloads struct {
+	from     *config.Loader
+	watchers *watchers
+	hup      chan struct{} // holds one request to reload
+	asked    chan chan<- reloaded
+	reported map[string]bool // problems that were logged; owned by apply
+	seen     discover.Seen   // what searches have seen; owned by apply
+	weaker   []string        // than by default tools are held in these ways; owned by apply
+}
+
+// inForce is what the last reload left.
+type inForce struct {
+	mu    sync.Mutex // guards the fields that follow
+	cfg   *config.Loaded
+	wrong []manifest.Problem // with the folders of tools
+}
+
+// runHTTP serves HTTP until a signal.
+func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals) error {
+	s.given = givenSockets(s.log.Logger)
+	settings, err := s.httpSettings(cfg)
+	if err != nil {
+		return &exit.Error{Code: exit.Invalid, Err: err}
+	}
+	s.http = httpfront.New(s.bridge, settings)
+	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
+	s.web = listen.New(s.http, s.log.Logger)
+	if err := s.open(ctx, cfg); err != nil {
+		return err
+	}
+	stop := s.startTree(ctx, s.bridge, s.http, s, s.control)
+	s.awaitControl(ctx, cfg)
+	s.serving(s.web.URL())
+
+	ended := s.waitForEnd(ctx, signals, nil)
+	s.http.Drain()
+	s.drain(ctx, signals)
+	s.http.CloseSessions()
+	s.web.Shutdown(context.WithoutCancel(ctx))
+	stop()
+	s.log.Info("stopped", "reason", ended.Error())
+	return nil
+}
+
+// gcPercent is how much garbage there may be for what is in use, in percent. Of the few MiB
+// that Orla uses, the runtime's 100 % are so little that collections take a fifth of the
+// time of small calls.
+const gcPercent = 400
+
+// letGarbageGather sets how much garbage may gather, unless the user has.
+func letGarbageGather() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// open listens where systemd does, or else where cfg says.
+func (s *server) open(ctx context.Context, cfg *config.Loaded) error {
+	if len(s.given) == 0 {
+		err := s.web.Listen(ctx, cfg.Address())
+		if errors.Is(err, listen.ErrInUse) {
+			err = cmp.Or(inUseByOrla(ctx, s.from, cfg), err)
+		}
+		return err
+	}
+	if err := refuseExposed(cfg, s.given); err != nil {
+		return err
+	}
+	s.web.Accept(cfg.Address(), s.given)
+	return nil
+}
+
+// serving says that Orla answers. It does not wait for capsules: one that does
+// not start must not fail all others.
+func (s *server) serving(url string) {
+	s.log.Info("serving", "url", url, "tools", len(s.Supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
+	s.notifier.Ready(s.readiness().text)
+}
+
+func (s *server) readiness() *readiness {
+	return &readiness{s.notifier, s.Supervisor, s.log.History()}
+}
+
+// runStdio serves the one client on stdin and stdout.
+func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.Streams, signals *signals) error {
+	stop := s.startTree(ctx, s.bridge, s, s.control)
+	s.awaitControl(ctx, cfg)
+	s.serving("stdio")
+
+	client, leave := context.WithCancel(ctx)
+	defer leave()
+	in, release := std.Polled()
+	defer release()
+	done := make(chan error, 1)
+	go func() { done <- stdio.Serve(client, s.bridge, in, std.Out, int64(cfg.MaxRequest)) }()
+	over := make(chan struct{})
+	var served error
+	go func() {
+		served = <-done
+		close(over)
+	}()
+	ended := s.waitForEnd(ctx, signals, over)
+	s.drain(ctx, signals)
+	leave()
+	<-over
+	stop()
+	s.log.Info("stopped", "reason", ended.Error())
+	if served != nil && !errors.Is(served, context.Canceled) {
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("stdio: %w", served)}
+	}
+	return nil
+}
+
+// startTree starts the tree: the back with all that lives, the front with services.
+// The function that it returns stops the front, and then the back.
+func (s *server) startTree(ctx context.Context, services ...suture.Service) (stop func()) {
+	backCtx, endBack := context.WithCancel(context.WithoutCancel(ctx))
+	frontCtx, endFront := context.WithCancel(context.WithoutCancel(ctx))
+	front := suture.New("front", supervisor.TreeSpec(s.log.Logger))
+	for _, service := range services {
+		front.Add(service)
+	}
+	if s.notifier != nil {
+		front.Add(s.readiness())
+	}
+	if dog := newWatchdog(s.notifier, s.Supervisor, front, s.log.Logger); dog != nil {
+		front.Add(dog)
+	}
+	backEnded := make(chan struct{})
+	go func() {
+		defer close(backEnded)
+		_ = s.Supervisor.Serve(backCtx) // it ends by backCtx alone
+	}()
+	frontEnded := front.ServeBackground(frontCtx)
+	return func() {
+		endFront()
+		if err := <-frontEnded; !errors.Is(err, context.Canceled) {
+			s.log.Warn("the front ended", "err", err)
+		}
+		endBack()
+		<-backEnded
+	}
+}
+
+var (
+	errClientDone = errors.New("the client has closed its end")
+	errEnded      = errors.New("the caller ended it")
+)
+
+// waitForEnd answers signals until one of them, the client or ctx ends Orla, and
+// returns which.
+func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan struct{}) error {
+	for {
+		select {
+		case sig := <-signals.end:
+			return signalled{sig}
+		case <-signals.reload:
+			select {
+			case s.hup <- struct{}{}:
+			default: // one that waits already will see this change too
+			}
+		case <-signals.state:
+			s.logState()
+		case <-client:
+			return errClientDone
+		case <-ctx.Done():
+			return errEnded
+		}
+	}
+}
+
+// drain lets the calls in flight end within shutdown_grace.
+func (s *server) drain(ctx context.Context, signals *signals) {
+	grace := time.Duration(s.current().ShutdownGrace)
+	// In this order: who has read the line may count on a refusal.
+	inFlight := s.Supervisor.Refuse()
+	s.log.Info("stopping", "in_flight", inFlight, "grace_ms", grace.Milliseconds())
+	s.notifier.Stopping(fmt.Sprintf("stopping; %d calls in flight", inFlight))
+	s.notifier.Extend(grace + 2*supervisor.StopBudget) // that the configuration gives, and what front and back may take
+	lasting := context.WithoutCancel(ctx)
+	s.secondSignal.Go(func() { s.endAtOnce(lasting, signals) })
+	limited, cancel := context.WithTimeout(lasting, grace)
+	defer cancel()
+	s.Supervisor.Drain(limited)
+}
+
+// endAtOnce ends Orla on a second signal, until all has stopped. The guard
+// takes care of what is left (SPEC H4).
+func (s *server) endAtOnce(ctx context.Context, signals *signals) {
+	select {
+	case <-s.stopped:
+	case sig := <-signals.end:
+		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
+		os.Exit(int(exit.Failed)) //nolint:forbidigo // whoever sends a second signal wants no more waiting, and whatever waits could be stuck
+	}
+}
+
+// logState writes what an operator asks for with SIGUSR1.
+func (s *server) logState() {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	s.log.Info("summary",
+		"tools", len(s.Supervisor.Catalog().Tools),
+		"in_flight", s.Supervisor.InFlight(),
+		"goroutines", runtime.NumGoroutine(),
+		"heap_bytes", mem.HeapAlloc)
+	lives := s.Supervisor.Lives()
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
+		life := lives[name]
+		s.log.Info("capsule", "tool", name, "state", life.State, "reason", life.Reason, "pid", life.Pid,
+			"for_ms", time.Since(life.Since).Milliseconds(), "failures", life.Failures, "restarts", life.Restarts,
+			"last_exit", life.LastExit, "in_flight", life.InFlight, "waiting", life.Waiting, "calls", life.Calls)
+	}
+}
+
+// httpSettings are what the HTTP front needs of the configuration.
+func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, error) {
+	verify, callers, err := Tokens(cfg)
+	if err != nil {
+		return httpfront.Settings{}, err
+	}
+	return httpfront.Settings{
+		AllowedOrigins: cfg.AllowedOrigins,
+		AllowedHosts:   cfg.AllowedHosts,
+		Loopback:       config.IsLoopback(hostOf(cfg.Address())) && exposed(s.given) == "",
+		Verify:         verify,
+		Callers:        callers,
+		MaxRequest:     int64(cfg.MaxRequest),
+		SessionTimeout: time.Duration(cfg.SessionTimeout),
+		MaxSessions:    cfg.MaxSessions,
+	}, nil
+}

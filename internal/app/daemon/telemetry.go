@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/telemetry"
+)
+
+// newTelemetry joins what is told to machines with where it is known.
+func (s *server) newTelemetry() *telemetry.Telemetry {
+	return telemetry.New(telemetry.Options{
+		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
+		Lives:    s.Supervisor.Lives,
+		Usage:    s.usage,
+		Sessions: s.sessions,
+		Queued:   s.Slots.Waiting,
+		Dropped:  s.log.Dropped,
+		Log:      s.log.Logger,
+	})
+}
+
+// usage is what the processes of each capsule take.
+func (s *server) usage() map[string]telemetry.Usage { return s.usageOf(s.Supervisor.Lives()) }
+
+// usageOf is the same of some capsules alone.
+func (s *server) usageOf(lives map[string]peer.Life) map[string]telemetry.Usage {
+	pids := map[string]int{}
+	for name, life := range lives {
+		if life.Pid != 0 {
+			pids[name] = life.Pid
+		}
+	}
+	trees := s.Launcher.Usage(slices.Collect(maps.Values(pids)))
+	used := make(map[string]telemetry.Usage, len(pids))
+	for name, pid := range pids {
+		if tree, ok := trees[pid]; ok {
+			used[name] = telemetry.Usage{Memory: tree.RSS, CPU: tree.CPU, Processes: tree.Processes}
+		}
+	}
+	return used
+}
+
+// sessions is the number of open sessions: on stdio there is the one.
+func (s *server) sessions() int {
+	if s.http == nil {
+		return 1
+	}
+	return s.http.Sessions()
+}

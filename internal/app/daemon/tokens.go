@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/orla-project/orla/internal/app/config"
+)
+
+// minToken is the shortest token that is taken: shorter ones can be guessed.
+const minToken = 16
+
+// bearer is one token that is known, as a hash, and the caller it stands for.
+type bearer struct {
+	name string
+	hash [sha256.Size]byte
+}
+
+// Tokens reads the configured tokens and returns what checks them, or
+// nil when none are configured. callers are their names, each with the hash of its
+// token.
+func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
+	if len(cfg.Auth.Tokens) == 0 {
+		return nil, nil, nil
+	}
+	var known []bearer
+	callers = map[string]string{}
+	for _, t := range cfg.Auth.Tokens {
+		path := t.File
+		if t.Credential != "" {
+			dir := os.Getenv("CREDENTIALS_DIRECTORY")
+			if dir == "" || t.Credential != filepath.Base(t.Credential) {
+				return nil, nil, fmt.Errorf("auth.tokens %q: there is no systemd credential %q; set LoadCredential= in the unit", t.Name, t.Credential)
+			}
+			path = filepath.Join(dir, t.Credential)
+		} else if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(cfg.File), path)
+		}
+		data, err := config.ReadSmall(path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
+		}
+		token := strings.TrimSpace(string(data))
+		if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+			return nil, nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
+		}
+		b := bearer{t.Name, sha256.Sum256([]byte(token))}
+		known = append(known, b)
+		callers[b.name] += string(b.hash[:])
+	}
+	return func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		hash := sha256.Sum256([]byte(token))
+		for _, b := range known {
+			if subtle.ConstantTimeCompare(hash[:], b.hash[:]) == 1 {
+				return &auth.TokenInfo{UserID: b.name}, nil
+			}
+		}
+		return nil, auth.ErrInvalidToken
+	}, callers, nil
+}

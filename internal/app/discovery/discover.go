@@ -1,0 +1,79 @@
+// Package discovery finds the tools of a configuration, gives them the operator's limits
+// and terms of isolation, and says what is wrong with the rest.
+package discovery
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
+)
+
+// Folders are where tools are found: the project's first.
+func Folders(cfg *config.Loaded, home string) discover.Options {
+	opts := discover.Options{ToolsDir: cfg.ToolsDir}
+	if _, err := os.Stat(opts.ToolsDir); err != nil {
+		opts.ToolsDir = config.Absolute(opts.ToolsDir) // the message about it says where it would be
+	}
+	if home != "" {
+		opts.UserDir = filepath.Join(home, ".orla", "tools")
+	}
+	return opts
+}
+
+// Find finds the tools and gives them the limits that the configuration
+// sets, so that a change of those is a change of the tools.
+func Find(cfg *config.Loaded, home string) manifest.Result { return Search{}.Find(cfg, home) }
+
+// Search is how tools are found. The zero Search goes to its end and reads all files.
+type Search struct {
+	Stopped func() error   // of discover.Options
+	Seen    *discover.Seen // of discover.Options
+}
+
+// Find is the function of that name.
+func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
+	folders := Folders(cfg, home)
+	folders.Stopped, folders.Seen = s.Stopped, s.Seen
+	if cfg.Only != "" {
+		return WithLimits(governance.AddDocuments(discover.Validate(cfg.Only), folders), cfg)
+	}
+	return WithLimits(discover.Tools(folders), cfg)
+}
+
+// WithLimits gives the tools their limits, and takes out those that ask for more
+// than they may have.
+func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
+	var served []manifest.Tool
+	for _, t := range found.Tools {
+		withLimits(&t, cfg)
+		if err := ApplyTerms(&t, cfg); err != nil {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
+			continue
+		}
+		served = append(served, t)
+	}
+	found.Tools = served
+	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
+	return found
+}
+
+func withLimits(t *manifest.Tool, cfg *config.Loaded) {
+	if t.Run.Timeout == 0 {
+		t.Run.Timeout = time.Duration(cfg.Timeout)
+	}
+	if t.Run.MaxOutput == 0 {
+		t.Run.MaxOutput = int64(cfg.MaxOutput)
+	}
+	t.Run.StructuredResults = cfg.StructuredResults
+	if t.Kind == manifest.Capsule {
+		t.Runtime.QueueTimeout = time.Duration(cfg.QueueTimeout)
+		t.Runtime.MaxMessage = int64(cfg.MaxMessage)
+	}
+}

@@ -1,0 +1,282 @@
+package listen
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// connections bounds the open connections of all listeners. A connection is pending
+// until a request on it is admitted; then it belongs to a caller. At most half of all
+// connections may be pending. When one more comes, the address with the most pending
+// connections loses its oldest one. Callers may have three quarters. When one more
+// connection becomes a caller's, the caller with the most loses one, preferably one
+// without a request.
+type connections struct {
+	most int
+
+	mu      sync.Mutex // guards what follows
+	room    sync.Cond  // a connection or a listener was closed, or there are pending connections
+	open    int
+	pending holders // by address
+	callers holders // by caller
+}
+
+// holders is connections by who has them.
+type holders struct {
+	size    int
+	of      map[holder]*share
+	largest byConnections
+	headers *turns.Shares // of maxHeaders; has a lock of its own
+}
+
+func newHolders() holders {
+	return holders{of: map[holder]*share{}, headers: turns.NewShares(maxHeaders)}
+}
+
+// holder is an address, or a caller with a name.
+type holder struct {
+	address netip.Addr
+	caller  string
+}
+
+// share are the connections of one holder.
+type share struct {
+	by    holder
+	conns list.List // of *conn, the oldest first
+	index int       // in holders.largest
+}
+
+func newConnections(most int) *connections {
+	c := &connections{most: most, pending: newHolders(), callers: newHolders()}
+	c.room.L = &c.mu
+	return c
+}
+
+// add counts a connection, and closes a pending one if there are too many.
+func (c *connections) add(one *conn) {
+	c.mu.Lock()
+	var excess *conn
+	if c.pending.size > 0 && (c.pending.size >= max(1, c.most/2) || c.open >= c.most) {
+		excess, _ = c.pending.largest[0].conns.Front().Value.(*conn)
+		c.dropLocked(excess)
+	}
+	c.pending.put(one, holder{address: addressOf(one)})
+	c.open++
+	c.room.Broadcast()
+	c.mu.Unlock()
+	if excess != nil {
+		_ = excess.Close()
+	}
+}
+
+// know gives a pending connection to a caller, and closes one of a caller's if there are
+// too many. Callers without a name are distinguished by their addresses.
+func (c *connections) know(one *conn, caller string) {
+	by := holder{caller: caller}
+	if caller == "" {
+		by.address = addressOf(one)
+	}
+	c.mu.Lock()
+	if one.gone {
+		c.mu.Unlock()
+		return
+	}
+	var excess *conn
+	one.holders.take(one)
+	if c.callers.size >= max(1, c.most-c.most/4) {
+		excess = c.callers.largest[0].spare()
+		c.dropLocked(excess)
+	}
+	c.callers.put(one, by)
+	c.mu.Unlock()
+	if excess != nil {
+		_ = excess.Close()
+	}
+}
+
+// remove counts a connection no longer.
+func (c *connections) remove(one *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !one.gone {
+		c.dropLocked(one)
+	}
+}
+
+func (c *connections) dropLocked(one *conn) {
+	one.holders.take(one)
+	one.gone = true
+	c.open--
+	c.room.Broadcast()
+}
+
+// put adds a connection.
+func (c *holders) put(one *conn, by holder) {
+	h := c.of[by]
+	if h == nil {
+		h = &share{by: by}
+		c.of[by] = h
+		heap.Push(&c.largest, h)
+	}
+	one.holders, one.share, one.place = c, h, h.conns.PushBack(one)
+	heap.Fix(&c.largest, h.index)
+	c.size++
+}
+
+// take takes a connection out.
+func (c *holders) take(one *conn) {
+	h := one.share
+	h.conns.Remove(one.place)
+	one.holders, one.share, one.place = nil, nil, nil
+	c.size--
+	if h.conns.Len() > 0 {
+		heap.Fix(&c.largest, h.index)
+		return
+	}
+	heap.Remove(&c.largest, h.index)
+	delete(c.of, h.by)
+}
+
+// spare returns the oldest connection on which nothing is asked, or another one if a
+// few have requests. Those are looked at last the next time.
+func (h *share) spare() *conn {
+	const few = 64
+	for range min(few, h.conns.Len()) {
+		oldest := h.conns.Front()
+		if one, _ := oldest.Value.(*conn); !one.busy.Load() {
+			return one
+		}
+		h.conns.MoveToBack(oldest)
+	}
+	one, _ := h.conns.Front().Value.(*conn)
+	return one
+}
+
+// listener accepts connections that are bounded.
+type listener struct {
+	net.Listener
+	all    *connections
+	fresh  *sync.WaitGroup // holds connections on which nothing was asked yet
+	closed bool            // guarded by all.mu
+}
+
+// Accept waits for room, if all connections are known ones.
+func (l *listener) Accept() (net.Conn, error) {
+	l.all.mu.Lock()
+	for !l.closed && l.all.open >= l.all.most && l.all.pending.size == 0 {
+		l.all.room.Wait()
+	}
+	closed := l.closed
+	l.all.mu.Unlock()
+	if closed {
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.fresh.Add(1)
+	one := &conn{Conn: c, used: sync.OnceFunc(l.fresh.Done), all: l.all}
+	l.all.add(one)
+	return one, nil
+}
+
+// Close stops accepting, and ends a wait for room.
+func (l *listener) Close() error {
+	l.all.mu.Lock()
+	l.closed = true
+	l.all.room.Broadcast()
+	l.all.mu.Unlock()
+	return l.Listener.Close()
+}
+
+// conn is a connection that is counted until it is closed.
+type conn struct {
+	net.Conn
+	used  func() // says that something was asked on it
+	known sync.Once
+	busy  atomic.Bool // a request on it is being read or answered
+	all   *connections
+
+	headers headers // of who serves the connection
+
+	holders *holders // which counts it; guarded by all.mu, as what follows
+	share   *share
+	place   *list.Element
+	gone    bool // not counted any more
+}
+
+func (c *conn) Close() error {
+	c.used()
+	c.all.remove(c)
+	return c.Conn.Close()
+}
+
+// connKey is the key of the *conn that a request came by.
+type connKey struct{}
+
+// Admitted makes the connection of a request that was let through one of its caller.
+func Admitted(ctx context.Context, caller string) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.known.Do(func() { c.all.know(c, caller) })
+	}
+}
+
+// followed keeps which connections have requests.
+func followed(c net.Conn, state http.ConnState) {
+	if c, ok := c.(*conn); ok {
+		c.busy.Store(state == http.StateActive)
+		if state == http.StateIdle || state == http.StateClosed {
+			c.ready()
+		}
+	}
+}
+
+// addressOf is where a connection comes from. One who has an IPv6 address has all
+// of its network. The zero Addr stands for unix sockets.
+func addressOf(c net.Conn) netip.Addr {
+	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := at.Addr().Unmap()
+	if addr.Is6() {
+		const network = 64 // bits
+		addr = netip.PrefixFrom(addr.WithZone(""), network).Masked().Addr()
+	}
+	return addr
+}
+
+// byConnections is a heap of holders, that with the most connections first.
+type byConnections []*share
+
+func (h byConnections) Len() int           { return len(h) }
+func (h byConnections) Less(i, j int) bool { return h[i].conns.Len() > h[j].conns.Len() }
+func (h byConnections) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push is of heap.Interface.
+func (h *byConnections) Push(x any) {
+	a, _ := x.(*share)
+	a.index = len(*h)
+	*h = append(*h, a)
+}
+
+// Pop is of heap.Interface.
+func (h *byConnections) Pop() any {
+	last := len(*h) - 1
+	a := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return a
+}

@@ -1,0 +1,71 @@
+package wiring
+
+import (
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/launch/kube"
+	"github.com/orla-project/orla/internal/service/secret"
+	"github.com/orla-project/orla/manifest"
+)
+
+// clusters are those of Kubernetes that tools run in. Nothing is asked of one
+// before a tool wants it.
+type clusters struct {
+	folder  string // that is served
+	serves  bool   // this process does, and looks for what an earlier one left
+	secrets func(secret.Ref) (secret.Value, error)
+	log     *slog.Logger
+
+	mu sync.Mutex // guards of
+	of map[manifest.Cluster]*kube.Cluster
+}
+
+// named returns a cluster.
+func (c *clusters) named(where manifest.Cluster) *kube.Cluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.of[where]; known != nil {
+		return known
+	}
+	folder, err := filepath.Abs(c.folder)
+	if err != nil {
+		folder = c.folder
+	}
+	made := kube.New(kube.Options{
+		Kubeconfig: where.Kubeconfig, Context: where.Context, Namespace: where.Namespace, TTL: where.TTL,
+		Instance: folder, Secrets: c.secrets, Log: c.log,
+	})
+	if c.of == nil {
+		c.of = map[manifest.Cluster]*kube.Cluster{}
+	}
+	c.of[where] = made
+	if c.serves {
+		made.Sweep()
+	}
+	return made
+}
+
+// close waits for the Jobs that are left.
+func (c *clusters) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, made := range c.of {
+		made.Close()
+	}
+}
+
+// clusterPlace is the place of a tool whose calls are a Job each.
+func (p *Parts) clusterPlace(t manifest.Tool) place {
+	i := t.Isolation
+	network := kube.NoNetwork
+	if i.Network == string(kube.ClusterNetwork) {
+		network = kube.ClusterNetwork
+	}
+	launcher := p.clusters.named(i.Terms.Cluster).Launcher(kube.Tool{
+		Name: t.Name, Image: i.Image, PullSecret: i.PullSecret, Network: network, Limits: cgroup.Limits(i.Resources),
+	})
+	return place{launcher: launcher, elsewhere: true}
+}

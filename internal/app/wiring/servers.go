@@ -1,0 +1,33 @@
+package wiring
+
+import (
+	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/kind/mcptool"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/remote"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// capsule makes the provider of a capsule: of a package, or of an McpServer on
+// this machine or far away.
+func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+	at := p.placeOf(t)
+	opts := capsule.Options{
+		Launcher: at.launcher, Elsewhere: at.elsewhere, Environ: environ, Secrets: p.Services.secrets.Resolve, Version: version.Version(),
+		Hub: p.Hub, Lists: p.Lists, Holds: p.Holds, Shared: p.Tenants.Load, Log: p.log,
+	}
+	if far := t.Runtime.Remote; far != nil {
+		opts.Connect = remote.Connect(t, remote.Options{
+			Client: p.Services.client, Auth: auth.New(far.Auth, p.Services.auth()), UserAgent: "orla/" + version.Version(), Log: p.log,
+		})
+	}
+	return capsule.New(t, opts)
+}
+
+// mcpTool makes the provider of a tool of type mcp.
+func (p *Parts) mcpTool(t manifest.Tool) (supervisor.Provider, error) {
+	find := func(name string) (supervisor.Peer, bool) { return p.Supervisor.Catalog().Peer(name) }
+	return mcptool.New(t, mcptool.Options{Find: find, Log: p.log})
+}

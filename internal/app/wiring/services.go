@@ -1,0 +1,96 @@
+package wiring
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/kind/grpc"
+	"github.com/orla-project/orla/internal/kind/post"
+	"github.com/orla-project/orla/internal/kind/webhook"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/service/secret"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// Services is what tools that are services share: their secrets, the client
+// that reaches them, and the access tokens that they are shown.
+type Services struct {
+	secrets *secret.Store
+	client  *outbound.Client
+	tokens  *auth.Tokens
+
+	declared []secret.Secret // owned by Declare
+	// Callbacks are what services push their answers to. On stdio nobody can.
+	Callbacks *webhook.Callbacks
+}
+
+func newServices(cfg *config.Loaded) *Services {
+	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints)})
+	return &Services{
+		secrets: secret.New(secret.Options{
+			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv,
+		}),
+		client:    client,
+		tokens:    auth.NewTokens(client),
+		Callbacks: webhook.NewCallbacks(),
+	}
+}
+
+// Declare makes the Secret resources those that were found. One whose file is at
+// fault, or cannot be read, stays as it was until that is mended: half a file
+// must not take it away, nor put one of the environment in its place.
+func (s *Services) Declare(found manifest.Result) {
+	var broken []string
+	for _, p := range found.Problems {
+		if _, unread := errors.AsType[*fs.PathError](p.Err); unread || p.Severity == manifest.Fault {
+			broken = append(broken, p.Path)
+		}
+	}
+	declared := slices.Clone(found.Secrets)
+	for _, old := range s.declared {
+		if slices.ContainsFunc(broken, func(path string) bool {
+			return old.Source == path || strings.HasPrefix(old.Source, path+string(filepath.Separator))
+		}) {
+			declared = append(declared, old) // of two with one name the first counts
+		}
+	}
+	s.declared = declared
+	s.secrets.Set(declared)
+}
+
+// Configure makes the services what cfg says.
+func (s *Services) Configure(cfg *config.Loaded) {
+	s.secrets.SetDir(cfg.SecretsDir)
+	s.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
+}
+
+// auth is what makes credentials of secrets.
+func (s *Services) auth() auth.Options { return auth.Options{Secrets: s.secrets, Tokens: s.tokens} }
+
+// posting is what tools that are spoken to over HTTP need.
+func (s *Services) posting() post.Options {
+	return post.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()}
+}
+
+// post makes the provider of a tool of type http or external.
+func (s *Services) post(t manifest.Tool) (supervisor.Provider, error) {
+	return post.New(t, s.posting())
+}
+
+// webhook makes the provider of a tool of type webhook-callback.
+func (s *Services) webhook(t manifest.Tool) (supervisor.Provider, error) {
+	return webhook.New(t, webhook.Options{Options: s.posting(), Callbacks: s.Callbacks})
+}
+
+// grpc makes the provider of a tool of type grpc.
+func (s *Services) grpc(t manifest.Tool) (supervisor.Provider, error) {
+	return grpc.New(t, grpc.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()})
+}

@@ -1,0 +1,203 @@
+// Package wiring joins the parts that answer calls: launchers, sandboxes, container engines
+// and clusters, secrets and services, modules, and the supervisor with its providers.
+package wiring
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/retry"
+	"github.com/orla-project/orla/internal/file/watch"
+	"github.com/orla-project/orla/internal/kind/grpc"
+	"github.com/orla-project/orla/internal/kind/mcptool"
+	"github.com/orla-project/orla/internal/kind/post"
+	kindwasm "github.com/orla-project/orla/internal/kind/wasm"
+	"github.com/orla-project/orla/internal/kind/webhook"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/launch/sandbox"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/simple"
+	"github.com/orla-project/orla/supervisor"
+)
+
+var (
+	_ supervisor.Provider = (*simple.Command)(nil)
+	_ supervisor.Peer     = (*capsule.Capsule)(nil)
+	_ supervisor.Operator = (*capsule.Capsule)(nil)
+	_ supervisor.Follower = (*mcptool.Tool)(nil)
+	_ supervisor.Provider = (*grpc.Tool)(nil)
+	_ supervisor.Provider = (*post.Tool)(nil)
+	_ supervisor.Provider = (*webhook.Tool)(nil)
+	_ supervisor.Talker   = (*webhook.Tool)(nil)
+	_ supervisor.Provider = (*kindwasm.Tool)(nil)
+)
+
+// Parts are the pieces that answer calls, joined. The caller closes them.
+type Parts struct {
+	launchers
+	Supervisor *supervisor.Supervisor
+	Slots      *simple.Slots
+	Hub        *watch.Hub
+	Lists      *records.Lists
+	Services   *Services
+	Modules    *Modules
+	Governance governance.Gate
+	Holds      *records.Holds // nil for a call without a server, which a stop by an operator does not bind
+	log        *slog.Logger
+
+	Tenants atomic.Bool // there are several callers; see ManyCallers
+}
+
+// launchers are what starts processes, on this machine and elsewhere.
+type launchers struct {
+	cgroup        *cgroup.Root // nil where none was delegated
+	Launcher      *launch.Local
+	sandboxes     *sandbox.Host
+	engines       *engines // of containers
+	clusters      *clusters
+	LastProcesses LastProcesses
+}
+
+// ManyCallers reports whether a configuration has callers who are not to learn of
+// each other (SPEC N2).
+func ManyCallers(cfg *config.Loaded) bool { return len(cfg.Auth.Tokens) > 1 }
+
+// Join makes the parts that cfg describes, without any tool yet. guard is the
+// command that outlives this process to clean up after it; nil for a process
+// that does not serve, which takes no cgroup either.
+func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) {
+	var root *cgroup.Root
+	if guard != nil {
+		root = openCgroup(log) // before anything is started, which is to begin there
+	}
+	launcher, err := launch.NewLocal(launch.Options{Guard: guard, Cgroup: root, Log: log})
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	p := &Parts{
+		Slots:    simple.NewShared(cfg.MaxConcurrentCalls),
+		Hub:      watch.NewHub(),
+		Lists:    records.NewLists(config.StateDir(cfg, "lists")),
+		Services: newServices(cfg),
+		log:      log,
+	}
+	p.cgroup, p.Launcher = root, launcher
+	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
+	p.Tenants.Store(ManyCallers(cfg))
+	p.Modules = newModules(cfg, p.Services, log)
+	clean := environ.Clean(os.Environ())
+	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
+	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
+	p.Supervisor = supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{
+			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
+			manifest.Cli:      func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
+			manifest.Capsule:  func(t manifest.Tool) (supervisor.Provider, error) { return p.capsule(developed(cfg, t), clean) },
+			manifest.MCP:      p.mcpTool,
+			manifest.HTTP:     p.Services.post,
+			manifest.External: p.Services.post,
+			manifest.Webhook:  p.Services.webhook,
+			manifest.GRPC:     p.Services.grpc,
+			manifest.Wasm:     p.wasm,
+		},
+		Admit:        p.Governance.Admit,
+		AdmitRequest: p.Governance.AdmitRequest,
+		Wrap: retry.Wrap(retry.Options{
+			Stopping: func() <-chan struct{} { return p.Supervisor.Stopping() },
+			Log:      log,
+		}),
+		ClaimFile: claimFile(cfg),
+		Log:       log,
+	})
+	return p, nil
+}
+
+// claimFile is where it is kept who offered something first, of the capsules of a
+// configuration; "" for nowhere.
+func claimFile(cfg *config.Loaded) string {
+	dir := config.StateDir(cfg, "claims")
+	if dir == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(config.Absolute(cfg.ToolsDir)))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
+}
+
+// simple makes the provider of a tool whose calls are a process each.
+func (p *Parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, error) {
+	at := p.placeOf(t)
+	return simple.New(t, simple.Options{
+		Launcher: at.launcher, Elsewhere: at.elsewhere, Slots: p.Slots, Environ: environ, Secrets: p.Services.secrets.Resolve,
+	})
+}
+
+// openCgroup takes over the cgroup that was delegated to Orla, if one was.
+func openCgroup(log *slog.Logger) *cgroup.Root {
+	root, reason := cgroup.Open(log)
+	if root == nil {
+		log.Debug("no cgroups for capsules", "reason", reason)
+		return nil
+	}
+	log.Info("cgroups for capsules", "cgroup", root.Dir(), "controllers", root.Controllers())
+	return root
+}
+
+// HoldsOf are the stops by an operator that bind whoever serves: who develops one tool
+// wants it to run, whatever was done to it elsewhere.
+func HoldsOf(cfg *config.Loaded) *records.Holds {
+	if cfg.Only != "" {
+		return records.NewHolds("")
+	}
+	return records.NewHolds(config.StateDir(cfg, "held"))
+}
+
+// developed returns a capsule as it is served. With orla dev it is not started again after a
+// failure: it waits for a change of its files.
+func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
+	if cfg.Only != "" && t.Runtime.Remote == nil {
+		t.Runtime.Restart.MaxFailures = 1
+	}
+	return t
+}
+
+// Resize makes max_concurrent_calls what cfg says. Calls under way keep the
+// place they have.
+func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCalls) }
+
+// Close waits for the processes that are left.
+func (p *Parts) Close() {
+	p.clusters.close()
+	p.engines.close() // before what their command lines are started by
+	p.Launcher.Close()
+	p.sandboxes.Close()
+	p.Services.client.Close()
+	p.Modules.close()
+	p.cgroup.Close()
+}
+
+// KeepAlive runs the services of the tools that live until the function that it
+// returns is called.
+func (p *Parts) KeepAlive(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.Supervisor.Serve(ctx) // it ends by ctx alone
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

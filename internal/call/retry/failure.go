@@ -1,0 +1,107 @@
+package retry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// failureOf returns what may be tried again about an attempt: its fault, or a
+// result in which the tool itself says that it failed and that trying again can
+// help. It returns nil for a success and for all that a tool refuses.
+func failureOf(answer supervisor.Answer, err error) *fault.Error {
+	if err == nil {
+		return saidSo(answer)
+	}
+	return faultOf(err)
+}
+
+// faultOf returns err as a fault; nil for the JSON-RPC error of a tool's own.
+func faultOf(err error) *fault.Error {
+	_, ours := errors.AsType[*fault.Error](err)
+	if _, refused := errors.AsType[*jsonrpc.Error](err); refused && !ours {
+		return nil
+	}
+	return fault.From(err)
+}
+
+// saidSo is the failure that a result with isError is, if its _meta says that
+// it is retryable (SPEC-TOOLS 4.1).
+func saidSo(answer supervisor.Answer) *fault.Error {
+	failed, meta := answer.Result != nil && answer.Result.IsError, said{}
+	if failed {
+		meta.code, _ = answer.Result.Meta["tool_code"].(string)
+		meta.retryable, _ = answer.Result.Meta["retryable"].(bool)
+	} else if rawjson.IsObject(answer.Raw) {
+		failed, meta = inRaw(answer.Raw)
+	}
+	if !failed || !meta.retryable {
+		return nil
+	}
+	f := fault.New(fault.ExecutionFailed, "the tool says that it failed, and that to try again can help")
+	if own, ok := fault.Parse(meta.code); ok {
+		f.Code = own
+	}
+	f.Retry = &meta.retryable
+	return f
+}
+
+// said is what the _meta of a result says of its failure.
+type said struct {
+	code      string
+	retryable bool
+}
+
+// inRaw looks for a failure in a result as it came.
+func inRaw(raw json.RawMessage) (failed bool, of said) {
+	var meta json.RawMessage
+	rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
+		case "isError":
+			failed = string(value) == "true"
+		case "_meta":
+			meta = value
+		}
+		return true
+	})
+	if !failed || !rawjson.IsObject(meta) {
+		return failed, said{}
+	}
+	rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
+		case "tool_code":
+			of.code = rawjson.String(value)
+		case "retryable":
+			of.retryable = string(value) == "true"
+		}
+		return true
+	})
+	return true, of
+}
+
+// told is the error that ends a call, with word of its attempts if there was
+// more than one, and of why there was no other.
+func told(err error, attempts int, why string) error {
+	f := faultOf(err)
+	if f == nil {
+		return err
+	}
+	told := *f
+	switch {
+	case attempts == 1 && why == "":
+		return err
+	case attempts == 1:
+		told.Reason += " (not tried again: " + why + ")"
+	case why == "":
+		told.Reason += fmt.Sprintf(" (after %d attempts)", attempts)
+	default:
+		told.Reason += fmt.Sprintf(" (after %d attempts; not tried again: %s)", attempts, why)
+	}
+	return &told
+}

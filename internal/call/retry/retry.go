@@ -1,0 +1,162 @@
+// Package retry tries calls again that failed (SPEC-TOOLS 6). It is what
+// supervisor.Options.Wrap puts around the attempts of a tool whose manifest
+// has a policy for it, and nothing at all around those of any other tool.
+//
+//	attempt ─► failed, to try again can help, and does no harm ─► pause ─► attempt
+//	        └► all else: that is the answer
+//
+// Its invariant: a call is made again only if its failure says that this can
+// help, and if to make it twice is known to be no worse than to make it once.
+package retry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// longestWait is for how long a service may ask to be left alone and still be
+// tried again, unless max_backoff is longer. Nobody waits for a call that
+// pauses for hours: who made it is told when to come back.
+const longestWait = 5 * time.Minute
+
+// Options configures Wrap.
+type Options struct {
+	// Stopping returns what is closed when nothing is to be tried again any
+	// more, because Orla stops. If nil, that never is.
+	Stopping func() <-chan struct{}
+	// Log gets a line for each attempt that is to be followed by another. Required.
+	Log *slog.Logger
+}
+
+// Wrap returns a supervisor.Options.Wrap that does what the manifests' policies say.
+func Wrap(opts Options) func(manifest.Tool, *mcp.Tool, supervisor.Attempt) supervisor.Attempt {
+	if opts.Stopping == nil {
+		opts.Stopping = func() <-chan struct{} { return nil }
+	}
+	return func(of manifest.Tool, listed *mcp.Tool, next supervisor.Attempt) supervisor.Attempt {
+		if of.Retry.MaxAttempts <= 1 {
+			return next
+		}
+		t := &tries{opts: opts, policy: of.Retry, next: next, harmless: harmless(of, listed)}
+		return t.answer
+	}
+}
+
+// harmless reports whether a tool's call may be made twice, whatever became of
+// it the first time. Whoever gave a tool resource a policy has said so; of a
+// simple tool, and of what a capsule or an MCP server offers, its annotations do
+// (SPEC-TOOLS 6.3).
+func harmless(of manifest.Tool, listed *mcp.Tool) bool {
+	if of.Resource != nil {
+		return true
+	}
+	hints := listed.Annotations
+	return hints != nil && (hints.IdempotentHint || hints.ReadOnlyHint)
+}
+
+// tries answers the calls of one tool.
+type tries struct {
+	opts     Options
+	policy   manifest.Retry
+	next     supervisor.Attempt
+	harmless bool
+}
+
+// answer makes attempts until one is the answer.
+func (t *tries) answer(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+	if call.Client != nil {
+		call.Client = &rising{Client: call.Client}
+	}
+	var pauses *pauses // nil before the first failure
+	for call.Attempt = 1; ; call.Attempt++ {
+		answer, err := t.next(ctx, call)
+		answer.Attempts = call.Attempt
+		failure := failureOf(answer, err)
+		if !t.again(ctx, failure, call.Attempt) {
+			return answer, told(err, call.Attempt, "")
+		}
+		if pauses == nil {
+			pauses = newPauses(t.policy)
+		}
+		pause := max(pauses.next(), failure.RetryAfter)
+		if most := max(longestWait, t.policy.MaxBackoff); pause > most {
+			return answer, told(err, call.Attempt, fmt.Sprintf("it asks to be left alone for %s, and a call waits %s at most", pause, most))
+		}
+		if t.stopping() {
+			return answer, told(err, call.Attempt, "Orla is stopping")
+		}
+		t.record(ctx, call, failure, pause)
+		t.wait(ctx, pause)
+		switch {
+		case ctx.Err() != nil:
+			answer.Raw = nil // there is an error now
+			return answer, told(context.Cause(ctx), call.Attempt, "")
+		case t.stopping():
+			return answer, told(err, call.Attempt, "Orla is stopping")
+		}
+	}
+}
+
+// again reports whether a failure is to be followed by another attempt.
+func (t *tries) again(ctx context.Context, failure *fault.Error, attempt int) bool {
+	return failure != nil && failure.Retryable() && (t.harmless || failure.Unsent) &&
+		attempt < t.policy.MaxAttempts && ctx.Err() == nil
+}
+
+// record writes the line that a failed attempt leaves in the log.
+func (t *tries) record(ctx context.Context, call peer.Call, failure *fault.Error, pause time.Duration) {
+	reason, cause := failure.Log()
+	attrs := []slog.Attr{
+		slog.String("tool", call.Tool),
+		slog.String("call_id", callid.From(ctx)),
+		slog.Int("attempt", call.Attempt),
+		slog.String("code", string(failure.Code)),
+		slog.String("reason", brief(reason)),
+		slog.Float64("pause_ms", float64(pause.Microseconds())/1000),
+	}
+	if cause != nil {
+		attrs = append(attrs, slog.String("err", brief(cause.Error())))
+	}
+	t.opts.Log.LogAttrs(ctx, slog.LevelInfo, "attempt", attrs...)
+}
+
+// brief bounds what one line of the log takes of a tool's words.
+func brief(text string) string {
+	const enough = 1 << 10
+	if len(text) <= enough {
+		return text
+	}
+	return strings.ToValidUTF8(text[:enough], "") + "…"
+}
+
+// wait pauses, until the call's context ends or Orla is about to.
+func (t *tries) wait(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.opts.Stopping():
+	case <-ctx.Done():
+	}
+}
+
+// stopping reports whether nothing more is to be begun.
+func (t *tries) stopping() bool {
+	select {
+	case <-t.opts.Stopping():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,76 @@
+// Package linerpc carries JSON-RPC 2.0 over the stdin and stdout of a process, one
+// message on each line (RFC 2 §8.2, SPEC D5). The calls themselves are internal/mcp/rpc's.
+//
+// Its invariant: reading never waits for anybody, so that a process that writes
+// while it does not read cannot be locked up with us.
+package linerpc
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/mcp/rpc"
+)
+
+// Stream is one end of a pipe. An *os.File and a net.Conn are Streams.
+type Stream interface {
+	io.ReadWriteCloser
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// Options configures a Conn.
+type Options struct {
+	rpc.Options
+	// MaxMessage bounds a line from the process in bytes. Required.
+	MaxMessage int
+	// Stall is how long the process may leave a message in the pipe without
+	// reading from it. Past it the stream is given up. Required.
+	Stall time.Duration
+}
+
+// ErrStalled is why a Conn is over whose process does not read.
+var ErrStalled = errors.New("the process does not read its stdin")
+
+// Conn is a connection with one process. Its methods may be called from any
+// goroutine, but Serve only once.
+type Conn struct {
+	*rpc.Conn
+
+	w   *writer
+	out Stream
+	max int // bytes of a line
+}
+
+// New returns a Conn that writes to in and reads from out. The streams stay the
+// caller's to close.
+func New(in, out Stream, opts Options) *Conn {
+	w := newWriter(in, opts.Stall)
+	c := &Conn{Conn: rpc.New(w, opts.Options), w: w, out: out, max: opts.MaxMessage}
+	w.conn = c.Conn
+	return c
+}
+
+// Serve reads until the process closes its stdout, or a read deadline passes,
+// and returns why it ended. Calls stay pending until Close.
+func (c *Conn) Serve() error {
+	var pauses pace.Pace // of what nobody has asked for
+	lines := lineReader{r: c.out, max: c.max, dropped: func(n int) { pauses.Wait(c.Over(), 0, n) }}
+	for {
+		line, err := lines.next()
+		unasked := 0
+		if line.cut {
+			c.tooLong(line.data, line.tail)
+		} else {
+			unasked = c.Receive(line.data)
+		}
+		if err != nil {
+			return err
+		}
+		if unasked > 0 {
+			pauses.Wait(c.Over(), unasked, len(line.data))
+		}
+	}
+}

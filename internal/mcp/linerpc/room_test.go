@@ -1,0 +1,117 @@
+package linerpc
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rpc"
+)
+
+// An answer that finds no room keeps no other waiting; it comes when there is
+// room, and whichever way its call ends, nothing of it stays.
+func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		const all, large = 4 << 20, 256 << 10
+		room := turns.NewRoom(all)
+		other, letGoOther := room.Hold(t.Context(), turns.Line{Session: "flood"})
+		if err := turns.HeldBy(other).Need(other, all/2+turns.Little); err != nil { // all that one line may have
+			t.Fatal(err)
+		}
+		beyond, letGoBeyond := room.Hold(t.Context(), turns.Line{Session: "beyond"}) // nobody else may go beyond the limit
+		if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
+			t.Fatal(err)
+		}
+		free := room.Free()
+
+		ctx, letGo := room.Hold(t.Context(), turns.Line{Session: "flood"})
+		left, cancel := context.WithCancelCause(t.Context())
+		leaving, letGoLeaving := room.Hold(left, turns.Line{Session: "flood"})
+		waits, leaves := p.calls(ctx, rpc.Request{Method: "large"}), p.calls(leaving, rpc.Request{Method: "large"})
+		for range 2 {
+			m := p.gets()
+			p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, m.ID, strings.Repeat("x", large))
+		}
+		small := p.calls(t.Context(), rpc.Request{Method: "small"})
+		p.answers(p.gets().ID)
+		if got := <-small; got.err != nil {
+			t.Errorf("a small answer behind two that wait: %v", got.err)
+		}
+		synctest.Wait()
+		select {
+		case got := <-waits:
+			t.Errorf("without room, a call ends with %d bytes, %v", len(got.result), got.err)
+		default:
+		}
+		if got := room.InHand(); got < large || room.Free() != free {
+			t.Errorf("%d bytes are in hand, and %d free, want %d", got, room.Free(), free)
+		}
+		gone := errors.New("gone")
+		cancel(gone)
+		if got := <-leaves; !errors.Is(got.err, gone) {
+			t.Errorf("the call that left ends with %v", got.err)
+		}
+		letGoLeaving()
+		letGoOther()
+		if got := <-waits; got.err != nil || len(got.result) < large {
+			t.Errorf("with room, it ends with %d bytes, %v", len(got.result), got.err)
+		}
+		letGo()
+		letGoBeyond()
+		if room.Free() != all || room.InHand() != 0 {
+			t.Errorf("%d bytes are free at the end, %d in hand; want %d and 0", room.Free(), room.InHand(), all)
+		}
+	})
+}
+
+// The answer to a call whose tenant has taken all room keeps the process unread for its
+// tenant alone (SPEC N2): it fails where a call of another tenant's waits, or begins.
+func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
+	for name, before := range map[string]bool{"that waits": true, "that begins": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *process) {
+				const all, large = 4 << 20, 256 << 10
+				ann, bob := turns.Line{Caller: "ann", Session: "1"}, turns.Line{Caller: "bob", Session: "2"}
+				room := turns.NewRoom(all)
+				full, release := room.Hold(t.Context(), ann)
+				defer release()
+				if err := turns.HeldBy(full).Need(full, all/2+turns.Little); err != nil {
+					t.Fatal(err)
+				}
+				for turns.HeldBy(full).Later(large) { // all that may be in hand
+				}
+				beyond, releaseBeyond := room.Hold(t.Context(), turns.Line{Caller: "carl"}) // nobody else may go beyond the limit
+				defer releaseBeyond()
+				if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
+					t.Fatal(err)
+				}
+				ctx, releaseOwn := room.Hold(t.Context(), ann)
+				defer releaseOwn()
+				floods := p.calls(ctx, rpc.Request{Method: "large", Line: ann})
+				id := p.gets().ID
+				var asks <-chan outcome
+				if before {
+					asks = p.calls(t.Context(), rpc.Request{Method: "small", Line: bob})
+				}
+				p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, id, strings.Repeat("x", large))
+				synctest.Wait()
+				if !before {
+					if len(floods) > 0 {
+						t.Errorf("without room, and alone, it ends with %v", (<-floods).err)
+					}
+					asks = p.calls(t.Context(), rpc.Request{Method: "small", Line: bob})
+				}
+				p.answers(p.gets().ID)
+				if got := <-asks; got.err != nil {
+					t.Errorf("another tenant's call: %v", got.err)
+				}
+				if got := <-floods; !errors.Is(got.err, rpc.ErrNoRoom) {
+					t.Errorf("the call without room ends with %d bytes, %v", len(got.result), got.err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,263 @@
+package linerpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rpc"
+)
+
+// writer is the rpc.Transport of a process: it writes lines to its stdin.
+type writer struct {
+	conn  *rpc.Conn // whose messages they are
+	in    Stream
+	stall time.Duration // see Options
+
+	writing  chan struct{}  // holds a token while a message is being written
+	together []byte         // of who holds the token, and of who joins: lines that are written at once
+	rests    sync.WaitGroup // the goroutines that write what did not fit at once
+
+	waiting, waitingBytes *turns.Shares // of posts
+
+	mu      sync.Mutex // guards the fields that follow
+	closed  bool       // Close was called; no goroutine is to begin
+	posts   []post     // messages that wait for their turn
+	posting bool       // a goroutine is at them
+	next    *batch     // takes lines that are to be written with the one whose turn it is; nil for none
+}
+
+func newWriter(in Stream, stall time.Duration) *writer {
+	return &writer{
+		in: in, stall: stall, writing: make(chan struct{}, 1),
+		waiting: turns.NewShares(2 * maxPosts), waitingBytes: turns.NewShares(2 * maxPostBytes),
+	}
+}
+
+// Close implements rpc.Transport.
+func (w *writer) Close() {
+	w.mu.Lock()
+	w.closed = true
+	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // ends a write that hangs; a closed stream has none
+	w.mu.Unlock()
+	w.rests.Wait()
+}
+
+// overLocked reports whether nothing is to be written any more.
+func (w *writer) overLocked() bool { return w.closed || w.conn.Err() != nil }
+
+// Send implements rpc.Transport. It waits for its turn, and for as much as fits into the
+// pipe at once; the rest is written by a goroutine, so that whoever has a
+// deadline is not bound to a process that does not read. An error says that
+// nothing of it was sent.
+func (w *writer) Send(ctx context.Context, call *rpc.Pending, line [][]byte) error {
+	if w.join(call, line) {
+		return nil
+	}
+	select {
+	case w.writing <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, context.Cause(ctx))
+	case <-w.conn.Over():
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, w.conn.Err())
+	}
+	err := w.conn.Sending(call)
+	if ctx.Err() != nil { // the turn may have come with the end, and select has no favourites
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		<-w.writing
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
+	}
+	return w.writeNow(w.gather(line))
+}
+
+// writeNow sends some lines; the caller has put a token into writing. An error says that
+// nothing of the first one was sent. The calls of the others end with one then.
+func (w *writer) writeNow(b batch) error {
+	written := 0
+	for i, piece := range b.pieces {
+		n, err := tryWrite(w.in, piece)
+		if written += n; err == nil && n == len(piece) {
+			continue
+		}
+		if err == nil && w.enter() {
+			rest := b.pieces[i+1:]
+			go func() {
+				defer w.rests.Done()
+				defer func() { <-w.writing }()
+				if n, err := w.writeRest(piece[n:], rest); err != nil {
+					w.fail(b, written+n, err)
+				}
+			}()
+			return nil
+		}
+		if err == nil {
+			err = w.conn.Err()
+		} else {
+			err = unwritable(err, w.stall)
+		}
+		w.fail(b, written, err)
+		<-w.writing
+		if written > 0 {
+			return nil // what became of it Close says
+		}
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
+	}
+	<-w.writing
+	return nil
+}
+
+// fail lets nothing be sent any more, after an error in the midst of a batch.
+func (w *writer) fail(b batch, written int, why error) {
+	w.unsent(b, written, why) // first: who closes the Conn says of all calls that they were sent
+	w.conn.GiveUp(why)
+}
+
+// enter counts a goroutine that writes in, unless the Conn is over.
+func (w *writer) enter() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.overLocked() {
+		return false
+	}
+	w.rests.Add(1)
+	return true
+}
+
+// writeRest writes what did not fit, and the pieces after it, as the process reads. It
+// returns how much was written before an error.
+func (w *writer) writeRest(rest []byte, more [][]byte) (written int, err error) {
+	for len(rest) > 0 || len(more) > 0 {
+		if len(rest) == 0 {
+			rest, more = more[0], more[1:]
+			continue
+		}
+		// Each piece has its own time: a slow reader is none that hangs.
+		if !w.allow(time.Now().Add(w.stall)) {
+			return written, w.conn.Err()
+		}
+		n, err := w.in.Write(rest[:min(len(rest), 64<<10)])
+		rest, written = rest[n:], written+n
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return written, unwritable(err, w.stall)
+		}
+	}
+	w.allow(time.Time{})
+	return written, nil
+}
+
+// allow sets the time until which may be written, and reports whether the Conn
+// is not over: the time that Close has set must stand.
+func (w *writer) allow(until time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.overLocked() {
+		return false
+	}
+	_ = w.in.SetWriteDeadline(until) // the write says what is wrong
+	return true
+}
+
+// unwritable tells why a line could not be written whole. Nothing that follows
+// on it would be understood.
+func unwritable(err error, stall time.Duration) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w for %s", ErrStalled, stall)
+	}
+	return fmt.Errorf("write to its stdin: %w", err)
+}
+
+// maxPosts and maxPostBytes bound the messages of one caller that wait for their turn; all
+// may have twice as many (turns.Shares). A process that asks without an end and reads no
+// answer loses those after them.
+const (
+	maxPosts     = 1024
+	maxPostBytes = 32 << 20
+)
+
+// post is a line that waits for its turn.
+type post struct {
+	line  []byte
+	whose turns.Line
+}
+
+// Post implements rpc.Transport: at once, or in its turn.
+func (w *writer) Post(whose turns.Line, line []byte) {
+	select {
+	case w.writing <- struct{}{}:
+		_ = w.writeNow(batch{pieces: [][]byte{line}}) // the Conn is over then, which its owner sees
+		return
+	default:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.overLocked() || !w.waiting.Try(whose, 1) {
+		return
+	}
+	if !w.waitingBytes.Try(whose, int64(len(line))) {
+		w.waiting.Give(whose, 1)
+		return
+	}
+	w.posts = append(w.posts, post{line, whose})
+	if !w.posting {
+		w.posting = true
+		w.rests.Go(w.postAll)
+	}
+}
+
+// postAll sends what waits, line by line.
+func (w *writer) postAll() {
+	for {
+		w.mu.Lock()
+		if len(w.posts) == 0 || w.overLocked() {
+			w.posts, w.posting = nil, false
+			w.mu.Unlock()
+			return
+		}
+		next := w.posts[0]
+		w.posts = w.posts[1:]
+		w.mu.Unlock()
+		w.waiting.Give(next.whose, 1)
+		w.waitingBytes.Give(next.whose, int64(len(next.line)))
+		_ = w.Send(context.Background(), nil, [][]byte{next.line}) // as above
+	}
+}
+
+// tryWrite writes what a stream takes without waiting.
+func tryWrite(s Stream, line []byte) (n int, err error) {
+	f, ok := s.(*os.File)
+	if !ok {
+		return 0, nil // no way to ask
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		for n < len(line) {
+			m, err := syscall.Write(int(fd), line[n:])
+			switch {
+			case m > 0:
+				n += m
+			case err == syscall.EINTR:
+			case err == syscall.EAGAIN:
+				return true
+			default:
+				failed = err
+				return true
+			}
+		}
+		return true
+	})
+	if failed != nil {
+		return n, failed
+	}
+	return n, err
+}

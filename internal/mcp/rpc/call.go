@@ -1,0 +1,224 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// Request is one call.
+type Request struct {
+	Method string
+	// Params returns the params, valid JSON on one line, in pieces that nobody
+	// changes any more. id is the request's own, which can serve as a progress
+	// token. If nil, there are no params.
+	Params func(id int64) [][]byte
+	// Client names the client that the request is made for. If "", it is nobody's,
+	// and Sole does not count it.
+	Client string
+	// About is kept for Sole and About.
+	About any
+	// Line is whose share the request takes of what its transport bounds.
+	Line turns.Line
+	// Note, if not nil, is called for each of the call's notes, in order and
+	// before Call returns. It may block.
+	Note func(method string, params json.RawMessage)
+	// Own says that the request is not a client's: it is no use in the sense of
+	// Unused.
+	Own bool
+	// Standing says that the request may stay without an answer for as long as the
+	// connection lasts. InFlight does not count it, and Drain does not wait for it.
+	Standing bool
+	// Quiet says that the other side is not told when the request is not waited for any
+	// more.
+	Quiet bool
+}
+
+// Pending is a call without an answer.
+type Pending struct {
+	// ID is the request's id. Line is whose share it takes; see Request.Line.
+	ID   int64
+	Line turns.Line
+
+	ctx      context.Context // the call's, for who reads its answer
+	room     *turns.Held     // what it holds of the room for answers; nil where nobody counts
+	events   chan event
+	own      bool         // see Request.Own
+	standing bool         // see Request.Standing
+	noted    atomic.Int64 // bytes of the notes that wait
+	client   string       // see Request.Client
+	about    any          // see Request.About
+	number   int64        // in the order in which requests are sent; guarded by Conn.mu
+}
+
+// event is what happens to a call: notes, and then its answer.
+type event struct {
+	method string          // of a note; "" for the answer
+	params json.RawMessage // of a note
+	result json.RawMessage // the answer's result
+	err    error           // a *jsonrpc.Error that the other side gave, or why there is no answer
+	inHand int64           // bytes of the result that have no room yet
+}
+
+// maxNotes is how many notes a call may have waiting for a slow client. Later
+// ones are dropped: they say how far things are, and the next one says it better.
+const (
+	maxNotes     = 64
+	maxNoteBytes = 1 << 20
+	// maxAllNotes bounds the bytes of all calls' notes, which callers share.
+	maxAllNotes = 64 << 20
+)
+
+// Call makes a request and waits for its answer. When ctx ends first, the other
+// side is told by notifications/cancelled and the error is ctx's cause; a late
+// answer is dropped. An error is a *jsonrpc.Error when the other side gave one,
+// else it tells why there is no answer.
+func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
+	notes := 0
+	if req.Note != nil {
+		notes = maxNotes
+	}
+	p := &Pending{ctx: ctx, room: turns.HeldBy(ctx), events: make(chan event, notes+1), client: req.Client, about: req.About, Line: req.Line, own: req.Own, standing: req.Standing}
+	if err := c.begin(p); err != nil {
+		return nil, err
+	}
+	if err := c.transport.Send(ctx, p, requestLine(p.ID, req)); err != nil {
+		c.forget(p.ID)
+		return nil, err
+	}
+	for {
+		select {
+		case e := <-p.events:
+			if e.method == "" {
+				return p.admit(ctx, e)
+			}
+			if size := int64(len(e.params)); size > 0 {
+				p.noted.Add(-size)
+				c.notes.Give(p.Line, size)
+			}
+			req.Note(e.method, e.params)
+		case <-ctx.Done():
+			forgotten := c.forget(p.ID)
+			if left := p.noted.Swap(0); left > 0 { // nothing more comes
+				c.notes.Give(p.Line, left)
+			}
+			if forgotten && !req.Quiet {
+				c.Post(req.Line, "notifications/cancelled", cancelParams(p.ID, context.Cause(ctx)))
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// admit makes room for an answer.
+func (p *Pending) admit(ctx context.Context, e event) (json.RawMessage, error) {
+	if e.inHand > 0 {
+		if err := p.room.Settle(ctx, e.inHand); err != nil {
+			return nil, err
+		}
+	}
+	return e.result, e.err
+}
+
+func cancelParams(id int64, cause error) json.RawMessage {
+	return fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, rawjson.Quote(cause.Error()))
+}
+
+// begin gives a call its id.
+func (c *Conn) begin(p *Pending) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return fmt.Errorf("%w: %w", ErrNotSent, c.closed)
+	}
+	if c.drain.refuses {
+		return ErrNotSent
+	}
+	if p.client != "" && p.client != c.served.first {
+		c.served.shared = c.served.first != ""
+		c.served.first = p.client
+	}
+	if p.standing {
+		c.calls.standing++
+	} else if c.still.end != nil && !p.own && p.Line.Tenant() != c.still.tenant {
+		c.still.end(ErrNoRoom)
+	}
+	c.calls.last++
+	p.ID = c.calls.last
+	c.calls.pending[p.ID] = p
+	return nil
+}
+
+// Sending notes that a message is about to be sent: the one of a call, or any other
+// if that is nil. The error tells why the Conn is over, if it is: then it must not be.
+func (c *Conn) Sending(call *Pending) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.order.sent++; call != nil {
+		call.number = c.order.sent
+	}
+	return c.closed
+}
+
+// forget drops a call that nobody waits for any more, and reports whether it
+// had no answer yet.
+func (c *Conn) forget(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.removeLocked(id) != nil
+}
+
+func (c *Conn) removeLocked(id int64) *Pending {
+	p := c.calls.pending[id]
+	if p != nil {
+		delete(c.calls.pending, id)
+		if p.standing {
+			c.calls.standing--
+		}
+		if !p.own {
+			c.calls.used = time.Now()
+		}
+		c.signalIdleLocked()
+	}
+	return p
+}
+
+// answer ends the call of an id, and reports whether there was one.
+func (c *Conn) answer(id int64, e event) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.removeLocked(id)
+	if p == nil {
+		return false
+	}
+	switch {
+	case p.own, p.standing:
+	case p.number < c.order.newest:
+		c.overtaken.Store(true)
+	default:
+		c.order.newest = p.number
+	}
+	p.events <- e // a place is kept for it
+	return true
+}
+
+// Fail ends the call of an id without an answer, if it has none yet. why is what the
+// call returns.
+func (c *Conn) Fail(id int64, why error) { c.answer(id, event{err: why}) }
+
+// FailOnly does as Fail with the one call that is pending, if it is one.
+func (c *Conn) FailOnly(why error) {
+	c.mu.Lock()
+	var only int64
+	if len(c.calls.pending) == 1 {
+		for only = range c.calls.pending {
+		}
+	}
+	c.mu.Unlock()
+	c.Fail(only, why)
+}

@@ -1,0 +1,79 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// fewBytes is up to what size a message is one piece: to copy that much is
+// cheaper than to write twice.
+const fewBytes = 16 << 10
+
+// requestLine is a request in pieces.
+func requestLine(id int64, req Request) [][]byte {
+	var room [256]byte // most of the time it is copied from
+	head := room[:0]
+	head = append(head, `{"jsonrpc":"2.0","id":`...)
+	head = strconv.AppendInt(head, id, 10)
+	head = append(head, `,"method":"`...)
+	head = append(head, req.Method...)
+	head = append(head, '"')
+	if req.Params == nil {
+		return [][]byte{append(bytes.Clone(head), "}\n"...)}
+	}
+	head = append(head, `,"params":`...)
+	params := req.Params(id)
+	size := len(head) + len("}\n")
+	for _, piece := range params {
+		size += len(piece)
+	}
+	if size > fewBytes {
+		return append(append([][]byte{bytes.Clone(head)}, params...), []byte("}\n"))
+	}
+	whole := append(make([]byte, 0, size), head...)
+	for _, piece := range params {
+		whole = append(whole, piece...)
+	}
+	return [][]byte{append(whole, "}\n"...)}
+}
+
+// Notify sends a notification, and returns when it has its turn: what is sent after
+// it comes after it. params is valid JSON on one line, or nil.
+func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	return c.transport.Send(ctx, nil, [][]byte{messageLine(`"method":"`+method+`"`, `"params":`, params)})
+}
+
+// Post sends a notification, as soon as it can, and does not wait for that. It takes
+// whose share of what may wait.
+func (c *Conn) Post(whose turns.Line, method string, params json.RawMessage) {
+	c.transport.Post(whose, messageLine(`"method":"`+method+`"`, `"params":`, params))
+}
+
+// Reply answers a request of the other side with a result, or with an error.
+func (c *Conn) Reply(whose turns.Line, id, result json.RawMessage, refusal *jsonrpc.Error) {
+	head := `"id":` + string(id)
+	if refusal == nil {
+		c.transport.Post(whose, messageLine(head, `"result":`, rawjson.Compact(result)))
+		return
+	}
+	raw, err := json.Marshal(refusal)
+	if err != nil { // its data is no JSON
+		raw, _ = json.Marshal(&jsonrpc.Error{Code: refusal.Code, Message: refusal.Message})
+	}
+	c.transport.Post(whose, messageLine(head, `"error":`, raw))
+}
+
+func messageLine(head, key string, value json.RawMessage) []byte {
+	line := append([]byte(`{"jsonrpc":"2.0",`), head...)
+	if value != nil {
+		line = append(append(append(line, ','), key...), value...)
+	}
+	return append(line, "}\n"...)
+}

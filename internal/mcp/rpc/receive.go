@@ -1,0 +1,192 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// Receive hands a message, or a batch, to whom it concerns. It returns how many
+// messages were not answers to calls. It waits only when there is no room for an answer,
+// and no call of another tenant's waits with it.
+func (c *Conn) Receive(text []byte) (unasked int) {
+	c.heard.Store(int64(time.Since(c.made)))
+	c.unasked = 0
+	c.take(text)
+	return c.unasked
+}
+
+func (c *Conn) take(text []byte) {
+	text = c.clean(text)
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+	c.unasked++ // unless it turns out to be an answer
+	if len(text) == 0 {
+		return
+	}
+	if text[0] != '{' && text[0] != '[' {
+		c.opts.Handler.Noise(shortened(text), "no JSON-RPC message")
+		return
+	}
+	valid, ascii := rawjson.Check(text)
+	switch {
+	case !valid:
+		c.opts.Handler.Noise(shortened(text), "no valid JSON")
+		return
+	case !ascii && !utf8.Valid(text): // what goes on to clients must be text
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	switch text[0] {
+	case '{':
+		c.takeMessage(text)
+	default: // a batch, which older peers may answer with
+		rawjson.Elements(text, func(m json.RawMessage) bool {
+			c.unasked++
+			if m[0] == '{' {
+				c.takeMessage(m)
+			} else {
+				c.opts.Handler.Noise(shortened(m), "no JSON-RPC message")
+			}
+			return true
+		})
+	}
+}
+
+// Noise tells the Handler of what is not a message, with the reason why.
+func (c *Conn) Noise(text []byte, why string) {
+	c.heard.Store(int64(time.Since(c.made)))
+	c.opts.Handler.Noise(shortened(c.clean(text)), why)
+}
+
+func (c *Conn) clean(text []byte) []byte {
+	if c.opts.Clean == nil {
+		return text
+	}
+	return c.opts.Clean(text)
+}
+
+// maxID bounds the id of a request in bytes: the answer repeats it. maxMethod is how
+// much is taken of the name of a method, which the log repeats.
+const maxID, maxMethod = 256, 256
+
+func (c *Conn) takeMessage(raw []byte) {
+	m, plain := rawjson.ReadMessage(raw)
+	method := rawjson.String(m.Method)
+	method = method[:min(len(method), maxMethod)] // no method that Orla knows is as long
+	switch {
+	case !plain || m.Method != nil && method == "":
+		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message")
+	case rawjson.String(m.Version) != "2.0": // a log line that looks like one must not answer a call
+		c.opts.Handler.Noise(shortened(raw), `no JSON-RPC message: it has no "jsonrpc":"2.0"`)
+	case method != "" && m.ID == nil:
+		c.opts.Handler.Notified(method, m.Params)
+	case method != "" && len(m.ID) > maxID:
+		c.opts.Handler.Noise(shortened(raw), fmt.Sprintf("a request whose id is over %d bytes", maxID))
+	case method != "":
+		c.opts.Handler.Asked(m.ID, method, m.Params)
+	case m.ID != nil && (m.Result != nil || m.Error != nil):
+		c.takeAnswer(m)
+	default:
+		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message: it has neither a method nor a result")
+	}
+}
+
+func (c *Conn) takeAnswer(m rawjson.Message) {
+	e := event{result: m.Result}
+	if m.Error != nil && !bytes.Equal(m.Error, []byte("null")) {
+		e = event{err: errorOf(m.Error)}
+	}
+	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	if size := len(m.Result) + len(m.Error); err == nil && size > turns.Little {
+		inHand, full := c.makeRoom(id, int64(size))
+		if e.inHand = inHand; full != nil {
+			e = event{err: full}
+		}
+	}
+	if err != nil || !c.answer(id, e) {
+		c.opts.Handler.Unclaimed(m.ID)
+		return
+	}
+	c.unasked--
+}
+
+// makeRoom returns how many bytes of an answer are in hand until its call has found
+// room for them: answers of other calls are not to wait for it. If too much is in
+// hand, it waits itself, and the other side, which is not read from meanwhile, does too.
+// It does so only while no call of another tenant's would wait with it: after that it
+// returns ErrNoRoom.
+func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
+	c.mu.Lock()
+	p := c.calls.pending[id]
+	c.mu.Unlock()
+	if p == nil || p.room == nil {
+		return 0, nil
+	}
+	if p.room.Later(size) {
+		return size, nil
+	}
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	defer cancel(nil)
+	if !c.standStill(p.Line.Tenant(), cancel) {
+		return 0, ErrNoRoom
+	}
+	defer c.goOn()
+	if p.room.Need(ctx, size) != nil && p.ctx.Err() == nil { // a call that is over takes no answer
+		return 0, ErrNoRoom
+	}
+	return 0, nil
+}
+
+// still is a reader that waits for room for an answer of a tenant's.
+type still struct {
+	tenant turns.Line
+	end    context.CancelCauseFunc // nil while it does not
+}
+
+// standStill begins a wait of the reader, which the next call of another tenant's ends. It
+// reports false where there is one already.
+func (c *Conn) standStill(tenant turns.Line, end context.CancelCauseFunc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.calls.pending {
+		if !p.own && !p.standing && p.Line.Tenant() != tenant {
+			return false
+		}
+	}
+	c.still = still{tenant, end}
+	return true
+}
+
+// goOn ends a wait of the reader.
+func (c *Conn) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.still = still{}
+}
+
+// errorOf reads the error of an answer. One that is none of JSON-RPC's is still
+// an error.
+func errorOf(raw json.RawMessage) error {
+	var wire jsonrpc.Error
+	if err := json.Unmarshal(raw, &wire); err != nil || wire.Message == "" && wire.Code == 0 {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: string(shortened(raw))}
+	}
+	return &wire
+}
+
+// shortened cuts what is quoted in a log or an error.
+func shortened(text []byte) []byte {
+	const enough = 4 << 10
+	if len(text) <= enough {
+		return text
+	}
+	return append(bytes.Clone(text[:enough]), "…"...)
+}

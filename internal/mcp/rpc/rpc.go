@@ -1,0 +1,252 @@
+// Package rpc has the calls of JSON-RPC 2.0 over one connection, whatever carries
+// it: lines on the pipes of a process (internal/mcp/linerpc), or a session over HTTP
+// (internal/service/remote).
+//
+//	Call ─► Transport.Send ─► the other side ─► Receive ─► the Call that it answers
+//	                                                    └► Handler: notifications, requests, noise
+//
+// It knows nothing of what the messages mean. Results and params are passed on
+// as the bytes that they are. What is not a message is the Handler's business and
+// ends nothing.
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// Transport carries messages to the other side. Its methods may be called from any
+// goroutine. What comes from there is given to Conn.Receive.
+type Transport interface {
+	// Send sends a message, which is in pieces that end with a newline. It returns
+	// when the message has its turn: what is sent after it comes after it. call is the
+	// call that it makes; nil for a notification. Conn.Sending is asked right before it
+	// is sent. An error has ErrNotSent in its chain: nothing of it was sent.
+	Send(ctx context.Context, call *Pending, message [][]byte) error
+	// Post sends a message, which ends with a newline, as soon as it can, and does not
+	// wait for that. It takes whose share of what may wait.
+	Post(whose turns.Line, message []byte)
+	// Close returns when nothing is being written any more. It is called after
+	// Conn.Err tells why.
+	Close()
+}
+
+// Handler takes what the other side says unasked. Its methods are called one at a
+// time, in the order in which the messages came, and must not block.
+type Handler interface {
+	// Notified is called for a notification.
+	Notified(method string, params json.RawMessage)
+	// Asked is called for a request. Conn.Reply answers it.
+	Asked(id json.RawMessage, method string, params json.RawMessage)
+	// Unclaimed is called for an answer that no call waits for.
+	Unclaimed(id json.RawMessage)
+	// Noise is called for what is not a message, with the reason why. It is cut when
+	// it is long.
+	Noise(text []byte, why string)
+}
+
+// Options configures a Conn.
+type Options struct {
+	// Handler is required.
+	Handler Handler
+	// Clean may change a message before it is read. If nil, messages are read as they
+	// came.
+	Clean func(message []byte) []byte
+}
+
+// Errors of a Call that tell what became of it.
+var (
+	// ErrNotSent is in the chain when nothing of the request was sent.
+	ErrNotSent = errors.New("the request was not sent")
+	// ErrTooLong is in the chain when the answer was longer than a message may be.
+	ErrTooLong = errors.New("the answer is too long")
+	// ErrNoRoom is in the chain when there was no room for the answer beside those that
+	// the same client, or another of its tenant's, has not taken yet (turns.Room).
+	ErrNoRoom = errors.New("there is no room for the answer beside those of the same caller that are on their way")
+)
+
+// TransportError is in the chain when the transport failed, and not the other side: it
+// was not reached, or its answer could not be had.
+type TransportError struct {
+	Fault *fault.Error // without a cause
+}
+
+// Error gives the reason.
+func (e *TransportError) Error() string { return e.Fault.Reason }
+
+// Conn is the calls on one connection. Its methods may be called from any goroutine,
+// but Receive from one at a time.
+type Conn struct {
+	transport Transport
+	opts      Options
+
+	made    time.Time
+	heard   atomic.Int64 // when the last message came, in nanoseconds after made
+	unasked int          // see Receive, which alone uses it
+
+	notes *turns.Shares // of the bytes of all notes that wait
+
+	mu     sync.Mutex // guards the fields that follow
+	calls  table
+	served served
+	order  order
+	drain  drain
+	still  still
+	closed error // why nothing is sent any more; nil while it is open
+
+	overtaken atomic.Bool // see SideBySide
+
+	over chan struct{} // closed with closed set
+}
+
+// table has the calls without an answer.
+type table struct {
+	pending  map[int64]*Pending
+	standing int       // how many of them are; see Request.Standing
+	last     int64     // the id given last
+	used     time.Time // when the last call of a client ended
+}
+
+// served tells which clients have made requests.
+type served struct {
+	first  string // of whom the requests were so far; "" before the first one
+	shared bool   // requests of others than first were sent too
+}
+
+// order tells in which order requests are sent and answered.
+type order struct {
+	sent   int64 // requests that were sent, or nearly
+	newest int64 // the highest number of a client's request that was answered
+}
+
+// drain is the wait for the end of the calls that are pending.
+type drain struct {
+	refuses bool          // new calls; see Drain
+	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
+}
+
+// New returns a Conn whose messages t carries.
+func New(t Transport, opts Options) *Conn {
+	return &Conn{
+		transport: t, opts: opts,
+		calls: table{pending: map[int64]*Pending{}, used: time.Now()},
+		notes: turns.NewShares(maxAllNotes),
+		over:  make(chan struct{}),
+		made:  time.Now(),
+	}
+}
+
+// Close fails what is pending with why, and everything from now on. It returns
+// when nothing is written any more. Only the first call counts.
+func (c *Conn) Close(why error) {
+	c.GiveUp(why)
+	c.mu.Lock()
+	for id, p := range c.calls.pending {
+		e := event{err: why}
+		if p.number == 0 {
+			e.err = fmt.Errorf("%w: %w", ErrNotSent, why)
+		}
+		p.events <- e // a place is kept for it
+		delete(c.calls.pending, id)
+	}
+	c.calls.standing = 0
+	c.signalIdleLocked()
+	c.mu.Unlock()
+	c.transport.Close()
+}
+
+// GiveUp lets nothing be sent any more. What is pending stays so until Close,
+// whose caller knows better why.
+func (c *Conn) GiveUp(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed == nil {
+		c.closed = why
+		close(c.over)
+	}
+}
+
+// Over is closed when the Conn has been closed, or cannot be written to any
+// more, which its owner answers with Close.
+func (c *Conn) Over() <-chan struct{} { return c.over }
+
+// Err tells why the Conn is over; nil before that.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// SideBySide reports whether the other side has answered a client's request before
+// another that it was sent earlier: it does not work on one after the other.
+func (c *Conn) SideBySide() bool { return c.overtaken.Load() }
+
+// InFlight returns the number of calls without an answer.
+func (c *Conn) InFlight() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls.pending) - c.calls.standing
+}
+
+// Unused returns for how long there has been no call of a client's; 0 while
+// there is one.
+func (c *Conn) Unused() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unusedLocked()
+}
+
+func (c *Conn) unusedLocked() time.Duration {
+	for _, p := range c.calls.pending {
+		if !p.own {
+			return 0
+		}
+	}
+	return time.Since(c.calls.used)
+}
+
+// Silent returns for how long the other side has said nothing.
+func (c *Conn) Silent() time.Duration {
+	return time.Since(c.made) - time.Duration(c.heard.Load())
+}
+
+// Drain refuses calls from now on with ErrNotSent, and returns a channel that is
+// closed when none is without an answer.
+func (c *Conn) Drain() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drain.refuses = true
+	if c.drain.idle == nil {
+		c.drain.idle = make(chan struct{})
+	}
+	idle := c.drain.idle
+	c.signalIdleLocked()
+	return idle
+}
+
+// DrainUnused does as Drain if there has been no call of a client's for at least
+// so long, which is more than 0, and reports whether: no call can begin between the two.
+func (c *Conn) DrainUnused(least time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unusedLocked() < least {
+		return false
+	}
+	c.drain.refuses = true
+	return true
+}
+
+func (c *Conn) signalIdleLocked() {
+	if c.drain.idle != nil && len(c.calls.pending) == c.calls.standing {
+		close(c.drain.idle)
+		c.drain.idle = nil
+	}
+}

@@ -1,0 +1,151 @@
+package logging
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/observe/history"
+)
+
+// recorder is the handler of the log. Each record becomes JSON once: that line
+// goes to the history, and to the output where it is to show JSON.
+type recorder struct {
+	log      *Log
+	given    []slog.Attr                  // that the logger was given, in their groups
+	group    string                       // of the attributes of records, with a dot at its end; "" for none
+	toJSON   func(io.Writer) slog.Handler // with these attributes
+	encoders *sync.Pool                   // of *encoder
+	coloured slog.Handler                 // for people at a terminal
+	plain    slog.Handler                 // for people elsewhere
+}
+
+// encoder makes JSON, and an entry of the journal, of one record at a time.
+type encoder struct {
+	slog.Handler
+	line  bytes.Buffer
+	entry []byte
+}
+
+// maxSpareLine bounds the memory that an encoder keeps for the next line.
+const maxSpareLine = 64 << 10
+
+func newRecorder(log *Log) *recorder {
+	return (&recorder{log: log, coloured: newPeopleHandler(log.out, false), plain: newPeopleHandler(log.out, true)}).with(func(w io.Writer) slog.Handler {
+		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
+	})
+}
+
+// with makes JSON in another way from now on.
+func (h *recorder) with(toJSON func(io.Writer) slog.Handler) *recorder {
+	h.toJSON = toJSON
+	h.encoders = &sync.Pool{New: func() any {
+		e := &encoder{}
+		e.Handler = toJSON(&e.line)
+		return e
+	}}
+	return h
+}
+
+// Enabled reports whether a record is worth making: the history has all from
+// info on.
+func (h *recorder) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo || level >= h.log.level.Level()
+}
+
+// Handle writes a record, after word of those that went astray before it.
+func (h *recorder) Handle(ctx context.Context, r slog.Record) error {
+	for _, news := range h.log.out.news(r.Time) {
+		if err := h.log.handler.write(ctx, news); err != nil {
+			return err
+		}
+	}
+	return h.write(ctx, r)
+}
+
+func (h *recorder) write(ctx context.Context, r slog.Record) error {
+	r.Message = terminal.Printable(r.Message) // tint writes it as it is
+	e, _ := h.encoders.Get().(*encoder)
+	defer func() {
+		if e.line.Cap()+cap(e.entry) <= maxSpareLine {
+			e.line.Reset()
+			h.encoders.Put(e)
+		}
+	}()
+	if err := e.Handle(ctx, r); err != nil {
+		return err
+	}
+	line := terminal.EscapedJSON(lowerLevel(e.line.Bytes(), r.Level))
+	h.log.kept.Add(history.Line{
+		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
+		JSON: bytes.TrimSuffix(line, []byte("\n")),
+	})
+	look := h.log.look.Load()
+	switch {
+	case r.Level < h.log.level.Level(), history.IsOnly(ctx):
+		return nil
+	case look.format == Journal:
+		e.entry = appendEntry(e.entry[:0], r, h.given, h.group)
+		return h.log.out.record(e.entry, line, priorityOf(r.Level))
+	case look.format == Pretty && look.colour:
+		return h.toPeople(ctx, r, h.coloured)
+	case look.format == Pretty:
+		return h.toPeople(ctx, r, h.plain)
+	}
+	if r.Message == history.CallEvent {
+		return h.log.out.writeSoon(line)
+	}
+	_, err := h.log.out.Write(line)
+	return err
+}
+
+// toolOf is the tool that a record is about. One that there is not, but in a
+// client's call, is none: whoever calls could push out the history of others.
+func (h *recorder) toolOf(r slog.Record) string {
+	tool := ""
+	for _, a := range h.given {
+		if a.Key == "tool" {
+			tool = a.Value.String()
+		}
+	}
+	if h.group != "" {
+		return tool
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "tool":
+			tool = a.Value.String()
+		case "code":
+			if a.Value.String() == string(fault.UnsupportedTool) {
+				tool = ""
+			}
+		}
+		return true
+	})
+	return tool
+}
+
+// WithAttrs is of slog.Handler.
+func (h *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	own := *h
+	own.given = slices.Clone(h.given)
+	for _, a := range attrs {
+		a.Key = h.group + a.Key
+		own.given = append(own.given, a)
+	}
+	own.coloured, own.plain = h.coloured.WithAttrs(attrs), h.plain.WithAttrs(attrs)
+	return own.with(func(w io.Writer) slog.Handler { return h.toJSON(w).WithAttrs(attrs) })
+}
+
+// WithGroup is of slog.Handler.
+func (h *recorder) WithGroup(name string) slog.Handler {
+	own := *h
+	own.group += name + "."
+	own.coloured, own.plain = h.coloured.WithGroup(name), h.plain.WithGroup(name)
+	return own.with(func(w io.Writer) slog.Handler { return h.toJSON(w).WithGroup(name) })
+}

@@ -1,0 +1,292 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/service/secret"
+)
+
+const (
+	early      = 30 * time.Second // before its end a token is used no more (SPEC-TOOLS 5.2)
+	undated    = time.Minute      // how long a token is used whose end is not told
+	longest    = 24 * time.Hour   // how long any is, whatever its end
+	patience   = 15 * time.Second // with a token endpoint, and no longer than the attempt lasts
+	maxTokens  = 256
+	maxAnswer  = 128 << 10 // bytes of a token endpoint's answer
+	maxMessage = 200       // bytes of its own words in a reason
+	maxToken   = 16 << 10
+)
+
+// Tokens holds the access tokens of all tools, each for as long as it lasts.
+// Its methods may be called from any goroutine.
+type Tokens struct {
+	client *http.Client
+
+	mu    sync.Mutex // guards slots and what is in them
+	slots map[key]*slot
+}
+
+// NewTokens returns Tokens that are asked for through client.
+func NewTokens(client *outbound.Client) *Tokens { return newTokens(client.HTTPClient().Transport) }
+
+func newTokens(next http.RoundTripper) *Tokens {
+	return &Tokens{
+		client: &http.Client{
+			Transport:     wholeAnswers{next},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		slots: map[key]*slot{},
+	}
+}
+
+// grant is what a token is given for.
+type grant struct {
+	url        string
+	id, secret secret.Value
+	scopes     []string
+}
+
+// key tells grants apart and does not keep their secrets.
+type key struct {
+	url, id, scopes string
+	secret          [sha256.Size]byte
+}
+
+func (g grant) key() key {
+	return key{g.url, g.id.Reveal(), strings.Join(g.scopes, " "), sha256.Sum256([]byte(g.secret.Reveal()))}
+}
+
+// slot is what is known of one grant.
+type slot struct {
+	token secret.Value
+	until time.Time // when the token is used no more
+	style oauth2.AuthStyle
+	fetch *fetch // non-nil while somebody asks for a token
+	used  time.Time
+}
+
+// fetch is one question to a token endpoint, and those who wait for its answer.
+type fetch struct {
+	done      chan struct{} // closed when the fields that follow are set
+	token     secret.Value
+	err       error
+	abandoned bool // whoever asked went away: another has to
+}
+
+// get returns a token for g. Of many who want one, one asks and the rest wait;
+// when the one goes away, another asks.
+func (t *Tokens) get(ctx context.Context, g grant) (secret.Value, error) {
+	k := g.key()
+	for {
+		t.mu.Lock()
+		s := t.slot(k)
+		if !s.token.IsZero() && time.Now().Before(s.until) {
+			defer t.mu.Unlock()
+			return s.token, nil
+		}
+		f, style := s.fetch, s.style
+		if f == nil {
+			f = &fetch{done: make(chan struct{})}
+			s.fetch = f
+			t.mu.Unlock()
+			t.ask(ctx, g, s, f, style)
+			return f.token, f.err
+		}
+		t.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return secret.Value{}, fault.Unsent(context.Cause(ctx))
+		}
+		if !f.abandoned {
+			return f.token, f.err
+		}
+	}
+}
+
+// ask fetches a token and hands it to all who wait for it.
+func (t *Tokens) ask(ctx context.Context, g grant, s *slot, f *fetch, style oauth2.AuthStyle) {
+	f.err = g.failed(true, "was not asked to the end") // unless what follows returns
+	var until time.Time
+	defer func() {
+		f.abandoned = f.err != nil && ctx.Err() != nil
+		t.mu.Lock()
+		s.fetch = nil
+		s.style = oauth2.AuthStyleAutoDetect // a refusal says that it is not this one any more
+		if f.err == nil {
+			s.token, s.until, s.style = f.token, until, style
+		}
+		t.mu.Unlock()
+		close(f.done)
+	}()
+	f.token, until, style, f.err = t.exchange(ctx, g, style)
+}
+
+// slot returns the slot of k, and makes room for it. The caller holds t.mu.
+func (t *Tokens) slot(k key) *slot {
+	now := time.Now()
+	s := t.slots[k]
+	if s == nil {
+		if len(t.slots) >= maxTokens {
+			t.forget()
+		}
+		s = &slot{}
+		t.slots[k] = s
+	}
+	s.used = now
+	return s
+}
+
+// forget gives up the slot that was not used for longest. The caller holds t.mu.
+func (t *Tokens) forget() {
+	var oldest key
+	var found bool
+	for k, s := range t.slots {
+		if s.fetch == nil && (!found || s.used.Before(t.slots[oldest].used)) {
+			oldest, found = k, true
+		}
+	}
+	delete(t.slots, oldest)
+}
+
+// drop makes sure that a token which was not accepted is not used again. One
+// that has taken its place stays.
+func (t *Tokens) drop(token secret.Value) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.slots {
+		if s.token == token {
+			s.token = secret.Value{}
+		}
+	}
+}
+
+// exchange asks the token endpoint, and returns until when the token may be used
+// and how the endpoint wants to be told who asks. That is tried out, since
+// nothing announces it: in the header first, as RFC 6749 has it, then in the form.
+func (t *Tokens) exchange(ctx context.Context, g grant, style oauth2.AuthStyle) (secret.Value, time.Time, oauth2.AuthStyle, error) {
+	patient, cancel := context.WithTimeoutCause(ctx, patience, g.failed(true, "gave no answer within %s", patience))
+	defer cancel()
+	began := time.Now()
+	styles := []oauth2.AuthStyle{style}
+	if style == oauth2.AuthStyleAutoDetect {
+		styles = []oauth2.AuthStyle{oauth2.AuthStyleInHeader, oauth2.AuthStyleInParams}
+	}
+	var token *oauth2.Token
+	var err error
+	for _, style = range styles {
+		config := clientcredentials.Config{
+			ClientID: g.id.Reveal(), ClientSecret: g.secret.Reveal(), TokenURL: g.url, Scopes: g.scopes, AuthStyle: style,
+		}
+		token, err = config.Token(context.WithValue(patient, oauth2.HTTPClient, t.client))
+		if !unknownClient(err) {
+			break
+		}
+	}
+	if err != nil {
+		return secret.Value{}, time.Time{}, style, g.why(patient, err)
+	}
+	if unfit(token.AccessToken) != "" {
+		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token that cannot be a header")
+	}
+	if len(token.AccessToken) > maxToken {
+		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token of over %d bytes", maxToken)
+	}
+	until := began.Add(undated)
+	if !token.Expiry.IsZero() {
+		until = token.Expiry.Add(-early)
+	}
+	if last := began.Add(longest); until.After(last) {
+		until = last
+	}
+	return secret.NewValue(token.AccessToken), until, style, nil
+}
+
+// unknownClient reports whether an endpoint did not understand who asks.
+func unknownClient(err error) bool {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return false
+	}
+	status := refused.Response.StatusCode
+	return status == http.StatusUnauthorized || status == http.StatusBadRequest &&
+		(refused.ErrorCode == "" || refused.ErrorCode == "invalid_client" || refused.ErrorCode == "invalid_request")
+}
+
+// why is why there is no token.
+func (g grant) why(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fault.Unsent(context.Cause(ctx))
+	}
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		status := refused.Response.StatusCode
+		again := status >= 500 || status == http.StatusTooManyRequests
+		f := g.failed(again, "answered %d%s", status, g.words(refused))
+		f.RetryAfter = outbound.RetryAfter(refused.Response.Header)
+		return f
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		if f.Code != fault.ExecutionFailed { // a blocked address says better what to do
+			return fault.Unsent(f)
+		}
+		return g.failed(f.Retryable(), "could not be asked: %s", f.Reason)
+	}
+	// Anything else is what oauth2 says of an answer, and quotes it.
+	return g.failed(false, "gave an answer that holds no token")
+}
+
+// failed is a fault of the token endpoint.
+func (g grant) failed(again bool, format string, args ...any) *fault.Error {
+	place := "token endpoint"
+	if u, err := url.Parse(g.url); err == nil {
+		place += " " + outbound.Place(u)
+	}
+	f := fault.New(fault.SecretResolutionFailed, "%s "+format, append([]any{place}, args...)...)
+	f.Retry, f.Unsent = &again, true
+	return f
+}
+
+// words are what the endpoint says of a refusal, without what it may repeat of
+// the question.
+func (g grant) words(refused *oauth2.RetrieveError) string {
+	said := strings.TrimSpace(refused.ErrorCode + " " + refused.ErrorDescription)
+	if said == "" {
+		return ""
+	}
+	inHeader := url.QueryEscape(g.id.Reveal()) + ":" + url.QueryEscape(g.secret.Reveal())
+	said = secret.NewRedactor(g.secret, secret.NewValue(inHeader), g.id).Redact(said)
+	return ": " + outbound.Words(said, maxMessage)
+}
+
+// wholeAnswers reads an answer before it is given to oauth2, which would forget
+// why one ended early.
+type wholeAnswers struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (w wholeAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
+	body, err := outbound.Body(resp.Body, maxAnswer)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}

@@ -1,0 +1,162 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// Answer makes the call's answer of a body that must be an envelope.
+func (x *Exchange) Answer(body []byte) (peer.Answer, error) {
+	r, err := x.Decode(body)
+	if err != nil {
+		return peer.Answer{}, err
+	}
+	if !r.Terminal() {
+		return peer.Answer{}, x.violation(body, errText("its status is neither success nor error"))
+	}
+	return x.Result(r)
+}
+
+// Result makes the call's answer of a response that ends it (SPEC-TOOLS 2.3).
+func (x *Exchange) Result(r Response) (peer.Answer, error) {
+	if r.Err != nil {
+		return peer.Answer{}, r.Err
+	}
+	return x.ofJSON(bytes.TrimSpace(r.Result))
+}
+
+// Failure is the fault that a body beside a transport's own error tells of, nil
+// if it tells of none. strict wants an envelope with the call's id.
+func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
+	if strict {
+		if r, err := x.Decode(body); err == nil {
+			return r.Err
+		}
+		return nil
+	}
+	if m, err := members(x.credentials.RedactBody(body)); err == nil {
+		if r, is, err := x.sniff(m); is && err == nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// Raw makes the call's answer of a body that may be an envelope, and is the
+// result as it is where it is none (SPEC-TOOLS 3.1).
+func (x *Exchange) Raw(body []byte, contentType string) (peer.Answer, error) {
+	body = x.credentials.RedactBody(body)
+	media, _, err := mime.ParseMediaType(x.credentials.Redact(contentType))
+	if err != nil {
+		media = "" // it says nothing that can be used
+	}
+	if picture := content(media, body); picture != nil {
+		return x.unstructured(&mcp.CallToolResult{Content: []mcp.Content{picture}}, errNotJSON)
+	}
+	m, err := members(body)
+	if err == nil {
+		if r, is, err := x.sniff(m); is {
+			if err != nil {
+				return peer.Answer{}, x.violation(body, err)
+			}
+			return x.Result(r)
+		}
+		return x.ofJSON(bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF"))))
+	}
+	if text := bytes.TrimSpace(body); isJSON(media) && len(text) > 0 && text[0] == '"' && utf8.Valid(text) && rawjson.Valid(text) {
+		return x.ofJSON(text)
+	}
+	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
+		return x.unstructured(&mcp.CallToolResult{Content: []mcp.Content{x.blob(media, body)}}, err)
+	}
+	return x.unstructured(textResult(string(body)), err)
+}
+
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// content is a picture or a sound, nil for all else.
+func content(media string, body []byte) mcp.Content {
+	switch kind, _, _ := strings.Cut(media, "/"); {
+	case len(body) == 0:
+		return nil
+	case kind == "image":
+		return &mcp.ImageContent{Data: body, MIMEType: media}
+	case kind == "audio":
+		return &mcp.AudioContent{Data: body, MIMEType: media}
+	}
+	return nil
+}
+
+// blob is bytes that are no text.
+func (x *Exchange) blob(media string, body []byte) mcp.Content {
+	if media == "" {
+		media = http.DetectContentType(body)
+	}
+	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+		URI:      fmt.Sprintf("orla://calls/%s/body", x.requestID),
+		MIMEType: media,
+		Blob:     body,
+	}}
+}
+
+func textResult(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
+}
+
+// ofJSON is a result that is JSON, or nothing: an object is structured content
+// and its text, a string is its text, all else the text of its JSON.
+func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
+	if len(raw) == 0 {
+		return x.unstructured(textResult(""), errEmpty)
+	}
+	if raw[0] == '{' {
+		res := textResult(string(raw))
+		if x.tool.output != nil {
+			if err := x.tool.output.ValidateOutput(x.ctx, raw); err != nil {
+				if ended := context.Cause(x.ctx); ended != nil {
+					return peer.Answer{}, ended
+				}
+				return peer.Answer{Result: res}, x.misfit(err)
+			}
+		}
+		res.StructuredContent = raw
+		return peer.Answer{Result: res}, nil
+	}
+	text := string(raw)
+	if raw[0] == '"' {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			panic(err) // it is valid
+		}
+	}
+	return x.unstructured(textResult(text), errNotObject)
+}
+
+// unstructured is a result without structured content, which is none where
+// there is an output schema: why says so.
+func (x *Exchange) unstructured(res *mcp.CallToolResult, why error) (peer.Answer, error) {
+	if x.tool.output != nil {
+		return peer.Answer{Result: res}, x.misfit(why)
+	}
+	return peer.Answer{Result: res}, nil
+}
+
+// misfit is the fault of a result that is not what the tool promises.
+func (x *Exchange) misfit(err error) *fault.Error {
+	f := fault.New(fault.ExecutionFailed, "the result of %s does not fit its output schema: %s", x.tool.name, x.shown(err.Error(), maxReason))
+	f.Logged = "the result of " + x.tool.name + " does not fit its output schema"
+	return f
+}

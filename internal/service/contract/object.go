@@ -1,0 +1,145 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// maxDepth is how deep an answer may be nested: clients have parsers that end
+// soon after.
+const maxDepth = 512
+
+// errText is what is wrong with an answer. It never quotes the answer.
+type errText string
+
+// Error implements error.
+func (e errText) Error() string { return string(e) }
+
+// What is wrong with answers of several kinds.
+const (
+	errEmpty     = errText("it is empty")
+	errNotJSON   = errText("it is not JSON")
+	errNotObject = errText("it is not a JSON object")
+)
+
+// object is a JSON object by its members' names: those that say something here,
+// and maxCompared others.
+type object map[string]json.RawMessage
+
+// maxCompared bounds what an object of a million members takes: of those behind
+// the first, only the ones that say something are compared with the rest.
+const maxCompared = 1024
+
+// says reports whether a member of an envelope or of its error is read.
+func says(key string) bool {
+	switch key {
+	case "request_id", "status", "result", "output", "error", "tool_code", "code", "tool_reason", "reason", "retryable",
+		"contract_version", "message", "details":
+		return true
+	}
+	return false
+}
+
+// members reads one JSON object and nothing behind it. An object that says a
+// thing twice is refused: its readers would disagree on what it says.
+func members(raw []byte) (object, error) {
+	raw = bytes.TrimPrefix(raw, []byte("\xEF\xBB\xBF")) // RFC 8259 §8.1 lets a reader ignore it
+	switch {
+	case len(bytes.TrimSpace(raw)) == 0:
+		return nil, errEmpty
+	case !utf8.Valid(raw):
+		return nil, errText("it is not UTF-8")
+	case rawjson.Deeper(raw, maxDepth):
+		return nil, errText(fmt.Sprintf("it is nested more than %d deep", maxDepth))
+	case !rawjson.Valid(raw):
+		return nil, errNotJSON
+	case !rawjson.IsObject(raw):
+		return nil, errNotObject
+	}
+	m := object{}
+	twice := false
+	add := func(key string, value json.RawMessage) bool {
+		_, has := m[key]
+		if !has && len(m) >= maxCompared && !says(key) {
+			return true
+		}
+		twice = twice || has
+		m[key] = value
+		return !twice
+	}
+	if !rawjson.Members(raw, func(key []byte, value json.RawMessage) bool { return add(string(key), value) }) && !twice {
+		// Members gives up at a name with escapes.
+		clear(m)
+		if err := eachMember(raw, add); err != nil {
+			return nil, err
+		}
+	}
+	if twice {
+		return nil, errText("it has a member twice")
+	}
+	return m, nil
+}
+
+// eachMember is rawjson.Members for names with escapes.
+func eachMember(raw []byte, each func(key string, value json.RawMessage) bool) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return errNotJSON
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return errNotJSON
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return errNotJSON
+		}
+		if name, ok := key.(string); !ok || !each(name, value) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// text is a member that is a string; "" where there is none, or null.
+func (m object) text(key string) (string, error) {
+	raw := m[key]
+	if len(raw) == 0 || string(raw) == "null" {
+		return "", nil
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", errText(fmt.Sprintf("its %s is not a string", key))
+	}
+	return text, nil
+}
+
+// first is the first of some members that says something.
+func (m object) first(keys ...string) (string, error) {
+	for _, key := range keys {
+		if text, err := m.text(key); err != nil || text != "" {
+			return text, err
+		}
+	}
+	return "", nil
+}
+
+// result is the envelope's result, or else output.result (lenient, SPEC-TOOLS
+// 2.2), and whether there is either.
+func (m object) result() (json.RawMessage, bool) {
+	if result, ok := m["result"]; ok {
+		return result, true
+	}
+	if raw := m["output"]; len(raw) > 0 && rawjson.IsObject(raw) {
+		if output, err := members(raw); err == nil {
+			result, ok := output["result"]
+			return result, ok
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,286 @@
+// Package outbound speaks HTTP to the services that are tools, and to what they
+// need: one pool of connections for all of them, with a guard in its dialer
+// that sees the address after names were resolved (SPEC-TOOLS 5.4).
+//
+// It knows neither tools nor secrets. Its invariant: no connection is made to
+// an address that the policy does not allow, whatever a name resolves to or a
+// service redirects to; and no error of it holds a header, or the user, the
+// password or the query of a URL.
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/fault"
+)
+
+const (
+	dialTimeout      = 30 * time.Second // and never beyond the request's own end
+	handshakeTimeout = 15 * time.Second
+	idleTimeout      = 90 * time.Second
+	idlePerHost      = 128
+
+	// An answer's header stays in memory until its call ends, and a field without a
+	// value takes 150 bytes.
+	maxHeader = 64 << 10
+	maxFields = 256
+
+	// A service may say of each connection that it did not look at the request, and
+	// net/http makes the next one at once.
+	maxConns = 32
+
+	// What a call of HTTP/2 has got and not read yet is in memory too. The protocol's
+	// own default is 64 KiB; net/http has 4 MiB.
+	maxUnread = 128 << 10
+
+	// A connection of HTTP/2 on which nothing comes is asked for a sign of life,
+	// no more often than servers of gRPC permit.
+	pingAfter   = 5*time.Minute + 10*time.Second
+	pingTimeout = 15 * time.Second
+)
+
+// Options configures a Client.
+type Options struct {
+	// Private says which addresses that are not public may be reached. If
+	// empty, PrivateLoopback.
+	Private Private
+	// Far says that what is reached is not meant to be on this machine: its own
+	// addresses count as private ones, which only PrivateAll allows.
+	Far bool
+	// Roots are the authorities whose certificates are trusted. If nil, the system's.
+	Roots *x509.CertPool
+}
+
+// Client makes HTTP requests. Its methods may be called from any goroutine.
+type Client struct {
+	http, h2c http.Client
+	doer      http.Client
+
+	roots *x509.CertPool
+	far   bool
+	is    classifier // replaced by tests, before the first request
+
+	mu      sync.Mutex // guards private, and the replacement of pool
+	private Private
+	pool    atomic.Pointer[pool]
+}
+
+// New returns a Client without connections.
+func New(opts Options) *Client {
+	c := &Client{roots: opts.Roots, far: opts.Far, is: classify, private: opts.Private}
+	if c.private == "" {
+		c.private = PrivateLoopback
+	}
+	c.pool.Store(c.newPool(c.private))
+	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
+	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })
+	c.doer = http.Client{Transport: web, CheckRedirect: redirect}
+	c.http = http.Client{Transport: web, CheckRedirect: stay}
+	c.h2c = http.Client{Transport: plain, CheckRedirect: stay}
+	return c
+}
+
+// Allow replaces the policy. Connections that were made under another are not
+// used for new requests; those under way go on.
+func (c *Client) Allow(private Private) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if private == c.private {
+		return
+	}
+	c.private = private
+	c.pool.Swap(c.newPool(private)).closeIdle()
+}
+
+// Close closes the connections that nobody uses.
+func (c *Client) Close() { c.pool.Load().closeIdle() }
+
+// Do sends req and follows redirects, five at most. On the same host, a redirect
+// keeps all headers, and method and body where it is 307 or 308. To another
+// host, only what was a GET is followed, without anything that might be a
+// secret. The caller closes the answer's body; both its errors and Do's are
+// *fault.Error.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	resp, err := c.doer.Do(req)
+	if err != nil {
+		return nil, transportFault(req, err, true)
+	}
+	return resp, nil
+}
+
+// HTTPClient returns a client over the same connections for libraries that need
+// one. It follows no redirect. The *fault.Error is in the chain of its errors, and
+// those of its answers' bodies are faults.
+func (c *Client) HTTPClient() *http.Client { return &c.http }
+
+// Following is HTTPClient for libraries that are redirected: its client follows as
+// Do does.
+func (c *Client) Following() *http.Client { return &c.doer }
+
+// H2C is HTTPClient for HTTP/2 without TLS: its URLs are http.
+func (c *Client) H2C() *http.Client { return &c.h2c }
+
+// send makes one request on one connection. A redirected one has connections of
+// its own kind, which are made to no less public address than the first request's.
+func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
+	within, giveUp := context.WithCancel(req.Context())
+	h := &hop{Context: within, giveUp: giveUp, is: c.is, floor: floorOf(req)}
+	ctx := httptrace.WithClientTrace(h, &httptrace.ClientTrace{GotConn: h.connected})
+	resp, err := t[h.floor].RoundTrip(req.WithContext(ctx)) //nolint:contextcheck // a hop is the request's own context
+	if err != nil {
+		giveUp()
+		if h.conns.Load() > maxConns && req.Context().Err() == nil {
+			return nil, fault.New(fault.ExecutionFailed, "%s ended %d connections instead of an answer", Place(req.URL), maxConns)
+		}
+		connected := h.seen.Load()
+		if connected {
+			err = own(req, err)
+		}
+		return nil, transportFault(req, err, connected)
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// What follows is a connection, which would outlast the request's context.
+		_ = resp.Body.Close()
+		giveUp()
+		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Place(req.URL))
+	}
+	if fields(resp.Header) > maxFields {
+		_ = resp.Body.Close() // nothing of it is wanted
+		giveUp()
+		return nil, fault.New(fault.ExecutionFailed, "the header of the answer of %s has more than %d fields", Place(req.URL), maxFields)
+	}
+	resp.Body = &body{ReadCloser: resp.Body, req: req, conn: h.conn.Load(), over: giveUp}
+	return resp, nil
+}
+
+// fields is how many fields a header has.
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
+}
+
+// roundTripper is a function that is a http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// transports are those of one protocol, by the class of address that they reach
+// at least.
+type transports [classPublic + 1]*http.Transport
+
+func (t transports) closeIdle() {
+	for _, one := range t {
+		one.CloseIdleConnections()
+	}
+}
+
+// pool holds the connections that were made under one policy.
+type pool struct{ web, h2c transports }
+
+func (c *Client) newPool(private Private) *pool {
+	both := new(http.Protocols)
+	both.SetHTTP1(true)
+	both.SetHTTP2(true)
+	plain := new(http.Protocols)
+	plain.SetUnencryptedHTTP2(true)
+	p := &pool{}
+	for floor := range classPublic + 1 {
+		p.web[floor] = c.transport(both, private, floor)
+		p.h2c[floor] = c.transport(plain, private, floor)
+	}
+	return p
+}
+
+func (c *Client) transport(protocols *http.Protocols, private Private, floor class) *http.Transport {
+	guarded := c.is.guard(private, c.far, floor)
+	dialer := &net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
+		ControlContext: func(ctx context.Context, network, address string, raw syscall.RawConn) error {
+			if err := guarded(ctx, network, address, raw); err != nil {
+				return err
+			}
+			return giveUpDead(raw)
+		},
+	}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return newPaced(conn), nil
+	}
+	return &http.Transport{
+		Proxy:                  nil, // it would hide the address from the guard
+		DialContext:            dial,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
+		TLSHandshakeTimeout:    handshakeTimeout,
+		MaxIdleConns:           0, // bounded for each host
+		MaxIdleConnsPerHost:    idlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread},
+		Protocols:              protocols,
+	}
+}
+
+func (p *pool) closeIdle() {
+	p.web.closeIdle()
+	p.h2c.closeIdle()
+}
+
+// body is an answer's body whose errors are faults.
+type body struct {
+	io.ReadCloser
+	req  *http.Request
+	conn *paced // nil where nothing is counted
+	over func()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.over()
+	return b.ReadCloser.Close()
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.conn.asked(perRead + 2*int64(n))
+	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is another
+		err = transportFault(b.req, own(b.req, err), true)
+	}
+	return n, err
+}
+
+// own is err, unless it is of another request on the same connection. net/http hands a connection on to
+// the next request before it has told the one that it belonged to of an answer
+// without a body; when that one ends in between, it closes the connection, and
+// the next one's error is why the other has ended.
+func own(req *http.Request, err error) error {
+	if req.Context().Err() != nil {
+		return err
+	}
+	_, reasoned := errors.AsType[*fault.Error](err)
+	if reasoned || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// cause is why ctx has ended.
+func cause(ctx context.Context) *fault.Error { return fault.From(context.Cause(ctx)) }

@@ -1,0 +1,107 @@
+package outbound
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/orla-project/orla/internal/call/fault"
+)
+
+// pretended takes some addresses of this machine for more public ones.
+func pretended(addr netip.Addr) (string, Private) {
+	switch addr.String() {
+	case "127.0.0.2":
+		return "public", PrivateNone
+	case "127.0.0.3":
+		return "private", PrivateAll
+	}
+	return classify(addr)
+}
+
+// SPEC-TOOLS 5.4: a redirect leads to no address that is less public than the
+// first one, also where a connection to it is open, and over another redirect.
+func TestT54ARedirectLeadsToNoLessPublicAddress(t *testing.T) {
+	const public, private, loopback = "127.0.0.2", "127.0.0.3", "127.0.0.1"
+	var arrived atomic.Int64
+	at := map[string]string{}
+	for _, host := range []string{public, private, loopback} {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			t.Skipf("no address %s: %v", host, err)
+		}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, to, leads := strings.Cut(r.URL.RawQuery, "to=")
+			if !leads {
+				arrived.Add(1)
+				_, _ = io.WriteString(w, "arrived")
+				return
+			}
+			hosts := strings.Split(to, ",")
+			next := at[hosts[0]]
+			if len(hosts) > 1 {
+				next += "/?to=" + strings.Join(hosts[1:], ",")
+			}
+			http.Redirect(w, r, next, http.StatusFound)
+		})}}
+		s.Start()
+		t.Cleanup(s.Close)
+		at[host] = s.URL
+	}
+	for _, c := range []struct {
+		from, to string
+		refused  bool
+	}{
+		{public, public, false},
+		{public, private, true},
+		{public, loopback, true},
+		{private, public, false},
+		{private, private, false},
+		{private, loopback, true},
+		{loopback, public, false},
+		{loopback, private, false},
+		{loopback, loopback, false},
+		{loopback, public + "," + loopback, false}, // the first one counts
+		{private, public + "," + private, false},
+		{public, public + "," + loopback, true},
+		{private, public + "," + loopback, true},
+	} {
+		client := New(Options{Private: PrivateAll})
+		t.Cleanup(client.Close)
+		client.is = pretended
+		client.pool.Store(client.newPool(client.private))
+		get := func(url string) error {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = resp.Body.Close() }()
+			_, err = io.ReadAll(resp.Body)
+			return err
+		}
+		for _, url := range at { // so that connections are there
+			if err := get(url); err != nil {
+				t.Fatal(err)
+			}
+		}
+		arrived.Store(0)
+		err := get(fmt.Sprintf("%s/?to=%s", at[c.from], c.to))
+		f := fault.From(err)
+		switch {
+		case !c.refused && (err != nil || arrived.Load() != 1):
+			t.Errorf("from %s to %s: %v", c.from, c.to, err)
+		case c.refused && (arrived.Load() != 0 || f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, "redirects to it")):
+			t.Errorf("from %s to %s: %d arrived, %v", c.from, c.to, arrived.Load(), err)
+		}
+	}
+}

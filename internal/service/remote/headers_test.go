@@ -1,0 +1,114 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/testing/costtest"
+)
+
+// firstOf is an answer to tools/list with tools of some names, and more to come.
+func firstOf(properties string, names ...string) []byte {
+	return bytes.Replace(pageOf(properties, names...), []byte(`"tools"`), []byte(`"nextCursor":"2","tools"`), 1)
+}
+
+// pageOf is one without more to come.
+func pageOf(properties string, names ...string) []byte {
+	tools := make([]string, len(names))
+	for i, name := range names {
+		tools[i] = fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{%s}}}`, name, properties)
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"tools":[%s]}}`, strings.Join(tools, ","))
+}
+
+// Arguments stand in headers as the schema says, the last of those of one name.
+func TestHeadersOfArguments(t *testing.T) {
+	s := &session{}
+	s.learn(message{}, pageOf(`"a":{"x-mcp-header":"A"},"\u0062":{"x-mcp-header":"B"},"c":{"properties":{"d":{"x-mcp-header":"D"}}},"e":{"x-mcp-header":"no token"}`, "tool"))
+	for args, want := range map[string]string{
+		`{"a":"x","b":2,"c":{"d":true},"e":"y"}`: "A=x B=2 D=true",
+		`{"a":null,"b":{},"c":[],"d":1}`:         "",
+		`{"a":1,"a":2,"c":{"d":1},"c":{}}`:       "A=2",
+		`{}`:                                     "",
+		`[]`:                                     "",
+		``:                                       "",
+	} {
+		h := http.Header{}
+		s.headers(h, message{method: "tools/call", name: "tool", args: json.RawMessage(args)})
+		var got []string
+		for _, name := range []string{"A", "B", "D", "No token"} {
+			if value := h.Get(headerParam + name); value != "" {
+				got = append(got, name+"="+value)
+			}
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%s: got %q, want %q", args, got, want)
+		}
+	}
+}
+
+// SPEC S2: a server may list other tools each time that it is asked, for as long as it
+// runs. The tools of later pages keep their headers until those are read again.
+func TestS2HeadersOfToolsThatAreGoneAreForgotten(t *testing.T) {
+	s := &session{}
+	for i := range 100 {
+		s.learn(message{params: json.RawMessage(`{"_meta":{}}`)}, firstOf(`"a":{"x-mcp-header":"A"}`, fmt.Sprint("first", i)))
+		s.learn(message{params: json.RawMessage(`{"cursor":"2"}`)}, pageOf(`"a":{"x-mcp-header":"A"}`, fmt.Sprint("second", i)))
+	}
+	s.learn(message{}, firstOf(`"a":{},"b":{"x-mcp-header":"B"}`, "first99"))
+	if n := len(s.params) + len(s.older); n > 3 {
+		t.Errorf("%d tools are kept", n)
+	}
+	for name, want := range map[string]string{"first99": "", "second99": "x", "first98": ""} {
+		h := http.Header{}
+		s.headers(h, message{method: "tools/call", name: name, args: json.RawMessage(`{"a":"x"}`)})
+		if got := h.Get(headerParam + "A"); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// SPEC S1: each argument is looked at once, however many stand in headers.
+func TestS1ManyHeadersOfLargeArguments(t *testing.T) {
+	costtest.Check(t, 1000, func(n int) func() {
+		s := &session{}
+		var properties []string
+		for i := range n {
+			properties = append(properties, fmt.Sprintf(`"p%d":{"x-mcp-header":"P%[1]d"}`, i))
+		}
+		s.learn(message{}, pageOf(strings.Join(properties, ","), "tool"))
+		m := message{method: "tools/call", name: "tool", args: json.RawMessage(`{"p7":"x","z":[` + strings.Repeat("[1],", 10*n) + `0]}`)}
+		return func() {
+			h := http.Header{}
+			if s.headers(h, m); h.Get(headerParam+"P7") != "x" {
+				t.Errorf("got %q", h)
+			}
+		}
+	})
+}
+
+// SPEC S2: lines without data are read at a bounded rate, whatever their fields are called.
+func TestS2LinesWithoutDataAreReadSlowly(t *testing.T) {
+	const seconds = 3
+	for _, line := range []string{"\n", ": x\n", "id: 1\n", "datax\n", "data x\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			flood := strings.NewReader(strings.Repeat(line, (seconds+1)*pace.MaxLines))
+			if _, err := newEventReader(flood, 1<<20, nil, never).next(); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			if took := time.Since(began); took < seconds*time.Second {
+				t.Errorf("lines of %q for %d s were read in %v", line, seconds, took)
+			}
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/outbound"
+)
+
+// attach keeps the id that the server gave the session; "" for none.
+func (s *session) attach(id string) error {
+	const most = 4 << 10
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' || len(id) > most {
+			return final("the server gave a session id that is none: it must be visible ASCII, %d characters at most", most)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = id
+	return nil
+}
+
+// agree keeps the version of the protocol that an answer to initialize names.
+func (s *session) agree(result json.RawMessage) {
+	if !rawjson.IsObject(result) {
+		return
+	}
+	rawjson.Members(result, func(key []byte, value json.RawMessage) bool {
+		if string(key) == "protocolVersion" {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if version := rawjson.String(value); isHeader([]byte(version)) {
+				s.speaks = version
+			}
+			return false
+		}
+		return true
+	})
+}
+
+// refused tells what an answer with a status other than 2xx means.
+func (s *session) refused(ctx context.Context, resp *http.Response, m message, c auth.Credentials) error {
+	body, err := outbound.Body(io.LimitReader(resp.Body, maxRefusal), maxRefusal)
+	if err != nil {
+		body = nil // the status says enough
+	}
+	s.mu.Lock()
+	inSession := s.id != ""
+	s.mu.Unlock()
+	status := resp.StatusCode
+	switch {
+	case status == http.StatusNotFound && inSession: // "The server ... MUST respond to requests containing that session ID with HTTP 404" (Transports, Session Management)
+		return s.end()
+	case status == http.StatusUnauthorized && asksForOAuth(resp.Header):
+		return s.wantsOAuth(resp, c)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
+		return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
+	}
+	if status == http.StatusBadRequest && inSession && m.method != "ping" && !s.known(ctx, c) {
+		return s.end()
+	}
+	if ctx.Err() != nil { // the session ended meanwhile
+		return context.Cause(ctx)
+	}
+	if line := oneLine(body); line != nil && m.isRequest() {
+		if _, ok := answers(line, m.id); ok {
+			s.hand(line, m) //nolint:contextcheck // an answer waits in the context of its call
+			return nil
+		}
+	}
+	if m.method == "initialize" && s.speaksOldSSE(ctx, c) {
+		return final("the server speaks HTTP+SSE, the transport of 2024-11-05, which Orla does not; name its endpoint of Streamable HTTP, which is often /mcp")
+	}
+	return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
+}
+
+// asksForOAuth reports whether a 401 says where the metadata of a resource are that
+// OAuth protects (RFC 9728, section 5.1).
+func asksForOAuth(h http.Header) bool {
+	for _, challenge := range h.Values("WWW-Authenticate") {
+		challenge = strings.ToLower(challenge)
+		if strings.Contains(challenge, "bearer") && strings.Contains(challenge, "resource_metadata=") {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsOAuth is the fault of a server that asks for OAuth. What to do depends on
+// whether it was shown a token already.
+func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
+	f := outbound.StatusFault("the server", resp, nil)
+	if c.Same(auth.Credentials{}) {
+		f.Reason += ": this server asks for OAuth; log in where it says, and give spec.auth of the McpServer the token, or a client's id and secret (oauth2_client_credentials)"
+	} else {
+		f.Reason += ": this server asks for OAuth, and does not accept the credentials of spec.auth; renew the secret"
+	}
+	return f
+}
+
+// end notes that the server knows nothing of the session any more.
+func (s *session) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return errOver
+}
+
+// known asks a server that answered 400 whether it still knows the session: some
+// say so by 400 for one that they do not, and nothing else tells that from a
+// request that they do not like.
+func (s *session) known(ctx context.Context, c auth.Credentials) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	req, err := s.request(ctx, http.MethodPost, []byte(`{"jsonrpc":"2.0","id":"orla-ping","method":"ping"}`), c)
+	if err != nil {
+		return true
+	}
+	req.Header.Set("Content-Type", typeJSON)
+	req.Header.Set("Accept", typeJSON+", "+typeSSE)
+	resp, err := s.opts.Client.Do(req)
+	if err != nil {
+		return true // nothing is known
+	}
+	_ = resp.Body.Close() // its status says it
+	return resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound
+}
+
+const probeTimeout = 5 * time.Second
+
+// speaksOldSSE reports whether there is a server of the transport that came
+// before Streamable HTTP: its stream begins with an event that names an endpoint.
+func (s *session) speaksOldSSE(ctx context.Context, c auth.Credentials) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	req, err := s.request(ctx, http.MethodGet, nil, c)
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Accept", typeSSE)
+	resp, err := s.opts.Client.Do(req)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = resp.Body.Close() }() // enough of it was read
+	if resp.StatusCode != http.StatusOK || contentType(resp.Header) != typeSSE {
+		return false
+	}
+	first, err := newEventReader(resp.Body, small, ctx.Done(), func(int) error { return fmt.Errorf("%w", errTooLarge) }).next()
+	return err == nil && first.name == "endpoint"
+}
+
+// statusError is an answer to a GET that is no stream.
+type statusError struct {
+	status int
+	fault  *fault.Error
+}
+
+func (e *statusError) Error() string { return e.fault.Error() }
+
+func (e *statusError) Unwrap() error { return e.fault }

@@ -1,0 +1,90 @@
+package remote
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// stalling is a body that has so many bytes, and no end before it is closed.
+type stalling struct {
+	io.Reader
+	over <-chan struct{}
+}
+
+func (s stalling) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil {
+		<-s.over
+	}
+	return n, err
+}
+
+func (stalling) Close() error { return nil }
+
+// SPEC S2, N2: of answers that do not end, few have more than a little of Orla's memory at
+// one time, of each caller and of all.
+func TestS2StalledAnswersTakeLittle(t *testing.T) {
+	for name, how := range map[string]struct {
+		before string
+		read   func(s *session, ctx context.Context, whose turns.Line, resp *http.Response)
+	}{
+		"JSON": {"", func(s *session, ctx context.Context, whose turns.Line, resp *http.Response) {
+			grow, release := s.reading(ctx, whose)
+			defer release()
+			_, _ = s.body(resp, grow)
+		}},
+		"a stream": {"data: ", func(s *session, ctx context.Context, whose turns.Line, resp *http.Response) {
+			_ = s.stream(ctx, resp, message{whose: whose})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const each, calls, little, most = 255 << 10, 300, 128 << 10, 128
+				s := &session{shares: newShares(16 << 20), max: 16 << 20}
+				over := make(chan struct{})
+				ctx, stop := context.WithCancel(t.Context())
+				var read [calls]atomic.Int64
+				var reading sync.WaitGroup
+				for i := range calls {
+					caller := "ada"
+					if i%3 == 0 {
+						caller = "bob"
+					}
+					text := io.TeeReader(strings.NewReader(how.before+strings.Repeat("x", each)), counter{&read[i]})
+					resp := &http.Response{Body: stalling{text, over}}
+					reading.Go(func() { how.read(s, ctx, turns.Line{Caller: caller, Session: caller}, resp) })
+				}
+				synctest.Wait()
+				much, all := 0, int64(0)
+				for i := range read {
+					all += read[i].Load()
+					if read[i].Load() > little {
+						much++
+					}
+				}
+				if much > most || much == 0 {
+					t.Errorf("%d of %d answers have more than a little, %d bytes in all; want at most %d", much, calls, all, most)
+				}
+				stop()
+				close(over)
+				reading.Wait()
+			})
+		})
+	}
+}
+
+// counter counts what is written to it.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}

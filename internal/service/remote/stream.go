@@ -1,0 +1,270 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/outbound"
+)
+
+const (
+	// firstPause and lastPause are the times before a stream is opened again
+	// where the server asks for none.
+	firstPause, lastPause = time.Second, 30 * time.Second
+	// leastPause is the least that a server may ask for.
+	leastPause = 100 * time.Millisecond
+	// maxResumes is how often the stream of an answer is opened again without
+	// anything new on it.
+	maxResumes = 5
+)
+
+// pauseBefore is the time before a stream is opened again for the nth time
+// without anything new on it, the first being 0.
+func pauseBefore(n int, asked time.Duration) time.Duration {
+	pause := firstPause
+	if asked > 0 {
+		pause = max(asked, leastPause)
+	}
+	for range n {
+		pause = min(2*pause, max(lastPause, asked))
+	}
+	return pause
+}
+
+// follow passes on the stream that answers a request, and takes it up again
+// where it breaks and the server allows for that.
+func (s *session) follow(ctx context.Context, resp *http.Response, m message) error {
+	seen, asked := "", time.Duration(0)
+	for tries := 0; ; {
+		st := s.stream(ctx, resp, m)
+		_ = resp.Body.Close() // it was read as far as it matters
+		switch {
+		case st.answered:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(st.err, errTooLarge):
+			return s.tooLarge()
+		case errors.Is(st.err, context.Canceled):
+			return st.err
+		}
+		if st.lastID != "" && st.lastID != seen {
+			seen, tries = st.lastID, 0
+		}
+		if st.retry > 0 {
+			asked = st.retry
+		}
+		if seen == "" {
+			return broken("the stream of the answer ended before the answer")
+		}
+		var err error
+		if resp, err = s.resume(ctx, seen, &tries, asked); err != nil {
+			return err
+		}
+	}
+}
+
+// resume takes up a stream behind the event of an id. tries counts on from how
+// often that was done without anything new.
+func (s *session) resume(ctx context.Context, lastID string, tries *int, asked time.Duration) (*http.Response, error) {
+	for {
+		if *tries == maxResumes {
+			return nil, broken("the stream of the answer broke, and could not be taken up again")
+		}
+		if !wait(ctx, pauseBefore(*tries, asked)) {
+			return nil, context.Cause(ctx)
+		}
+		*tries++
+		resp, err := s.get(ctx, lastID)
+		refusal, refused := errors.AsType[*statusError](err)
+		switch {
+		case err == nil:
+			return resp, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case refused && refusal.gone():
+			return nil, broken("the stream of the answer broke, and the server does not take it up again: %s", refusal.fault.Reason)
+		}
+	}
+}
+
+// listen passes on what the server says by itself, for as long as the session
+// lasts. A server need not have a stream for that.
+func (s *session) listen(ctx context.Context) {
+	seen, asked := "", time.Duration(0)
+	had := false // a stream
+	for tries := 0; ; tries++ {
+		resp, err := s.get(ctx, seen)
+		refusal, _ := errors.AsType[*statusError](err)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			had = true
+			st := s.stream(ctx, resp, message{})
+			_ = resp.Body.Close() // it was read to its end
+			if errors.Is(st.err, errTooLarge) {
+				s.say("the server's own stream: an event of over max_message (%d bytes)", s.max)
+			}
+			if st.events > 0 {
+				tries = 0
+			}
+			if st.lastID != "" {
+				seen = st.lastID
+			}
+			if st.retry > 0 {
+				asked = st.retry
+			}
+		case refusal != nil && refusal.gone() && had:
+			if !s.knownAfter(ctx) {
+				return
+			}
+		case refusal != nil && refusal.gone():
+			if refusal.status != http.StatusMethodNotAllowed {
+				s.say("the server has no stream of its own: %s", refusal.fault.Reason)
+			}
+			return
+		default:
+			f := fault.From(err)
+			s.say("the server's own stream: %s", f.Reason)
+			if unreachable(f) && s.lose(f) {
+				return
+			}
+			asked = max(asked, min(f.RetryAfter, maxRetry))
+		}
+		if !wait(ctx, pauseBefore(tries, asked)) {
+			return
+		}
+	}
+}
+
+// knownAfter reports whether the server knows the session, after it has refused
+// a stream that it had; if not, the session is over.
+func (s *session) knownAfter(ctx context.Context) bool {
+	known := true
+	_ = s.opts.Auth.Do(ctx, func(c auth.Credentials) error { // without credentials nothing is known
+		known = s.known(ctx, c)
+		return nil
+	})
+	s.mu.Lock()
+	inSession := s.id != ""
+	s.mu.Unlock()
+	if known || !inSession {
+		return true
+	}
+	s.expire()
+	return false
+}
+
+// lose ends the session when the server cannot be reached and nothing is in
+// flight, and reports whether it did.
+func (s *session) lose(f *fault.Error) bool {
+	s.mu.Lock()
+	s.lost = f.Reason
+	busy := len(s.open) > 0
+	s.mu.Unlock()
+	if busy {
+		return false
+	}
+	s.exit("lost its server (%s)", f.Reason)
+	return true
+}
+
+// gone reports whether a server does not have what was asked for, now or ever.
+func (e *statusError) gone() bool {
+	switch e.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return e.status < 500
+}
+
+// get opens a stream: the one of an event id, or the server's own. An error may
+// be a *statusError.
+func (s *session) get(ctx context.Context, lastID string) (resp *http.Response, err error) {
+	err = s.opts.Auth.Do(ctx, func(c auth.Credentials) (err error) {
+		resp, err = s.getAs(ctx, lastID, c) //nolint:bodyclose // the caller does
+		return err
+	})
+	return resp, err
+}
+
+func (s *session) getAs(ctx context.Context, lastID string, c auth.Credentials) (*http.Response, error) {
+	req, err := s.request(ctx, http.MethodGet, nil, c)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", typeSSE)
+	if lastID != "" {
+		req.Header.Set(headerLastID, lastID)
+	}
+	resp, err := s.opts.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK && contentType(resp.Header) == typeSSE {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }() // enough of it was read
+	body, err := outbound.Body(io.LimitReader(resp.Body, maxRefusal), maxRefusal)
+	if err != nil {
+		body = nil // the status says enough
+	}
+	if resp.StatusCode < 300 { // it takes a GET for something else
+		return nil, &statusError{http.StatusMethodNotAllowed, final("it answered %s with %q", resp.Status, contentType(resp.Header))}
+	}
+	return nil, &statusError{resp.StatusCode, outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))}
+}
+
+// streamed is how the reading of a stream ended.
+type streamed struct {
+	answered bool // it had the answer that was waited for
+	events   int
+	lastID   string // "" if no event had an id
+	retry    time.Duration
+	err      error // io.EOF at its end
+}
+
+// stream passes on the messages of one stream, in order, until it ends, or a
+// moment after the answer to m.
+func (s *session) stream(ctx context.Context, resp *http.Response, m message) (st streamed) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	grow, release := s.reading(ctx, m.whose)
+	defer release()
+	events := newEventReader(resp.Body, s.max, ctx.Done(), grow)
+	for {
+		ev, err := events.next()
+		st.lastID, st.retry, st.err = events.lastID, events.retry, err
+		if err != nil {
+			return st
+		}
+		if st.events++; ev.name != "" && ev.name != "message" {
+			continue
+		}
+		line := oneLine(ev.data)
+		if line == nil {
+			s.say("an event of the server's is no JSON")
+		} else if s.hand(line, m) && !st.answered { //nolint:contextcheck // an answer waits in the context of its call
+			st.answered = true
+			s.endSoon(ctx, resp)
+		}
+		release()
+	}
+}
+
+// endSoon closes a stream whose answer was there, unless it has ended by then: one
+// that ends by itself leaves its connection for the next request.
+func (s *session) endSoon(ctx context.Context, resp *http.Response) {
+	s.work.Go(func() {
+		defer s.contain()
+		if wait(ctx, linger) {
+			_ = resp.Body.Close() // which ends the reading
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package secret
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/orla-project/orla/internal/call/fault"
+)
+
+// environPrefix begins every variable that may be a secret. No other variable
+// is ever read, whatever a resource asks for (SPEC-TOOLS 5.1).
+const environPrefix = "ORLOJ_SECRET_"
+
+// Options says where a Store looks.
+type Options struct {
+	// Dir is the operator's folder of secrets. If empty, there is none.
+	Dir string
+	// Credentials is the folder of systemd's credentials, which is what
+	// $CREDENTIALS_DIRECTORY says. If empty, there is none.
+	Credentials string
+	// Lookup finds a variable of the environment. If nil, there are none.
+	Lookup func(name string) (string, bool)
+}
+
+// Store finds secrets. It keeps none that it was not given by Set: whatever it
+// is asked for is read at that moment, so that a rotated secret holds from the
+// next call on (SPEC-TOOLS 5.3). Its methods may be called from any goroutine.
+//
+// The sources are asked in this order, and the first that has the key wins:
+//
+//	Secret resources                 the namespace's
+//	secrets_dir/NAME                 the key "value" of the namespace default
+//	secrets_dir/NAME/KEY             the namespace default
+//	secrets_dir/NAMESPACE/NAME/KEY   every other namespace
+//	credentials NAME, NAME.KEY       the namespace default: systemd's names have no folders
+//	ORLOJ_SECRET_NAME[_KEY]          the namespace default
+//
+// A source that has the secret and cannot give it ends the search: what was
+// meant to win must not be replaced in silence.
+type Store struct {
+	credentials string
+	lookup      func(string) (string, bool)
+
+	mu       sync.Mutex // guards the fields that follow
+	dir      string
+	declared map[name]map[string]Value // by key
+}
+
+type name struct{ namespace, name string }
+
+// New returns a Store that looks where opts says, and has no Secret resource yet.
+func New(opts Options) *Store {
+	lookup := opts.Lookup
+	if lookup == nil {
+		lookup = func(string) (string, bool) { return "", false }
+	}
+	return &Store{credentials: opts.Credentials, lookup: lookup, dir: opts.Dir}
+}
+
+// SetDir replaces the folder of secrets; "" is none.
+func (s *Store) SetDir(dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dir = dir
+}
+
+// Set replaces all Secret resources. Of two with the same name the first holds.
+func (s *Store) Set(secrets []Secret) {
+	declared := make(map[name]map[string]Value, len(secrets))
+	for _, one := range slices.Backward(secrets) {
+		declared[name{one.Namespace, one.Name}] = maps.Clone(one.Data)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.declared = declared
+}
+
+// Resolve returns the value that ref names, as it is now; it may be empty. The
+// error is a *fault.Error secret_resolution_failed that tells where was looked,
+// and holds no value.
+func (s *Store) Resolve(ref Ref) (Value, error) {
+	ref = ref.full()
+	return s.resolve(ref, s.given(ref))
+}
+
+// given is what a Store was given, of one moment.
+type given struct {
+	dir        string
+	declared   map[string]Value // the values of one Secret resource
+	isDeclared bool
+}
+
+// given returns what there is for the secret of ref.
+func (s *Store) given(ref Ref) given {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	declared, isDeclared := s.declared[name{ref.Namespace, ref.Name}]
+	return given{s.dir, declared, isDeclared}
+}
+
+func (s *Store) resolve(ref Ref, from given) (Value, error) {
+	for _, word := range []string{ref.Namespace, ref.Name, ref.Key} {
+		if !validWord(word) { // it must not lead out of a folder
+			return Value{}, fault.New(fault.SecretResolutionFailed, "a secret cannot be called that")
+		}
+	}
+	if value, found := from.declared[ref.Key]; found {
+		return value, nil
+	}
+
+	var looked []string
+	if from.isDeclared {
+		looked = append(looked, "its Secret resource (which has no such key)")
+	} else {
+		looked = append(looked, "the Secret resources")
+	}
+	for _, at := range places(ref, from.dir, s.credentials) {
+		value, err := at.read()
+		switch {
+		case err != nil:
+			return Value{}, failed(ref, "%v", err)
+		case value != nil:
+			return *value, nil
+		}
+		looked = append(looked, at.String())
+	}
+	if ref.Namespace == DefaultNamespace {
+		variable := variableOf(ref)
+		if text, ok := s.lookup(variable); ok {
+			return NewValue(text), nil
+		}
+		looked = append(looked, "the environment variable "+variable)
+	}
+	return Value{}, failed(ref, "it is not there; looked for it in %s", list(looked))
+}
+
+// Keys returns several values of one secret, as they were at one moment. ref's own
+// key is not used. The error is that of the first key that cannot be resolved.
+func (s *Store) Keys(ref Ref, keys ...string) (map[string]Value, error) {
+	values, err := s.keys(ref, keys)
+	// Files have no lock: those that were read the same twice belong together.
+	for range maxReads - 1 {
+		if err != nil {
+			return nil, err
+		}
+		before := values
+		if values, err = s.keys(ref, keys); maps.Equal(values, before) {
+			break
+		}
+	}
+	return values, err
+}
+
+// maxReads bounds how often the files of a secret are read that changes all the time.
+const maxReads = 5
+
+func (s *Store) keys(ref Ref, keys []string) (map[string]Value, error) {
+	from := s.given(ref.full())
+	values := make(map[string]Value, len(keys))
+	for _, key := range keys {
+		ref.Key = key
+		value, err := s.resolve(ref.full(), from)
+		if err != nil {
+			return nil, err
+		}
+		values[key] = value
+	}
+	return values, nil
+}
+
+// full fills in what a Ref may leave out.
+func (r Ref) full() Ref {
+	if r.Namespace == "" {
+		r.Namespace = DefaultNamespace
+	}
+	if r.Key == "" {
+		r.Key = DefaultKey
+	}
+	return r
+}
+
+// variableOf is the environment variable of a secret.
+func variableOf(ref Ref) string {
+	text := ref.Name
+	if ref.Key != DefaultKey {
+		text += "_" + ref.Key
+	}
+	return environPrefix + strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, text)
+}
+
+// failed is why a secret cannot be had. The call that needs it was not sent.
+func failed(ref Ref, format string, args ...any) *fault.Error {
+	f := fault.New(fault.SecretResolutionFailed, "secret %q: "+format, append([]any{ref.String()}, args...)...)
+	f.Unsent = true
+	return f
+}
+
+// list writes several things as people do.
+func list(items []string) string {
+	if len(items) == 1 {
+		return items[0]
+	}
+	last := len(items) - 1
+	return strings.Join(items[:last], ", ") + " and " + items[last]
+}

@@ -1,0 +1,172 @@
+package artifact
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/service/outbound"
+)
+
+// web is a module at an https:// address.
+type web struct {
+	store  *Store
+	key    key
+	url    *url.URL
+	pinned digest.Digest // "": whatever is there
+	known  entry
+}
+
+// String implements source.
+func (w *web) String() string { return outbound.Place(w.url) + w.url.EscapedPath() }
+
+// settled implements source.
+func (w *web) settled() ([]byte, bool) {
+	switch {
+	case w.pinned != "":
+		return w.store.kept.blob(w.pinned, w.store.opts.MaxBytes)
+	case w.known.fresh():
+		return w.store.kept.blob(w.known.Digest, w.store.opts.MaxBytes)
+	}
+	return nil, false
+}
+
+// former implements source.
+func (w *web) former() []byte {
+	if w.pinned != "" {
+		return nil
+	}
+	module, _ := w.store.kept.blob(w.known.Digest, w.store.opts.MaxBytes)
+	return module
+}
+
+// putOff implements source.
+func (w *web) putOff() { w.looked(time.Now().Add(pause - lastingFor)) }
+
+// looked remembers that the address had at the time what it had before.
+func (w *web) looked(at time.Time) {
+	w.known.Looked = at
+	w.store.kept.putEntry(w.key, w.known)
+}
+
+// look implements source.
+func (w *web) look(ctx context.Context, former []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url.String(), nil)
+	if err != nil {
+		return nil, invalid("its address is no URL")
+	}
+	req.Header.Set("Accept", "application/wasm, application/octet-stream;q=0.9, */*;q=0.1")
+	req.Header.Set("Accept-Encoding", "identity") // what is counted and hashed is the file
+	req.Header.Set("User-Agent", w.store.opts.UserAgent)
+	if former != nil {
+		w.unlessChanged(req)
+	}
+	resp, err := w.store.tls().Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
+	if resp.StatusCode == http.StatusNotModified && former != nil {
+		w.looked(time.Now())
+		return former, nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, statusFault(resp.StatusCode, outbound.RetryAfter(resp.Header))
+	}
+	return w.take(resp)
+}
+
+// unlessChanged makes req one for what is not what was there before.
+func (w *web) unlessChanged(req *http.Request) {
+	if w.known.ETag != "" {
+		req.Header.Set("If-None-Match", w.known.ETag)
+	}
+	if w.known.LastModified != "" {
+		req.Header.Set("If-Modified-Since", w.known.LastModified)
+	}
+}
+
+// take reads the module, and keeps it if it is one.
+func (w *web) take(resp *http.Response) ([]byte, error) {
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, invalid("the server sends it in an encoding that it was not asked for")
+	}
+	module, err := readBody(resp.Body, resp.ContentLength, w.store.opts.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	got := digest.FromBytes(module)
+	if w.pinned != "" && got != w.pinned {
+		return nil, invalid("its digest is %s, and not %s as the definition has it", got, w.pinned)
+	}
+	if err := checkModule(module); err != nil {
+		return nil, invalid("%v", err)
+	}
+	w.store.kept.putBlob(got, module)
+	if w.pinned == "" {
+		w.store.kept.putEntry(w.key, entry{
+			Digest: got, ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified"), Looked: time.Now(),
+		})
+	}
+	return module, nil
+}
+
+// readBody reads what is size bytes long, or -1 where that was not said, and refuses
+// what is over max before it has read it.
+func readBody(r io.Reader, size, max int64) ([]byte, error) {
+	if size > max {
+		return nil, tooLarge(max)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > max:
+		return nil, tooLarge(max)
+	}
+	return data, nil
+}
+
+func tooLarge(max int64) *fault.Error {
+	return invalid("it is over %d MiB, which is the limit", max>>20)
+}
+
+// statusFault is what an answer other than 200 means for a module.
+func statusFault(status int, after time.Duration) *fault.Error {
+	code, retry := fault.RuntimePolicyInvalid, (*bool)(nil)
+	switch {
+	case status == http.StatusUnauthorized:
+		code = fault.AuthInvalid
+	case status == http.StatusForbidden:
+		code = fault.AuthForbidden
+	case status == http.StatusTooManyRequests:
+		code = fault.RateLimited
+	case status >= 500, status == http.StatusRequestTimeout:
+		code, retry = fault.ExecutionFailed, new(true)
+	}
+	f := fault.New(code, "the server answered %d %s", status, http.StatusText(status))
+	f.Retry, f.RetryAfter = retry, after
+	return f
+}
+
+// tls returns a client that speaks TLS alone, also after a redirect.
+func (s *Store) tls() *http.Client {
+	client := *s.opts.Client.Following()
+	client.Transport = tlsOnly{client.Transport}
+	return &client
+}
+
+type tlsOnly struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t tlsOnly) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" {
+		return nil, invalid("it leads to %s, which is not https", outbound.Place(req.URL))
+	}
+	return t.next.RoundTrip(req)
+}
