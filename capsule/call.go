@@ -44,12 +44,12 @@ func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer
 }
 
 func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.RawMessage, error) {
-	if err := c.place(ctx, call.Line); err != nil {
+	if err := c.place(ctx, call.Owner); err != nil {
 		return nil, err
 	}
-	defer c.places.Give(call.Line)
+	defer c.places.Give(call.Owner)
 	defer c.calls.Add(1)
-	given := c.inputs.Given(call.Line)
+	given := c.inputs.Given(call.Owner)
 	defer given.Drop()
 	for round := 1; ; round++ {
 		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, p *protocol.Peer, id int64) [][]byte {
@@ -87,18 +87,18 @@ func placesOf(concurrency int) *turns.Queue {
 
 // place waits in a line for a place, inside ctx, when the capsule is READY: what
 // is down says so at once, however many calls there are.
-func (c *Capsule) place(ctx context.Context, line turns.Line) error {
-	if c.places.Try(line) {
+func (c *Capsule) place(ctx context.Context, owner turns.Owner) error {
+	if c.places.Try(owner) {
 		return nil
 	}
-	if _, err := c.ready(ctx, line, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
+	if _, err := c.ready(ctx, owner, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
 		return err
 	}
-	if !c.waiting.Try(line, 1) {
+	if !c.waiting.Try(owner, 1) {
 		return c.tooMany()
 	}
-	defer c.waiting.Give(line, 1)
-	if err := c.places.Take(ctx, line); err != nil {
+	defer c.waiting.Give(owner, 1)
+	if err := c.places.Take(ctx, owner); err != nil {
 		return fault.Unsent(err)
 	}
 	return nil
@@ -125,16 +125,16 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if req.Method == "prompts/get" || req.Method == "completion/complete" {
 		params = c.offers.OwnPrompt(params)
 	}
-	who := asker{line: req.Line, client: req.Client, name: req.Session, input: req.Input}
+	who := asker{owner: req.Owner, client: req.Client, name: req.Session, input: req.Input}
 	if who.client != nil {
 		who.name = who.client.Session()
 	}
 	// Beside max_concurrency: a call in flight may wait for what its client reads first.
-	if err := c.requests.Take(ctx, who.line); err != nil {
+	if err := c.requests.Take(ctx, who.owner); err != nil {
 		forget()
 		return nil, fault.Unsent(err)
 	}
-	defer c.requests.Give(who.line)
+	defer c.requests.Give(who.owner)
 	result, err := c.repeated(ctx, who, req, params)
 	if err != nil {
 		forget()
@@ -149,7 +149,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 // repeated makes a request other than a call, again if it requires input that its
 // client is asked for.
 func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, params json.RawMessage) (json.RawMessage, error) {
-	given := c.inputs.Given(who.line)
+	given := c.inputs.Given(who.owner)
 	defer given.Drop()
 	for round := 1; ; round++ {
 		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, p *protocol.Peer, id int64) [][]byte {
@@ -166,7 +166,7 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 
 // asker is who makes a request.
 type asker struct {
-	line   turns.Line  // see peer.Call
+	owner  turns.Owner // see peer.Call
 	name   string      // see rpc.Request.Client
 	client peer.Client // nil if it cannot be spoken to
 	input  peer.Input
@@ -177,7 +177,7 @@ type asker struct {
 const operator = "\x00operator"
 
 func askerOf(call peer.Call) asker {
-	who := asker{line: call.Line, name: operator, client: call.Client, input: call.Input}
+	who := asker{owner: call.Owner, name: operator, client: call.Client, input: call.Input}
 	if call.Client != nil {
 		who.name = call.Client.Session()
 	}
@@ -188,14 +188,14 @@ func askerOf(call peer.Call) asker {
 // enough. params are told the context of the process's own part, and whose it is. It
 // reports as well whether the process speaks 2026-07-28.
 func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *protocol.Peer, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
-	req := rpc.Request{Method: method, Client: who.name, About: who.client, Line: who.line}
+	req := rpc.Request{Method: method, Client: who.name, About: who.client, Owner: who.owner}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}
 	var last *protocol.Peer
 	until := time.Now().Add(c.tool.Runtime.QueueTimeout)
 	for {
-		conn, err := c.ready(ctx, who.line, last, until)
+		conn, err := c.ready(ctx, who.owner, last, until)
 		if err != nil {
 			return nil, false, err
 		}
@@ -271,14 +271,14 @@ const betweenTries = time.Second
 // ready returns the connection of the process that is READY, if it is not the
 // one that has failed already. It waits while one may still come: inside ctx and
 // until then at most (SPEC D10). Its error says that nothing was sent.
-func (c *Capsule) ready(ctx context.Context, line turns.Line, failed *protocol.Peer, until time.Time) (*protocol.Peer, error) {
+func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol.Peer, until time.Time) (*protocol.Peer, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}
-	if !c.waiting.Try(line, 1) {
+	if !c.waiting.Try(owner, 1) {
 		return nil, c.tooMany()
 	}
-	defer c.waiting.Give(line, 1)
+	defer c.waiting.Give(owner, 1)
 	horizon := until
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(horizon) {
 		horizon = deadline

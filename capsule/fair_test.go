@@ -21,7 +21,7 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 		c.places = placesOf(1)
 		until(c, func(s *status) bool { return s.state == Ready })
 		call := func(line string) {
-			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: line}}); err != nil {
+			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Owner: turns.Owner{Session: line}}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -49,7 +49,7 @@ func TestAFloodIsBoundedBesideOthers(t *testing.T) {
 	inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
 		other := func() {
 			began := time.Now()
-			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: "other"}}); err != nil {
+			if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Owner: turns.Owner{Session: "other"}}); err != nil {
 				t.Error(err)
 			}
 			if took, most := time.Since(began), (maxBeside+2)*slow; took > most {
@@ -60,7 +60,7 @@ func TestAFloodIsBoundedBesideOthers(t *testing.T) {
 		var flood sync.WaitGroup
 		for range 200 {
 			flood.Go(func() {
-				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: "flood"}}); err != nil {
+				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Owner: turns.Owner{Session: "flood"}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -81,7 +81,7 @@ func TestAFloodLeavesRoomInTheQueue(t *testing.T) {
 		var calls sync.WaitGroup
 		call := func(line string) {
 			calls.Go(func() {
-				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Session: line}}); err != nil {
+				if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Owner: turns.Owner{Session: line}}); err != nil {
 					refused.Add(1)
 				}
 			})
@@ -112,7 +112,7 @@ func TestN2AThousandSessionsSlowAnotherCallerByItsShare(t *testing.T) {
 				c.places = placesOf(concurrency)
 				until(c, func(s *status) bool { return s.state == Ready })
 				call := func(caller, session string) {
-					if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Line: turns.Line{Caller: caller, Session: session}}); err != nil {
+					if _, err := c.Call(t.Context(), peer.Call{Tool: "walker", Owner: turns.Owner{Caller: caller, Session: session}}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -301,7 +301,7 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 	}
 	params, ok := objectOf(params)
 	if !ok {
-		in.conn.Reply(turns.Line{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
+		in.conn.Reply(turns.Owner{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
 		return
 	}
 	in.relay.Asked(id, method, params)

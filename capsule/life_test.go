@@ -388,12 +388,12 @@ func TestLazyAndIdle(t *testing.T) {
 // it yet, which takes a moment on a busy machine.
 func TestACallOnItsWayKeepsItFromIdling(t *testing.T) {
 	inBubble(t, well, func(r *manifest.Runtime) { r.IdleTimeout = time.Second }, func(t *testing.T, w *fakeWorld, c *Capsule, _ *moves) {
-		c.waiting.Try(turns.Line{}, 1)
+		c.waiting.Try(turns.Owner{}, 1)
 		time.Sleep(time.Minute)
 		if state := c.Life().State; state != "READY" {
 			t.Errorf("it is %s while a call is on its way", state)
 		}
-		c.waiting.Give(turns.Line{}, 1)
+		c.waiting.Give(turns.Owner{}, 1)
 		time.Sleep(time.Minute)
 		if state := c.Life().State; state != "STOPPED" {
 			t.Errorf("it is %s with no call for a minute", state)

@@ -268,7 +268,7 @@ type client struct {
 }
 
 func (c *client) Session() string         { return cmp.Or(c.session, "some client") }
-func (c *client) Line() turns.Line        { return turns.Line{} }
+func (c *client) Owner() turns.Owner      { return turns.Owner{} }
 func (*client) Hears() bool               { return true }
 func (c *client) WantsProgress() bool     { return c.wants }
 func (c *client) Declared() peer.Declared { return c.says }

@@ -136,7 +136,7 @@ func TestUnsubscribeWhileANewProcessIsTold(t *testing.T) {
 type slowClient struct{ asked int }
 
 func (*slowClient) Session() string                                 { return "s" }
-func (*slowClient) Line() turns.Line                                { return turns.Line{} }
+func (*slowClient) Owner() turns.Owner                              { return turns.Owner{} }
 func (*slowClient) Declared() peer.Declared                         { return peer.Declared{} }
 func (*slowClient) Hears() bool                                     { return true }
 func (*slowClient) WantsProgress() bool                             { return false }
@@ -222,7 +222,7 @@ type listener struct {
 }
 
 func (l *listener) Session() string                                 { return l.session }
-func (*listener) Line() turns.Line                                  { return turns.Line{} }
+func (*listener) Owner() turns.Owner                                { return turns.Owner{} }
 func (*listener) Hears() bool                                       { return true }
 func (*listener) WantsProgress() bool                               { return false }
 func (*listener) Declared() (none peer.Declared)                    { return none }

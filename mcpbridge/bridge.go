@@ -38,11 +38,11 @@ type Catalog interface {
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
 	// Settle waits until all that is offered is known, or ctx ends.
 	Settle(ctx context.Context)
-	// Waiting counts a request of a line that waits for something, before it is a call or
+	// Waiting counts a request of an owner that waits for something, before it is a call or
 	// another request, until leave is called. An error refuses it: there are too many.
-	Waiting(ctx context.Context, line turns.Line) (_ context.Context, leave func(), _ error)
-	// End ends the calls and requests in flight of some lines.
-	End(of func(turns.Line) bool)
+	Waiting(ctx context.Context, owner turns.Owner) (_ context.Context, leave func(), _ error)
+	// End ends the calls and requests in flight of some owners.
+	End(of func(turns.Owner) bool)
 	// Updated delivers the URIs of resources that have changed. The bridge is
 	// its one reader; nil delivers none.
 	Updated() <-chan string

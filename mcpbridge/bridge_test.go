@@ -43,8 +43,8 @@ type rawAnswer func(ctx context.Context, call peer.Call) (json.RawMessage, error
 
 // catalog is a Catalog whose tools a test gives.
 type catalog struct {
-	inFlight map[*context.CancelCauseFunc]turns.Line // guarded by mu
-	mu       sync.Mutex                              // guards the fields that follow
+	inFlight map[*context.CancelCauseFunc]turns.Owner // guarded by mu
+	mu       sync.Mutex                               // guards the fields that follow
 	now      *supervisor.Catalog
 	changed  chan struct{}
 	answers  map[string]answer
@@ -101,9 +101,9 @@ func (c *catalog) Call(ctx context.Context, call peer.Call) (supervisor.Answer, 
 	defer end(nil)
 	c.mu.Lock()
 	if c.inFlight == nil {
-		c.inFlight = map[*context.CancelCauseFunc]turns.Line{}
+		c.inFlight = map[*context.CancelCauseFunc]turns.Owner{}
 	}
-	c.inFlight[&end] = call.Line
+	c.inFlight[&end] = call.Owner
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -151,15 +151,15 @@ func (c *catalog) Request(_ context.Context, req peer.Request) (json.RawMessage,
 
 func (c *catalog) Settle(context.Context) {}
 
-func (c *catalog) Waiting(ctx context.Context, _ turns.Line) (context.Context, func(), error) {
+func (c *catalog) Waiting(ctx context.Context, _ turns.Owner) (context.Context, func(), error) {
 	return ctx, func() {}, nil
 }
 
-func (c *catalog) End(of func(turns.Line) bool) {
+func (c *catalog) End(of func(turns.Owner) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for end, line := range c.inFlight {
-		if of(line) {
+	for end, owner := range c.inFlight {
+		if of(owner) {
 			(*end)(context.Canceled)
 		}
 	}

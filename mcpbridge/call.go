@@ -44,7 +44,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	began := time.Now()
 	c = &call{id: callid.New(), tool: asked.Tool, size: len(asked.Args), from: *from}
 	asked.Task = client.TaskOf(asked.Meta, &c.from)
-	asked.Line = from.Line()
+	asked.Owner = from.Owner()
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)
@@ -69,7 +69,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 		case c.from.Whole || int64(len(p.Raw)) <= b.inline():
 			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, size: len(p.Raw), code: p.Code}, nil
 		default:
-			cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Line())
+			cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Owner())
 			res := cut.Passed(&p, known.structured)
 			return results.Answer{Result: res}, outcome{ok: !res.IsError, size: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
@@ -85,7 +85,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *call) (results.An
 		return results.Answer{}, how, rpcErr
 	}
 	if !c.from.Whole {
-		cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Line())
+		cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Owner())
 		res = cut.Bound(res, known.structured)
 	}
 	how := outcome{ok: !res.IsError, size: results.Payload(res), fault: f}

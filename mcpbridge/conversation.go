@@ -64,8 +64,8 @@ func (v *conversation) size() int64 { return int64(len(v.first.Params.Raw)) }
 // Session implements peer.Client.
 func (v *conversation) Session() string { return v.first.Session() }
 
-// Line implements peer.Client.
-func (v *conversation) Line() turns.Line { return v.first.Line() }
+// Owner implements peer.Client.
+func (v *conversation) Owner() turns.Owner { return v.first.Owner() }
 
 // Declared implements peer.Client.
 func (v *conversation) Declared() peer.Declared { return v.first.Declared() }

@@ -36,7 +36,7 @@ type parked struct {
 func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, release := b.room.Hold(ctx, r.Line())
+	ctx, release := b.room.Hold(ctx, r.Owner())
 	v := &conversation{of: of.Sum(), first: r, cancel: cancel, release: release, inquiry: inquiry{asked: make(chan struct{}, 1), open: r}, done: make(chan struct{})}
 	c.mu.Lock()
 	if c.all == nil {
@@ -70,11 +70,11 @@ func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of res
 func (c *conversations) park(v *conversation) (state string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !v.counted && !c.bytes.Try(v.Line(), v.size()) { // until now they count for the POST, which is about to be answered
+	if !v.counted && !c.bytes.Try(v.Owner(), v.size()) { // until now they count for the POST, which is about to be answered
 		return "", false
 	}
 	v.counted = true
-	if !c.shares.Try(v.Line(), 1) {
+	if !c.shares.Try(v.Owner(), 1) {
 		return "", false
 	}
 	v.parked = true
@@ -117,7 +117,7 @@ func (c *conversations) unparkLocked(state string) {
 	}
 	p.late.Stop()
 	delete(c.parked, state)
-	c.shares.Give(p.Line(), 1)
+	c.shares.Give(p.Owner(), 1)
 	p.parked = false
 	c.forgetLocked(p.conversation)
 }
@@ -126,7 +126,7 @@ func (c *conversations) unparkLocked(state string) {
 func (c *conversations) forgetLocked(v *conversation) {
 	if v.counted && v.ended && !v.parked {
 		v.counted = false
-		c.bytes.Give(v.Line(), v.size())
+		c.bytes.Give(v.Owner(), v.size())
 	}
 }
 
@@ -135,7 +135,7 @@ func (c *conversations) endOf(is func(caller string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for state, p := range c.parked {
-		if p.Line().Caller != "" && is(p.Line().Caller) {
+		if p.Owner().Caller != "" && is(p.Owner().Caller) {
 			c.unparkLocked(state)
 			p.giveUp()
 		}

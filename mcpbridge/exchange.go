@@ -17,7 +17,7 @@ import (
 // is write's, which also gives back the room, by release, when the answer is written. code is
 // that of an error; 0 for none. ctx is r's.
 func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64, release func())) {
-	ctx, release := b.room.Hold(r.ctx, r.from.Share)
+	ctx, release := b.room.Hold(r.ctx, r.from.As)
 	response, code := b.respond(ctx, r)
 	r.end()
 	if also := r.release; also != nil {

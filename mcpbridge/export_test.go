@@ -15,8 +15,8 @@ import (
 
 // HoldForRequests takes of that room, and returns what gives it back.
 func (b *Bridge) HoldForRequests(line string, n int64) func() {
-	b.requests.Add(turns.Line{Session: line}, n)
-	return func() { b.requests.Give(turns.Line{Session: line}, n) }
+	b.requests.Add(turns.Owner{Session: line}, n)
+	return func() { b.requests.Give(turns.Owner{Session: line}, n) }
 }
 
 // FreeForAnswers is how many bytes of answers there is room for.
@@ -25,9 +25,9 @@ func (b *Bridge) FreeForAnswers() int64 { return b.room.Free() }
 // HoldForAnswers takes of that room for one who is allowed more than there is, and
 // returns what gives it back.
 func (b *Bridge) HoldForAnswers(n int64) func() {
-	ctx, release := b.room.Hold(context.Background(), turns.Line{Session: "another"})
+	ctx, release := b.room.Hold(context.Background(), turns.Owner{Session: "another"})
 	_ = turns.HeldBy(ctx).Need(ctx, n) // it is free, or the one beyond
-	further, releaseFurther := b.room.Hold(context.Background(), turns.Line{Session: "a third"})
+	further, releaseFurther := b.room.Hold(context.Background(), turns.Owner{Session: "a third"})
 	_ = turns.HeldBy(further).Need(further, n) // the one beyond
 	return func() { release(); releaseFurther() }
 }
@@ -35,8 +35,8 @@ func (b *Bridge) HoldForAnswers(n int64) func() {
 // HoldMeasuring is another that looks through a kept answer, until what it returns is
 // called.
 func (b *Bridge) HoldMeasuring() func() {
-	_ = b.large.encoding.Take(context.Background(), turns.Line{Session: "another"}) // it ends with its turn
-	return func() { b.large.encoding.Give(turns.Line{Session: "another"}) }
+	_ = b.large.encoding.Take(context.Background(), turns.Owner{Session: "another"}) // it ends with its turn
+	return func() { b.large.encoding.Give(turns.Owner{Session: "another"}) }
 }
 
 // SetReadPatience is how long a read of a kept answer waits for room.

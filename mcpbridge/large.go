@@ -42,7 +42,7 @@ type largeAnswers struct {
 func newLargeAnswers() *largeAnswers {
 	return &largeAnswers{
 		store:    results.NewStore(),
-		reads:    turns.NewShares(2 * maxReads), // a line that is alone gets half
+		reads:    turns.NewShares(2 * maxReads), // an owner that is alone gets half
 		patience: budget.Patience,
 		encoding: turns.NewQueue(1, 0),
 	}
@@ -93,11 +93,11 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 // inTurn does what takes milliseconds for a large answer: for one read at a time, and
 // for callers in turn.
 func (b *Bridge) inTurn(ctx context.Context, work func()) error {
-	line := turns.HeldBy(ctx).Line()
-	if err := b.large.encoding.Take(ctx, line); err != nil {
+	owner := turns.HeldBy(ctx).Owner()
+	if err := b.large.encoding.Take(ctx, owner); err != nil {
 		return err
 	}
-	defer b.large.encoding.Give(line)
+	defer b.large.encoding.Give(owner)
 	work()
 	return nil
 }
@@ -107,10 +107,10 @@ func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
 	held := turns.HeldBy(ctx)
 	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
-	if !b.large.reads.Try(held.Line(), 1) {
+	if !b.large.reads.Try(held.Owner(), 1) {
 		return 0, crowded
 	}
-	defer b.large.reads.Give(held.Line(), 1)
+	defer b.large.reads.Give(held.Owner(), 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.large.patience, crowded)
 	defer cancel()
 	measure := func() { size = a.EncodedSize() }

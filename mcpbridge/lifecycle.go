@@ -128,7 +128,7 @@ func (b *Bridge) setLevel(ctx context.Context, r *Request) (wire.Parts, *jsonrpc
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
 	if r.session != nil && slices.Contains(wire.Levels, level) {
-		b.wantsLevel(ctx, r.from.Share, func() { b.verbosity.set(r.session, level) })
+		b.wantsLevel(ctx, r.from.As, func() { b.verbosity.set(r.session, level) })
 	}
 	return wire.Parts{[]byte("{}")}, nil
 }

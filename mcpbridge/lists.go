@@ -222,7 +222,7 @@ func checkResource(r *mcp.Resource) (traits, error) {
 // answer (SPEC D7a), and lists it. An error refuses a request that would have to wait.
 func (b *Bridge) settle(ctx context.Context, r *Request) (*listed, *jsonrpc.Error) {
 	if !b.catalog.Catalog().Known() {
-		wait, leave, err := b.catalog.Waiting(ctx, r.from.Share)
+		wait, leave, err := b.catalog.Waiting(ctx, r.from.As)
 		if err != nil {
 			return nil, b.refused(ctx, r.Method, err)
 		}

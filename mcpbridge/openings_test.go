@@ -17,7 +17,7 @@ func TestG7SessionsBeginInTurn(t *testing.T) {
 	f := newWorld(t).front(t, httpfront.Settings{})
 	id := f.initialize(t)
 	held := 0 // places of sessions that begin
-	for f.Openings().Try(turns.Line{}) {
+	for f.Openings().Try(turns.Owner{}) {
 		held++
 	}
 	const many = 5
@@ -37,7 +37,7 @@ func TestG7SessionsBeginInTurn(t *testing.T) {
 		t.Errorf("a call without a session meanwhile: %d %s", r.status, r.raw)
 	}
 	for range held {
-		f.Openings().Give(turns.Line{})
+		f.Openings().Give(turns.Owner{})
 	}
 	wg.Wait()
 }

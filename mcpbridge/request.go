@@ -49,7 +49,7 @@ var _ peer.Client = (*Request)(nil)
 func (b *Bridge) NewRequest(m *wire.Message, from client.Origin, s *client.Session, to client.Outlet) (*Request, *jsonrpc.Error) {
 	r := &Request{bridge: b, Message: m, from: from, session: s, to: to}
 	r.from.Request = m.ID
-	r.from.Share = r.from.Line()
+	r.from.As = r.from.Owner()
 	how, known := methods[m.Method]
 	switch {
 	case !known:
@@ -150,8 +150,8 @@ func (r *Request) self() json.RawMessage {
 // Session implements peer.Client.
 func (r *Request) Session() string { return r.from.Client() }
 
-// Line implements peer.Client.
-func (r *Request) Line() turns.Line { return r.from.Share }
+// Owner implements peer.Client.
+func (r *Request) Owner() turns.Owner { return r.from.As }
 
 // Declared implements peer.Client.
 func (r *Request) Declared() peer.Declared {

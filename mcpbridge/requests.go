@@ -19,7 +19,7 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
-	asked := peer.Request{Method: r.Method, Params: params, Line: r.from.Share}
+	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As}
 	if r.newest {
 		of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
 		var refused *jsonrpc.Error

@@ -55,7 +55,7 @@ type followed struct {
 	uri     string
 	telling turn // of who tells its peer
 
-	by   map[*client.Inbox]turns.Line
+	by   map[*client.Inbox]turns.Owner
 	told bool   // its peer may take it for followed
 	who  holder // that was told so last
 	uses int    // how many have it in hand
@@ -64,8 +64,8 @@ type followed struct {
 // departed is a resource that somebody has followed who has left. It counts as that one's
 // until its peer has been told.
 type departed struct {
-	uri  string
-	line turns.Line // zero for nobody's
+	uri   string
+	owner turns.Owner // zero for nobody's
 }
 
 // holder is the peer that a resource belongs to.
@@ -85,7 +85,7 @@ func (s *subscriptions) use(uri string) *followed {
 	defer s.mu.Unlock()
 	f := s.of[uri]
 	if f == nil {
-		f = &followed{uri: uri, telling: newTurn(), by: map[*client.Inbox]turns.Line{}}
+		f = &followed{uri: uri, telling: newTurn(), by: map[*client.Inbox]turns.Owner{}}
 		s.of[uri] = f
 	}
 	f.uses++
@@ -102,16 +102,16 @@ func (s *subscriptions) done(f *followed) {
 }
 
 // add notes that a client follows a resource. It reports false if there are too many.
-func (s *subscriptions) add(f *followed, who *client.Inbox, line turns.Line) bool {
+func (s *subscriptions) add(f *followed, who *client.Inbox, owner turns.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, has := f.by[who]; has {
 		return true
 	}
-	if !s.shares.Try(line, 1) {
+	if !s.shares.Try(owner, 1) {
 		return false
 	}
-	f.by[who] = line
+	f.by[who] = owner
 	if s.by[who] == nil {
 		s.by[who] = map[string]bool{}
 	}
@@ -123,21 +123,21 @@ func (s *subscriptions) add(f *followed, who *client.Inbox, line turns.Line) boo
 func (s *subscriptions) remove(f *followed, who *client.Inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if line, has := s.removeLocked(f, who); has {
-		s.shares.Give(line, 1)
+	if owner, has := s.removeLocked(f, who); has {
+		s.shares.Give(owner, 1)
 	}
 }
 
 // removeLocked does so, and returns whose it still counts as.
-func (s *subscriptions) removeLocked(f *followed, who *client.Inbox) (line turns.Line, has bool) {
-	if line, has = f.by[who]; !has {
-		return line, false
+func (s *subscriptions) removeLocked(f *followed, who *client.Inbox) (owner turns.Owner, has bool) {
+	if owner, has = f.by[who]; !has {
+		return owner, false
 	}
 	delete(f.by, who)
 	if delete(s.by[who], f.uri); len(s.by[who]) == 0 {
 		delete(s.by, who)
 	}
-	return line, true
+	return owner, true
 }
 
 // leave notes that a client follows nothing any more. Peers are told of it soon.
@@ -145,8 +145,8 @@ func (s *subscriptions) leave(who *client.Inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uri := range s.by[who] {
-		line, _ := s.removeLocked(s.of[uri], who)
-		s.left = append(s.left, departed{uri, line})
+		owner, _ := s.removeLocked(s.of[uri], who)
+		s.left = append(s.left, departed{uri, owner})
 	}
 	if len(s.left) > 0 {
 		select {
@@ -208,17 +208,17 @@ func (s *subscriptions) all() (all []departed) {
 	return all
 }
 
-// lineOf returns whose a word on a resource is: that of line, unless it is nobody's, or
+// ownerOf returns whose a message about a resource is: that of owner, unless it is nobody's, or
 // else of one who follows it.
-func (s *subscriptions) lineOf(f *followed, line turns.Line) turns.Line {
+func (s *subscriptions) ownerOf(f *followed, owner turns.Owner) turns.Owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, other := range f.by {
-		if line == (turns.Line{}) {
+		if owner == (turns.Owner{}) {
 			return other
 		}
 	}
-	return line
+	return owner
 }
 
 // subscribe answers a resources/subscribe.
@@ -231,7 +231,7 @@ func (b *Bridge) subscribe(ctx context.Context, r *Request) (wire.Parts, *jsonrp
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
 	}
 	defer b.leftMeanwhile(r.session)
-	if err := b.followResource(ctx, r.session.Inbox, uri, r.from.Share); err != nil {
+	if err := b.followResource(ctx, r.session.Inbox, uri, r.from.As); err != nil {
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil
@@ -250,29 +250,29 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *Request) (wire.Parts, *json
 	defer b.subscriptions.done(f)
 	b.subscriptions.remove(f, r.session.Inbox)
 	r.session.Inbox.Forget(uri)
-	if err := b.amend(context.WithoutCancel(ctx), f, r.from.Share); err != nil {
+	if err := b.amend(context.WithoutCancel(ctx), f, r.from.As); err != nil {
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil
 }
 
 // followResource has a client be told when a resource changes.
-func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri string, line turns.Line) error {
+func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri string, owner turns.Owner) error {
 	if len(uri) > maxURI {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", maxURI)}
 	}
 	f := b.subscriptions.use(uri)
 	defer b.subscriptions.done(f)
-	if !b.subscriptions.add(f, who, line) { // first: who has the turn is not to end it
+	if !b.subscriptions.add(f, who, owner) { // first: who has the turn is not to end it
 		return b.refused(ctx, wire.MethodSubscribe, fault.New(fault.RateLimited,
 			"too many subscriptions: %d of all clients at most, and no caller or session has more than its share of them; unsubscribe from some", maxSubscriptions))
 	}
-	err := b.begin(ctx, f, line)
+	err := b.begin(ctx, f, owner)
 	if err != nil {
 		b.subscriptions.remove(f, who)
 	}
 	// Whoever left meanwhile may not have waited for the turn.
-	if err := b.amend(context.WithoutCancel(ctx), f, line); err != nil {
+	if err := b.amend(context.WithoutCancel(ctx), f, owner); err != nil {
 		b.log.Debug("tell a peer who follows its resource", "uri", f.uri, "err", err)
 	}
 	return err
@@ -286,15 +286,15 @@ func (b *Bridge) left(who *client.Inbox) {
 
 // begin tells the peer of a resource that it is followed, and returns what the
 // peer has to say to that.
-func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error {
+func (b *Bridge) begin(ctx context.Context, f *followed, owner turns.Owner) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
-	if err := b.takeTurn(ctx, f.telling, line); err != nil {
+	if err := b.takeTurn(ctx, f.telling, owner); err != nil {
 		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
 	defer f.telling.give()
 	who := b.holderOf(f.uri)
-	err := b.tellFollowed(ctx, peer.Request{Method: wire.MethodSubscribe, Line: line}, f.uri)
+	err := b.tellFollowed(ctx, peer.Request{Method: wire.MethodSubscribe, Owner: owner}, f.uri)
 	if _, refused := results.Refusal(err); !refused { // else it may have heard
 		b.subscriptions.knows(f, true, who)
 	}
@@ -304,18 +304,18 @@ func (b *Bridge) begin(ctx context.Context, f *followed, line turns.Line) error 
 	return nil
 }
 
-// amend tells the peers of a resource what is news to them, in its turn. It counts as line's.
-func (b *Bridge) amend(ctx context.Context, f *followed, line turns.Line) (err error) {
+// amend tells the peers of a resource what is news to them, in its turn. It counts as owner's.
+func (b *Bridge) amend(ctx context.Context, f *followed, owner turns.Owner) (err error) {
 	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	return b.amendWithin(wait, ctx, f, line)
+	return b.amendWithin(wait, ctx, f, owner)
 }
 
 // amendWithin does as amend. wait bounds how long it waits for its turn.
-func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, line turns.Line) (err error) {
+func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, owner turns.Owner) (err error) {
 	news := func() bool { return b.subscriptions.news(f, b.holderOf(f.uri)) != "" }
-	_ = b.tellInTurn(wait, f.telling, line, news, func() error { // what it returns is nil
-		err = b.say(ctx, f, line)
+	_ = b.tellInTurn(wait, f.telling, owner, news, func() error { // what it returns is nil
+		err = b.say(ctx, f, owner)
 		return nil
 	})
 	return err
@@ -323,7 +323,7 @@ func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, line turns.
 
 // say tells the peers of a resource what is news to them. The caller has the turn.
 // There is no second word: a peer that could not be told does so later.
-func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
+func (b *Bridge) say(ctx context.Context, f *followed, owner turns.Owner) error {
 	who := b.holderOf(f.uri)
 	method := b.subscriptions.news(f, who)
 	if method == "" {
@@ -331,7 +331,7 @@ func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true, Line: b.subscriptions.lineOf(f, line)}, f.uri)
+	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true, Owner: b.subscriptions.ownerOf(f, owner)}, f.uri)
 	if method == wire.MethodSubscribe {
 		b.subscriptions.knows(f, true, who)
 	} else {
@@ -348,7 +348,7 @@ func (b *Bridge) say(ctx context.Context, f *followed, line turns.Line) error {
 func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string) error {
 	// The peer may speak of the subscription as long as it likes. To count the client makes
 	// sure that it does not speak of it to another one (SPEC N2).
-	req.Session = client.NameOf(req.Line)
+	req.Session = client.NameOf(req.Owner)
 	req.Params = rawjson.Pair("uri", uri)
 	_, err := b.catalog.Request(ctx, req)
 	return err
@@ -376,7 +376,7 @@ func (b *Bridge) tellLeft(ctx context.Context) {
 			left := b.subscriptions.takeLeft()
 			b.amendThese(ctx, left)
 			for _, d := range left {
-				b.subscriptions.shares.Give(d.line, 1)
+				b.subscriptions.shares.Give(d.owner, 1)
 			}
 		case <-ctx.Done():
 			return
@@ -398,7 +398,7 @@ func (b *Bridge) amendThese(ctx context.Context, these []departed) {
 			defer recovered.To(b.log, "tell a peer who follows its resource", nil)
 			f := b.subscriptions.use(d.uri)
 			defer b.subscriptions.done(f)
-			if err := b.amendWithin(now, ctx, f, d.line); err != nil {
+			if err := b.amendWithin(now, ctx, f, d.owner); err != nil {
 				b.log.Debug("tell a peer who follows its resource", "uri", d.uri, "err", err)
 			}
 		})
@@ -413,7 +413,7 @@ func (b *Bridge) tellPeers(ctx context.Context) {
 	end()
 	for {
 		c := b.catalog.Catalog()
-		b.tellLevel(now, ctx, turns.Line{}) // who has the turn looks again
+		b.tellLevel(now, ctx, turns.Owner{}) // who has the turn looks again
 		b.amendAll(ctx)
 		if c.Wait(ctx) != nil {
 			return

@@ -242,7 +242,7 @@ func TestN2WhatNobodyFollowsCountsUntilItsPeerKnows(t *testing.T) {
 	s.answer = func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
 		if req.Method == "resources/unsubscribe" {
 			mu.Lock()
-			said[string(req.Params)] = req.Line.Caller
+			said[string(req.Params)] = req.Owner.Caller
 			mu.Unlock()
 			if strings.Contains(string(req.Params), "mem://a/") {
 				<-ctx.Done()

@@ -51,7 +51,7 @@ func Knows(method string) bool {
 // EndCallers ends what some authenticated callers have here: calls in flight and kept
 // answers.
 func (b *Bridge) EndCallers(is func(caller string) bool) {
-	b.catalog.End(func(l turns.Line) bool { return l.Caller != "" && is(l.Caller) })
+	b.catalog.End(func(l turns.Owner) bool { return l.Caller != "" && is(l.Caller) })
 	b.conversations.endOf(is)
 	b.large.store.DropOf(is)
 }

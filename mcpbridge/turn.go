@@ -39,16 +39,16 @@ func (t turn) try() bool {
 
 func (t turn) give() { <-t }
 
-// takeTurn takes a turn for a line. One that waits for it counts among the calls in flight,
+// takeTurn takes a turn for an owner. One that waits for it counts among the calls in flight,
 // since its client may have left: an error says that it does not have the turn.
-func (b *Bridge) takeTurn(ctx context.Context, t turn, line turns.Line) error {
+func (b *Bridge) takeTurn(ctx context.Context, t turn, owner turns.Owner) error {
 	if t.try() {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	ctx, leave, err := b.catalog.Waiting(ctx, line)
+	ctx, leave, err := b.catalog.Waiting(ctx, owner)
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (b *Bridge) takeTurn(ctx context.Context, t turn, line turns.Line) error {
 }
 
 // tellInTurn calls say in turn for as long as there is news. Who does not get the turn is
-// heard all the same: who has it looks again afterwards. It counts as line's.
-func (b *Bridge) tellInTurn(ctx context.Context, t turn, line turns.Line, news func() bool, say func() error) error {
-	for news() && b.takeTurn(ctx, t, line) == nil {
+// heard all the same: who has it looks again afterwards. It counts as owner's.
+func (b *Bridge) tellInTurn(ctx context.Context, t turn, owner turns.Owner, news func() bool, say func() error) error {
+	for news() && b.takeTurn(ctx, t, owner) == nil {
 		err := say()
 		t.give()
 		if err != nil {

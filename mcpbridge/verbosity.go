@@ -107,18 +107,18 @@ func moreVerbose(a, b string) string {
 
 // wantsLevel notes which messages a client wants, and tells the peers. That goes
 // on when the client does not wait for it: nobody else would.
-func (b *Bridge) wantsLevel(ctx context.Context, line turns.Line, note func()) {
+func (b *Bridge) wantsLevel(ctx context.Context, owner turns.Owner, note func()) {
 	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	note()
-	b.tellLevel(wait, context.WithoutCancel(ctx), line)
+	b.tellLevel(wait, context.WithoutCancel(ctx), owner)
 }
 
 // tellLevel tells the peers the level that is wanted, if it is new to any. wait
-// bounds how long it waits for its turn, which counts as line's.
-func (b *Bridge) tellLevel(wait, ctx context.Context, line turns.Line) {
+// bounds how long it waits for its turn, which counts as owner's.
+func (b *Bridge) tellLevel(wait, ctx context.Context, owner turns.Owner) {
 	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
-	if err := b.tellInTurn(wait, b.verbosity.telling, line, news, func() error { return b.sayLevel(ctx) }); err != nil {
+	if err := b.tellInTurn(wait, b.verbosity.telling, owner, news, func() error { return b.sayLevel(ctx) }); err != nil {
 		b.log.Debug("tell peers which log messages are wanted", "err", err)
 	}
 }

@@ -104,7 +104,7 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 		return peer.Answer{}, fault.Unsent(err)
 	}
 	for _, slots := range []*Slots{c.own, c.opts.Slots} {
-		give, err := slots.Take(ctx, call.Line)
+		give, err := slots.Take(ctx, call.Owner)
 		if err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}

@@ -656,7 +656,7 @@ func TestC6TheBoundCanChange(t *testing.T) {
 // One client's flood does not keep another's calls waiting behind all of it.
 func TestC6PlacesAreGivenInTurn(t *testing.T) {
 	slots := simple.NewSlots(1)
-	first, err := slots.Take(t.Context(), turns.Line{Session: "flood"})
+	first, err := slots.Take(t.Context(), turns.Owner{Session: "flood"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -664,7 +664,7 @@ func TestC6PlacesAreGivenInTurn(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, line := range append(slices.Repeat([]string{"flood"}, 10), "other") {
 		wg.Go(func() {
-			give, err := slots.Take(t.Context(), turns.Line{Session: line})
+			give, err := slots.Take(t.Context(), turns.Owner{Session: line})
 			if err != nil {
 				t.Error(err)
 				return
@@ -689,9 +689,9 @@ func TestN2OneCallerDoesNotTakeAllPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places = 64
 		slots := simple.NewShared(places)
-		big, small := turns.Line{Caller: "big", Session: "b"}, turns.Line{Caller: "small", Session: "s"}
-		take := func(line turns.Line) func() {
-			give, err := slots.Take(t.Context(), line)
+		big, small := turns.Owner{Caller: "big", Session: "b"}, turns.Owner{Caller: "small", Session: "s"}
+		take := func(owner turns.Owner) func() {
+			give, err := slots.Take(t.Context(), owner)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -40,19 +40,19 @@ func (s *Slots) Free() int { return s.places.Free() }
 // Waiting returns how many wait for a place.
 func (s *Slots) Waiting() int { return s.places.Waiting() }
 
-// Take waits for a place in a line, inside ctx's deadline, and returns how to give it
+// Take waits for a place, inside ctx's deadline, and returns how to give it
 // back, once. On nil Slots there always is one.
-func (s *Slots) Take(ctx context.Context, line turns.Line) (give func(), err error) {
+func (s *Slots) Take(ctx context.Context, owner turns.Owner) (give func(), err error) {
 	if s == nil {
 		return func() {}, nil
 	}
 	if s.shared {
 		var place *turns.Brief
-		if place, err = s.places.TakeBriefly(ctx, line); err == nil {
+		if place, err = s.places.TakeBriefly(ctx, owner); err == nil {
 			return place.Give, nil
 		}
-	} else if err = s.places.Take(ctx, line); err == nil {
-		return func() { s.places.Give(line) }, nil
+	} else if err = s.places.Take(ctx, owner); err == nil {
+		return func() { s.places.Give(owner) }, nil
 	}
 	if fault.CodeOf(err) == fault.Timeout {
 		return nil, fault.Wrap(fault.Timeout, err, "no place to run became free before the deadline: %d calls run at once at most", s.places.Limit())

@@ -18,7 +18,7 @@ import (
 
 // Calls in flight are bounded: one session has no more than it leaves to others,
 // what is over is refused with an error that can be tried again, and another
-// caller's calls go on. The calls of a line can be ended as if they were cancelled.
+// caller's calls go on. The calls of an owner can be ended as if they were cancelled.
 func TestS2CallsInFlightAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 8192 // as the supervisor has it
@@ -42,7 +42,7 @@ func TestS2CallsInFlightAreBounded(t *testing.T) {
 			codes[caller] = map[fault.Code]int{}
 			for range n {
 				calls.Go(func() {
-					_, err := w.Call(t.Context(), peer.Call{Tool: "waits", Line: turns.Line{Caller: caller, Session: "1"}})
+					_, err := w.Call(t.Context(), peer.Call{Tool: "waits", Owner: turns.Owner{Caller: caller, Session: "1"}})
 					mu.Lock()
 					defer mu.Unlock()
 					codes[caller][fault.CodeOf(err)]++
@@ -61,7 +61,7 @@ func TestS2CallsInFlightAreBounded(t *testing.T) {
 		if got := codes["flood"][fault.RateLimited]; got < most/2 {
 			t.Errorf("%d of a flood were refused, want half at least", got)
 		}
-		w.End(func(l turns.Line) bool { return l.Caller == "flood" })
+		w.End(func(l turns.Owner) bool { return l.Caller == "flood" })
 		synctest.Wait()
 		if n := w.InFlight(); n != most/16 {
 			t.Errorf("%d are in flight when the flood was ended, want the other's %d", n, most/16)
@@ -82,11 +82,11 @@ func TestS2CallsInFlightAreBounded(t *testing.T) {
 func TestN2RequestsThatWaitAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		ann, bob := turns.Line{Caller: "ann", Session: "1"}, turns.Line{Caller: "bob", Session: "1"}
+		ann, bob := turns.Owner{Caller: "ann", Session: "1"}, turns.Owner{Caller: "bob", Session: "1"}
 		waits, leaves := map[string][]context.Context{}, []func(){}
-		for _, line := range []turns.Line{ann, bob} {
+		for _, owner := range []turns.Owner{ann, bob} {
 			for {
-				ctx, leave, err := w.Waiting(t.Context(), line)
+				ctx, leave, err := w.Waiting(t.Context(), owner)
 				if err != nil {
 					if fault.CodeOf(err) != fault.RateLimited {
 						t.Errorf("refused with %v", err)
@@ -94,13 +94,13 @@ func TestN2RequestsThatWaitAreCounted(t *testing.T) {
 					break
 				}
 				leaves = append(leaves, leave)
-				waits[line.Caller] = append(waits[line.Caller], ctx)
+				waits[owner.Caller] = append(waits[owner.Caller], ctx)
 			}
 		}
 		if len(waits["ann"]) > 8192/2 || len(waits["bob"]) < 100 || w.InFlight() != len(waits["ann"])+len(waits["bob"]) {
 			t.Errorf("%d and %d wait, %d are in flight", len(waits["ann"]), len(waits["bob"]), w.InFlight())
 		}
-		w.End(func(line turns.Line) bool { return line == ann })
+		w.End(func(owner turns.Owner) bool { return owner == ann })
 		for _, ctx := range waits["ann"] {
 			if !errors.Is(context.Cause(ctx), context.Canceled) {
 				t.Fatalf("a request whose caller has no access any more ends with %v", context.Cause(ctx))

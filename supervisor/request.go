@@ -27,7 +27,7 @@ const othersTimeout = 5 * time.Second
 // logging/setLevel goes to every peer that logs, and succeeds when they have
 // been told as far as they could be.
 func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	ctx, leave, err := s.enter(ctx, req.Line)
+	ctx, leave, err := s.enter(ctx, req.Owner)
 	if err != nil {
 		return nil, err
 	}

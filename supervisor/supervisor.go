@@ -219,7 +219,7 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (Answer, error) {
 	if !ok {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
-	ctx, leave, err := s.enter(ctx, call.Line)
+	ctx, leave, err := s.enter(ctx, call.Owner)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -299,21 +299,21 @@ const maxInFlight = 8192
 // enter counts a call in, unless Orla is stopping or there are too many. The context
 // that it returns ends, beyond what ctx does, when calls in flight must end. leave
 // must be called at the call's end.
-func (s *Supervisor) enter(ctx context.Context, line turns.Line) (_ context.Context, leave func(), _ error) {
-	return s.enterAs(ctx, &flight{line: line})
+func (s *Supervisor) enter(ctx context.Context, owner turns.Owner) (_ context.Context, leave func(), _ error) {
+	return s.enterAs(ctx, &flight{owner: owner})
 }
 
 // Waiting counts in a request that waits for something before it calls Call or Request,
 // as these do: it is refused if there are too many. The context that it returns ends also
 // when Orla stops, since nothing more is begun then. leave must be called at the end of
 // the wait.
-func (s *Supervisor) Waiting(ctx context.Context, line turns.Line) (_ context.Context, leave func(), _ error) {
-	return s.enterAs(ctx, &flight{line: line, waits: true})
+func (s *Supervisor) Waiting(ctx context.Context, owner turns.Owner) (_ context.Context, leave func(), _ error) {
+	return s.enterAs(ctx, &flight{owner: owner, waits: true})
 }
 
 func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Context, leave func(), _ error) {
-	line := one.line
-	if !s.shares.Try(line, 1) {
+	owner := one.owner
+	if !s.shares.Try(owner, 1) {
 		return nil, nil, fault.Unsent(fault.New(fault.RateLimited,
 			"too many calls: Orla answers %d at one time at most, and no caller or session has more than its share of them; wait for answers and try again", maxInFlight))
 	}
@@ -323,25 +323,25 @@ func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Contex
 	defer s.mu.Unlock()
 	if s.refuses {
 		end(errStopping)
-		s.shares.Give(line, 1)
+		s.shares.Give(owner, 1)
 		return nil, nil, errStopping
 	}
 	at := s.inFlight.PushBack(one)
 	return ctx, func() {
 		end(nil)
-		s.leave(at, line)
+		s.leave(at, owner)
 	}, nil
 }
 
 // flight is a call in flight.
 type flight struct {
 	end   context.CancelCauseFunc
-	line  turns.Line // whose it is
-	waits bool       // nothing has been asked of a provider; see Waiting
+	owner turns.Owner // whose it is
+	waits bool        // nothing has been asked of a provider; see Waiting
 }
 
-func (s *Supervisor) leave(at *list.Element, line turns.Line) {
-	s.shares.Give(line, 1)
+func (s *Supervisor) leave(at *list.Element, owner turns.Owner) {
+	s.shares.Give(owner, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight.Remove(at)
@@ -350,11 +350,11 @@ func (s *Supervisor) leave(at *list.Element, line turns.Line) {
 	}
 }
 
-// End ends the calls and requests in flight of some lines, as if their clients had
+// End ends the calls and requests in flight of some owners, as if their clients had
 // cancelled them.
-func (s *Supervisor) End(of func(turns.Line) bool) {
+func (s *Supervisor) End(of func(turns.Owner) bool) {
 	for _, call := range s.flights() {
-		if of(call.line) {
+		if of(call.owner) {
 			call.end(context.Canceled)
 		}
 	}

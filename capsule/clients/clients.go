@@ -123,11 +123,11 @@ func refusal(format string, args ...any) *jsonrpc.Error {
 func (r *Relay) Asked(id json.RawMessage, method string, params json.RawMessage) {
 	switch method {
 	case "ping":
-		r.conn.Reply(turns.Line{}, id, json.RawMessage("{}"), nil)
+		r.conn.Reply(turns.Owner{}, id, json.RawMessage("{}"), nil)
 	case "sampling/createMessage", "elicitation/create", "roots/list":
 		r.begin(id, method, params)
 	default:
 		const enough = 64
-		r.conn.Reply(turns.Line{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method[:min(len(method), enough)])})
+		r.conn.Reply(turns.Owner{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method[:min(len(method), enough)])})
 	}
 }

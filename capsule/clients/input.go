@@ -66,17 +66,17 @@ func NewInputs(tool string, maxMessage int64, log *slog.Logger) *Inputs {
 // Given counts the answers of a client that a request is to be repeated with: they stay in
 // memory until it is answered.
 type Given struct {
-	room *turns.Shares
-	line turns.Line
-	size int64
+	room  *turns.Shares
+	owner turns.Owner
+	size  int64
 }
 
 // Given returns what is given to one request. The caller must Drop it.
-func (in *Inputs) Given(line turns.Line) *Given { return &Given{room: in.room, line: line} }
+func (in *Inputs) Given(owner turns.Owner) *Given { return &Given{room: in.room, owner: owner} }
 
 func (g *Given) keep(answer json.RawMessage) bool {
 	n := int64(len(answer))
-	if !g.room.Try(g.line, n) {
+	if !g.room.Try(g.owner, n) {
 		return false
 	}
 	g.size += n
@@ -86,7 +86,7 @@ func (g *Given) keep(answer json.RawMessage) bool {
 // Drop gives the room of the answers back.
 func (g *Given) Drop() {
 	if g.size > 0 {
-		g.room.Give(g.line, g.size)
+		g.room.Give(g.owner, g.size)
 	}
 	g.size = 0
 }

@@ -34,20 +34,20 @@ func TestS2AnswersForARequestAreCounted(t *testing.T) {
 		requests = append(requests, fmt.Sprintf(`"q%d":{"method":"roots/list"}`, i))
 	}
 	result := json.RawMessage(`{"resultType":"input_required","inputRequests":{` + strings.Join(requests, ",") + `}}`)
-	ask := func(line turns.Line, size int) (*Given, *answerer, error) {
+	ask := func(owner turns.Owner, size int) (*Given, *answerer, error) {
 		client := &answerer{answer: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}
-		given := in.Given(line)
+		given := in.Given(owner)
 		_, err := in.Fulfil(t.Context(), client, result, 1, given)
 		return given, client, err
 	}
-	ann, client, err := ask(turns.Line{Caller: "ann", Session: "1"}, 8<<20)
+	ann, client, err := ask(turns.Owner{Caller: "ann", Session: "1"}, 8<<20)
 	if f := fault.From(err); f == nil || f.Code != fault.RateLimited {
 		t.Errorf("%d answers of 8 MiB: %v", client.asked, err)
 	}
 	if ann.size > 64<<20 || client.asked > 8 {
 		t.Errorf("%d bytes of %d answers are held", ann.size, client.asked)
 	}
-	bob, client, err := ask(turns.Line{Caller: "bob", Session: "2"}, 1<<10)
+	bob, client, err := ask(turns.Owner{Caller: "bob", Session: "2"}, 1<<10)
 	if err != nil || client.asked != maxQuestions {
 		t.Errorf("another one is asked %d times: %v", client.asked, err)
 	}
@@ -66,7 +66,7 @@ func TestS2ManyRequirementsAreNotDecoded(t *testing.T) {
 	var err error
 	bytes := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
-			_, err = in.Fulfil(t.Context(), &answerer{}, result, 1, in.Given(turns.Line{}))
+			_, err = in.Fulfil(t.Context(), &answerer{}, result, 1, in.Given(turns.Owner{}))
 		}
 	}).AllocedBytesPerOp()
 	if f := fault.From(err); f == nil || f.Code != fault.ExecutionFailed || bytes > int64(len(result))/10 {

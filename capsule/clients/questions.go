@@ -46,24 +46,24 @@ func roomForLargest(maxMessage int64) int64 {
 func (r *Relay) begin(id json.RawMessage, method string, params json.RawMessage) {
 	client, none := r.meant(params)
 	if none != nil {
-		r.conn.Reply(turns.Line{}, id, nil, none)
+		r.conn.Reply(turns.Owner{}, id, nil, none)
 		return
 	}
 	key := string(id)
 	ctx, cancel := context.WithCancel(context.Background())
 	size := int64(len(params))
-	if why := r.questions.enter(key, client.Line(), size, &cancel); why != "" {
+	if why := r.questions.enter(key, client.Owner(), size, &cancel); why != "" {
 		cancel()
-		r.conn.Reply(client.Line(), id, nil, refusal("%s", why))
+		r.conn.Reply(client.Owner(), id, nil, refusal("%s", why))
 		return
 	}
 	go func() {
 		defer r.questions.wg.Done()
-		defer r.questions.shares.Give(client.Line(), 1)
-		defer r.questions.bytes.Give(client.Line(), size)
+		defer r.questions.shares.Give(client.Owner(), 1)
+		defer r.questions.bytes.Give(client.Owner(), size)
 		defer recovered.To(r.log, "ask a client what a capsule asks", func(any) {
 			if r.questions.finish(key, &cancel) {
-				r.conn.Reply(client.Line(), id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
+				r.conn.Reply(client.Owner(), id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Orla failed; its log has the details"})
 			}
 		})
 		result, err := client.Ask(ctx, method, peer.Unmarked(params))
@@ -71,15 +71,15 @@ func (r *Relay) begin(id json.RawMessage, method string, params json.RawMessage)
 			return // the capsule does not wait any more
 		}
 		if err != nil {
-			r.conn.Reply(client.Line(), id, nil, asWire(err))
+			r.conn.Reply(client.Owner(), id, nil, asWire(err))
 			return
 		}
-		r.conn.Reply(client.Line(), id, result, nil)
+		r.conn.Reply(client.Owner(), id, result, nil)
 	}()
 }
 
 // enter counts a request in, or says why it cannot be made.
-func (q *questions) enter(key string, line turns.Line, size int64, cancel *context.CancelFunc) (why string) {
+func (q *questions) enter(key string, owner turns.Owner, size int64, cancel *context.CancelFunc) (why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch _, taken := q.open[key]; {
@@ -87,10 +87,10 @@ func (q *questions) enter(key string, line turns.Line, size int64, cancel *conte
 		return "a request with this id is open"
 	case q.closed:
 		return "the process is being stopped"
-	case !q.shares.Try(line, 1):
+	case !q.shares.Try(owner, 1):
 		return fmt.Sprintf("too many requests are open: %d to all clients at most, and half of those that are free to one of them; wait for answers", 2*maxQuestions)
-	case !q.bytes.Try(line, size):
-		q.shares.Give(line, 1)
+	case !q.bytes.Try(owner, size):
+		q.shares.Give(owner, 1)
 		return fmt.Sprintf("the requests that are open are too large: %d bytes to all clients at most, and no client has more than its share of them; wait for answers", q.most)
 	}
 	q.open[key] = cancel

@@ -13,19 +13,19 @@ import (
 func TestN2QuestionsAreSharedByCaller(t *testing.T) {
 	q := newQuestions(1 << 10)
 	cancel := context.CancelFunc(func() {})
-	open := func(line turns.Line) (n int, why string) {
+	open := func(owner turns.Owner) (n int, why string) {
 		for ; n < 10*maxQuestions; n++ {
-			if why = q.enter(fmt.Sprint(line, n), line, 10, &cancel); why != "" {
+			if why = q.enter(fmt.Sprint(owner, n), owner, 10, &cancel); why != "" {
 				return n, why
 			}
 		}
 		return n, ""
 	}
-	greedy, why := open(turns.Line{Session: "greedy"})
+	greedy, why := open(turns.Owner{Session: "greedy"})
 	if greedy != maxQuestions || why == "" {
 		t.Errorf("one client has %d open, then %q; want %d", greedy, why, maxQuestions)
 	}
-	if n, _ := open(turns.Line{Caller: "other", Session: "1"}); n < maxQuestions/8 {
+	if n, _ := open(turns.Owner{Caller: "other", Session: "1"}); n < maxQuestions/8 {
 		t.Errorf("another has %d beside it", n)
 	}
 }
@@ -39,8 +39,8 @@ func TestN2QuestionsAreSharedByBytes(t *testing.T) {
 	total := 0
 	for caller := range 10 {
 		for n := range maxQuestions {
-			line := turns.Line{Caller: fmt.Sprint(caller), Session: "1"}
-			switch why := q.enter(fmt.Sprint(line, n), line, largest/4, &cancel); {
+			owner := turns.Owner{Caller: fmt.Sprint(caller), Session: "1"}
+			switch why := q.enter(fmt.Sprint(owner, n), owner, largest/4, &cancel); {
 			case why == "":
 				total += largest / 4
 			case caller == 0 && n < 4, caller == 1 && n == 0:
@@ -51,7 +51,7 @@ func TestN2QuestionsAreSharedByBytes(t *testing.T) {
 	if total > 4*largest {
 		t.Errorf("%d bytes are open", total)
 	}
-	if why := q.enter("small", turns.Line{Caller: "11", Session: "1"}, 1<<10, &cancel); why != "" {
+	if why := q.enter("small", turns.Owner{Caller: "11", Session: "1"}, 1<<10, &cancel); why != "" {
 		t.Errorf("a small one beside them: %s", why)
 	}
 }

@@ -36,12 +36,12 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 		return Outcome{}, err
 	}
 	defer m.end()
-	at := &turn{places: m.runtime.computing, line: m.line, only: runtime.GOMAXPROCS(0) == 1}
+	at := &turn{places: m.runtime.computing, owner: m.owner, only: runtime.GOMAXPROCS(0) == 1}
 	if err := at.begin(ctx); err != nil {
 		return Outcome{}, fault.Unsent(err)
 	}
 	defer at.end()
-	holding, release := m.runtime.memory.Hold(ctx, m.line)
+	holding, release := m.runtime.memory.Hold(ctx, m.owner)
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

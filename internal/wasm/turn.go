@@ -22,7 +22,7 @@ func processors() int { return max(1, runtime.GOMAXPROCS(0)-1) }
 // goroutine alone.
 type turn struct {
 	places *turns.Queue
-	line   turns.Line
+	owner  turns.Owner
 	held   bool
 	since  time.Time // when it was taken
 	only   bool      // Go has no other processor
@@ -33,7 +33,7 @@ type turnKey struct{}
 
 // begin takes the place, and waits for it until ctx ends.
 func (t *turn) begin(ctx context.Context) error {
-	if err := t.places.Take(ctx, t.line); err != nil {
+	if err := t.places.Take(ctx, t.owner); err != nil {
 		if fault.CodeOf(err) == fault.Timeout {
 			return fault.Wrap(fault.Timeout, err, "no processor became free before the deadline: %d modules compute at once at most", t.places.Limit())
 		}
@@ -47,7 +47,7 @@ func (t *turn) begin(ctx context.Context) error {
 func (t *turn) end() {
 	if t.held {
 		t.held = false
-		t.places.Give(t.line)
+		t.places.Give(t.owner)
 	}
 }
 

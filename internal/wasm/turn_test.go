@@ -28,14 +28,14 @@ func spinning(first ...any) []byte {
 	return buffered(append(first, loop, empty, branch, 0, end, unreachable)...).bytes()
 }
 
-// running runs a module for the calls of some lines, until the returned function is called.
-func running(t *testing.T, m *wasm.Module, input string, lines ...turns.Line) (leave func()) {
+// running runs a module for the calls of some owners, until the returned function is called.
+func running(t *testing.T, m *wasm.Module, input string, owners ...turns.Owner) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
-	for _, line := range lines {
+	for _, owner := range owners {
 		calls.Go(func() {
-			_, err := m.For(line).Run(ctx, []byte(input), 0)
+			_, err := m.For(owner).Run(ctx, []byte(input), 0)
 			fails(t, err, fault.Canceled, false)
 		})
 	}
@@ -61,7 +61,7 @@ func TestS2ModulesLeaveAProcessor(t *testing.T) {
 	r := newRuntime(t, wasm.Options{})
 	m := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
 	most := max(1, runtime.GOMAXPROCS(0)-1)
-	leave := running(t, m, "", make([]turns.Line, most+3)...)
+	leave := running(t, m, "", make([]turns.Owner, most+3)...)
 	defer leave()
 	eventually(t, "three calls wait", func() bool {
 		n, waiting := r.Compute(0)
@@ -75,11 +75,11 @@ func TestN2ModulesComputeInTurn(t *testing.T) {
 	r.Compute(1)
 	spin := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
 	least := compile(t, r, buffered(echoing).bytes(), wasm.Limits{})
-	greedy := turns.Line{Caller: "greedy", Session: "1"}
+	greedy := turns.Owner{Caller: "greedy", Session: "1"}
 	leave := running(t, spin, "", greedy, greedy, greedy)
 	defer leave()
 	eventually(t, "they compute", func() bool { n, waiting := r.Compute(0); return n == 1 && waiting == 2 })
-	answersSoon(t, least.For(turns.Line{Caller: "other", Session: "2"}))
+	answersSoon(t, least.For(turns.Owner{Caller: "other", Session: "2"}))
 }
 
 // SPEC N2: a module that waits for the clock keeps no other from computing.
@@ -88,7 +88,7 @@ func TestN2AModuleThatSleepsHasNoTurn(t *testing.T) {
 	r.Compute(1)
 	least := compile(t, r, buffered(echoing).bytes(), wasm.Limits{})
 	m := compile(t, r, built(t, "rogue"), wasm.Limits{WASI: true, Fuel: endless})
-	leave := running(t, m, "sleep", turns.Line{Session: "1"})
+	leave := running(t, m, "sleep", turns.Owner{Session: "1"})
 	defer leave()
 	eventually(t, "it sleeps", func() bool { n, _ := r.Compute(0); return r.Running() == 1 && n == 0 })
 	answersSoon(t, least)
@@ -99,7 +99,7 @@ func TestT37TheDeadlineEndsTheWaitForATurn(t *testing.T) {
 	r := newRuntime(t, wasm.Options{})
 	r.Compute(1)
 	m := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
-	leave := running(t, m, "", turns.Line{})
+	leave := running(t, m, "", turns.Owner{})
 	defer leave()
 	eventually(t, "it computes", func() bool { n, _ := r.Compute(0); return n == 1 })
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.Timeout, "it took too long"))
@@ -121,7 +121,7 @@ func TestS2AllMemoryIsBounded(t *testing.T) {
 	peaks := make([]int64, 4)
 	for i := range peaks {
 		calls.Go(func() {
-			out, err := m.For(turns.Line{Session: string(rune('a' + i))}).Run(ctx, nil, 0)
+			out, err := m.For(turns.Owner{Session: string(rune('a' + i))}).Run(ctx, nil, 0)
 			fails(t, err, fault.Timeout, true)
 			peaks[i] = out.MemoryPeak
 		})
@@ -138,9 +138,9 @@ func TestH2AllMemoryGrowsWithTheConfiguration(t *testing.T) {
 	r := newRuntime(t, wasm.Options{TotalMemory: 1})
 	m := compile(t, r, buffered(i32Const, int64(16), memoryGrow, 0, drop, i64Const, int64(0)).bytes(), wasm.Limits{})
 	spin := compile(t, r, spinning(i32Const, int64(16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
-	leave := running(t, spin, "", turns.Line{Session: "1"}, turns.Line{Session: "2"})
+	leave := running(t, spin, "", turns.Owner{Session: "1"}, turns.Owner{Session: "2"})
 	defer leave()
 	eventually(t, "they run", func() bool { return r.Running() == 2 })
 	r.SetTotalMemory(1 << 30)
-	answersSoon(t, m.For(turns.Line{Session: "3"}))
+	answersSoon(t, m.For(turns.Owner{Session: "3"}))
 }

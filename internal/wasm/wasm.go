@@ -172,14 +172,14 @@ type Module struct {
 	entry   *entry
 	limits  Limits
 	enter   entrypoint
-	line    turns.Line // whose calls it answers
+	owner   turns.Owner // whose calls it answers
 }
 
-// For returns the module for the calls of a line, with which it shares processors and
+// For returns the module for the calls of an owner, with which it shares processors and
 // memory. Without it, a call is nobody's.
-func (m *Module) For(line turns.Line) *Module {
+func (m *Module) For(owner turns.Owner) *Module {
 	mine := *m
-	mine.line = line
+	mine.owner = owner
 	return &mine
 }
 

@@ -38,13 +38,13 @@ var ErrNoRoom = errors.New(NoRoom)
 // Share is what a request holds of the budget. nil holds nothing.
 type Share struct {
 	of    *turns.Shares
-	line  turns.Line
+	owner turns.Owner
 	n     atomic.Int64
 	place atomic.Pointer[turns.Brief] // of those that are worked on; nil for none
 }
 
 // NewShare returns an empty share of one who takes part in a budget.
-func NewShare(of *turns.Shares, line turns.Line) *Share { return &Share{of: of, line: line} }
+func NewShare(of *turns.Shares, owner turns.Owner) *Share { return &Share{of: of, owner: owner} }
 
 // Size is how many bytes are held.
 func (s *Share) Size() int64 { return s.n.Load() }
@@ -58,10 +58,10 @@ func (s *Share) Grow(ctx context.Context, n int64, patience time.Duration) error
 	if more <= 0 {
 		return nil
 	}
-	if !s.of.Try(s.line, more) {
+	if !s.of.Try(s.owner, more) {
 		ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNoRoom)
 		defer cancel()
-		if err := s.of.Take(ctx, s.line, more); err != nil {
+		if err := s.of.Take(ctx, s.owner, more); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (s *Share) End() {
 		return
 	}
 	if n := s.n.Swap(0); n > 0 {
-		s.of.Give(s.line, n)
+		s.of.Give(s.owner, n)
 	}
 	s.Worked()
 }
@@ -95,7 +95,7 @@ func (s *Share) PassOn() *Share {
 	if s == nil {
 		return nil
 	}
-	to := NewShare(s.of, s.line)
+	to := NewShare(s.of, s.owner)
 	to.n.Store(s.n.Swap(0))
 	to.place.Store(s.place.Swap(nil))
 	return to

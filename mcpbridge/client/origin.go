@@ -25,28 +25,28 @@ type Origin struct {
 	Parent    trace.Context   // where the client's trace is
 	Task      string          // see SessionTask; "" where it is not known yet
 	Whole     bool            // the answer may be of any size
-	Share     turns.Line      // line, where it is known already
+	As        turns.Owner     // what Owner returns, where it is known already
 }
 
-// Line is whose share of what is bounded a call takes: the authenticated caller's,
+// Owner is whose share of what is bounded a call takes: the authenticated caller's,
 // and of that its session's, or else that of its address.
-func (o Origin) Line() turns.Line {
-	if o.Share != (turns.Line{}) {
-		return o.Share
+func (o Origin) Owner() turns.Owner {
+	if o.As != (turns.Owner{}) {
+		return o.As
 	}
-	return LineOf(o.Subject, o.Session, o.Host)
+	return OwnerOf(o.Subject, o.Session, o.Host)
 }
 
-// withoutSession begins the Session of a line without one. No session has a space in its id.
+// withoutSession begins the Session of an owner without one. No session has a space in its id.
 const withoutSession = "at "
 
-// LineOf is the line of a session of a caller, or else of its address. Without
+// OwnerOf is the owner of a session of a caller, or else of its address. Without
 // authentication the caller is "", and the session or the address counts by itself.
-func LineOf(caller, session, host string) turns.Line {
+func OwnerOf(caller, session, host string) turns.Owner {
 	if session == "" {
 		session = withoutSession + host
 	}
-	return turns.Line{Caller: caller, Session: session}
+	return turns.Owner{Caller: caller, Session: session}
 }
 
 // Client tells apart whom peers may speak to: it is the session, or else the caller.
@@ -61,13 +61,13 @@ func (o Origin) Client() string {
 	return "caller " + o.Caller
 }
 
-// NameOf is Client of an origin with this line.
-func NameOf(line turns.Line) string {
-	host, none := strings.CutPrefix(line.Session, withoutSession)
+// NameOf is Client of an origin with this owner.
+func NameOf(owner turns.Owner) string {
+	host, none := strings.CutPrefix(owner.Session, withoutSession)
 	if !none {
-		return line.Session
+		return owner.Session
 	}
-	return Origin{Subject: line.Caller, Caller: line.Caller, Host: host}.Client()
+	return Origin{Subject: owner.Caller, Caller: owner.Caller, Host: host}.Client()
 }
 
 // metaTask is where a client says in _meta what its call is a part of.

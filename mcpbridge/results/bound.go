@@ -108,11 +108,11 @@ type Cutter struct {
 	budget int64 // of the whole answer, as JSON
 	keep   int   // of a head or a tail, as text
 	callID string
-	owner  turns.Line // whose call it is
+	owner  turns.Owner // whose call it is
 }
 
 // NewCutter returns what cuts the answer of a call to a budget.
-func NewCutter(large *Store, budget int64, callID string, owner turns.Line) Cutter {
+func NewCutter(large *Store, budget int64, callID string, owner turns.Owner) Cutter {
 	return Cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 

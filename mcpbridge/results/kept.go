@@ -29,7 +29,7 @@ type Store struct {
 	mu    sync.Mutex // guards what follows
 	kept  map[string]*list.Element
 	order list.List // of *keptAnswer, oldest first
-	of    map[turns.Line]*keptOf
+	of    map[turns.Owner]*keptOf
 	size  int64
 	sweep *time.Timer // set while something is kept
 }
@@ -44,7 +44,7 @@ type keptOf struct {
 type keptAnswer struct {
 	Large
 	id     string
-	owner  turns.Line // whose call it answers
+	owner  turns.Owner // whose call it answers
 	until  time.Time
 	of     *keptOf
 	within *list.Element // in of.order
@@ -66,12 +66,12 @@ func (a Large) EncodedSize() int64 {
 
 // NewStore returns an empty Store.
 func NewStore() *Store {
-	return &Store{kept: map[string]*list.Element{}, of: map[turns.Line]*keptOf{}}
+	return &Store{kept: map[string]*list.Element{}, of: map[turns.Owner]*keptOf{}}
 }
 
 // keep stores an answer for its owner and returns the unguessable URI it can be read
 // at. When there is no room, whoever has the most loses the oldest.
-func (l *Store) keep(a Large, owner turns.Line) string {
+func (l *Store) keep(a Large, owner turns.Owner) string {
 	id := rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()

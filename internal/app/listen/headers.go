@@ -41,7 +41,7 @@ type headers struct {
 	aheadLines   int
 	held         int64         // of maxHeaders
 	of           *turns.Shares // of which they are held
-	line         turns.Line
+	owner        turns.Owner
 
 	// What follows is of a request that is being answered.
 	request *http.Request // nil if none is, or its headers are not needed any more
@@ -158,10 +158,10 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) hold(size int64) bool {
 	h := &c.headers
 	if h.held == 0 {
-		h.of, h.line = c.all.headersOf(c)
+		h.of, h.owner = c.all.headersOf(c)
 	}
 	if more := size - h.held; more > 0 {
-		if !h.of.Try(h.line, more) {
+		if !h.of.Try(h.owner, more) {
 			return false
 		}
 		h.held = size
@@ -173,23 +173,23 @@ func (c *conn) hold(size int64) bool {
 func (c *conn) release() {
 	h := &c.headers
 	if h.held > 0 {
-		h.of.Give(h.line, h.held)
+		h.of.Give(h.owner, h.held)
 		h.held = 0
 	}
 }
 
 // headersOf is what the headers of a connection are held of, and as whose.
-func (c *connections) headersOf(one *conn) (*turns.Shares, turns.Line) {
+func (c *connections) headersOf(one *conn) (*turns.Shares, turns.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one.gone {
-		return c.pending.headers, turns.Line{}
+		return c.pending.headers, turns.Owner{}
 	}
 	by := one.share.by
 	if by.caller == "" {
-		return one.holders.headers, turns.Line{Session: by.address.String()}
+		return one.holders.headers, turns.Owner{Session: by.address.String()}
 	}
-	return one.holders.headers, turns.Line{Session: by.caller}
+	return one.holders.headers, turns.Owner{Session: by.caller}
 }
 
 // refuse answers a request whose headers are still coming, and reads on for a moment into

@@ -348,7 +348,7 @@ type listener struct {
 }
 
 func (l *listener) Session() string         { return "s" }
-func (l *listener) Line() turns.Line        { return turns.Line{} }
+func (l *listener) Owner() turns.Owner      { return turns.Owner{} }
 func (l *listener) Hears() bool             { return true }
 func (l *listener) WantsProgress() bool     { return true }
 func (l *listener) Declared() peer.Declared { return peer.Declared{} }

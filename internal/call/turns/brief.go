@@ -7,15 +7,15 @@ import (
 
 // TakeBriefly takes a place of a Queue that NewAging returned, as Take does. It is given
 // back by Brief.Give.
-func (q *Queue) TakeBriefly(ctx context.Context, line Line) (*Brief, error) {
-	return q.TakeLonger(ctx, line, 1)
+func (q *Queue) TakeBriefly(ctx context.Context, owner Owner) (*Brief, error) {
+	return q.TakeLonger(ctx, owner, 1)
 }
 
 // TakeLonger is TakeBriefly of a place that comes of age after so many moments: for what
 // is known to work for longer.
-func (q *Queue) TakeLonger(ctx context.Context, line Line, moments int) (*Brief, error) {
+func (q *Queue) TakeLonger(ctx context.Context, owner Owner, moments int) (*Brief, error) {
 	b := &Brief{of: q, moments: moments}
-	if err := q.take(ctx, line, b); err != nil {
+	if err := q.take(ctx, owner, b); err != nil {
 		return nil, err
 	}
 	return b, nil

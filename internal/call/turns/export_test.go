@@ -1,17 +1,17 @@
 package turns
 
 // Join waits without a goroutine. The function it returns leaves, or gives back.
-func (q *Queue) Join(line Line) (leave func()) {
-	n, at := q.join(line, nil)
+func (q *Queue) Join(owner Owner) (leave func()) {
+	n, at := q.join(owner, nil)
 	turn := at.Value.(chan struct{})
 	return func() { q.leave(n, at, turn) }
 }
 
 // Join waits without a goroutine. The function it returns leaves, or gives back.
-func (s *Shares) Join(line Line, n int64) (leave func()) {
-	at := s.join(line, n)
+func (s *Shares) Join(owner Owner, n int64) (leave func()) {
+	at := s.join(owner, n)
 	w := at.Value.(*sharer)
-	return func() { s.leave(line, at, w) }
+	return func() { s.leave(owner, at, w) }
 }
 
 // Known returns how many sessions and callers are kept.

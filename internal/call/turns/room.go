@@ -43,8 +43,8 @@ func (r *Room) InHand() int64 { return r.hand.Taken() }
 // Held is what one call holds of a Room. Its methods may be called from any
 // goroutine, and do nothing on nil.
 type Held struct {
-	room *Room
-	line Line
+	room  *Room
+	owner Owner
 
 	mu     sync.Mutex // guards the fields that follow
 	needed int64      // bytes that it has said it needs
@@ -57,10 +57,10 @@ type Held struct {
 // roomKey is the key of a *Held.
 type roomKey struct{}
 
-// Hold returns a context for one call of a line, which what answers it finds by
+// Hold returns a context for one call of an owner, which what answers it finds by
 // HeldBy. The function that it returns lets go of all that the call holds.
-func (r *Room) Hold(ctx context.Context, line Line) (context.Context, func()) {
-	h := &Held{room: r, line: line}
+func (r *Room) Hold(ctx context.Context, owner Owner) (context.Context, func()) {
+	h := &Held{room: r, owner: owner}
 	return context.WithValue(ctx, roomKey{}, h), h.close
 }
 
@@ -70,22 +70,22 @@ func HeldBy(ctx context.Context) *Held {
 	return h
 }
 
-// Beside returns what the same line holds of the same room for something else, and what
+// Beside returns what the same owner holds of the same room for something else, and what
 // lets go of that.
 func (h *Held) Beside() (other *Held, release func()) {
 	if h == nil {
 		return nil, func() {}
 	}
-	other = &Held{room: h.room, line: h.line}
+	other = &Held{room: h.room, owner: h.owner}
 	return other, other.close
 }
 
-// Line is whose call it is: nobody's on nil.
-func (h *Held) Line() Line {
+// Owner is whose call it is: nobody's on nil.
+func (h *Held) Owner() Owner {
 	if h == nil {
-		return Line{}
+		return Owner{}
 	}
-	return h.line
+	return h.owner
 }
 
 // Covers reports whether a Need of n bytes would not wait, since the call has more than it
@@ -117,7 +117,7 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 	if covered {
 		return nil
 	}
-	beyond, err := h.room.take(ctx, h.line, lacks)
+	beyond, err := h.room.take(ctx, h.owner, lacks)
 	if err != nil {
 		return err
 	}
@@ -135,24 +135,24 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 	case beyond:
 		<-h.room.beyond
 	default:
-		h.room.bytes.Give(h.line, lacks)
+		h.room.bytes.Give(h.owner, lacks)
 	}
 	return nil
 }
 
 // take waits for n bytes, or for leave to go beyond the limit.
-func (r *Room) take(ctx context.Context, line Line, n int64) (beyond bool, err error) {
-	if r.bytes.Try(line, n) {
+func (r *Room) take(ctx context.Context, owner Owner, n int64) (beyond bool, err error) {
+	if r.bytes.Try(owner, n) {
 		return false, nil
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	took := make(chan error, 1)
-	go func() { took <- r.bytes.Take(waiting, line, n) }() // take waits for it
+	go func() { took <- r.bytes.Take(waiting, owner, n) }() // take waits for it
 	select {
 	case err := <-took:
 		if err == nil && ctx.Err() != nil { // both have come, and select has no favourites
-			r.bytes.Give(line, n)
+			r.bytes.Give(owner, n)
 			err = context.Cause(ctx)
 		}
 		return false, err
@@ -167,7 +167,7 @@ func (r *Room) take(ctx context.Context, line Line, n int64) (beyond bool, err e
 		return !room, nil
 	}
 	if room { // the end has come with it
-		r.bytes.Give(line, n)
+		r.bytes.Give(owner, n)
 	} else {
 		<-r.beyond
 	}
@@ -182,7 +182,7 @@ func (h *Held) Later(n int64) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || !h.room.hand.Try(h.line, n) {
+	if h.closed || !h.room.hand.Try(h.owner, n) {
 		return false
 	}
 	h.hand += n
@@ -196,7 +196,7 @@ func (h *Held) Settle(ctx context.Context, n int64) error {
 	given := min(n, h.hand) // none if it is closed
 	h.hand -= given
 	h.mu.Unlock()
-	h.room.hand.Give(h.line, given)
+	h.room.hand.Give(h.owner, given)
 	return err
 }
 
@@ -206,8 +206,8 @@ func (h *Held) close() {
 	taken, hand, beyond := h.taken, h.hand, h.beyond
 	h.taken, h.hand, h.beyond, h.closed = 0, 0, false, true
 	h.mu.Unlock()
-	h.room.bytes.Give(h.line, taken)
-	h.room.hand.Give(h.line, hand)
+	h.room.bytes.Give(h.owner, taken)
+	h.room.hand.Give(h.owner, hand)
 	if beyond {
 		<-h.room.beyond
 	}

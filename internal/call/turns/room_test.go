@@ -24,7 +24,7 @@ func TestRoomIsNeverDeadlocked(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				ctx, release := room.Hold(t.Context(), turns.Line{})
+				ctx, release := room.Hold(t.Context(), turns.Owner{})
 				var own int64
 				for range 8 {
 					if err := turns.HeldBy(ctx).Need(ctx, mebi/4); err != nil {
@@ -57,7 +57,7 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := turns.NewRoom(1 << 20)
 		for range 2 { // one takes all of it, and one goes beyond
-			ctx, release := room.Hold(t.Context(), turns.Line{})
+			ctx, release := room.Hold(t.Context(), turns.Owner{})
 			defer release()
 			if err := turns.HeldBy(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
 				t.Fatal(err)
@@ -66,7 +66,7 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 		late := errors.New("late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
 		defer cancel()
-		ctx, release := room.Hold(ctx, turns.Line{})
+		ctx, release := room.Hold(ctx, turns.Owner{})
 		defer release()
 		if _, err := io.ReadAll(turns.HeldBy(ctx).Reader(ctx, strings.NewReader(strings.Repeat("x", 1<<20)))); !errors.Is(err, late) {
 			t.Errorf("the wait ends with %v", err)
@@ -76,7 +76,7 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 
 func TestLittleNeedsNoRoom(t *testing.T) {
 	room := turns.NewRoom(1)
-	ctx, release := room.Hold(t.Context(), turns.Line{})
+	ctx, release := room.Hold(t.Context(), turns.Owner{})
 	defer release()
 	if err := turns.HeldBy(ctx).Need(ctx, turns.Little); err != nil || room.Free() != 1 {
 		t.Errorf("%v, and %d bytes are free", err, room.Free())

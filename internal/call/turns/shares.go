@@ -20,7 +20,7 @@ type Shares struct {
 	mu       sync.Mutex // guards what follows
 	limit    int64
 	taken    int64
-	sessions map[Line]*session  // that have something, or wait
+	sessions map[Owner]*session // that have something, or wait
 	tenants  map[string]*tenant // the callers of these sessions, by name
 	waiting  needs[*tenant]     // whose sessions wait
 	serial   int64
@@ -41,7 +41,7 @@ type tenant struct {
 // session is one that has something, or waits.
 type session struct {
 	place
-	line    Line
+	owner   Owner
 	tenant  *tenant
 	self    tenant    // the tenant of a session that stands for itself
 	has     int64     // what the session has taken; 0 for one that stands for itself
@@ -57,7 +57,7 @@ type sharer struct {
 
 // NewShares returns Shares of which limit may be taken at once.
 func NewShares(limit int64) *Shares {
-	return &Shares{limit: limit, sessions: map[Line]*session{}, tenants: map[string]*tenant{}}
+	return &Shares{limit: limit, sessions: map[Owner]*session{}, tenants: map[string]*tenant{}}
 }
 
 // Resize sets how much may be taken at once. Nobody loses what it has.
@@ -83,10 +83,10 @@ func (s *Shares) Taken() int64 {
 }
 
 // Try takes n if there is room for it now.
-func (s *Shares) Try(line Line, n int64) bool {
+func (s *Shares) Try(owner Owner, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.sessionLocked(line)
+	one := s.sessionLocked(owner)
 	defer s.dropLocked(one)
 	return s.tryLocked(one, n)
 }
@@ -111,8 +111,8 @@ func (s *session) need(n int64) int64 { return s.factor * (s.has + n) }
 
 // Take takes n, and waits for it until ctx ends; its error is ctx's cause. What is
 // taken has to be given back.
-func (s *Shares) Take(ctx context.Context, line Line, n int64) error {
-	at := s.join(line, n)
+func (s *Shares) Take(ctx context.Context, owner Owner, n int64) error {
+	at := s.join(owner, n)
 	if at == nil {
 		return nil
 	}
@@ -122,15 +122,15 @@ func (s *Shares) Take(ctx context.Context, line Line, n int64) error {
 		return nil
 	case <-ctx.Done():
 	}
-	s.leave(line, at, w)
+	s.leave(owner, at, w)
 	return context.Cause(ctx)
 }
 
 // join takes n, or begins to wait for it: then it does not return nil.
-func (s *Shares) join(line Line, n int64) *list.Element {
+func (s *Shares) join(owner Owner, n int64) *list.Element {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.sessionLocked(line)
+	one := s.sessionLocked(owner)
 	if s.tryLocked(one, n) {
 		return nil
 	}
@@ -150,10 +150,10 @@ func (s *Shares) join(line Line, n int64) *list.Element {
 }
 
 // leave ends a wait, and gives back what it has just got.
-func (s *Shares) leave(line Line, at *list.Element, w *sharer) {
+func (s *Shares) leave(owner Owner, at *list.Element, w *sharer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.sessions[line]
+	one := s.sessions[owner]
 	select {
 	case <-w.turn:
 		s.giveLocked(one, w.n)
@@ -165,20 +165,20 @@ func (s *Shares) leave(line Line, at *list.Element, w *sharer) {
 }
 
 // Add takes n whether there is room or not: of what is there already.
-func (s *Shares) Add(line Line, n int64) {
+func (s *Shares) Add(owner Owner, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.addLocked(s.sessionLocked(line), n)
+	s.addLocked(s.sessionLocked(owner), n)
 }
 
-// Give gives back n, of what the line has.
-func (s *Shares) Give(line Line, n int64) {
+// Give gives back n, of what the owner has.
+func (s *Shares) Give(owner Owner, n int64) {
 	if n == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveLocked(s.knownLocked(line), n)
+	s.giveLocked(s.knownLocked(owner), n)
 }
 
 func (s *Shares) giveLocked(one *session, n int64) {
@@ -203,9 +203,9 @@ func (s *Shares) addLocked(one *session, n int64) {
 	}
 }
 
-// sessionLocked returns the session of a line, which is there from now on.
-func (s *Shares) sessionLocked(line Line) *session {
-	if one := s.knownLocked(line); one != nil {
+// sessionLocked returns the session of an owner, which is there from now on.
+func (s *Shares) sessionLocked(owner Owner) *session {
+	if one := s.knownLocked(owner); one != nil {
 		return one
 	}
 	var one *session
@@ -214,27 +214,27 @@ func (s *Shares) sessionLocked(line Line) *session {
 	} else {
 		one = &session{}
 	}
-	one.line, one.tenant, one.factor = line, &one.self, 1
-	if line.Caller != "" {
-		one.tenant, one.factor = s.tenants[line.Caller], 2
+	one.owner, one.tenant, one.factor = owner, &one.self, 1
+	if owner.Caller != "" {
+		one.tenant, one.factor = s.tenants[owner.Caller], 2
 		if one.tenant == nil {
 			if last := len(s.vacant) - 1; last >= 0 {
 				one.tenant, s.vacant = s.vacant[last], s.vacant[:last]
 			} else {
 				one.tenant = &tenant{}
 			}
-			s.tenants[line.Caller] = one.tenant
+			s.tenants[owner.Caller] = one.tenant
 		}
 	}
 	one.tenant.sessions++
-	s.sessions[line], s.recent = one, one
+	s.sessions[owner], s.recent = one, one
 	return one
 }
 
-// knownLocked returns the session of a line, nil if there is none.
-func (s *Shares) knownLocked(line Line) *session {
-	if s.recent == nil || s.recent.line != line {
-		s.recent = s.sessions[line]
+// knownLocked returns the session of an owner, nil if there is none.
+func (s *Shares) knownLocked(owner Owner) *session {
+	if s.recent == nil || s.recent.owner != owner {
+		s.recent = s.sessions[owner]
 	}
 	return s.recent
 }
@@ -260,17 +260,17 @@ func (s *Shares) dropLocked(one *session) {
 // forgetLocked forgets a session, and its caller if it was the last one of it.
 func (s *Shares) forgetLocked(one *session) {
 	t := one.tenant
-	delete(s.sessions, one.line)
+	delete(s.sessions, one.owner)
 	if s.recent == one {
 		s.recent = nil
 	}
 	if t.sessions--; t.sessions == 0 && t != &one.self {
-		delete(s.tenants, one.line.Caller)
+		delete(s.tenants, one.owner.Caller)
 		if len(s.vacant) < maxSpare {
 			s.vacant = append(s.vacant, t)
 		}
 	}
-	one.line, one.tenant = Line{}, nil
+	one.owner, one.tenant = Owner{}, nil
 	if len(s.spare) < maxSpare {
 		s.spare = append(s.spare, one)
 	}

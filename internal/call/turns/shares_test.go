@@ -74,7 +74,7 @@ func TestWaitingForAShare(t *testing.T) {
 func TestNoShareIsLost(t *testing.T) {
 	const limit = 10
 	room := turns.NewShares(limit)
-	lines := []turns.Line{of("a"), of("b"), of("c/1"), of("c/2"), of("c/3"), of("d/1"), of("e")}
+	owners := []turns.Owner{of("a"), of("b"), of("c/1"), of("c/2"), of("c/3"), of("d/1"), of("e")}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		r := rand.New(rand.NewPCG(2, uint64(i)))
@@ -84,7 +84,7 @@ func TestNoShareIsLost(t *testing.T) {
 				if r.IntN(3) == 0 {
 					cancel()
 				}
-				name, n := lines[i%len(lines)], 1+r.Int64N(3)
+				name, n := owners[i%len(owners)], 1+r.Int64N(3)
 				if room.Take(ctx, name, n) == nil {
 					if free := room.Free(); free > limit-n {
 						t.Errorf("%d are free while %d are taken", free, n)
@@ -176,17 +176,17 @@ func BenchmarkSharesTake(b *testing.B) {
 	for _, words := range []string{"session", "caller/session", "caller/session other/session"} {
 		b.Run(words, func(b *testing.B) {
 			room, ctx := turns.NewShares(128), b.Context()
-			var lines []turns.Line
+			var owners []turns.Owner
 			for word := range strings.FieldsSeq(words) {
-				lines = append(lines, of(word))
+				owners = append(owners, of(word))
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				line := lines[i%len(lines)]
-				if err := room.Take(ctx, line, 1); err != nil {
+				owner := owners[i%len(owners)]
+				if err := room.Take(ctx, owner, 1); err != nil {
 					b.Fatal(err)
 				}
-				room.Give(line, 1)
+				room.Give(owner, 1)
 			}
 		})
 	}

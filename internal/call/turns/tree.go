@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// takerLocked returns the node of a line that has a place.
-func (q *Queue) takerLocked(line Line) *node {
-	if q.recent != nil && q.recent.line == line {
+// takerLocked returns the node of an owner that has a place.
+func (q *Queue) takerLocked(owner Owner) *node {
+	if q.recent != nil && q.recent.owner == owner {
 		return q.recent
 	}
-	n := q.root.children[line.Tenant()]
-	if line.Caller != "" {
-		n = n.children[line]
+	n := q.root.children[owner.Tenant()]
+	if owner.Caller != "" {
+		n = n.children[owner]
 	}
 	return n
 }
@@ -24,21 +24,21 @@ func (q *Queue) giveLocked(n *node) {
 	q.dropLocked(n)
 }
 
-// nodeLocked returns the node of a line, which is there from now on.
-func (q *Queue) nodeLocked(line Line) *node {
-	if q.recent != nil && q.recent.line == line {
+// nodeLocked returns the node of an owner, which is there from now on.
+func (q *Queue) nodeLocked(owner Owner) *node {
+	if q.recent != nil && q.recent.owner == owner {
 		return q.recent
 	}
-	n := q.childLocked(&q.root, line.Tenant())
-	if line.Caller != "" {
-		n = q.childLocked(n, line)
+	n := q.childLocked(&q.root, owner.Tenant())
+	if owner.Caller != "" {
+		n = q.childLocked(n, owner)
 	}
 	q.recent = n
 	return n
 }
 
-func (q *Queue) childLocked(parent *node, line Line) *node {
-	n := parent.children[line]
+func (q *Queue) childLocked(parent *node, owner Owner) *node {
+	n := parent.children[owner]
 	if n != nil {
 		return n
 	}
@@ -47,11 +47,11 @@ func (q *Queue) childLocked(parent *node, line Line) *node {
 	} else {
 		n = &node{}
 	}
-	n.parent, n.line = parent, line
+	n.parent, n.owner = parent, owner
 	if parent.children == nil {
-		parent.children = map[Line]*node{}
+		parent.children = map[Owner]*node{}
 	}
-	parent.children[line] = n
+	parent.children[owner] = n
 	return n
 }
 
@@ -59,15 +59,15 @@ func (q *Queue) childLocked(parent *node, line Line) *node {
 func (q *Queue) dropLocked(n *node) {
 	for n.parent != nil && n.taken == 0 && n.waiting.Len() == 0 && len(n.children) == 0 {
 		parent := n.parent
-		delete(parent.children, n.line)
+		delete(parent.children, n.owner)
 		if q.recent == n {
 			q.recent = nil
 		}
 		if q.beside > 0 {
-			if parent.latest.line != n.line {
+			if parent.latest.owner != n.owner {
 				parent.other = parent.latest
 			}
-			parent.latest = left{n.line, time.Now()}
+			parent.latest = left{n.owner, time.Now()}
 			if len(parent.children) == 1 {
 				for other := range maps.Values(parent.children) {
 					q.readyLocked(other)
@@ -121,7 +121,7 @@ func (q *Queue) mayLocked(n *node) bool {
 // aloneAt is when a node that is its parent's only child counts as alone.
 func (n *node) aloneAt() time.Time {
 	other := n.parent.latest
-	if other.line == n.line {
+	if other.owner == n.owner {
 		other = n.parent.other
 	}
 	if other.at.IsZero() {

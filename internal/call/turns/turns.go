@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// Line is who wants something.
-type Line struct {
+// Owner is whose share a use counts as: that of a session of a caller.
+type Owner struct {
 	// Caller is the authenticated caller. If "", the session stands for itself, as
 	// if it were a caller.
 	Caller string
@@ -29,12 +29,12 @@ type Line struct {
 	Session string
 }
 
-// Tenant is the line's caller, as a Line: what is shared out first.
-func (l Line) Tenant() Line {
+// Tenant is the owner's caller, as an Owner: what is shared out first.
+func (l Owner) Tenant() Owner {
 	if l.Caller == "" {
 		return l
 	}
-	return Line{Caller: l.Caller}
+	return Owner{Caller: l.Caller}
 }
 
 // lately is how long a caller or a session counts as present after it has left.
@@ -67,11 +67,11 @@ type Queue struct {
 // while anything is taken or waits below it.
 type node struct {
 	parent *node // nil for all callers
-	line   Line
+	owner  Owner
 	taken  int
 	aged   int // of taken; see NewAging
 
-	children map[Line]*node
+	children map[Owner]*node
 	ready    list.List     // the children (*node) that can be served, the next one first
 	inReady  *list.Element // in the parent's ready; nil if it is not there
 	waiting  list.List     // of a session: its waiters (chan struct{}), in order
@@ -81,8 +81,8 @@ type node struct {
 
 // left is when a caller or a session left.
 type left struct {
-	line Line
-	at   time.Time
+	owner Owner
+	at    time.Time
 }
 
 // NoLimit is the limit of a Queue that has as many places as are wanted.
@@ -94,7 +94,7 @@ const NoLimit = -1
 func NewQueue(limit, beside int) *Queue { return &Queue{limit: limit, beside: beside} }
 
 // NewAging returns a Queue of places that come of age: after a moment a place counts no
-// more for what its line may have beside others. Who works for so long waits for
+// more for what its owner may have beside others. Who works for so long waits for
 // something else, as a rule. They are taken by TakeBriefly alone.
 func NewAging(limit, beside int, moment time.Duration) *Queue {
 	return &Queue{limit: limit, beside: beside, moment: moment}
@@ -140,10 +140,10 @@ func (q *Queue) Waiting() int {
 }
 
 // Try takes a place if nobody has to be waited for.
-func (q *Queue) Try(line Line) bool {
+func (q *Queue) Try(owner Owner) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.tryLocked(q.nodeLocked(line))
+	return q.tryLocked(q.nodeLocked(owner))
 }
 
 func (q *Queue) tryLocked(n *node) bool {
@@ -157,11 +157,11 @@ func (q *Queue) tryLocked(n *node) bool {
 
 // Take takes a place, and waits for it until ctx ends; its error is ctx's cause. A
 // place that was taken has to be given back.
-func (q *Queue) Take(ctx context.Context, line Line) error { return q.take(ctx, line, nil) }
+func (q *Queue) Take(ctx context.Context, owner Owner) error { return q.take(ctx, owner, nil) }
 
 // take is Take, and begins b if it is not nil.
-func (q *Queue) take(ctx context.Context, line Line, b *Brief) error {
-	n, at := q.join(line, b)
+func (q *Queue) take(ctx context.Context, owner Owner, b *Brief) error {
+	n, at := q.join(owner, b)
 	if at == nil {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (q *Queue) take(ctx context.Context, line Line, b *Brief) error {
 }
 
 // join takes a place, or begins to wait: then the second value is not nil.
-func (q *Queue) join(line Line, b *Brief) (*node, *list.Element) {
+func (q *Queue) join(owner Owner, b *Brief) (*node, *list.Element) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var now time.Time
@@ -189,7 +189,7 @@ func (q *Queue) join(line Line, b *Brief) (*node, *list.Element) {
 		now = time.Now()
 		q.ageLocked(now)
 	}
-	n := q.nodeLocked(line)
+	n := q.nodeLocked(owner)
 	if n.waiting.Len() == 0 && q.freeLocked(n) {
 		n.take(1)
 		if b != nil {
@@ -222,8 +222,8 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 }
 
 // Give gives back a place that Try or Take has taken.
-func (q *Queue) Give(line Line) {
+func (q *Queue) Give(owner Owner) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.giveLocked(q.takerLocked(line))
+	q.giveLocked(q.takerLocked(owner))
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
-// of is the line that a word stands for: "session", or "caller/session".
-func of(word string) turns.Line {
+// of is the owner that a word stands for: "session", or "caller/session".
+func of(word string) turns.Owner {
 	caller, session, ok := strings.Cut(word, "/")
 	if !ok {
-		return turns.Line{Session: word}
+		return turns.Owner{Session: word}
 	}
-	return turns.Line{Caller: caller, Session: session}
+	return turns.Owner{Caller: caller, Session: session}
 }
 
-// order has lines wait for the one place of a queue, one after the other, and
+// order has owners wait for the one place of a queue, one after the other, and
 // returns the order in which they get it.
 func order(t *testing.T, lines string) string {
 	t.Helper()
@@ -82,12 +82,12 @@ func TestN2AThousandSessionsAreOneCaller(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range 1000 {
-			line := of(fmt.Sprint("big/", i))
+			owner := of(fmt.Sprint("big/", i))
 			wg.Go(func() {
-				for ctx.Err() == nil && places.Take(ctx, line) == nil {
+				for ctx.Err() == nil && places.Take(ctx, owner) == nil {
 					served.Add(1)
 					time.Sleep(time.Millisecond)
-					places.Give(line)
+					places.Give(owner)
 				}
 			})
 		}
@@ -139,7 +139,7 @@ func TestResize(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if err := places.Take(t.Context(), turns.Line{}); err != nil {
+				if err := places.Take(t.Context(), turns.Owner{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -246,13 +246,13 @@ func TestNothingIsLost(t *testing.T) {
 		places.Try(of("always here"))
 		var mu sync.Mutex
 		taken, most := 0, 0
-		by, mostBy := map[turns.Line]int{}, 0
+		by, mostBy := map[turns.Owner]int{}, 0
 		var wg sync.WaitGroup
 		for i := range 24 {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
-			line := of(fmt.Sprintf("%d/%d", i%3, i%6))
+			owner := of(fmt.Sprintf("%d/%d", i%3, i%6))
 			if i%4 == 0 {
-				line = of(fmt.Sprint(i))
+				owner = of(fmt.Sprint(i))
 			}
 			wg.Go(func() {
 				for range 200 {
@@ -260,15 +260,15 @@ func TestNothingIsLost(t *testing.T) {
 					if r.IntN(3) == 0 {
 						cancel()
 					}
-					if places.Take(ctx, line) == nil {
+					if places.Take(ctx, owner) == nil {
 						mu.Lock()
-						taken, by[line] = taken+1, by[line]+1
-						most, mostBy = max(most, taken), max(mostBy, by[line])
+						taken, by[owner] = taken+1, by[owner]+1
+						most, mostBy = max(most, taken), max(mostBy, by[owner])
 						mu.Unlock()
 						mu.Lock()
-						taken, by[line] = taken-1, by[line]-1
+						taken, by[owner] = taken-1, by[owner]-1
 						mu.Unlock()
-						places.Give(line)
+						places.Give(owner)
 					}
 					cancel()
 				}
@@ -287,29 +287,29 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// spread is the line of the ith of many.
-func spread(i int) turns.Line {
-	return turns.Line{Caller: fmt.Sprint(i % 7), Session: fmt.Sprint(i % 500)}
+// spread is the owner of the ith of many.
+func spread(i int) turns.Owner {
+	return turns.Owner{Caller: fmt.Sprint(i % 7), Session: fmt.Sprint(i % 500)}
 }
 
 // To wait, to leave and to be served costs the same however many wait (SPEC S1).
 func TestS1WaitingCostsInProportion(t *testing.T) {
 	const n = 5000
-	for name, line := range map[string]func(int) turns.Line{
-		"one line": func(int) turns.Line { return turns.Line{} }, "many lines": spread,
-		"a line each": func(i int) turns.Line { return turns.Line{Session: fmt.Sprint(i)} },
+	for name, line := range map[string]func(int) turns.Owner{
+		"one line": func(int) turns.Owner { return turns.Owner{} }, "many lines": spread,
+		"a line each": func(i int) turns.Owner { return turns.Owner{Session: fmt.Sprint(i)} },
 	} {
 		for how, first := range map[string]func(give func()){"leave": func(func()) {}, "are served": func(give func()) { give() }} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				costtest.Check(t, n, func(n int) func() {
 					return func() {
 						places := turns.NewQueue(1, 0)
-						places.Try(turns.Line{Caller: "first"})
+						places.Try(turns.Owner{Caller: "first"})
 						var leave []func()
 						for i := range n {
 							leave = append(leave, places.Join(line(i)))
 						}
-						first(func() { places.Give(turns.Line{Caller: "first"}) })
+						first(func() { places.Give(turns.Owner{Caller: "first"}) })
 						for _, end := range leave {
 							end()
 						}
@@ -318,12 +318,12 @@ func TestS1WaitingCostsInProportion(t *testing.T) {
 				costtest.Check(t, n, func(n int) func() {
 					return func() {
 						shares := turns.NewShares(1)
-						shares.Try(turns.Line{Caller: "first"}, 1)
+						shares.Try(turns.Owner{Caller: "first"}, 1)
 						var leave []func()
 						for i := range n {
 							leave = append(leave, shares.Join(line(i), 1))
 						}
-						first(func() { shares.Give(turns.Line{Caller: "first"}, 1) })
+						first(func() { shares.Give(turns.Owner{Caller: "first"}, 1) })
 						for _, end := range leave {
 							end()
 						}
@@ -337,11 +337,11 @@ func TestS1WaitingCostsInProportion(t *testing.T) {
 func BenchmarkQueueTry(b *testing.B) {
 	for _, word := range []string{"session", "caller/session"} {
 		b.Run(word, func(b *testing.B) {
-			places, line := turns.NewQueue(turns.NoLimit, 16), of(word)
+			places, owner := turns.NewQueue(turns.NoLimit, 16), of(word)
 			b.ReportAllocs()
 			for b.Loop() {
-				places.Try(line)
-				places.Give(line)
+				places.Try(owner)
+				places.Give(owner)
 			}
 		})
 	}
@@ -353,9 +353,9 @@ func TestBrieflyTakenPlacesComeOfAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const moment = 2 * time.Millisecond
 		places := turns.NewAging(turns.NoLimit, 1, moment)
-		big, small := turns.Line{Caller: "big", Session: "1"}, turns.Line{Caller: "small", Session: "2"}
-		take := func(line turns.Line) func() {
-			place, err := places.TakeBriefly(t.Context(), line)
+		big, small := turns.Owner{Caller: "big", Session: "1"}, turns.Owner{Caller: "small", Session: "2"}
+		take := func(owner turns.Owner) func() {
+			place, err := places.TakeBriefly(t.Context(), owner)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -407,7 +407,7 @@ func TestLongerTakenPlacesComeOfAgeLater(t *testing.T) {
 		places := turns.NewAging(turns.NoLimit, 1, moment)
 		begins := make(chan string, 10)
 		take := func(caller string, moments int) {
-			place, err := places.TakeLonger(t.Context(), turns.Line{Caller: caller, Session: caller}, moments)
+			place, err := places.TakeLonger(t.Context(), turns.Owner{Caller: caller, Session: caller}, moments)
 			if err != nil {
 				t.Error(err)
 				return

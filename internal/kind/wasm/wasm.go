@@ -52,8 +52,8 @@ type Options struct {
 
 // Slots are places to run. The tools that run processes have the same.
 type Slots interface {
-	// Take waits in a line for a place, and returns how to give it back.
-	Take(ctx context.Context, line turns.Line) (give func(), err error)
+	// Take waits for a place, and returns how to give it back.
+	Take(ctx context.Context, owner turns.Owner) (give func(), err error)
 }
 
 // Tool answers the calls of one tool of type wasm. Call may be used from any
@@ -99,22 +99,22 @@ func (t *Tool) String() string { return "wasm " + t.name }
 // Call makes one attempt. Its error is a *fault.Error.
 func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, err error) {
 	if t.opts.Slots != nil {
-		give, err := t.opts.Slots.Take(ctx, call.Line)
+		give, err := t.opts.Slots.Take(ctx, call.Owner)
 		if err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
 		defer give()
 	}
 	err = t.auth.Do(ctx, func(c auth.Credentials) error {
-		answer, err = t.attempt(ctx, call.Line, t.contract.Exchange(ctx, call, c), c)
+		answer, err = t.attempt(ctx, call.Owner, t.contract.Exchange(ctx, call, c), c)
 		return err
 	})
 	return answer, err
 }
 
 // attempt asks the module once.
-func (t *Tool) attempt(ctx context.Context, line turns.Line, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
-	outcome, err := t.run(ctx, line, t.request(x, c).JSON())
+func (t *Tool) attempt(ctx context.Context, owner turns.Owner, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
+	outcome, err := t.run(ctx, owner, t.request(x, c).JSON())
 	t.logStderr(ctx, c.RedactBytes(outcome.Stderr))
 	var answer peer.Answer
 	if err == nil {
@@ -124,13 +124,13 @@ func (t *Tool) attempt(ctx context.Context, line turns.Line, x *contract.Exchang
 }
 
 // run runs the module, once: one that was let go before it began is found again.
-func (t *Tool) run(ctx context.Context, line turns.Line, request []byte) (wasm.Outcome, error) {
+func (t *Tool) run(ctx context.Context, owner turns.Owner, request []byte) (wasm.Outcome, error) {
 	for {
 		m, err := t.module.get(ctx)
 		if err != nil {
 			return wasm.Outcome{}, fault.Unsent(err)
 		}
-		outcome, err := m.For(line).Run(ctx, request, t.most)
+		outcome, err := m.For(owner).Run(ctx, request, t.most)
 		if !errors.Is(err, wasm.ErrEvicted) {
 			return outcome, err
 		}

@@ -512,7 +512,7 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	tool := set.build(t, described(s.URL))
 	tool.Hurry(time.Hour, time.Hour, time.Hour)
 	room := turns.NewRoom(limit)
-	ctx, release := room.Hold(t.Context(), turns.Line{Session: "a"})
+	ctx, release := room.Hold(t.Context(), turns.Owner{Session: "a"})
 	got := make(chan string, 1)
 	go func() {
 		a, err := tool.Call(callid.With(ctx, id), peer.Call{})
@@ -551,11 +551,11 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	}
 	until("the room is whole again", func() bool { return room.Free() == limit })
 
-	full, releaseFull := room.Hold(t.Context(), turns.Line{Session: "b"})
+	full, releaseFull := room.Hold(t.Context(), turns.Owner{Session: "b"})
 	if err := turns.HeldBy(full).Need(full, limit-1<<20); err != nil {
 		t.Fatal(err)
 	}
-	beyond, releaseBeyond := room.Hold(t.Context(), turns.Line{Session: "c"})
+	beyond, releaseBeyond := room.Hold(t.Context(), turns.Owner{Session: "c"})
 	if err := turns.HeldBy(beyond).Need(beyond, limit); err != nil {
 		t.Fatal(err)
 	}

@@ -335,15 +335,15 @@ func TestReply(t *testing.T) {
 			reply func()
 			want  string
 		}{
-			{func() { p.Reply(turns.Line{}, json.RawMessage(`"a"`), json.RawMessage("{\n \"x\": 1 }"), nil) }, `{"jsonrpc":"2.0","id":"a","result":{"x":1}}`},
+			{func() { p.Reply(turns.Owner{}, json.RawMessage(`"a"`), json.RawMessage("{\n \"x\": 1 }"), nil) }, `{"jsonrpc":"2.0","id":"a","result":{"x":1}}`},
 			{func() {
-				p.Reply(turns.Line{}, json.RawMessage(`1.0`), nil, &jsonrpc.Error{Code: -32601, Message: "no"})
+				p.Reply(turns.Owner{}, json.RawMessage(`1.0`), nil, &jsonrpc.Error{Code: -32601, Message: "no"})
 			}, `{"jsonrpc":"2.0","id":1.0,"error":{"code":-32601,"message":"no"}}`},
 			{func() {
-				p.Reply(turns.Line{}, json.RawMessage(`2`), nil, &jsonrpc.Error{Code: 1, Message: "bad data", Data: json.RawMessage(`{`)})
+				p.Reply(turns.Owner{}, json.RawMessage(`2`), nil, &jsonrpc.Error{Code: 1, Message: "bad data", Data: json.RawMessage(`{`)})
 			}, `{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"bad data"}}`},
-			{func() { p.Post(turns.Line{}, "notifications/x", nil) }, `{"jsonrpc":"2.0","method":"notifications/x"}`},
-			{func() { p.Post(turns.Line{}, "notifications/x", json.RawMessage(`[]`)) }, `{"jsonrpc":"2.0","method":"notifications/x","params":[]}`},
+			{func() { p.Post(turns.Owner{}, "notifications/x", nil) }, `{"jsonrpc":"2.0","method":"notifications/x"}`},
+			{func() { p.Post(turns.Owner{}, "notifications/x", json.RawMessage(`[]`)) }, `{"jsonrpc":"2.0","method":"notifications/x","params":[]}`},
 		} {
 			test.reply()
 			line, err := p.lines.ReadString('\n')

@@ -17,19 +17,19 @@ func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		const all, large = 4 << 20, 256 << 10
 		room := turns.NewRoom(all)
-		other, letGoOther := room.Hold(t.Context(), turns.Line{Session: "flood"})
+		other, letGoOther := room.Hold(t.Context(), turns.Owner{Session: "flood"})
 		if err := turns.HeldBy(other).Need(other, all/2+turns.Little); err != nil { // all that one line may have
 			t.Fatal(err)
 		}
-		beyond, letGoBeyond := room.Hold(t.Context(), turns.Line{Session: "beyond"}) // nobody else may go beyond the limit
+		beyond, letGoBeyond := room.Hold(t.Context(), turns.Owner{Session: "beyond"}) // nobody else may go beyond the limit
 		if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
 			t.Fatal(err)
 		}
 		free := room.Free()
 
-		ctx, letGo := room.Hold(t.Context(), turns.Line{Session: "flood"})
+		ctx, letGo := room.Hold(t.Context(), turns.Owner{Session: "flood"})
 		left, cancel := context.WithCancelCause(t.Context())
-		leaving, letGoLeaving := room.Hold(left, turns.Line{Session: "flood"})
+		leaving, letGoLeaving := room.Hold(left, turns.Owner{Session: "flood"})
 		waits, leaves := p.calls(ctx, rpc.Request{Method: "large"}), p.calls(leaving, rpc.Request{Method: "large"})
 		for range 2 {
 			m := p.gets()
@@ -74,7 +74,7 @@ func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *process) {
 				const all, large = 4 << 20, 256 << 10
-				ann, bob := turns.Line{Caller: "ann", Session: "1"}, turns.Line{Caller: "bob", Session: "2"}
+				ann, bob := turns.Owner{Caller: "ann", Session: "1"}, turns.Owner{Caller: "bob", Session: "2"}
 				room := turns.NewRoom(all)
 				full, release := room.Hold(t.Context(), ann)
 				defer release()
@@ -83,18 +83,18 @@ func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
 				}
 				for turns.HeldBy(full).Later(large) { // all that may be in hand
 				}
-				beyond, releaseBeyond := room.Hold(t.Context(), turns.Line{Caller: "carl"}) // nobody else may go beyond the limit
+				beyond, releaseBeyond := room.Hold(t.Context(), turns.Owner{Caller: "carl"}) // nobody else may go beyond the limit
 				defer releaseBeyond()
 				if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
 					t.Fatal(err)
 				}
 				ctx, releaseOwn := room.Hold(t.Context(), ann)
 				defer releaseOwn()
-				floods := p.calls(ctx, rpc.Request{Method: "large", Line: ann})
+				floods := p.calls(ctx, rpc.Request{Method: "large", Owner: ann})
 				id := p.gets().ID
 				var asks <-chan outcome
 				if before {
-					asks = p.calls(t.Context(), rpc.Request{Method: "small", Line: bob})
+					asks = p.calls(t.Context(), rpc.Request{Method: "small", Owner: bob})
 				}
 				p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, id, strings.Repeat("x", large))
 				synctest.Wait()
@@ -102,7 +102,7 @@ func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
 					if len(floods) > 0 {
 						t.Errorf("without room, and alone, it ends with %v", (<-floods).err)
 					}
-					asks = p.calls(t.Context(), rpc.Request{Method: "small", Line: bob})
+					asks = p.calls(t.Context(), rpc.Request{Method: "small", Owner: bob})
 				}
 				p.answers(p.gets().ID)
 				if got := <-asks; got.err != nil {

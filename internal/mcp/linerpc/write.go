@@ -184,11 +184,11 @@ const (
 // post is a line that waits for its turn.
 type post struct {
 	line  []byte
-	whose turns.Line
+	whose turns.Owner
 }
 
 // Post implements rpc.Transport: at once, or in its turn.
-func (w *writer) Post(whose turns.Line, line []byte) {
+func (w *writer) Post(whose turns.Owner, line []byte) {
 	select {
 	case w.writing <- struct{}{}:
 		_ = w.writeNow(batch{pieces: [][]byte{line}}) // the Conn is over then, which its owner sees

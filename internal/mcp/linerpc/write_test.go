@@ -140,7 +140,7 @@ func TestNothingIsSentForACallThatIsOver(t *testing.T) {
 			t.Fatalf("the call gave %v", err)
 		}
 	}
-	c.Post(turns.Line{}, "first", nil)
+	c.Post(turns.Owner{}, "first", nil)
 	if line, err := bufio.NewReader(stdin).ReadString('\n'); err != nil || !strings.Contains(line, `"method":"first"`) {
 		t.Errorf("the process reads %q, %v", line, err)
 	}
@@ -176,7 +176,7 @@ func TestCloseEndsAWriteThatHangs(t *testing.T) {
 		began := time.Now()
 		done := p.calls(t.Context(), rpc.Request{Params: sized(1 << 20)})
 		waiting := p.calls(t.Context(), rpc.Request{})
-		p.Post(turns.Line{}, "notifications/x", nil)
+		p.Post(turns.Owner{}, "notifications/x", nil)
 		synctest.Wait()
 		p.Close(errors.New("enough"))
 		<-done
@@ -263,7 +263,7 @@ func TestPostsAreBounded(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *process) {
 				params := sized(test.bytes)(0)[0]
 				for range test.sent {
-					p.Post(turns.Line{}, "notifications/x", params)
+					p.Post(turns.Owner{}, "notifications/x", params)
 					synctest.Wait()
 				}
 				p.w.mu.Lock()
@@ -300,7 +300,7 @@ func TestPostsGiveTheirRoomBack(t *testing.T) {
 			return len(p.w.posts)
 		}
 		for range maxPostBytes >> 19 { // twice what is taken
-			p.Post(turns.Line{}, "notifications/x", params)
+			p.Post(turns.Owner{}, "notifications/x", params)
 			synctest.Wait()
 		}
 		for range 10 {
@@ -308,7 +308,7 @@ func TestPostsGiveTheirRoomBack(t *testing.T) {
 		}
 		left := waiting()
 		for range 5 {
-			p.Post(turns.Line{}, "notifications/x", params)
+			p.Post(turns.Owner{}, "notifications/x", params)
 		}
 		if now := waiting(); left == 0 || now != left+5 {
 			t.Errorf("beside %d posts there are %d of 5 more", left, now-left)
@@ -321,7 +321,7 @@ func TestPostsGiveTheirRoomBack(t *testing.T) {
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	c, stdin, _ := onPipes(t)
 	c.Close(errors.New("it is over"))
-	c.Post(turns.Line{}, "notifications/late", nil)
+	c.Post(turns.Owner{}, "notifications/late", nil)
 	if err := c.w.in.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -335,12 +335,12 @@ func TestN2PostsAreSharedByCaller(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		large := sized(1 << 20)(0)[0]
 		for range 3 * maxPostBytes >> 20 {
-			p.Reply(turns.Line{Caller: "ann", Session: "1"}, json.RawMessage(`"a"`), large, nil)
+			p.Reply(turns.Owner{Caller: "ann", Session: "1"}, json.RawMessage(`"a"`), large, nil)
 		}
 		for range 3 * maxPosts {
-			p.Reply(turns.Line{Caller: "cid", Session: "3"}, json.RawMessage(`"c"`), json.RawMessage(`1`), nil)
+			p.Reply(turns.Owner{Caller: "cid", Session: "3"}, json.RawMessage(`"c"`), json.RawMessage(`1`), nil)
 		}
-		p.Reply(turns.Line{Caller: "bob", Session: "2"}, json.RawMessage(`"b"`), json.RawMessage(`"bob's"`), nil)
+		p.Reply(turns.Owner{Caller: "bob", Session: "2"}, json.RawMessage(`"b"`), json.RawMessage(`"bob's"`), nil)
 		var bobs atomic.Bool
 		go func() {
 			for {

@@ -40,9 +40,9 @@ type Call struct {
 	// else a name of its session that does not let its reader take that over; ""
 	// where there is neither (SPEC-TOOLS 2.1).
 	Task string
-	// Line is who waits where calls have to wait, and whose share of what is bounded
+	// Owner is who waits where calls have to wait, and whose share of what is bounded
 	// the call takes: by caller first, and by session second. It is shown to nobody.
-	Line turns.Line
+	Owner turns.Owner
 	// Input is what the client gives to a request that its peer required more for.
 	Input Input
 	// Attempt counts the attempts of the call, from 1.
@@ -86,7 +86,7 @@ type Request struct {
 	Method string
 	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
 	Client Client          // who asked; nil if it cannot be spoken to
-	Line   turns.Line      // see Call.Line; that of Orla itself is empty
+	Owner  turns.Owner     // see Call.Owner; that of Orla itself is empty
 	Input  Input           // as Call has it
 	// Session is the Client's, of a request that it made and must not be asked about;
 	// "" of a request that is nobody's.
@@ -103,8 +103,8 @@ type Client interface {
 	// Session tells clients apart: the session that the request is of, or its caller
 	// where there are no sessions. It is never empty.
 	Session() string
-	// Line is whose share of what is bounded the client takes.
-	Line() turns.Line
+	// Owner is whose share of what is bounded the client takes.
+	Owner() turns.Owner
 	// Hears reports whether anything that Notify is given may reach the client.
 	Hears() bool
 	// Declared returns what the client has declared.

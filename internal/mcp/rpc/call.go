@@ -23,8 +23,8 @@ type Request struct {
 	Client string
 	// About is kept for Sole and About.
 	About any
-	// Line is whose share the request takes of what its transport bounds.
-	Line turns.Line
+	// Owner is whose share the request takes of what its transport bounds.
+	Owner turns.Owner
 	// Note, if not nil, is called for each of the call's notes, in order and
 	// before Call returns. It may block.
 	Note func(method string, params json.RawMessage)
@@ -41,14 +41,14 @@ type Request struct {
 
 // Pending is a call without an answer.
 type Pending struct {
-	// ID is the request's id. Line is whose share it takes; see Request.Line.
-	ID   int64
-	Line turns.Line
+	// ID is the request's id. Owner is whose share it takes; see Request.Owner.
+	ID    int64
+	Owner turns.Owner
 
 	ctx      context.Context // the call's, for who reads its answer
 	room     *turns.Held     // what it holds of the room for answers; nil where nobody counts
 	events   chan event
-	own      bool         // see Request.Own
+	own      bool         // see Request.As
 	standing bool         // see Request.Standing
 	noted    atomic.Int64 // bytes of the notes that wait
 	client   string       // see Request.Client
@@ -83,7 +83,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &Pending{ctx: ctx, room: turns.HeldBy(ctx), events: make(chan event, notes+1), client: req.Client, about: req.About, Line: req.Line, own: req.Own, standing: req.Standing}
+	p := &Pending{ctx: ctx, room: turns.HeldBy(ctx), events: make(chan event, notes+1), client: req.Client, about: req.About, Owner: req.Owner, own: req.Own, standing: req.Standing}
 	if err := c.begin(p); err != nil {
 		return nil, err
 	}
@@ -99,16 +99,16 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			}
 			if size := int64(len(e.params)); size > 0 {
 				p.noted.Add(-size)
-				c.notes.Give(p.Line, size)
+				c.notes.Give(p.Owner, size)
 			}
 			req.Note(e.method, e.params)
 		case <-ctx.Done():
 			forgotten := c.forget(p.ID)
 			if left := p.noted.Swap(0); left > 0 { // nothing more comes
-				c.notes.Give(p.Line, left)
+				c.notes.Give(p.Owner, left)
 			}
 			if forgotten && !req.Quiet {
-				c.Post(req.Line, "notifications/cancelled", cancelParams(p.ID, context.Cause(ctx)))
+				c.Post(req.Owner, "notifications/cancelled", cancelParams(p.ID, context.Cause(ctx)))
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -145,7 +145,7 @@ func (c *Conn) begin(p *Pending) error {
 	}
 	if p.standing {
 		c.calls.standing++
-	} else if c.still.end != nil && !p.own && p.Line.Tenant() != c.still.tenant {
+	} else if c.still.end != nil && !p.own && p.Owner.Tenant() != c.still.tenant {
 		c.still.end(ErrNoRoom)
 	}
 	c.calls.last++

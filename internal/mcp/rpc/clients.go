@@ -51,7 +51,7 @@ func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
 func (c *Conn) noteLocked(p *Pending, method string, params json.RawMessage) {
 	// The last place is the answer's.
 	size := int64(len(params))
-	if len(p.events) < cap(p.events)-1 && p.noted.Load()+size <= maxNoteBytes && (size == 0 || c.notes.Try(p.Line, size)) {
+	if len(p.events) < cap(p.events)-1 && p.noted.Load()+size <= maxNoteBytes && (size == 0 || c.notes.Try(p.Owner, size)) {
 		p.noted.Add(size)
 		p.events <- event{method: method, params: params}
 	}

@@ -52,12 +52,12 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 
 // Post sends a notification, as soon as it can, and does not wait for that. It takes
 // whose share of what may wait.
-func (c *Conn) Post(whose turns.Line, method string, params json.RawMessage) {
+func (c *Conn) Post(whose turns.Owner, method string, params json.RawMessage) {
 	c.transport.Post(whose, messageLine(`"method":"`+method+`"`, `"params":`, params))
 }
 
 // Reply answers a request of the other side with a result, or with an error.
-func (c *Conn) Reply(whose turns.Line, id, result json.RawMessage, refusal *jsonrpc.Error) {
+func (c *Conn) Reply(whose turns.Owner, id, result json.RawMessage, refusal *jsonrpc.Error) {
 	head := `"id":` + string(id)
 	if refusal == nil {
 		c.transport.Post(whose, messageLine(head, `"result":`, rawjson.Compact(result)))

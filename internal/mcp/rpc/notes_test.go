@@ -16,7 +16,7 @@ import (
 type loop struct{ conn *Conn }
 
 func (l *loop) Send(_ context.Context, call *Pending, _ [][]byte) error { return l.conn.Sending(call) }
-func (*loop) Post(turns.Line, []byte)                                   {}
+func (*loop) Post(turns.Owner, []byte)                                  {}
 func (*loop) Close()                                                    {}
 
 // noting is a Handler that hands each notification to the call that its params begin with.
@@ -49,7 +49,7 @@ func TestS2NotesOfAllCallsAreBounded(t *testing.T) {
 		over := make(chan struct{}, calls)
 		for id := 1; id <= calls; id++ {
 			go func() {
-				_, err := c.Call(ctx, Request{Method: "work", Line: turns.Line{Caller: "ann", Session: "1"}, Note: func(string, json.RawMessage) { <-release }})
+				_, err := c.Call(ctx, Request{Method: "work", Owner: turns.Owner{Caller: "ann", Session: "1"}, Note: func(string, json.RawMessage) { <-release }})
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("a call ends with %v", err)
 				}

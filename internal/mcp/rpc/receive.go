@@ -135,7 +135,7 @@ func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
-	if !c.standStill(p.Line.Tenant(), cancel) {
+	if !c.standStill(p.Owner.Tenant(), cancel) {
 		return 0, ErrNoRoom
 	}
 	defer c.goOn()
@@ -147,17 +147,17 @@ func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 
 // still is a reader that waits for room for an answer of a tenant's.
 type still struct {
-	tenant turns.Line
+	tenant turns.Owner
 	end    context.CancelCauseFunc // nil while it does not
 }
 
 // standStill begins a wait of the reader, which the next call of another tenant's ends. It
 // reports false where there is one already.
-func (c *Conn) standStill(tenant turns.Line, end context.CancelCauseFunc) bool {
+func (c *Conn) standStill(tenant turns.Owner, end context.CancelCauseFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.calls.pending {
-		if !p.own && !p.standing && p.Line.Tenant() != tenant {
+		if !p.own && !p.standing && p.Owner.Tenant() != tenant {
 			return false
 		}
 	}

@@ -33,7 +33,7 @@ type Transport interface {
 	Send(ctx context.Context, call *Pending, message [][]byte) error
 	// Post sends a message, which ends with a newline, as soon as it can, and does not
 	// wait for that. It takes whose share of what may wait.
-	Post(whose turns.Line, message []byte)
+	Post(whose turns.Owner, message []byte)
 	// Close returns when nothing is being written any more. It is called after
 	// Conn.Err tells why.
 	Close()

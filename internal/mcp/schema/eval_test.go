@@ -306,7 +306,7 @@ func TestS2HeavyChecksTakeTurns(t *testing.T) {
 		defer func(before *turns.Queue) { places = before }(places)
 		places = turns.NewQueue(2, 1)
 		for _, session := range []string{"1", "2"} {
-			if err := places.Take(t.Context(), turns.Line{Session: session}); err != nil {
+			if err := places.Take(t.Context(), turns.Owner{Session: session}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -315,7 +315,7 @@ func TestS2HeavyChecksTakeTurns(t *testing.T) {
 		if err := s.Validate(ctx, args); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with no turn it gave %v", err)
 		}
-		places.Give(turns.Line{Session: "1"})
+		places.Give(turns.Owner{Session: "1"})
 		if err := s.Validate(t.Context(), args); err != nil {
 			t.Error(err)
 		}
@@ -334,7 +334,7 @@ func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
 		args := json.RawMessage(`{"a":[` + strings.Repeat("1,", heavy) + `1]}`)
 		defer func(before *turns.Queue) { places = before }(places)
 		places = turns.NewQueue(1, 0)
-		if err := places.Take(t.Context(), turns.Line{Caller: "big", Session: "1"}); err != nil {
+		if err := places.Take(t.Context(), turns.Owner{Caller: "big", Session: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		room := turns.NewRoom(1 << 30)
@@ -343,7 +343,7 @@ func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
 		var checks sync.WaitGroup
 		for _, caller := range []string{"big", "big", "big", "big", "small"} {
 			checks.Go(func() {
-				ctx, release := room.Hold(t.Context(), turns.Line{Caller: caller, Session: "1"})
+				ctx, release := room.Hold(t.Context(), turns.Owner{Caller: caller, Session: "1"})
 				defer release()
 				if err := s.Validate(ctx, args); err != nil {
 					t.Error(err)
@@ -354,7 +354,7 @@ func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		places.Give(turns.Line{Caller: "big", Session: "1"})
+		places.Give(turns.Owner{Caller: "big", Session: "1"})
 		checks.Wait()
 		if at := slices.Index(checked, "small"); at > 1 {
 			t.Errorf("another caller's check came after %d of the first one's: %v", at, checked)

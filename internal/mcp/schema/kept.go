@@ -46,11 +46,11 @@ func (s *source) get(ctx context.Context) (*compiled, error) {
 		}
 		return h.compiled, nil
 	}
-	line := turns.HeldBy(ctx).Line()
-	if err := building.Take(ctx, line); err != nil {
+	owner := turns.HeldBy(ctx).Owner()
+	if err := building.Take(ctx, owner); err != nil {
 		return nil, err
 	}
-	defer building.Give(line)
+	defer building.Give(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held.Load(); h != nil { // somebody has, meanwhile

@@ -129,7 +129,7 @@ func TestACallDoesNotWaitToCompile(t *testing.T) {
 	shared := building
 	building = turns.NewQueue(shared.Limit(), 1) // nobody has waited for a place of it
 	defer func() { building = shared }()
-	other := turns.Line{Session: "other"}
+	other := turns.Owner{Session: "other"}
 	for range building.Limit() {
 		if err := building.Take(t.Context(), other); err != nil {
 			t.Fatal(err)

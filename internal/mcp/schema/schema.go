@@ -103,11 +103,11 @@ var places = turns.NewQueue(2, 1)
 // ctx's cause.
 func (s *Schema) misfits(ctx context.Context, raw []byte) (list, where string, err error) {
 	if len(raw) >= heavy {
-		line := turns.HeldBy(ctx).Line()
-		if err := places.Take(ctx, line); err != nil {
+		owner := turns.HeldBy(ctx).Owner()
+		if err := places.Take(ctx, owner); err != nil {
 			return "", "", err
 		}
-		defer places.Give(line)
+		defer places.Give(owner)
 	}
 	// Formats and patterns are not ours, and meet what strangers wrote. They keep no
 	// state, so nothing is left half done.

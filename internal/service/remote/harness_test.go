@@ -196,9 +196,9 @@ type teller struct {
 	told []string
 }
 
-func (c *teller) Session() string  { return "s" }
-func (c *teller) Line() turns.Line { return turns.Line{} }
-func (c *teller) Hears() bool      { return true }
+func (c *teller) Session() string    { return "s" }
+func (c *teller) Owner() turns.Owner { return turns.Owner{} }
+func (c *teller) Hears() bool        { return true }
 func (c *teller) Declared() peer.Declared {
 	return peer.Declared{Capabilities: json.RawMessage(`{"elicitation":{},"sampling":{},"roots":{}}`)}
 }

@@ -50,8 +50,8 @@ func (s *session) later(ctx, last context.Context, m message, after <-chan struc
 // the answer to one takes the same share.
 type questions struct {
 	mu    sync.Mutex // guards the fields that follow
-	whose map[string]turns.Line
-	older map[string]turns.Line // those before: of one that the server cancels nothing is heard
+	whose map[string]turns.Owner
+	older map[string]turns.Owner // those before: of one that the server cancels nothing is heard
 }
 
 const (
@@ -62,23 +62,23 @@ const (
 )
 
 // add notes whose a question is.
-func (q *questions) add(id json.RawMessage, whose turns.Line) {
+func (q *questions) add(id json.RawMessage, whose turns.Owner) {
 	if len(id) > maxID {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.whose == nil || len(q.whose) >= maxQuestions {
-		q.whose, q.older = map[string]turns.Line{}, q.whose
+		q.whose, q.older = map[string]turns.Owner{}, q.whose
 	}
 	q.whose[string(id)] = whose
 }
 
-// answers returns whose share a message takes that answers a question; the zero Line if
+// answers returns whose share a message takes that answers a question; the zero Owner if
 // it answers none that is known.
-func (q *questions) answers(m message) turns.Line {
+func (q *questions) answers(m message) turns.Owner {
 	if m.method != "" || m.id == nil {
-		return turns.Line{}
+		return turns.Owner{}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -19,7 +19,7 @@ type message struct {
 	method string          // "" of an answer
 	id     json.RawMessage // nil of a notification
 	params json.RawMessage // may be nil
-	whose  turns.Line      // whose share it takes; zero for Orla's own
+	whose  turns.Owner     // whose share it takes; zero for Orla's own
 	call   int64           // the id of a request as a number
 
 	// What look finds of a request.

@@ -54,7 +54,7 @@ func (s *session) Send(ctx context.Context, call *rpc.Pending, pieces [][]byte) 
 	}
 	m := parse(bytes.TrimSuffix(text, []byte("\n")))
 	if call != nil {
-		m.call, m.whose = call.ID, call.Line
+		m.call, m.whose = call.ID, call.Owner
 	}
 	select {
 	case s.outbox <- m:
@@ -67,7 +67,7 @@ func (s *session) Send(ctx context.Context, call *rpc.Pending, pieces [][]byte) 
 }
 
 // Post implements rpc.Transport.
-func (s *session) Post(_ turns.Line, text []byte) {
+func (s *session) Post(_ turns.Owner, text []byte) {
 	select {
 	case s.outbox <- parse(bytes.TrimSuffix(text, []byte("\n"))):
 	case <-s.ending: // nobody is told any more
@@ -454,7 +454,7 @@ const (
 // reading returns what waits until more of a message may be read, as part of somebody's
 // share, and what gives back all that it got. A message asks for the first step when it is
 // larger than small, and for the second when it is larger than large.
-func (s *session) reading(ctx context.Context, whose turns.Line) (grow func(step int) error, release func()) {
+func (s *session) reading(ctx context.Context, whose turns.Owner) (grow func(step int) error, release func()) {
 	var has [len(steps)]bool
 	shares := [len(steps)]*turns.Shares{s.medium, s.large}
 	grow = func(step int) error {

@@ -88,7 +88,7 @@ func TestN2ACallThatNobodyWaitsForIsNotSent(t *testing.T) {
 		}
 		called := make(chan error, 1)
 		go func() {
-			_, err := conn.Call(ctx, rpc.Request{Method: "tools/call", Line: turns.Line{Session: "1"}})
+			_, err := conn.Call(ctx, rpc.Request{Method: "tools/call", Owner: turns.Owner{Session: "1"}})
 			called <- err
 		}()
 		if test.sent == 1 {
@@ -110,16 +110,16 @@ func TestN2ACallThatNobodyWaitsForIsNotSent(t *testing.T) {
 func TestN2QuestionsAreBounded(t *testing.T) {
 	var q questions
 	for i := range 10_000 {
-		q.add(json.RawMessage(fmt.Sprint(i)), turns.Line{Session: "1"})
+		q.add(json.RawMessage(fmt.Sprint(i)), turns.Owner{Session: "1"})
 	}
-	q.add(json.RawMessage(strings.Repeat("1", 1000)), turns.Line{Session: "1"})
+	q.add(json.RawMessage(strings.Repeat("1", 1000)), turns.Owner{Session: "1"})
 	if n := len(q.whose) + len(q.older); n > 2048 {
 		t.Errorf("%d questions are kept", n)
 	}
 	if got := q.answers(message{id: json.RawMessage("9999")}); got.Session != "1" {
 		t.Errorf("the answer to the last question takes the share of %+v", got)
 	}
-	if got := q.answers(message{id: json.RawMessage("9999")}); got != (turns.Line{}) {
+	if got := q.answers(message{id: json.RawMessage("9999")}); got != (turns.Owner{}) {
 		t.Errorf("a second answer takes the share of %+v", got)
 	}
 }

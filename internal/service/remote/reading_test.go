@@ -34,14 +34,14 @@ func (stalling) Close() error { return nil }
 func TestS2StalledAnswersTakeLittle(t *testing.T) {
 	for name, how := range map[string]struct {
 		before string
-		read   func(s *session, ctx context.Context, whose turns.Line, resp *http.Response)
+		read   func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response)
 	}{
-		"JSON": {"", func(s *session, ctx context.Context, whose turns.Line, resp *http.Response) {
+		"JSON": {"", func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response) {
 			grow, release := s.reading(ctx, whose)
 			defer release()
 			_, _ = s.body(resp, grow)
 		}},
-		"a stream": {"data: ", func(s *session, ctx context.Context, whose turns.Line, resp *http.Response) {
+		"a stream": {"data: ", func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response) {
 			_ = s.stream(ctx, resp, message{whose: whose})
 		}},
 	} {
@@ -60,7 +60,7 @@ func TestS2StalledAnswersTakeLittle(t *testing.T) {
 					}
 					text := io.TeeReader(strings.NewReader(how.before+strings.Repeat("x", each)), counter{&read[i]})
 					resp := &http.Response{Body: stalling{text, over}}
-					reading.Go(func() { how.read(s, ctx, turns.Line{Caller: caller, Session: caller}, resp) })
+					reading.Go(func() { how.read(s, ctx, turns.Owner{Caller: caller, Session: caller}, resp) })
 				}
 				synctest.Wait()
 				much, all := 0, int64(0)

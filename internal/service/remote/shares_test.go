@@ -16,8 +16,8 @@ import (
 )
 
 // of makes a call of the tool as a session of a caller.
-func (l *living) of(ctx context.Context, line turns.Line, args string) error {
-	_, err := l.Call(ctx, peer.Call{Tool: "far--t", Args: json.RawMessage(args), Line: line})
+func (l *living) of(ctx context.Context, owner turns.Owner, args string) error {
+	_, err := l.Call(ctx, peer.Call{Tool: "far--t", Args: json.RawMessage(args), Owner: owner})
 	return err
 }
 
@@ -28,7 +28,7 @@ func (l *living) flood(n int, args string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var calls sync.WaitGroup
 	for i := range n {
-		calls.Go(func() { _ = l.of(ctx, turns.Line{Caller: "big", Session: fmt.Sprint(i)}, args) })
+		calls.Go(func() { _ = l.of(ctx, turns.Owner{Caller: "big", Session: fmt.Sprint(i)}, args) })
 	}
 	l.t.Cleanup(func() { cancel(); calls.Wait() })
 	const most = 4000 // what is more may be refused
@@ -40,7 +40,7 @@ func (l *living) answered(args string) {
 	l.t.Helper()
 	for i := range 5 {
 		ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
-		err := l.of(ctx, turns.Line{Caller: "small", Session: "1"}, args)
+		err := l.of(ctx, turns.Owner{Caller: "small", Session: "1"}, args)
 		cancel()
 		if err != nil {
 			l.t.Fatalf("call %d of another caller: %v", i, err)
@@ -108,12 +108,12 @@ func TestN2LargeAnswersToOneCallerLeaveRoomForOthers(t *testing.T) {
 // owned is a client of a caller, which counts what it is asked.
 type owned struct {
 	teller
-	line  turns.Line
+	owner turns.Owner
 	asked atomic.Int64
 }
 
-func (c *owned) Session() string  { return c.line.Session }
-func (c *owned) Line() turns.Line { return c.line }
+func (c *owned) Session() string    { return c.owner.Session }
+func (c *owned) Owner() turns.Owner { return c.owner }
 func (c *owned) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	defer c.asked.Add(1)
 	return c.teller.Ask(ctx, method, params)
@@ -162,20 +162,20 @@ func TestN2AnswersOfOneCallerLeavePlacesToOthers(t *testing.T) {
 	})
 	l := connect(t, server.URL)
 	l.offers(1)
-	big := &owned{line: turns.Line{Caller: "big", Session: "1"}}
+	big := &owned{owner: turns.Owner{Caller: "big", Session: "1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		_, _ = l.Call(ctx, peer.Call{Tool: "far--t", Args: json.RawMessage(`{"slow":true}`), Line: big.line, Client: big})
+		_, _ = l.Call(ctx, peer.Call{Tool: "far--t", Args: json.RawMessage(`{"slow":true}`), Owner: big.owner, Client: big})
 	})
 	defer calls.Wait()
 	defer close(release)
 	eventually(t, "the first caller is asked", func() bool { return big.asked.Load() == questions })
-	small := &owned{line: turns.Line{Caller: "small", Session: "2"}}
+	small := &owned{owner: turns.Owner{Caller: "small", Session: "2"}}
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := l.Call(soon, peer.Call{Tool: "far--t", Args: json.RawMessage(`{}`), Line: small.line, Client: small}); err != nil {
+	if _, err := l.Call(soon, peer.Call{Tool: "far--t", Args: json.RawMessage(`{}`), Owner: small.owner, Client: small}); err != nil {
 		t.Errorf("the other caller's call: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ func TestS2BytesThatWaitToBeToldAreBounded(t *testing.T) {
 	s := &session{shares: newShares(0)}
 	s.Listen(func([]byte, int) {}, func(any) {})
 	for id, who := range map[string]string{`"a"`: "ann", `"b"`: "bob"} {
-		s.asked.add([]byte(id), turns.Line{Caller: who, Session: who})
+		s.asked.add([]byte(id), turns.Owner{Caller: who, Session: who})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})

@@ -60,10 +60,10 @@ func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok 
 
 // begin answers the request that begins a session, if there is room for one.
 func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Message) {
-	if err := h.openings.Take(r.Context(), from.line); err != nil {
+	if err := h.openings.Take(r.Context(), from.owner); err != nil {
 		return // the client has left
 	}
-	given := sync.OnceFunc(func() { h.openings.Give(from.line) })
+	given := sync.OnceFunc(func() { h.openings.Give(from.owner) })
 	defer given()
 	says, _ := wire.ReadInitialize(m.Params.Raw)
 	of := partyOf(r, says.Name)

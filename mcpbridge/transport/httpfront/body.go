@@ -22,7 +22,7 @@ const (
 
 // readBody reads a request's body within its limits. What it holds until then, the
 // caller ends, also where it is not ok: then readBody has answered by itself.
-func (h *Front) readBody(w http.ResponseWriter, r *http.Request, line turns.Line) (_ []byte, held *budget.Share, ok bool) {
+func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Owner) (_ []byte, held *budget.Share, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
 		tooLarge(w, limit)
@@ -34,7 +34,7 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, line turns.Line
 		raw = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
-		held = budget.NewShare(h.bridge.Requests(), line)
+		held = budget.NewShare(h.bridge.Requests(), owner)
 		body := &arriving{ctx: r.Context(), patience: h.limits.Room, held: held, r: http.MaxBytesReader(w, r.Body, limit)}
 		if err = held.Grow(r.Context(), r.ContentLength, h.limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)

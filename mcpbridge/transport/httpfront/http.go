@@ -292,7 +292,7 @@ func under(w http.ResponseWriter) *response {
 }
 
 // workOn waits until a request may be worked on. The place has to be given back.
-func (h *Front) workOn(ctx context.Context, from turns.Line, body []byte) (*turns.Brief, error) {
+func (h *Front) workOn(ctx context.Context, from turns.Owner, body []byte) (*turns.Brief, error) {
 	each := bytesAMoment
 	if wire.IsBatch(body) {
 		each = batchAMoment
@@ -317,7 +317,7 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 		under(w).keepAlive(false)
 		h.sse.stream(w, r, settings.MaxRequest, from)
 	case http.MethodPost:
-		from := h.sse.lineOf(r)
+		from := h.sse.ownerOf(r)
 		body, held, ok := h.readBody(w, r, from)
 		if held == nil {
 			held = budget.NewShare(h.bridge.Requests(), from)

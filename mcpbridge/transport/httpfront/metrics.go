@@ -15,13 +15,13 @@ const maxScrapes = 8
 func scrapes(metrics http.Handler) http.Handler {
 	places := turns.NewShares(maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		line := client.LineOf(subject(r), "", hostOf(r))
-		if !places.Try(line, 1) {
+		owner := client.OwnerOf(subject(r), "", hostOf(r))
+		if !places.Try(owner, 1) {
 			w.Header().Set("Retry-After", "1")
 			refuse(w, http.StatusServiceUnavailable, "too many requests for metrics at one time; try again in a moment")
 			return
 		}
-		defer places.Give(line, 1)
+		defer places.Give(owner, 1)
 		metrics.ServeHTTP(w, r)
 	})
 }

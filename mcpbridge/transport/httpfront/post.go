@@ -71,16 +71,16 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage) {
 // servePost serves a POST: one message, or a batch of them in the versions that have such.
 func (h *Front) servePost(out *response, r *http.Request) {
 	from := h.senderOf(r)
-	body, held, ok := h.readBody(out, r, from.line)
+	body, held, ok := h.readBody(out, r, from.owner)
 	batch := wire.IsBatch(body)
 	if batch && held == nil {
-		held = budget.NewShare(h.bridge.Requests(), from.line)
+		held = budget.NewShare(h.bridge.Requests(), from.owner)
 	}
 	defer held.End()
 	if !ok || batch && !h.waits(out, r, held, body) {
 		return
 	}
-	place, err := h.workOn(r.Context(), from.line, body)
+	place, err := h.workOn(r.Context(), from.owner, body)
 	if err != nil {
 		return // the client has left
 	}
@@ -157,7 +157,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		s, by.Session = from.own.Session, from.session
 	}
 	if s != nil || from.own == nil {
-		by.Share = from.line
+		by.As = from.owner
 	}
 	if !m.Asks() {
 		h.take(out, s, m)

@@ -14,11 +14,11 @@ import (
 
 // sender is who has sent a POST.
 type sender struct {
-	subject string     // see subject
-	host    string     // see hostOf
-	session string     // the id of the session that it names; "" if it names none
-	own     *usage     // that session, if it is there and its own
-	line    turns.Line // whose share it takes: its caller's, and of that its own session's
+	subject string      // see subject
+	host    string      // see hostOf
+	session string      // the id of the session that it names; "" if it names none
+	own     *usage      // that session, if it is there and its own
+	owner   turns.Owner // whose share it takes: its caller's, and of that its own session's
 }
 
 func (h *Front) senderOf(r *http.Request) sender {
@@ -29,7 +29,7 @@ func (h *Front) senderOf(r *http.Request) sender {
 			id = s.session
 		}
 	}
-	s.line = client.LineOf(s.subject, id, s.host)
+	s.owner = client.OwnerOf(s.subject, id, s.host)
 	return s
 }
 

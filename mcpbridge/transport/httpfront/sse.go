@@ -61,13 +61,13 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	c.Serve(r.Context())
 }
 
-// lineOf is who a POST counts as, where requests share a budget: its stream, if
+// ownerOf is who a POST counts as, where requests share a budget: its stream, if
 // that is its own, else the caller at its address.
-func (s *sse) lineOf(r *http.Request) turns.Line {
+func (s *sse) ownerOf(r *http.Request) turns.Owner {
 	if c, ok := s.find(r, subject(r)); ok {
-		return c.Line()
+		return c.Owner()
 	}
-	return client.LineOf(subject(r), "", hostOf(r))
+	return client.OwnerOf(subject(r), "", hostOf(r))
 }
 
 // find returns the stream that a POST belongs to.

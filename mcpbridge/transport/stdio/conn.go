@@ -132,8 +132,8 @@ func (c *Conn) Post(message []byte, held *budget.Share) (over string) {
 	}
 }
 
-// Line is whose share of what is bounded the connection takes.
-func (c *Conn) Line() turns.Line { return c.from.Line() }
+// Owner is whose share of what is bounded the connection takes.
+func (c *Conn) Owner() turns.Owner { return c.from.Owner() }
 
 // Done is closed when the connection is over.
 func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }

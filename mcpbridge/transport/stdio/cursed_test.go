@@ -38,7 +38,7 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, sent := unlucky(t)
 			shares := turns.NewShares(100)
-			held := budget.NewShare(shares, c.Line())
+			held := budget.NewShare(shares, c.Owner())
 			if err := held.Grow(t.Context(), 10, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	c, _ := unlucky(t)
 	shares := turns.NewShares(100)
-	held := budget.NewShare(shares, c.Line())
+	held := budget.NewShare(shares, c.Owner())
 	if err := held.Grow(context.Background(), 10, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func (c *Conn) admit(raw []byte) (held *budget.Share, ok bool) {
 	if len(raw) <= budget.Small {
 		return nil, true
 	}
-	held = budget.NewShare(c.bridge.Requests(), c.from.Line())
+	held = budget.NewShare(c.bridge.Requests(), c.from.Owner())
 	if held.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return held, true
 	}
