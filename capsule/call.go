@@ -202,10 +202,10 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, params fun
 		if who.input.State != nil && !conn.Stateless() {
 			return nil, false, errUnknownState
 		}
-		working, over := trace.Begin(ctx)
+		working, end := trace.Begin(ctx)
 		req.Params = func(id int64) [][]byte { return params(working, conn, id) }
 		result, err := conn.Call(working, req)
-		over()
+		end()
 		c.noteSideBySide(conn)
 		switch {
 		case err == nil:

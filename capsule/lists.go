@@ -204,13 +204,13 @@ func (in *incarnation) listen(ctx context.Context) {
 	pause, release := firstPause, func() {}
 	defer func() { release() }()
 	for {
-		var over chan error
+		var ended chan error
 		if filter := in.conn.Filter(in.c.asked.followed()); filter != nil {
 			listening, cancel := context.WithCancel(ctx)
-			over = make(chan error, 1)
+			ended = make(chan error, 1)
 			in.helpers.Go(func() {
 				defer in.contain()
-				over <- in.conn.Listen(listening, filter)
+				ended <- in.conn.Listen(listening, filter)
 			})
 			in.awaitAcknowledged(ctx)
 			release() // of the one before: nothing is missed between the two
@@ -223,7 +223,7 @@ func (in *incarnation) listen(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-in.c.asked.changed:
-		case err := <-over:
+		case err := <-ended:
 			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
 				in.c.log.Debug("a server does not tell of changes", "tool", in.c.tool.Name, "err", err)
 				select {

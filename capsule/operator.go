@@ -92,7 +92,7 @@ func (c *Capsule) recall() {
 // only the waiting.
 func (c *Capsule) Stop(ctx context.Context) error {
 	o := c.give(errHeld.Error(), true, true)
-	return c.await(ctx, func(s *status) (over bool, err error) {
+	return c.await(ctx, func(s *status) (reached bool, err error) {
 		switch {
 		case s.starts == byNobody && s.state != Stopping: // one that never began stays CREATED
 			return true, c.notServed()
@@ -120,7 +120,7 @@ func (c *Capsule) Restart(ctx context.Context) error {
 // awaitReady returns when a process that obeys o is READY, or when a start that
 // was made for o has failed.
 func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
-	return c.await(ctx, func(s *status) (over bool, err error) {
+	return c.await(ctx, func(s *status) (reached bool, err error) {
 		switch {
 		case s.starts == byNobody:
 			return true, c.notServed()
@@ -146,10 +146,10 @@ func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 }
 
 // await waits for a status that ends the waiting.
-func (c *Capsule) await(ctx context.Context, ends func(*status) (over bool, err error)) error {
+func (c *Capsule) await(ctx context.Context, ends func(*status) (reached bool, err error)) error {
 	for {
 		s := c.status.Load()
-		if over, err := ends(s); over {
+		if reached, err := ends(s); reached {
 			return err
 		}
 		select {

@@ -110,9 +110,9 @@ func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 	w.mu.Lock()
 	subscribed := slices.Collect(maps.Values(w.subscribed))
 	w.mu.Unlock()
-	for told, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, told) && ctx.Err() == nil; level = w.wantedLevel() {
+	for sent, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, sent) && ctx.Err() == nil; level = w.wantedLevel() {
 		in.tell(ctx, "logging/setLevel", level, "")
-		told = level // a client may have wished for another meanwhile, and been overtaken
+		sent = level // a client may have wished for another meanwhile, and been overtaken
 	}
 	for _, s := range subscribed {
 		if !w.stands(s.params) {

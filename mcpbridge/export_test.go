@@ -84,9 +84,12 @@ func (b *Bridge) Levels() (n int) {
 	return n
 }
 
-// Subscriptions is of how many resources something is kept.
-func (b *Bridge) Subscriptions() int {
+// FollowedResources is of how many resources something is kept.
+func (b *Bridge) FollowedResources() int {
 	b.subscriptions.mu.Lock()
 	defer b.subscriptions.mu.Unlock()
-	return len(b.subscriptions.of)
+	return len(b.subscriptions.byURI)
 }
+
+// FreeSubscriptions is how many more subscriptions there is room for.
+func (b *Bridge) FreeSubscriptions() int64 { return b.subscriptions.shares.Free() }

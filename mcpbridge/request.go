@@ -39,8 +39,8 @@ type Request struct {
 	release func() // gives back the room of a conversation; nil for none
 
 	lacks   atomic.Pointer[string] // the capability that a peer missed; nil if none did
-	sending sync.RWMutex           // held for reading while something is sent; guards over
-	over    bool                   // nothing is sent for it any more
+	sending sync.RWMutex           // held for reading while something is sent; guards ended
+	ended   bool                   // nothing is sent for it any more
 }
 
 var _ peer.Client = (*Request)(nil)
@@ -136,7 +136,7 @@ func (r *Request) end() {
 	r.stop()
 	r.sending.Lock()
 	defer r.sending.Unlock()
-	r.over = true
+	r.ended = true
 }
 
 // self is what the server says of itself in the answer: nothing but in the stateless era.
@@ -208,7 +208,7 @@ func (r *Request) speak() (release func(), ok bool) {
 		return nil, false
 	}
 	r.sending.RLock()
-	if r.over {
+	if r.ended {
 		r.sending.RUnlock()
 		return nil, false
 	}

@@ -46,9 +46,41 @@ func TestSubscriptionsOfSessionsThatAreGone(t *testing.T) {
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the peer is told", func() bool { return w.bridge.Subscriptions() == 1 })
+	eventually(t, "the peer is told", func() bool { return w.bridge.FollowedResources() == 1 })
 	if told := s.asked("resources/unsubscribe"); len(told) != 1 || told[0] != `resources/unsubscribe {"uri":"mem://a"}` {
 		t.Errorf("the peer was told %q", told)
+	}
+}
+
+// Who leaves a resource that others go on following gives back its share at once: their
+// peer has nothing to be told.
+func TestN2WhatOthersStillFollowIsFree(t *testing.T) {
+	s := newPeer(everything())
+	w := served(t, s)
+	f := w.front(t, httpfront.Settings{})
+	free := w.bridge.FreeSubscriptions()
+	stays := f.connect(t, "2025-11-25", nil)
+	subscribe(t, stays, "mem://a")
+	for range 3 {
+		gone := f.connect(t, "2025-11-25", nil)
+		subscribe(t, gone, "mem://a")
+		if err := gone.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, headers := newEra("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["mem://a"]}`)
+	stream := f.open(t, http.MethodPost, "/mcp", strings.NewReader(body), headers...)
+	(&rawSSE{f: f, scan: bufio.NewScanner(stream.body)}).data(t)
+	if err := stream.body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "only who stays counts", func() bool { return w.bridge.FreeSubscriptions() == free-1 })
+	if told := s.asked("resources/unsubscribe"); len(told) != 0 {
+		t.Errorf("the peer was told %q, though somebody follows it", told)
+	}
+	unsubscribe(t, stays)
+	if got := w.bridge.FreeSubscriptions(); got != free {
+		t.Errorf("%d of %d are free when nobody follows anything", got, free)
 	}
 }
 
@@ -92,7 +124,7 @@ func TestTheLastWordOnAResource(t *testing.T) {
 		}
 		unsubscribe(t, all[0])
 	}
-	if n := w.bridge.Subscriptions(); n != 0 {
+	if n := w.bridge.FollowedResources(); n != 0 {
 		t.Errorf("%d resources are kept that nobody follows", n)
 	}
 }
@@ -125,7 +157,7 @@ func TestASubscriptionThatFailsLast(t *testing.T) {
 	cancel()
 	<-over
 	eventually(t, "the peer is told that nobody follows it", func() bool { return len(s.asked("resources/unsubscribe")) == 1 })
-	eventually(t, "nothing of it is kept", func() bool { return w.bridge.Subscriptions() == 0 })
+	eventually(t, "nothing of it is kept", func() bool { return w.bridge.FollowedResources() == 0 })
 }
 
 // A refusal is no subscription that would have to be ended.
@@ -139,8 +171,8 @@ func TestARefusedSubscription(t *testing.T) {
 	if err := c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "mem://a"}); err == nil {
 		t.Error("it is granted")
 	}
-	if told := s.asked("resources/unsubscribe"); len(told) != 0 || w.bridge.Subscriptions() != 0 {
-		t.Errorf("the peer was told %q, and %d are kept", told, w.bridge.Subscriptions())
+	if told := s.asked("resources/unsubscribe"); len(told) != 0 || w.bridge.FollowedResources() != 0 {
+		t.Errorf("the peer was told %q, and %d are kept", told, w.bridge.FollowedResources())
 	}
 }
 

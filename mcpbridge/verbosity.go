@@ -22,17 +22,17 @@ const tellTime = 5 * time.Second
 // verbosity knows which log messages clients want. A peer has one level for all
 // of them, so it is told the most verbose; each client gets what it asked for.
 type verbosity struct {
-	telling turn // of who tells peers
+	telling tellLock // of who tells peers
 
 	mu   sync.Mutex        // guards the fields that follow
 	of   map[string]int    // how many sessions have set a level
 	once string            // the most verbose that a request of the stateless era asked for; "" for none
-	told string            // what peers know; "" for nothing
+	sent string            // what peers know; "" for nothing
 	who  []supervisor.Peer // those that do
 }
 
 func newVerbosity() *verbosity {
-	return &verbosity{telling: newTurn(), of: map[string]int{}}
+	return &verbosity{telling: newTellLock(), of: map[string]int{}}
 }
 
 // set notes what a session wants.
@@ -79,7 +79,7 @@ func (v *verbosity) news(peers []supervisor.Peer) string {
 	for level := range v.of {
 		most = moreVerbose(most, level)
 	}
-	if most == v.told && within(peers, v.who) {
+	if most == v.sent && within(peers, v.who) {
 		return ""
 	}
 	return most
@@ -95,7 +95,7 @@ func within(some, others []supervisor.Peer) bool {
 func (v *verbosity) knows(level string, who []supervisor.Peer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told, v.who = level, who
+	v.sent, v.who = level, who
 }
 
 func moreVerbose(a, b string) string {
@@ -153,10 +153,10 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	if !news() || !b.verbosity.telling.try() {
 		return // who tells them now looks for news afterwards
 	}
-	told := make(chan struct{})
+	done := make(chan struct{})
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		defer close(told)
+		defer close(done)
 		defer recovered.To(b.log, "tell peers a log level", nil)
 		for first := true; first || news() && b.verbosity.telling.try(); first = false {
 			err := func() error {
@@ -172,7 +172,7 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	patience := time.NewTimer(levelPatience)
 	defer patience.Stop()
 	select {
-	case <-told:
+	case <-done:
 	case <-patience.C:
 	}
 }

@@ -110,8 +110,8 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 		}
 		defer give()
 	}
-	ctx, over := trace.Begin(ctx)
-	defer over()
+	ctx, end := trace.Begin(ctx)
+	defer end()
 	run, err := c.run(ctx, in)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)

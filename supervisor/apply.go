@@ -52,12 +52,12 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 			diff.Added = append(diff.Added, tool.Name)
 		}
 	}
-	var over []*living
+	var gone []*living
 	for name, old := range s.living {
 		if next[name] == old {
 			continue
 		}
-		over = append(over, old)
+		gone = append(gone, old)
 		if _, still := next[name]; !still {
 			diff.Removed = append(diff.Removed, name)
 		}
@@ -70,7 +70,7 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	}
 	s.living = next
 	s.publish() // nobody finds the old ones before they are stopped
-	for _, l := range over {
+	for _, l := range gone {
 		s.stop(l)
 	}
 	return diff

@@ -17,7 +17,7 @@ import (
 // applying, or is New.
 func (s *Supervisor) publish() {
 	changed := make(chan struct{})
-	warn, told := s.warner()
+	warn, warned := s.warner()
 	next := &Catalog{
 		Talks:     map[string]bool{},
 		Changed:   changed,
@@ -57,7 +57,7 @@ func (s *Supervisor) publish() {
 	next.serveOthers(claims, warn, order)
 	s.serveTools(next, claims, warn, order)
 	claims.done(warn)
-	s.warned = told
+	s.warned = warned
 	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })

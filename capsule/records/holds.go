@@ -36,11 +36,11 @@ func NewHolds(dir string) *Holds {
 // holdKey is the same for all versions of a tool: NAME/1.0.0 that was stopped
 // does not start as NAME/1.1.0.
 func holdKey(t manifest.Tool) string {
-	place := filepath.Dir(t.Source)
-	if up := filepath.Dir(place); filepath.Base(up) == t.Name {
-		place = up
+	dir := filepath.Dir(t.Source)
+	if up := filepath.Dir(dir); filepath.Base(up) == t.Name {
+		dir = up
 	}
-	t.Source = place
+	t.Source = dir
 	return key(t)
 }
 

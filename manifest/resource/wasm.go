@@ -60,24 +60,24 @@ func (d *Declaration) readWASM(k wasmKeys) *manifest.WASM {
 var (
 	schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 	// A repository and a tag (OCI distribution specification, "Pulling manifests").
-	ociPlace = regexp.MustCompile(`^oci://[^/?#]+(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
+	ociReference = regexp.MustCompile(`^oci://[^/?#]+(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
 )
 
 // module finds out where a module is.
 func (d *Declaration) module(text string, w *manifest.WASM) error {
-	place := digest.ReplaceAllString(text, "")
-	if strings.Contains(place, "@sha256:") {
+	ref := digest.ReplaceAllString(text, "")
+	if strings.Contains(ref, "@sha256:") {
 		return errors.New("a digest is @sha256: and 64 hexadecimal digits in lower case, at the end")
 	}
-	w.Module = place
-	w.Digest = strings.TrimPrefix(text[len(place):], "@")
-	scheme, _, remote := strings.Cut(place, "://")
+	w.Module = ref
+	w.Digest = strings.TrimPrefix(text[len(ref):], "@")
+	scheme, _, remote := strings.Cut(ref, "://")
 	if !remote {
-		file, err := d.localModule(place)
+		file, err := d.localModule(ref)
 		w.Module = file
 		return err
 	}
-	u, err := url.Parse(place)
+	u, err := url.Parse(ref)
 	switch {
 	case scheme != "https" && scheme != "oci":
 		got := ""
@@ -91,18 +91,18 @@ func (d *Declaration) module(text string, w *manifest.WASM) error {
 	if err := address.CheckDialled(u); err != nil {
 		return err
 	}
-	if scheme == "oci" && !ociPlace.MatchString(place) {
+	if scheme == "oci" && !ociReference.MatchString(ref) {
 		return errors.New("must be oci://REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST, the repository in lower case")
 	}
 	return nil
 }
 
 // localModule finds a module in the file's folder.
-func (d *Declaration) localModule(place string) (string, error) {
-	if !filepath.IsLocal(filepath.FromSlash(place)) {
+func (d *Declaration) localModule(ref string) (string, error) {
+	if !filepath.IsLocal(filepath.FromSlash(ref)) {
 		return "", errors.New("must be a relative path inside the file's folder")
 	}
-	file, err := filepath.EvalSymlinks(filepath.Join(d.File.Dir, filepath.FromSlash(place)))
+	file, err := filepath.EvalSymlinks(filepath.Join(d.File.Dir, filepath.FromSlash(ref)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", errors.New("does not exist in the file's folder")
 	} else if err != nil {

@@ -30,7 +30,7 @@ type Session struct {
 	says   wire.Declared
 	level  string            // from which on log messages are wanted; "" for none
 	calls  map[string]func() // requests in flight, by wire.IDKey; of Streamable HTTP
-	over   bool
+	ended  bool
 }
 
 // New returns the session with an id.
@@ -67,7 +67,7 @@ func (s *Session) LoggedFrom() string {
 func (s *Session) SetLevel(level string) (before string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.ended {
 		return "", false
 	}
 	before, s.level = s.level, level
@@ -75,15 +75,15 @@ func (s *Session) SetLevel(level string) (before string, ok bool) {
 }
 
 // Add notes a request in flight, which stop ends. taken says that one with its id is.
-func (s *Session) Add(id json.RawMessage, stop func()) (taken, over bool) {
+func (s *Session) Add(id json.RawMessage, stop func()) (taken, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := wire.IDKey(id)
 	_, taken = s.calls[key]
-	if !taken && !s.over {
+	if !taken && !s.ended {
 		s.calls[key] = stop
 	}
-	return taken, s.over
+	return taken, s.ended
 }
 
 // Remove forgets a request that has been answered.
@@ -106,10 +106,10 @@ func (s *Session) Cancel(id json.RawMessage) {
 func (s *Session) End() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.ended {
 		return false
 	}
-	s.over = true
+	s.ended = true
 	for _, stop := range s.calls {
 		stop()
 	}
@@ -121,7 +121,7 @@ func (s *Session) End() bool {
 func (s *Session) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over
+	return s.ended
 }
 
 // questions are what a client is asked, in the eras in which it can be.

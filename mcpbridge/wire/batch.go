@@ -44,8 +44,8 @@ func OverBatch(raw []byte) string {
 // ReadBatch takes the messages of a batch apart; what refuses one stands at its place.
 // It returns what is wrong with all of it instead. raw must be valid JSON.
 func ReadBatch(raw json.RawMessage) (all []*Message, refusals []*jsonrpc.Error, wrong *jsonrpc.Error) {
-	if over := OverBatch(raw); over != "" {
-		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: over}
+	if tooMuch := OverBatch(raw); tooMuch != "" {
+		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: tooMuch}
 	}
 	beside := 0
 	rawjson.Elements(raw, func(one json.RawMessage) bool {

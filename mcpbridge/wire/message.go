@@ -143,19 +143,19 @@ func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 	if !m.named && m.ID == nil {
 		return refuse(jsonrpc.CodeInvalidRequest, notMessage)
 	}
-	var over string
-	if m.Params, over = readParams(given, len(raw)); over != "" {
-		return refuse(jsonrpc.CodeInvalidParams, over)
+	var tooMuch string
+	if m.Params, tooMuch = readParams(given, len(raw)); tooMuch != "" {
+		return refuse(jsonrpc.CodeInvalidParams, tooMuch)
 	}
-	if over = m.measure(raw); over != "" {
-		return refuse(jsonrpc.CodeInvalidParams, over)
+	if tooMuch = m.measure(raw); tooMuch != "" {
+		return refuse(jsonrpc.CodeInvalidParams, tooMuch)
 	}
 	return m, nil
 }
 
-// readParams takes params apart, of a message of a size. over says what of them is too
+// readParams takes params apart, of a message of a size. tooMuch says what of them is too
 // large; "" for nothing.
-func readParams(raw json.RawMessage, size int) (p Params, over string) {
+func readParams(raw json.RawMessage, size int) (p Params, tooMuch string) {
 	if raw == nil || string(raw) == "null" {
 		return p, ""
 	}
@@ -203,7 +203,7 @@ func readParams(raw json.RawMessage, size int) (p Params, over string) {
 
 // measure notes how large a message is beside what is passed on as it came, and says what
 // of it is too large; "" for nothing.
-func (m *Message) measure(raw json.RawMessage) (over string) {
+func (m *Message) measure(raw json.RawMessage) (tooMuch string) {
 	if m.beside = len(raw); m.beside <= 2*maxValues { // a value takes two bytes
 		return ""
 	}

@@ -55,7 +55,7 @@ func (l *Loader) userRuntimeDir() string {
 // sessionDir is the same for who looks for a socket: somebody else may have
 // been told.
 func (l *Loader) sessionDir() string {
-	if _, told := LookupEnv(l.Environ, "XDG_RUNTIME_DIR"); told {
+	if _, set := LookupEnv(l.Environ, "XDG_RUNTIME_DIR"); set {
 		return l.userRuntimeDir()
 	}
 	return ownFolder(fmt.Sprintf("/run/user/%d", os.Geteuid()))

@@ -24,7 +24,7 @@ type Hub struct {
 	byID    map[identity]*entry
 	byLabel map[string]*entry
 	inside  map[string]map[*entry]bool // entries by the folder that their label is in
-	told    []string                   // limits that the log has heard of
+	warned  []string                   // limits that the log has heard of
 }
 
 // NewHub makes a Hub. Give it to all Watchers of the process.
@@ -291,10 +291,10 @@ func (h *Hub) lose(l *line, err error) {
 func (h *Hub) firstOf(limit string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if slices.Contains(h.told, limit) {
+	if slices.Contains(h.warned, limit) {
 		return false
 	}
-	h.told = append(h.told, limit)
+	h.warned = append(h.warned, limit)
 	return true
 }
 

@@ -58,8 +58,8 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
 // endSessions ends sessions, and what they do, as if it were cancelled.
-func (h *Front) endSessions(over []*client.Session) {
-	for _, s := range over {
+func (h *Front) endSessions(these []*client.Session) {
+	for _, s := range these {
 		h.bridge.EndSession(s)
 	}
 }

@@ -44,7 +44,7 @@ type stream struct {
 	end     context.CancelFunc
 	member  *member       // whose it is
 	program *program      // of member
-	place   *list.Element // in member.streams
+	element *list.Element // in member.streams
 }
 
 // count returns how many sessions and streams a caller or address has.
@@ -124,12 +124,12 @@ func (p *parties) removeSession(u *usage) {
 // addStream counts a stream.
 func (p *parties) addStream(one *stream) {
 	one.member, one.program = p.add(one.party)
-	one.place = one.member.streams.PushBack(one)
+	one.element = one.member.streams.PushBack(one)
 }
 
 // removeStream does not count a stream any more.
 func (p *parties) removeStream(one *stream) {
-	one.member.streams.Remove(one.place)
+	one.member.streams.Remove(one.element)
 	p.remove(one.member, one.program)
 }
 
@@ -151,13 +151,13 @@ func (u *usage) used() {
 
 // order is sessions in the order in which they were used, that whose last use is longest
 // ago first.
-type order struct{ first, last *place }
+type order struct{ first, last *rank }
 
-// place is where a session stands in an order.
-type place struct {
+// rank is where a session stands in an order.
+type rank struct {
 	of            *usage
 	in            *order // nil if it is in none
-	before, after *place
+	before, after *rank
 }
 
 // oldest returns the session that was not used for longest; nil if there is none.
@@ -169,33 +169,33 @@ func (o *order) oldest() *usage {
 }
 
 // join puts a session at the end.
-func (o *order) join(p *place, of *usage) {
-	p.of, p.in, p.before, p.after = of, o, o.last, nil
+func (o *order) join(r *rank, of *usage) {
+	r.of, r.in, r.before, r.after = of, o, o.last, nil
 	if o.last == nil {
-		o.first = p
+		o.first = r
 	} else {
-		o.last.after = p
+		o.last.after = r
 	}
-	o.last = p
+	o.last = r
 }
 
 // leave takes a session out, if it is in an order.
-func (p *place) leave() {
-	o := p.in
+func (r *rank) leave() {
+	o := r.in
 	if o == nil {
 		return
 	}
-	if p.before == nil {
-		o.first = p.after
+	if r.before == nil {
+		o.first = r.after
 	} else {
-		p.before.after = p.after
+		r.before.after = r.after
 	}
-	if p.after == nil {
-		o.last = p.before
+	if r.after == nil {
+		o.last = r.before
 	} else {
-		p.after.before = p.before
+		r.after.before = r.before
 	}
-	*p = place{}
+	*r = rank{}
 }
 
 // counted is how many sessions and streams somebody has.

@@ -244,11 +244,11 @@ func (h *Front) start(r *http.Request, s *client.Session, asked *mcpbridge.Reque
 		return nil
 	}
 	asked.Begin(context.WithoutCancel(r.Context()))
-	switch taken, over := s.Add(asked.ID, asked.Cancel); {
+	switch taken, ended := s.Add(asked.ID, asked.Cancel); {
 	case taken:
 		asked.Stop()
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being answered"}
-	case over:
+	case ended:
 		asked.Stop()
 		return errSessionOver
 	}

@@ -79,7 +79,7 @@ type response struct {
 	timer  *time.Timer // set while the stream is kept alive
 	before http.Header // with what the stream may begin before the handler says
 	early  bool        // it began so
-	over   bool        // the handler has returned, or has sent its answer
+	done   bool        // the handler has returned, or has sent its answer
 
 	extended time.Time // when a write got its time last
 }
@@ -170,7 +170,7 @@ func (r *response) answer(message wire.Parts) error {
 		r.header.Set("Content-Length", strconv.Itoa(size))
 	}
 	r.beginLocked(http.StatusOK, r.header)
-	r.over = true // no comment may follow
+	r.done = true // no comment may follow
 	if size <= fewBytes {
 		message = wire.Parts{message.Join()}
 	}
@@ -209,7 +209,7 @@ func (r *response) event(ctx context.Context, message wire.Parts) error {
 func (r *response) eventNow(message wire.Parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over {
+	if r.done {
 		return client.ErrHungUp
 	}
 	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
@@ -270,7 +270,7 @@ func (r *response) keepAlive(early bool) {
 func (r *response) comment() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over {
+	if r.done {
 		return
 	}
 	r.timer.Reset(r.limits.KeepAlive)
@@ -301,7 +301,7 @@ func isEventStream(h http.Header) bool {
 func (r *response) finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over = true
+	r.done = true
 	if r.timer != nil {
 		r.timer.Stop()
 	}

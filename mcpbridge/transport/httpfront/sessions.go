@@ -29,7 +29,7 @@ type usage struct {
 	// Where it stands among the sessions of its party; see parties.
 	member              *member // nil if it is not known
 	program             *program
-	inMember, inProgram place
+	inMember, inProgram rank
 }
 
 func newSessions() *sessions {
@@ -125,11 +125,11 @@ func (s *sessions) closeLocked(one *stream) {
 
 // remove forgets the sessions that are over, and returns them. Nobody finds them any more;
 // the caller ends them.
-func (s *sessions) remove(over func(u *usage) bool) (removed []*client.Session) {
+func (s *sessions) remove(ended func(u *usage) bool) (removed []*client.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.known {
-		if over(u) {
+		if ended(u) {
 			s.forgetLocked(u)
 			removed = append(removed, u.Session)
 		}

@@ -85,8 +85,8 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request, message []byte, held 
 		http.Error(w, "session not found", http.StatusNotFound)
 		return
 	}
-	if over := c.Post(message, held.PassOn()); over != "" {
-		http.Error(w, over, http.StatusNotFound)
+	if refused := c.Post(message, held.PassOn()); refused != "" {
+		http.Error(w, refused, http.StatusNotFound)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)

@@ -184,11 +184,11 @@ func (c *Conn) watchAnswers() {
 
 // writeAnswers writes what waits, and reports whether more may have come meanwhile.
 func (c *Conn) writeAnswers() bool {
-	over := false
+	ended := false
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.ctx.Done():
-		over = true
+		ended = true
 	}
 	c.mu.Lock()
 	next := c.soon.take()
@@ -198,7 +198,7 @@ func (c *Conn) writeAnswers() bool {
 	default:
 	}
 	defer next.release()
-	if over {
+	if ended {
 		return next.count > 0
 	}
 	err := writeAll(c.out, next.chunks)

@@ -55,7 +55,7 @@ type Conn struct {
 	ended      bool               // the input has ended
 	answered   chan struct{}      // closed when ended and unanswered is 0
 	failed     error              // why a message could not be sent
-	over       bool               // no request begins any more
+	closed     bool               // no request begins any more
 	soon       answers
 }
 
@@ -117,8 +117,8 @@ func (c *Conn) Serve(ctx context.Context) {
 	c.writing <- struct{}{} // for good
 }
 
-// Post takes a message, and what it holds. over says why it is not taken; "" if it is.
-func (c *Conn) Post(message []byte, held *budget.Share) (over string) {
+// Post takes a message, and what it holds. refused says why it is not taken; "" if it is.
+func (c *Conn) Post(message []byte, held *budget.Share) (refused string) {
 	select {
 	case <-c.stop:
 		held.End()
@@ -190,7 +190,7 @@ func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	p.Request, p.open = r, m.Method == wire.MethodListen
 	switch c.enter(p) {
 	case entered:
-	case enterOver:
+	case enterClosed:
 		r.Stop()
 		p.held.End()
 		if p.in != nil {
@@ -217,7 +217,7 @@ func (c *Conn) passNews() {
 	c.passing.Do(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.over {
+		if c.closed {
 			return
 		}
 		c.lines.Go(func() {
@@ -256,9 +256,9 @@ func (c *Conn) answerRequest(r *mcpbridge.Request) {
 type entering int
 
 const (
-	entered    entering = iota
-	enterTaken          // a request with the same id has no answer yet
-	enterOver           // the connection is over
+	entered     entering = iota
+	enterTaken           // a request with the same id has no answer yet
+	enterClosed          // the connection is over
 )
 
 // enter notes that a request wants an answer.
@@ -266,8 +266,8 @@ func (c *Conn) enter(p pending) entering {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := wire.IDKey(p.ID)
-	if c.over {
-		return enterOver
+	if c.closed {
+		return enterClosed
 	}
 	if _, taken := c.awaiting[key]; taken {
 		return enterTaken
@@ -405,7 +405,7 @@ func (c *Conn) HangUp() { c.end() }
 func (c *Conn) finish() {
 	c.HangUp() // lets go of the goroutines that read and write
 	c.mu.Lock()
-	c.over = true
+	c.closed = true
 	c.mu.Unlock()
 	c.bridge.EndSession(c.session)
 	c.calls.Wait()

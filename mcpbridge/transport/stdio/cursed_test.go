@@ -89,8 +89,8 @@ func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	if err := held.Grow(context.Background(), 10, 0); err != nil {
 		t.Fatal(err)
 	}
-	if over := c.Post([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), held); over != "" {
-		t.Fatal(over)
+	if refused := c.Post([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), held); refused != "" {
+		t.Fatal(refused)
 	}
 	c.calls.Wait()
 	c.release()

@@ -23,24 +23,24 @@ const fairShare = 10
 // sessions that were idle longest: one that floods takes nothing from others. A
 // party with a token and less than its share gets room also where none is idle. The
 // caller ends those that make room.
-func (s *sessions) admit(most int, of party, known bool) (over []*client.Session, ok bool) {
+func (s *sessions) admit(most int, of party, known bool) (yielded []*client.Session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fullLocked(most) {
-		over = s.yieldLocked(most, of, known)
+		yielded = s.yieldLocked(most, of, known)
 	}
 	if ok = !s.fullLocked(most); ok {
 		s.opening++
 	}
-	return over, ok
+	return yielded, ok
 }
 
 // admitStream does the same for a stream, which is counted until the function it
 // returns is called. The stream ends with the request that it returns.
 func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
 	s, of := h.sessions, partyOf(r, "")
-	over, ok := s.admit(h.settings.Load().MaxSessions, of, subject(r) != "")
-	h.endSessions(over)
+	yielded, ok := s.admit(h.settings.Load().MaxSessions, of, subject(r) != "")
+	h.endSessions(yielded)
 	if !ok {
 		return nil, nil, false
 	}
@@ -67,8 +67,8 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	defer given()
 	says, _ := wire.ReadInitialize(m.Params.Raw)
 	of := partyOf(r, says.Name)
-	over, ok := h.sessions.admit(h.settings.Load().MaxSessions, of, from.subject != "")
-	h.endSessions(over)
+	yielded, ok := h.sessions.admit(h.settings.Load().MaxSessions, of, from.subject != "")
+	h.endSessions(yielded)
 	if !ok {
 		crowded(out, m.ID, noSession)
 		return
@@ -111,17 +111,17 @@ func (s *sessions) fullLocked(most int) bool {
 
 // yieldLocked forgets sessions that the largest party has to give up for one more of
 // another party: one, or as many as there are too many since max_sessions was lowered.
-func (s *sessions) yieldLocked(most int, of party, known bool) (over []*client.Session) {
+func (s *sessions) yieldLocked(most int, of party, known bool) (yielded []*client.Session) {
 	share := max(1, most/fairShare)
 	for s.fullLocked(most) {
 		largest := s.parties.largest()
 		if largest == nil || largest.n <= share {
-			return over
+			return yielded
 		}
 		own := largest.who == of.who
 		program := largest.largest()
 		if own && program.n <= share {
-			return over
+			return yielded
 		}
 		u := program.idle.oldest()
 		if u == nil && !own { // its programs may have many names, and one session each
@@ -129,14 +129,14 @@ func (s *sessions) yieldLocked(most int, of party, known bool) (over []*client.S
 		}
 		if u == nil {
 			if known && !own && s.parties.count(of.who) < share {
-				over = append(over, s.interruptLocked(largest)...)
+				yielded = append(yielded, s.interruptLocked(largest)...)
 			}
-			return over
+			return yielded
 		}
 		s.forgetLocked(u)
-		over = append(over, u.Session)
+		yielded = append(yielded, u.Session)
 	}
-	return over
+	return yielded
 }
 
 // interruptLocked ends the oldest stream of a party that has no idle session, or forgets its

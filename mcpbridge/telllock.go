@@ -6,14 +6,14 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// turn lets one at a time tell peers something, so that what they are told last
+// tellLock lets one at a time tell peers something, so that what they are told last
 // is what is true. It holds a token while somebody does.
-type turn chan struct{}
+type tellLock chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newTellLock() tellLock { return make(tellLock, 1) }
 
 // take waits for the turn until ctx ends, and reports whether the caller has it.
-func (t turn) take(ctx context.Context) bool {
+func (t tellLock) take(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:
 		return true
@@ -28,7 +28,7 @@ func (t turn) take(ctx context.Context) bool {
 }
 
 // try takes the turn if nobody has it.
-func (t turn) try() bool {
+func (t tellLock) try() bool {
 	select {
 	case t <- struct{}{}:
 		return true
@@ -37,11 +37,11 @@ func (t turn) try() bool {
 	}
 }
 
-func (t turn) give() { <-t }
+func (t tellLock) give() { <-t }
 
 // takeTurn takes a turn for an owner. One that waits for it counts among the calls in flight,
 // since its client may have left: an error says that it does not have the turn.
-func (b *Bridge) takeTurn(ctx context.Context, t turn, owner turns.Owner) error {
+func (b *Bridge) takeTurn(ctx context.Context, t tellLock, owner turns.Owner) error {
 	if t.try() {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (b *Bridge) takeTurn(ctx context.Context, t turn, owner turns.Owner) error 
 
 // tellInTurn calls say in turn for as long as there is news. Who does not get the turn is
 // heard all the same: who has it looks again afterwards. It counts as owner's.
-func (b *Bridge) tellInTurn(ctx context.Context, t turn, owner turns.Owner, news func() bool, say func() error) error {
+func (b *Bridge) tellInTurn(ctx context.Context, t tellLock, owner turns.Owner, news func() bool, say func() error) error {
 	for news() && b.takeTurn(ctx, t, owner) == nil {
 		err := say()
 		t.give()

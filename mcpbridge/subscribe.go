@@ -3,10 +3,7 @@ package mcpbridge
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -18,207 +15,11 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
-	"github.com/orla-project/orla/supervisor"
 )
-
-const (
-	// beginTime bounds how long a client waits to follow a resource.
-	beginTime = 30 * time.Second
-	// maxSubscriptions bounds the resources that all sessions follow, each counted
-	// once for each session. A capsule's new process is told of as many.
-	maxSubscriptions = 4096
-	// maxURI bounds the URI of a resource that is followed, in bytes.
-	maxURI = 4 << 10
-)
-
-// subscriptions knows which sessions follow which resources. A peer has one
-// subscription of a resource for all of them.
-type subscriptions struct {
-	shares *turns.Shares // of maxSubscriptions; has a lock of its own
-	ended  chan struct{} // holds a token when left is not empty
-
-	mu   sync.Mutex // guards the fields that follow, and those of what of holds
-	of   map[string]*followed
-	by   map[*client.Inbox]map[string]bool // the URIs that each client follows
-	left []departed                        // of who has left without a word
-}
-
-func newSubscriptions() *subscriptions {
-	return &subscriptions{
-		shares: turns.NewShares(maxSubscriptions), ended: make(chan struct{}, 1),
-		of: map[string]*followed{}, by: map[*client.Inbox]map[string]bool{},
-	}
-}
-
-// followed is a resource that sessions follow, or that a peer takes for one.
-type followed struct {
-	uri     string
-	telling turn // of who tells its peer
-
-	by   map[*client.Inbox]turns.Owner
-	told bool   // its peer may take it for followed
-	who  holder // that was told so last
-	uses int    // how many have it in hand
-}
-
-// departed is a resource that somebody has followed who has left. It counts as that one's
-// until its peer has been told.
-type departed struct {
-	uri   string
-	owner turns.Owner // zero for nobody's
-}
-
-// holder is the peer that a resource belongs to.
-type holder struct {
-	peer   supervisor.Peer // nil if there is none
-	listed bool            // it is known to have it
-}
 
 func (b *Bridge) holderOf(uri string) (h holder) {
 	h.peer, h.listed = b.catalog.Catalog().Holder(uri)
 	return h
-}
-
-// use returns what is known of a resource. It has to be given back by done.
-func (s *subscriptions) use(uri string) *followed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.of[uri]
-	if f == nil {
-		f = &followed{uri: uri, telling: newTurn(), by: map[*client.Inbox]turns.Owner{}}
-		s.of[uri] = f
-	}
-	f.uses++
-	return f
-}
-
-// done forgets a resource that nobody has in hand any more and nobody follows.
-func (s *subscriptions) done(f *followed) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f.uses--; f.uses == 0 && len(f.by) == 0 && !f.told {
-		delete(s.of, f.uri)
-	}
-}
-
-// add notes that a client follows a resource. It reports false if there are too many.
-func (s *subscriptions) add(f *followed, who *client.Inbox, owner turns.Owner) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, has := f.by[who]; has {
-		return true
-	}
-	if !s.shares.Try(owner, 1) {
-		return false
-	}
-	f.by[who] = owner
-	if s.by[who] == nil {
-		s.by[who] = map[string]bool{}
-	}
-	s.by[who][f.uri] = true
-	return true
-}
-
-// remove notes that a client does not follow a resource any more.
-func (s *subscriptions) remove(f *followed, who *client.Inbox) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if owner, has := s.removeLocked(f, who); has {
-		s.shares.Give(owner, 1)
-	}
-}
-
-// removeLocked does so, and returns whose it still counts as.
-func (s *subscriptions) removeLocked(f *followed, who *client.Inbox) (owner turns.Owner, has bool) {
-	if owner, has = f.by[who]; !has {
-		return owner, false
-	}
-	delete(f.by, who)
-	if delete(s.by[who], f.uri); len(s.by[who]) == 0 {
-		delete(s.by, who)
-	}
-	return owner, true
-}
-
-// leave notes that a client follows nothing any more. Peers are told of it soon.
-func (s *subscriptions) leave(who *client.Inbox) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uri := range s.by[who] {
-		owner, _ := s.removeLocked(s.of[uri], who)
-		s.left = append(s.left, departed{uri, owner})
-	}
-	if len(s.left) > 0 {
-		select {
-		case s.ended <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// takeLeft returns the resources that somebody has left.
-func (s *subscriptions) takeLeft() []departed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := s.left
-	s.left = nil
-	return left
-}
-
-// followers returns those who follow a resource.
-func (s *subscriptions) followers(uri string) []*client.Inbox {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.of[uri]
-	if f == nil {
-		return nil
-	}
-	return slices.Collect(maps.Keys(f.by))
-}
-
-// knows notes whether the peer of a resource may take it for followed, and who
-// was asked.
-func (s *subscriptions) knows(f *followed, told bool, who holder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.told, f.who = told, who
-}
-
-// news returns what the peer that a resource belongs to now is to be told of it; ""
-// for nothing.
-func (s *subscriptions) news(f *followed, now holder) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case len(f.by) == 0 && f.told:
-		return wire.MethodUnsubscribe
-	case len(f.by) > 0 && now.peer != nil && (now.peer != f.who.peer || now.listed && !f.who.listed):
-		return wire.MethodSubscribe
-	}
-	return ""
-}
-
-// all returns the resources that are known of.
-func (s *subscriptions) all() (all []departed) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uri := range s.of {
-		all = append(all, departed{uri: uri})
-	}
-	return all
-}
-
-// ownerOf returns whose a message about a resource is: that of owner, unless it is nobody's, or
-// else of one who follows it.
-func (s *subscriptions) ownerOf(f *followed, owner turns.Owner) turns.Owner {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, other := range f.by {
-		if owner == (turns.Owner{}) {
-			return other
-		}
-	}
-	return owner
 }
 
 // subscribe answers a resources/subscribe.
@@ -372,8 +173,8 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 func (b *Bridge) tellLeft(ctx context.Context) {
 	for {
 		select {
-		case <-b.subscriptions.ended:
-			left := b.subscriptions.takeLeft()
+		case <-b.subscriptions.leaving:
+			left := b.subscriptions.takeUntold()
 			b.amendThese(ctx, left)
 			for _, d := range left {
 				b.subscriptions.shares.Give(d.owner, 1)
