@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -71,12 +72,12 @@ func (p *Peer) page(ctx context.Context, method, key, cursor string, patience ti
 	if !rawjson.IsObject(result) {
 		return nil, "", errors.New("the answer is no object")
 	}
-	found, long := false, false
+	found, long, listed := false, false, 0
 	rawjson.Members(result, func(name []byte, value json.RawMessage) bool {
 		switch string(name) {
 		case key:
 			found = rawjson.Elements(value, func(item json.RawMessage) bool {
-				items = append(items, item)
+				items, listed = append(items, item), listed+len(item)
 				return true
 			})
 		case "nextCursor":
@@ -91,6 +92,11 @@ func (p *Peer) page(ctx context.Context, method, key, cursor string, patience ti
 	}
 	if long {
 		return nil, "", fmt.Errorf("the answer has a cursor of over %d bytes", maxCursor)
+	}
+	if listed < len(result)/2 { // the items stay, and are not to keep the rest
+		for i, item := range items {
+			items[i] = bytes.Clone(item)
+		}
 	}
 	return items, next, nil
 }

@@ -46,12 +46,12 @@ func (c *Conn) take(text []byte) {
 	}
 	switch text[0] {
 	case '{':
-		c.takeMessage(text)
+		c.takeMessage(text, len(text))
 	default: // a batch, which older peers may answer with
 		rawjson.Elements(text, func(m json.RawMessage) bool {
 			c.unasked++
 			if m[0] == '{' {
-				c.takeMessage(m)
+				c.takeMessage(m, len(text))
 			} else {
 				c.opts.Handler.Noise(shortened(m), "no JSON-RPC message")
 			}
@@ -77,8 +77,10 @@ func (c *Conn) clean(text []byte) []byte {
 // much is taken of the name of a method, which the log repeats.
 const maxID, maxMethod = 256, 256
 
-func (c *Conn) takeMessage(raw []byte) {
+// takeMessage takes a message that came in a text of so many bytes.
+func (c *Conn) takeMessage(raw []byte, whole int) {
 	m, plain := rawjson.ReadMessage(raw)
+	m.ID, m.Params, m.Result = ofItsOwn(m.ID, whole), ofItsOwn(m.Params, whole), ofItsOwn(m.Result, whole)
 	method := rawjson.String(m.Method)
 	method = method[:min(len(method), maxMethod)] // no method that Orla knows is as long
 	switch {
@@ -97,6 +99,16 @@ func (c *Conn) takeMessage(raw []byte) {
 	default:
 		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message: it has neither a method nor a result")
 	}
+}
+
+// ofItsOwn returns a part of a text so that it does not keep the memory of much more: whoever
+// gets it counts its bytes alone.
+func ofItsOwn(part json.RawMessage, whole int) json.RawMessage {
+	const little = 16 << 10
+	if part == nil || whole < little || len(part) > whole/2 {
+		return part
+	}
+	return bytes.Clone(part)
 }
 
 func (c *Conn) takeAnswer(m rawjson.Message) {
