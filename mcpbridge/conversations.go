@@ -93,14 +93,25 @@ func (c *conversations) park(v *conversation) (state string, ok bool) {
 
 // take returns the conversation that its owner goes on with; nil if there is none.
 func (c *conversations) take(state string, of results.Asking) *conversation {
+	if !c.isParked(state) {
+		return nil
+	}
+	sum := of.Sum() // of all arguments, which takes too long for a lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.parked[state]
-	if !ok || p.of != of.Sum() {
+	if !ok || p.of != sum {
 		return nil
 	}
 	c.unparkLocked(state)
 	return p.conversation
+}
+
+func (c *conversations) isParked(state string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.parked[state]
+	return ok
 }
 
 // giveUp ends a conversation that nobody can go on with.
