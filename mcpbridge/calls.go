@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -98,8 +97,8 @@ func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *json
 	ctx, ended := b.observe(ctx, id, &peer.Call{Tool: name, Args: r.Params.Arguments}, &r.from)
 	took := time.Since(began)
 	ended(how.end(false, took))
-	r.made = &call{id, name, len(r.Params.Arguments), r.from, trace.From(ctx), took, how}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", wire.BriefName(name))}
+	r.made = &loggedCall{id, name, len(r.Params.Arguments), r.from, trace.From(ctx), took, how}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: f.Reason}
 }
 
 // encoded is an answer as a result, in the stateless era or another.

@@ -37,7 +37,7 @@ type CallEnd struct {
 	IsError       bool   // the answer is a result with isError
 	Fault         *fault.Error
 	Attempts      int // that were made; 1 as a rule
-	ResponseBytes int // of the answer's payload
+	ResponseBytes int // of the result that the client gets; see outcome
 	Took          time.Duration
 }
 

@@ -35,8 +35,8 @@ type Request struct {
 	stop      context.CancelFunc
 	cancelled atomic.Bool // its client has cancelled it
 	// What is done when the answer is on its way, and when it is written.
-	made    *call  // goes into the log; nil for nothing
-	release func() // gives back the room of a conversation; nil for none
+	made    *loggedCall // goes into the log; nil for nothing
+	release func()      // gives back the room of a conversation; nil for none
 
 	lacks   atomic.Pointer[string] // the capability that a peer missed; nil if none did
 	sending sync.RWMutex           // held for reading while something is sent; guards ended

@@ -27,7 +27,8 @@ import (
 	"github.com/orla-project/orla/internal/launch/trees"
 )
 
-// DefaultGrace is the time between SIGTERM and SIGKILL (SPEC C4).
+// DefaultGrace is the time between SIGTERM and SIGKILL where a Spec has none, as that of a
+// simple tool (SPEC C4). That of a capsule is its stop_grace_ms.
 const DefaultGrace = 2 * time.Second
 
 // Options configures a Local.

@@ -1,7 +1,9 @@
 // Package environ puts together the environment of a tool's process (SPEC C2,
 // D3): what Orla passes on of its own, less what is Orla's alone, and what the
 // tool's manifest sets on top. It starts nothing; both kinds of providers use it,
-// so that a tool finds the same in either mode, its programs included.
+// so that a tool finds the same in either mode, its programs included. What belongs to one
+// call or one process is added where that begins: the id and the trace of a call and its
+// secrets in package simple, ORLA_INSTANCE in package launch.
 package environ
 
 import (

@@ -72,8 +72,9 @@ type Declared struct {
 // was of an answer.
 type Answer struct {
 	Result *mcp.CallToolResult
-	// Raw is a whole CallToolResult as a peer gave it, valid JSON; non-nil
-	// exactly when there is neither a Result nor an error.
+	// Raw is a whole CallToolResult as JSON, valid; non-nil exactly when there is neither a
+	// Result nor an error. Only capsules and remote servers give it, as they wrote it or with
+	// a value around it that is no result.
 	Raw json.RawMessage
 	// Attempts is how many attempts were made. Zero: one.
 	Attempts int
