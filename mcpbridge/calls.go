@@ -25,10 +25,9 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	if !ok || args != nil && args[0] != '{' && args[0] != 'n' {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	l := b.current()
-	if _, there := l.tools.find(name); !there {
-		var refused *jsonrpc.Error
-		if l, refused = b.settle(ctx, r); refused != nil {
+	if _, there := b.listedTraits(name); !there { // the calls of what is listed do not wait for others to be listed
+		l, refused := b.settle(ctx, r)
+		if refused != nil {
 			return nil, refused
 		}
 		if _, there = l.tools.find(name); !there {
@@ -36,7 +35,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		}
 	}
 	asked := &peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller}
-	talks := l.of.Talks[name]
+	talks := b.catalog.Catalog().Talks[name]
 	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, callOf(r, asked)); refused != nil {

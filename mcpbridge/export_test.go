@@ -39,6 +39,12 @@ func (b *Bridge) HoldMeasuring() func() {
 	return func() { b.large.encoding.Give(turns.Owner{Session: "another"}) }
 }
 
+// HoldListing is another that lists what the catalog has, until what it returns is called.
+func (b *Bridge) HoldListing() func() {
+	b.lists.making.Lock()
+	return b.lists.making.Unlock
+}
+
 // SetReadPatience is how long a read of a kept answer waits for room.
 func (b *Bridge) SetReadPatience(d time.Duration) { b.large.patience = d }
 

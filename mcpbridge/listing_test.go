@@ -232,3 +232,16 @@ func TestG3PagesFromAnywhereAreTheSameBytes(t *testing.T) {
 		}
 	}
 }
+
+// SPEC S2, N2: while what a capsule lists anew is prepared, calls of what is listed go on.
+func TestS2CallsGoOnWhileAListIsMade(t *testing.T) {
+	w := newWorld(t)
+	f := w.front(t, httpfront.Settings{})
+	f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	done := w.bridge.HoldListing()
+	defer done()
+	w.set(tool("echo"), tool("another"))
+	if got := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}`); got.err != nil {
+		t.Errorf("the call is answered with %s", got.raw)
+	}
+}

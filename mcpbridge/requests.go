@@ -105,7 +105,7 @@ func (b *Bridge) get(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Erro
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	if _, there := b.current().prompts.find(name); !there {
+	if _, there := b.lists.made.Load().prompts.find(name); !there {
 		if _, refused := b.settle(ctx, r); refused != nil {
 			return nil, refused
 		}
