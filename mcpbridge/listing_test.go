@@ -241,7 +241,7 @@ func TestS2CallsGoOnWhileAListIsMade(t *testing.T) {
 	done := w.bridge.HoldListing()
 	defer done()
 	w.set(tool("echo"), tool("another"))
-	if got := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}`); got.err != nil {
+	if got := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}`); got.result == nil {
 		t.Errorf("the call is answered with %s", got.raw)
 	}
 }

@@ -261,12 +261,15 @@ func IDKey(id json.RawMessage) string {
 	return string(id)
 }
 
-// AsksSomething reports whether a message that is not read yet wants an answer.
+// AsksSomething reports whether a message that is not read yet gets an answer, as what is no
+// message does.
 func AsksSomething(raw []byte) bool {
+	raw = Trimmed(raw)
 	if !rawjson.Valid(raw) {
-		return true // it gets one
+		return true
 	}
-	return rawjson.Get(raw, "method") != nil && rawjson.Get(raw, "id") != nil
+	m, refused := ReadMessage(raw)
+	return refused != nil || m.Asks()
 }
 
 // Notified takes a notification of a client's. What it does not know is nobody's trouble.
