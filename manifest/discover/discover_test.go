@@ -64,7 +64,7 @@ func TestA2WhatIsFoundAndWhatIsSkipped(t *testing.T) {
 	r := search(t, func() {
 		manifesttest.Write(t, "tools", "run.sh", manifesttest.Script, 0o755)
 		manifesttest.Write(t, "tools", "a/b/c/deep", manifesttest.Script, 0o700)
-		manifesttest.Write(t, "tools", "binary", "\x7fELF", 0o001)
+		manifesttest.Write(t, "tools", "binary", manifesttest.Binary, 0o001)
 		manifesttest.Write(t, "tools", "archive.tar.gz", manifesttest.Script, 0o755)
 		for _, silent := range []string{".hidden.sh", ".sh", ".git/hook", "node_modules/a/x", "a/__pycache__/x", "venv/bin/python", ".venv/bin/python"} {
 			manifesttest.Write(t, "tools", silent, manifesttest.Script, 0o755)
@@ -160,7 +160,7 @@ func TestA2LinksStayInsideAndSpecialFilesAreNotOpened(t *testing.T) {
 
 func TestA2AHugeExecutableCostsItsFirstBytes(t *testing.T) {
 	r := search(t, func() {
-		manifesttest.Write(t, "tools", "huge", "\x7fELF", 0o755)
+		manifesttest.Write(t, "tools", "huge", manifesttest.Binary, 0o755)
 		if err := os.Truncate("tools/huge", 1<<40); err != nil {
 			t.Skipf("the file system has no such large files: %v", err)
 		}

@@ -3,6 +3,7 @@ package discover_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -83,8 +84,13 @@ func TestAProgramThatLostItsModeIsPointedOut(t *testing.T) {
 // SPEC A5: a file without a shebang is executed as it is, if a system can do that.
 func TestA5AFileThatNoSystemRunsIsAFault(t *testing.T) {
 	r := search(t, func() {
-		manifesttest.Write(t, "tools", "elf", "\x7fELF\x02", 0o755)
-		manifesttest.Write(t, "tools", "macho", "\xcf\xfa\xed\xfe", 0o755)
+		manifesttest.Write(t, "tools", "archive.jar", manifesttest.Binary, 0o755)
+		manifesttest.Write(t, "tools", "torn", "\x7fELF\x02", 0o755)
+		manifesttest.Write(t, "tools", "torn_package/tool.yaml", "name: torn_package\nversion: 1.0.0\ndescription: x\nentrypoint: main\n", 0o644)
+		manifesttest.Write(t, "tools", "torn_package/main", "\x7fELF\x02", 0o755)
+		manifesttest.Write(t, "tools", "program.exe", "MZ\x90\x00", 0o755)
+		manifesttest.Write(t, "tools", "isolated", "MZ\x90\x00", 0o755)
+		manifesttest.Write(t, "tools", "isolated.tool.yaml", "description: d\nruntime: {isolation_mode: container}\n", 0o644)
 		manifesttest.Write(t, "tools", "bare.py", "# /// tool\n# description: d\n# ///\nprint()\n", 0o755)
 		manifesttest.Write(t, "tools", "empty", "", 0o755)
 		manifesttest.Write(t, "tools", "noise", "\x01\x02\x00\xff\xfe\xfd\xfc\xfb\xfa", 0o755)
@@ -93,11 +99,14 @@ func TestA5AFileThatNoSystemRunsIsAFault(t *testing.T) {
 		manifesttest.Write(t, "tools", "other.txt.cat", "#!/usr/bin/env cat\r\nx\r\n", 0o755)
 		manifesttest.Write(t, "tools", "pyhton", "#!/usr/bin/env pyhton3\n", 0o755)
 	})
-	manifesttest.Expect(t, r, []string{"elf", "macho", "other.txt", "shebang", "windows"}, []string{
+	manifesttest.Expect(t, r, []string{"archive", "isolated", "other.txt", "program", "shebang", "torn", "torn_package", "windows"}, []string{
 		"error tools/bare.py: has no shebang line, so that nothing says what runs it; begin it with a line such as #!/usr/bin/env python3",
 		"error tools/empty: is empty",
 		"error tools/noise: cannot be run: it is neither a program of this machine nor a script with a shebang line",
+		"warning tools/program.exe: is a program for Windows, and this machine is " + runtime.GOOS + "/" + runtime.GOARCH + ": it cannot be run here without an emulator",
 		`error tools/pyhton: interpreter "pyhton3" is not there: no pyhton3 in PATH; did you mean python3? If not, install it, or change the file's first line`,
+		"warning tools/torn: cannot be run: its ELF header is damaged or not complete; build or copy it again",
+		`warning tools/torn_package/tool.yaml: tools/torn_package/tool.yaml:4:13: entrypoint: "main" cannot be run: its ELF header is damaged or not complete; build or copy it again`,
 		"warning tools/windows.sh: has lines that end in CR LF, as on Windows, and sh takes the CR for a part of each command; to convert them: sed -i 's/\\r$//' tools/windows.sh",
 	})
 }

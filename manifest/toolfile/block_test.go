@@ -72,7 +72,7 @@ func TestA6WhatIsNoBlockIsIgnored(t *testing.T) {
 	for name, script := range map[string]string{
 		"another block":      "#!/bin/sh\n# /// script\n# nonsense\n# ///\n",
 		"another word":       "#!/bin/sh\n# /// toolbox\n",
-		"binary":             "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00#\n", 50_000),
+		"binary":             manifesttest.Binary + strings.Repeat("\x00#\n", 50_000),
 		"one very long line": "#!/bin/sh\n#" + strings.Repeat("x", 200_000),
 		"comments for ever":  "#!/bin/sh\n" + strings.Repeat("# x\n", 50_000),
 	} {
@@ -265,7 +265,7 @@ func TestA6FlatKeysAreThoseOfTheSections(t *testing.T) {
 func TestA6SidecarsDescribeTheExecutableBesideThem(t *testing.T) {
 	const good = "description: d\ninput_schema: {a: string}\n"
 	for _, name := range []string{"a.tool.yaml", "a.sh.tool.yaml"} {
-		tool, faults := one(t, "\x7fELF", name, good)
+		tool, faults := one(t, manifesttest.Binary, name, good)
 		if faults != "" || tool.Name != "a" || tool.Description != "d" || tool.Source != name || filepath.Base(tool.Path) != "a.sh" {
 			t.Errorf("%s: got %+v, %s", name, tool, faults)
 		}
@@ -277,9 +277,9 @@ func TestA6SidecarsDescribeTheExecutableBesideThem(t *testing.T) {
 		want   string
 	}{
 		"a block as well":  {block, []string{"a.tool.yaml", good}, "is described twice, by the block on its line 2 and by a.tool.yaml; keep one"},
-		"two of them":      {"\x7fELF", []string{"a.tool.yaml", good, "a.sh.tool.yaml", good}, "is described twice, by a.sh.tool.yaml and a.tool.yaml; keep one"},
-		"a broken one":     {"\x7fELF", []string{"a.tool.yaml", "\nname: b\n"}, "a.tool.yaml:2:1: name: does not belong here: a simple tool is called as its file is"},
-		"one with nothing": {"\x7fELF", []string{"a.tool.yaml", "description: d\n", "b.tool.yaml", good}, "describes no executable: there is none called b in its folder, with or without an extension (chmod +x)"},
+		"two of them":      {manifesttest.Binary, []string{"a.tool.yaml", good, "a.sh.tool.yaml", good}, "is described twice, by a.sh.tool.yaml and a.tool.yaml; keep one"},
+		"a broken one":     {manifesttest.Binary, []string{"a.tool.yaml", "\nname: b\n"}, "a.tool.yaml:2:1: name: does not belong here: a simple tool is called as its file is"},
+		"one with nothing": {manifesttest.Binary, []string{"a.tool.yaml", "description: d\n", "b.tool.yaml", good}, "describes no executable: there is none called b in its folder, with or without an extension (chmod +x)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, got := one(t, c.script, c.files...); got != c.want {

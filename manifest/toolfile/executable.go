@@ -78,6 +78,9 @@ func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.T
 		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
 	}
 	more, err := e.describe(&t, h.block)
+	if h.foreign != nil && !t.Isolation.Isolated() { // elsewhere may be another machine
+		more = append(more, h.foreign)
+	}
 	t.Interpreter = beside(h.interpreter, !t.Isolation.Isolated(), filepath.Dir(e.Path), e.Dir)
 	_, own := t.Run.Env["PATH"]
 	find := resolve

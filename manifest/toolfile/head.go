@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -25,12 +26,14 @@ type head struct {
 	stray int
 	// windows warns of line ends that the interpreter does not take for such; nil if there are none.
 	windows error
+	// foreign warns of a program of another machine; nil if it is not one.
+	foreign error
 }
 
 // readHead reads the shebang and the metadata block of a regular file, and no
 // more bytes than it takes. display is the file's name for messages.
 func readHead(file, display string) (head, error) {
-	f, _, err := regularfile.Open(file)
+	f, info, err := regularfile.Open(file)
 	if err != nil {
 		return head{}, err
 	}
@@ -56,6 +59,7 @@ func readHead(file, display string) (head, error) {
 	interpreter, script, serr := ParseShebang(first)
 	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf)}
 	if !script {
+		h.foreign = foreignTo(runtime.GOOS, runtime.GOARCH, buf, info.Size())
 		err = errors.Join(cannotRun(file, buf), err)
 	}
 	if script && b == nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -126,6 +127,9 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 	head := FirstBytes(file, firstRead)
 	if w := windowsLines(interpreter, file, head); w != nil {
 		d.Warnings = append(d.Warnings, d.Doc.At("entrypoint", "%q %v", entrypoint, w))
+	}
+	if f := foreignTo(runtime.GOOS, runtime.GOARCH, head, info.Size()); f != nil && !t.Isolation.Isolated() {
+		d.Warnings = append(d.Warnings, d.Doc.At("entrypoint", "%q %v", entrypoint, f))
 	}
 	switch {
 	case err != nil:

@@ -42,10 +42,13 @@ func LooksLikeTool(file string) bool {
 
 // programs are the first bytes of files that a system runs as they are, or that another
 // program runs for it (binfmt_misc).
-var programs = []string{
-	"\x7fELF", "\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe", "\xfe\xed\xfa\xcf", "\xfe\xed\xfa\xce", "\xca\xfe\xba\xbe", // Linux, macOS, Java
+var programs = append([]string{
+	"\x7fELF", "\xca\xfe\xba\xbe", // Linux, Java and macOS
 	"MZ", "PK\x03\x04", "\x00asm", // Windows, archives of Java and Python, WebAssembly
-}
+}, machO...)
+
+// machO are the first bytes of programs of macOS, of one architecture each.
+var machO = []string{"\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe", "\xfe\xed\xfa\xcf", "\xfe\xed\xfa\xce"}
 
 // IsProgramFile reports whether a file that begins so is a program.
 func IsProgramFile(head []byte) bool {

@@ -21,6 +21,8 @@ import (
 const (
 	// Script is an executable's text.
 	Script = "#!/bin/sh\necho\n"
+	// Binary begins an executable that is not a script.
+	Binary = "PK\x03\x04"
 	// Resource is a Tool; it has a verb for its name.
 	Resource = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: %s}\nspec: {endpoint: https://example.com}\n"
 	// MayBeRule ends the problem of what cannot be read and may hold a governance document.
