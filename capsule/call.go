@@ -261,7 +261,7 @@ func (c *Capsule) sendError(err error) error {
 	case errors.Is(err, rpc.ErrTooLong):
 		return fault.Wrap(fault.ExecutionFailed, err, "%s gave an answer of over max_message (%d bytes)", name, c.tool.Runtime.MaxMessage)
 	}
-	return fault.Wrap(fault.Crashed, err, "%s crashed during the call: %v; it is started again, try once more", name, err)
+	return c.crashedDuring(err, err.Error())
 }
 
 // betweenTries is the least time between two calls that try whether a far server
@@ -360,9 +360,9 @@ func (c *Capsule) notReady(s *status) error {
 	}
 	f := fault.New(code, "%s", text.String())
 	f.Unsent = true
-	if !c.far() && (s.state == Stopped && s.starts != byCall || s.state == Crashed && s.next.IsZero()) {
+	if c.gaveUpOn(s) {
 		never := false
-		f.Retry = &never // to try again cannot help
+		f.Retry = &never
 	}
 	return f
 }

@@ -381,7 +381,7 @@ func (in *incarnation) cutShort(why error) error {
 	if !errors.Is(why, errLate) {
 		return why
 	}
-	return in.c.crashedDuring(in.exitOr("", fmt.Sprint(in.conn.Err())).Error())
+	return in.c.crashedDuring(nil, in.exitOr("", fmt.Sprint(in.conn.Err())).Error())
 }
 
 // exit is how a process ended.

@@ -286,15 +286,34 @@ func (c *Capsule) endReason(cause error, end ending) error {
 	case cause != nil:
 		return errCut
 	case end.err != nil:
-		return c.crashedDuring(end.err.Error())
+		return c.crashedDuring(nil, end.err.Error())
 	case end.reload:
 		return fault.Wrap(fault.NotReady, errLate, "%s was reloaded (%s) and the call did not end within drain_ms (%s); try again", name, end.reason, c.tool.Runtime.Drain)
 	}
 	return fault.New(fault.NotReady, "%s was stopped during the call (%s); try again", name, end.reason)
 }
 
-func (c *Capsule) crashedDuring(how string) error {
-	return fault.New(fault.Crashed, "%s crashed during the call: %s; it is started again, try once more", c.tool.Name, how)
+// crashedDuring is what a call is told whose process failed, and whether another one is
+// started.
+func (c *Capsule) crashedDuring(cause error, how string) *fault.Error {
+	f := fault.Wrap(fault.Crashed, cause, "%s crashed during the call: %s", c.tool.Name, how)
+	switch s := c.status.Load(); {
+	case c.gaveUpOn(s):
+		f.Reason += fmt.Sprintf("; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
+		never := false
+		f.Retry = &never
+	case s.state == Ready: // nobody has decided yet
+		f.Reason += "; try again"
+	default:
+		f.Reason += "; it is started again, try once more"
+	}
+	return f
+}
+
+// gaveUpOn reports whether nothing but a change or an operator starts the capsule again in
+// this status, so that to repeat a call cannot help.
+func (c *Capsule) gaveUpOn(s *status) bool {
+	return !c.far() && (s.state == Stopped && s.starts != byCall || s.state == Crashed && s.next.IsZero())
 }
 
 // noteChange requests a reload, if a change is to make one. Only Serve's goroutine calls

@@ -459,6 +459,16 @@ func TestExitsAtACall(t *testing.T) {
 	}
 }
 
+// SPEC D9: a call that the last failure ends is not promised another process.
+func TestExitsAtACallForTheLastTime(t *testing.T) {
+	l := live(t, "exits-at-call", capsuletest.SetInt("CODE", 7), startsOnce)
+	_, err := l.ask(capsuletest.Args{})
+	wantFault(t, err, fault.Crashed, "code 7; it is started again when its files change, or by \"orla start")
+	if fault.From(err).Retryable() {
+		t.Errorf("%v is retryable", err)
+	}
+}
+
 // SPEC D9: so does one that is killed.
 func TestIsKilledAtACall(t *testing.T) {
 	l := live(t, "echo")
