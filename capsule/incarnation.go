@@ -41,6 +41,8 @@ type incarnation struct {
 	unheard   bool           // an MCP server left a list unanswered that it may have; the same
 	relay     *clients.Relay // of what it says unasked, to clients
 
+	stray atomic.Pointer[string] // what it printed first that is not a message; nil if there was none
+
 	helpers sync.WaitGroup // what runs while it is READY
 	unwell  chan error     // receives why it is not well, from health
 	relist  chan struct{}  // holds a token when it says that its lists have changed
@@ -54,7 +56,8 @@ type greeting struct {
 	err   error // it was none, or not a good one
 }
 
-// maxHello is how much is shown of a name or a version in an orla.hello, in bytes.
+// maxHello is how much is shown of a name or a version in an orla.hello, and of what was
+// printed in place of one, in bytes.
 const maxHello = 128
 
 // hello is the params of orla.hello (RFC 2 §9).
@@ -130,11 +133,24 @@ func (in *incarnation) greet(ctx context.Context) error {
 		in.ready = time.Now()
 		return nil
 	case errors.Is(err, errSilent) && in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
-		return fmt.Errorf("no answer to initialize within %s", within)
+		return in.withStray(fmt.Errorf("no answer to initialize within %s", within))
 	case errors.Is(err, errSilent):
-		return fmt.Errorf("no orla.hello within %s", within)
+		return in.withStray(fmt.Errorf("no orla.hello within %s", within))
 	}
 	return brief(err)
+}
+
+// withStray adds to why there was no handshake what the capsule printed in its place.
+func (in *incarnation) withStray(err error) error {
+	select {
+	case <-in.connection.Exited():
+		in.connection.AwaitLast()
+	default:
+	}
+	if text := in.stray.Load(); text != nil {
+		return fmt.Errorf("%w; it printed %q on stdout", err, *text)
+	}
+	return err
 }
 
 var errSilent = errors.New("it said nothing in time")
@@ -155,7 +171,7 @@ func (in *incarnation) awaitHello(ctx context.Context) error {
 	case g := <-in.greetings: // what it said tells more than that it is gone
 		return in.accept(g)
 	default:
-		return err
+		return in.withStray(err)
 	}
 }
 
@@ -176,11 +192,11 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 	watcher.Go(func() {
 		select {
 		case <-in.connection.Exited():
-			cancel(fmt.Errorf("it %s before it answered initialize", in.connection.ExitText()))
+			cancel(in.withStray(fmt.Errorf("it %s before it answered initialize", in.connection.ExitText())))
 		case <-in.connection.Heard():
-			cancel(in.exitOr(" before it answered initialize", "it closed its stdout before it answered initialize"))
+			cancel(in.withStray(in.exitOr(" before it answered initialize", "it closed its stdout before it answered initialize")))
 		case <-in.conn.Over():
-			cancel(in.exitOr(" before it answered initialize", in.conn.Err().Error()))
+			cancel(in.withStray(in.exitOr(" before it answered initialize", in.conn.Err().Error())))
 		case <-done:
 		}
 	})
@@ -327,6 +343,10 @@ func (in *incarnation) Unclaimed(id json.RawMessage) {
 
 // Noise takes a line that is no message: a stray print, mostly (SPEC D5).
 func (in *incarnation) Noise(line []byte, why string) {
+	if in.c.tool.Runtime.Remote == nil && in.stray.Load() == nil {
+		text := cut(strings.ToValidUTF8(string(line), "\uFFFD"), maxHello)
+		in.stray.Store(&text)
+	}
 	shown, left := in.c.noise.allow()
 	if !shown {
 		return
