@@ -351,7 +351,7 @@ func (c *Capsule) notReady(s *status) error {
 	case s.state == Stopped && s.starts != byCall:
 		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}
-	switch lines := c.lastStderr(); {
+	switch lines := shortOf(c.stderr.Load()); {
 	case lines == "":
 	case c.opts.Shared != nil && c.opts.Shared(): // they may be about another caller's call
 		fmt.Fprintf(&text, "; its last lines on stderr are in Orla's log and in \"orla status %s\"", c.tool.Name)

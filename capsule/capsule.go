@@ -131,9 +131,9 @@ type admission struct {
 
 // output is what its processes print that is not a message.
 type output struct {
-	stderr tail.Buffer // the last lines of every process
-	logged tail.Quota  // of what the log has of them
-	noise  limiter     // of lines about stray output
+	stderr atomic.Pointer[tail.Buffer] // the last lines of the process that the status is about; nil if there was none
+	logged tail.Quota                  // of what the log has of the lines of all
+	noise  limiter                     // of lines about stray output
 }
 
 // signals reach Serve's goroutine, and those who follow the capsule.
@@ -255,7 +255,7 @@ func (c *Capsule) Life() peer.Life {
 		life.LastExit = exit.text
 	}
 	if s.state == Crashed || s.state == Stopped {
-		life.Stderr = c.lastStderr()
+		life.Stderr = shortOf(c.stderr.Load())
 	}
 	if limits := c.limits.Load(); limits != nil {
 		life.Limits = *limits

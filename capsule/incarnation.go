@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
+	"github.com/orla-project/orla/internal/observe/tail"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -42,6 +43,8 @@ type incarnation struct {
 	relay     *clients.Relay // of what it says unasked, to clients
 
 	stray atomic.Pointer[string] // what it printed first that is not a message; nil if there was none
+
+	stderr tail.Buffer // its last lines
 
 	helpers sync.WaitGroup // what runs while it is READY
 	unwell  chan error     // receives why it is not well, from health
@@ -92,7 +95,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	c.noteLimits(in.held())
 	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean}))
 	in.relay = clients.New(in.conn.Conn, c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
-	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, line, dropped) }, in.panicked) //nolint:contextcheck // its life is not the start's
+	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, &in.stderr, line, dropped) }, in.panicked) //nolint:contextcheck // its life is not the start's
 	return in, nil
 }
 

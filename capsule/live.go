@@ -31,6 +31,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	s := c.status.Load()
 	c.become(status{state: Starting, reason: c.startReason(s)})
 	c.began = time.Now()
+	c.stderr.Store(nil) // what earlier ones printed is not about this one
 	in, err := c.begin(ctx, c.seen.n)
 	if err != nil {
 		end := ending{err: err}
@@ -40,6 +41,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	var retired sync.WaitGroup // those that were replaced
 	defer retired.Wait()
 	defer func() { in.kill() }() // no way out leaves a process
+	c.stderr.Store(&in.stderr)
 	c.amend(func(s *status) { s.run = in.run() })
 
 	end := ending{run: in.run()}
@@ -251,7 +253,7 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		wait, again = restarts.After(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
-			next.stderr = c.lastStderr() // what there is of it; all of it is in the log
+			next.stderr = shortOf(c.stderr.Load()) // what there is of it; all of it is in the log
 		}
 		next.cause = end.err
 	case end.reload:
@@ -408,6 +410,8 @@ type successor struct {
 	why   trigger
 	order int // see incarnation
 	began time.Time
+
+	stderr string // the last lines of one that did not start
 }
 
 var errPanicked = errors.New("what the new process said made Orla panic; the log has the details")
@@ -426,17 +430,19 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 				in.connection.Kill()
 				in.close(0, errCut)
 			}
-			coming <- successor{nil, errPanicked, why, order, began}
+			coming <- successor{err: errPanicked, why: why, order: order, began: began}
 		})
 		in, err = c.begin(ctx, order)
+		stderr := ""
 		if err == nil {
 			if err = in.greet(ctx); err != nil {
 				in.connection.Kill()
 				in.close(0, errCut)
+				stderr = shortOf(&in.stderr)
 				in = nil
 			}
 		}
-		coming <- successor{in, err, why, order, began}
+		coming <- successor{in: in, err: err, why: why, order: order, began: began, stderr: stderr}
 	}()
 	return coming
 }
@@ -452,6 +458,7 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 		return in, end
 	}
 	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.pid(), "old_pid", in.pid())
+	c.stderr.Store(&s.in.stderr)
 	c.amend(func(now *status) {
 		now.run, now.conn, now.reason = s.in.run(), s.in.conn, s.why.reason
 	})

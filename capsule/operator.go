@@ -258,8 +258,8 @@ func (c *Capsule) follow(o *order, n int) *trigger {
 // does not start.
 func (c *Capsule) refuse(s successor) {
 	text := fmt.Sprintf("%s: the new process does not start, and the old one serves on: %s", c.tool.Name, reasonOf(s.err))
-	if lines := c.lastStderr(); lines != "" {
-		text += "; its last lines on stderr:\n" + lines
+	if s.stderr != "" {
+		text += "; its last lines on stderr:\n" + s.stderr
 	}
 	c.amend(func(now *status) {
 		now.refused, now.tried = fault.New(fault.StartFailed, "%s", text), s.order

@@ -3,7 +3,6 @@ package capsule
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
@@ -35,14 +34,4 @@ func isContent(value json.RawMessage) bool {
 		return !typed
 	})
 	return typed
-}
-
-// lastStderr is what the capsule printed last on stderr, short enough for an error.
-func (c *Capsule) lastStderr() string {
-	const lines, size = 10, 2 << 10
-	all := strings.ToValidUTF8(strings.Join(c.stderr.Last(lines), "\n"), "\uFFFD")
-	if len(all) > size {
-		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
-	}
-	return all
 }

@@ -3,6 +3,7 @@ package capsule
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,14 +11,15 @@ import (
 	"github.com/orla-project/orla/internal/observe/tail"
 )
 
-// logStderr logs one line of stderr as it is, but for secrets, and keeps it (SPEC D5).
-func (c *Capsule) logStderr(pid int, line []byte, dropped int) {
+// logStderr logs one line of stderr as it is, but for secrets, and keeps it with
+// the last ones of its process (SPEC D5).
+func (c *Capsule) logStderr(pid int, last *tail.Buffer, line []byte, dropped int) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if dropped > 0 {
 		line = append(bytes.Clone(line), tail.CutMark(dropped)...)
 	}
 	line = c.clean(line)
-	c.stderr.Append(line)
+	last.Append(line)
 	ctx := context.Background() // a line is not part of a call
 	if !c.logged.Allow(len(line), c.reportStderr) {
 		ctx = history.Only(ctx)
@@ -56,4 +58,18 @@ func (l *limiter) allow() (ok bool, left int) {
 	l.shown++
 	left, l.left = l.left, 0
 	return true, left
+}
+
+// shortOf is the end of what a process printed on stderr, short enough for an error. There
+// may be no buffer.
+func shortOf(stderr *tail.Buffer) string {
+	if stderr == nil {
+		return ""
+	}
+	const lines, size = 10, 2 << 10
+	all := strings.ToValidUTF8(strings.Join(stderr.Last(lines), "\n"), "\uFFFD")
+	if len(all) > size {
+		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
+	}
+	return all
 }
