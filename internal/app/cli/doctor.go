@@ -44,7 +44,7 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
 			defer cancel()
-			findings := examine(ctx, flags.Loader(cmd.Flags()))
+			findings := examine(ctx, flags.Loader(cmd.Flags()), std)
 			if asJSON {
 				if err := terminal.WriteJSON(std.Out, findings); err != nil {
 					return err
@@ -79,8 +79,8 @@ func printFindings(std terminal.Streams, findings []doctor.Finding) error {
 	return table.Flush()
 }
 
-// examine looks at everything.
-func examine(ctx context.Context, l *config.Loader) []doctor.Finding {
+// examine looks at everything. A terminal is told what takes long.
+func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doctor.Finding {
 	cfg, err := l.Load()
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), "\n")
@@ -96,7 +96,11 @@ func examine(ctx context.Context, l *config.Loader) []doctor.Finding {
 	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
-	findings = append(findings, wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0)...)
+	findings = append(findings, wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0, func(what string) {
+		if terminal.IsTerminal(std.Err) {
+			fmt.Fprintf(std.Err, "%s …\n", what)
+		}
+	})...)
 	findings = append(findings, running)
 	if !cfg.Stdio {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.Address(), pids...))

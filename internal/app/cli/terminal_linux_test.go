@@ -3,51 +3,19 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/simple"
 )
-
-// openTerminal returns a terminal that can be written to, and what reads all that arrived.
-func openTerminal(t *testing.T) (tty *os.File, shown func() string) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("no terminal can be made here: %v", err)
-	}
-	t.Cleanup(func() { _ = master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetUint32(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tty.Close() })
-	return tty, func() string {
-		text := make([]byte, 1<<16)
-		n, err := master.Read(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text[:n])
-	}
-}
 
 const (
 	obeyed = "\x1b[2J\u009b31m\u202e\x07" // what a terminal would do, not show
@@ -76,7 +44,7 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 	if strings.ContainsAny(errs.String(), odd) || !strings.Contains(errs.String(), "one\n\ttwo"+`\x1b[2J`) {
 		t.Errorf("stderr gets %q", &errs)
 	}
-	tty, shown := openTerminal(t)
+	tty, shown := testkit.OpenTerminal(t)
 	if err := printAnswer(answer(), terminal.Streams{Out: tty, Err: tty}); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +54,7 @@ func TestS2AnswersDoNotCommandATerminal(t *testing.T) {
 	if got := shown(); strings.ContainsAny(got, odd) || !strings.Contains(got, `\u202e`) {
 		t.Errorf("the terminal gets %q", got)
 	}
-	tty, shown = openTerminal(t)
+	tty, shown = testkit.OpenTerminal(t)
 	v := view{client: statusOf(t, control.Status{Problems: []control.Problem{{Path: text, Messages: []string{text}}}}), asJSON: true, out: tty}
 	if err := v.show(t.Context()); err != nil {
 		t.Fatal(err)

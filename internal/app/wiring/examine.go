@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -22,8 +23,9 @@ import (
 
 // Examine says by what tools can be isolated on this machine, and why not by the rest.
 // The latter is a failure only if a tool needs it. An Orla that is running, as a service
-// with its own cgroup, may have what this process lacks.
-func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, running bool) []doctor.Finding {
+// with its own cgroup, may have what this process lacks. begins is called before what may
+// take seconds.
+func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, running bool, begins func(what string)) []doctor.Finding {
 	log := slog.New(slog.DiscardHandler)
 	local, err := launch.NewLocal(launch.Options{Log: log})
 	if err != nil {
@@ -36,16 +38,21 @@ func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, run
 			needed[b] = append(needed[b], t.Name)
 		}
 	}
+	begins("making a native sandbox")
 	sandboxes := examineSandbox(ctx, local, needed[manifest.BackendNative], log)
 	if sandboxes.Level == doctor.Fail && running {
 		sandboxes.Level = doctor.Warn
 		sandboxes.Text += "; the Orla that runs may have it: call one, and see orla status NAME"
+	}
+	if cfg.ContainerEngine != config.NoEngine {
+		begins(fmt.Sprintf("running a container, for at most %s", enginePatience))
 	}
 	findings := []doctor.Finding{
 		sandboxes,
 		examineEngine(ctx, cfg, local, tools, needed[manifest.BackendContainer]),
 	}
 	if cfg.K8sEnabled {
+		begins("asking the cluster")
 		findings = append(findings, examineCluster(ctx, cfg, needed[manifest.BackendKubernetes]))
 	}
 	findings = append(findings, refusedTools(tools)...)
