@@ -25,7 +25,8 @@ import (
 // memory for as long as Orla runs. Its methods may be called from any goroutine;
 // a nil *Lists remembers nothing.
 type Lists struct {
-	dir string
+	dir     string
+	renewed bool // see Renew
 
 	mu     sync.Mutex // guards the fields that follow
 	known  map[string]Offered
@@ -40,6 +41,10 @@ func NewLists(dir string) *Lists {
 	}
 	return &Lists{dir: dir, known: map[string]Offered{}}
 }
+
+// Renew returns Lists in the same folder that do not know what is there. What a capsule says
+// replaces it.
+func (l *Lists) Renew() *Lists { return &Lists{dir: l.dir, renewed: true, known: map[string]Offered{}} }
 
 // Offered is what a capsule said that it offers, in its own words.
 type Offered struct {
@@ -90,7 +95,7 @@ func (l *Lists) Load(t manifest.Tool) (Offered, bool) {
 	if said, ok := l.known[key(t)]; ok {
 		return said, true
 	}
-	if l.dir == "" {
+	if l.dir == "" || l.renewed {
 		return Offered{}, false
 	}
 	var said listFile

@@ -54,6 +54,29 @@ func TestListsAreKept(t *testing.T) {
 	}
 }
 
+// SPEC D7a: Lists that are renewed do not know what was kept, and what a capsule says
+// replaces it.
+func TestD7aListsAreRenewed(t *testing.T) {
+	lists := NewLists(t.TempDir())
+	here, there := listedTool("/here/tool.yaml"), listedTool("/there/tool.yaml")
+	old, said := Offered{Tools: raws(`{"name":"a"}`)}, Offered{Tools: raws(`{"name":"b"}`)}
+	lists.Save(here, old, discard)
+	lists.Save(there, old, discard)
+	renewed := lists.Renew()
+	if got, ok := renewed.Load(here); ok {
+		t.Errorf("before anything was said there is %+v", got)
+	}
+	renewed.Save(here, said, discard)
+	for _, l := range []*Lists{renewed, NewLists(lists.dir)} {
+		if got, ok := l.Load(here); !ok || !reflect.DeepEqual(got, said) {
+			t.Errorf("kept is %+v", got)
+		}
+	}
+	if got, _ := NewLists(lists.dir).Load(there); !reflect.DeepEqual(got, old) {
+		t.Errorf("kept of one that said nothing is %+v", got)
+	}
+}
+
 // What an Orla that was killed was writing goes with the next start.
 func TestWhatWasBeingWrittenGoes(t *testing.T) {
 	for what, open := range map[string]func(dir string){

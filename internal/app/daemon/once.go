@@ -103,7 +103,7 @@ func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifes
 			return nil, supervisor.Diff{}, err
 		}
 		if !remember {
-			p.Lists = nil
+			p.Lists = p.Lists.Renew()
 		}
 		p.Governance.Set(&found)
 		p.Services.Declare(found)
