@@ -123,26 +123,42 @@ func (d *Description) checkRun() {
 	if d.given("runtime", "max_concurrency") && r.MaxConcurrency < 1 {
 		d.Fault("runtime", "max_concurrency", "must be at least 1, got %d; leave it out for no limit", r.MaxConcurrency)
 	}
-	for i, arg := range r.Args {
-		if strings.ContainsRune(arg, 0) {
-			d.Doc.Faultf(d.key("runtime", "args")+Indexed(i), "must not hold a NUL byte")
-		}
-	}
-	// In order, so that the same file always has the same faults.
-	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
-		value := r.Env[name]
-		at := d.key("runtime", "env") + "." + name
-		if why := BadVariable(name); why != "" {
-			d.Doc.Faultf(at, "%s", why)
-		}
-		if strings.ContainsRune(value, 0) {
-			d.Doc.Faultf(at, "must not hold a NUL byte")
-		}
+	d.CheckArgs(d.key("runtime", "args"), r.Args)
+	d.CheckVariables(d.key("runtime", "env"), r.Env)
+}
+
+// CheckArgs checks the arguments of a key.
+func (d *Description) CheckArgs(key string, args Args) {
+	for i, arg := range args {
+		d.CheckNUL(key+Indexed(i), arg)
 	}
 }
 
-// BadVariable says why no environment variable can have the name, or "".
-func BadVariable(name string) string {
+// CheckVariables checks the environment variables of a key, in order, so that the same file
+// always has the same faults.
+func (d *Description) CheckVariables(key string, env Env) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		d.CheckVariable(key+"."+name, name)
+		d.CheckNUL(key+"."+name, env[name])
+	}
+}
+
+// CheckVariable checks the name of an environment variable.
+func (d *Description) CheckVariable(key, name string) {
+	if why := badVariable(name); why != "" {
+		d.Doc.Faultf(key, "%s", why)
+	}
+}
+
+// CheckNUL checks a text that a process gets as an argument or a variable.
+func (d *Description) CheckNUL(key, text string) {
+	if strings.ContainsRune(text, 0) {
+		d.Doc.Faultf(key, "must not hold a NUL byte")
+	}
+}
+
+// badVariable says why no environment variable can have the name, or "".
+func badVariable(name string) string {
 	if name == "" || strings.ContainsAny(name, "=\x00") {
 		return "is no name of a variable: it must not be empty, and must not hold = or a NUL byte"
 	}

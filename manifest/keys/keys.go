@@ -175,7 +175,7 @@ func (p *InheritEnv) UnmarshalJSON(raw []byte) error {
 		return errors.New("wants true, false or a list of names")
 	}
 	for _, name := range names {
-		if why := BadVariable(name); why != "" {
+		if why := badVariable(name); why != "" {
 			return fmt.Errorf("%q %s", name, why)
 		}
 	}

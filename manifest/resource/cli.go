@@ -179,7 +179,7 @@ func (d *Declaration) inFolder(name string) (string, fs.FileInfo, error) {
 // cliEnv checks the variables, of which each may be set once.
 func (d *Declaration) cliEnv(k cliKeys) {
 	const at = "spec.cli."
-	d.checkVariables(at+"env", k.Env)
+	d.CheckVariables(at+"env", k.Env)
 	d.Tool.Run.Env = k.Env
 	names := map[string]bool{}
 	for name := range k.Env {
@@ -188,7 +188,7 @@ func (d *Declaration) cliEnv(k cliKeys) {
 	for i, from := range k.EnvFrom {
 		at := at + "env_from" + keys.Indexed(i)
 		if d.Doc.Has(at + ".name") {
-			d.checkVariable(at+".name", from.Name)
+			d.CheckVariable(at+".name", from.Name)
 			if names[from.Name] {
 				d.Doc.Faultf(at+".name", "%q is there twice", from.Name)
 			}

@@ -217,24 +217,3 @@ func (d *Declaration) secretRef(key, text string) secret.Ref {
 	}
 	return ref
 }
-
-// checkVariables checks environment variables, in order, so that the same file
-// always has the same faults.
-func (d *Declaration) checkVariables(key string, env keys.Env) {
-	for _, name := range sortedKeys(env) {
-		d.checkVariable(key+"."+name, name)
-		d.checkNUL(key+"."+name, env[name])
-	}
-}
-
-func (d *Declaration) checkVariable(key, name string) {
-	if why := keys.BadVariable(name); why != "" {
-		d.Doc.Faultf(key, "%s", why)
-	}
-}
-
-func (d *Declaration) checkNUL(key, text string) {
-	if strings.ContainsRune(text, 0) {
-		d.Doc.Faultf(key, "must not hold a NUL byte")
-	}
-}

@@ -128,15 +128,13 @@ func (d *Declaration) readStdio(spec serverSpec) {
 	} else {
 		d.Tool.Path = path
 	}
-	for i, arg := range spec.Args {
-		d.checkNUL("spec.args"+keys.Indexed(i), arg)
-	}
+	d.CheckArgs("spec.args", spec.Args)
 	d.Tool.Run.Args = spec.Args
 	names := map[string]bool{}
 	for i, e := range spec.Env {
 		at := "spec.env" + keys.Indexed(i)
 		if d.Doc.Has(at + ".name") {
-			d.checkVariable(at+".name", e.Name)
+			d.CheckVariable(at+".name", e.Name)
 			if names[e.Name] {
 				d.Doc.Faultf(at+".name", "%q is there twice", e.Name)
 			}
@@ -148,7 +146,7 @@ func (d *Declaration) readStdio(spec serverSpec) {
 		case e.Value == nil:
 			d.Tool.Run.SecretEnv = append(d.Tool.Run.SecretEnv, manifest.SecretEnv{Name: e.Name, Secret: d.secretRef(at+".secretRef", e.SecretRef)})
 		default:
-			d.checkNUL(at+".value", string(*e.Value))
+			d.CheckNUL(at+".value", string(*e.Value))
 			if d.Tool.Run.Env == nil {
 				d.Tool.Run.Env = map[string]string{}
 			}
