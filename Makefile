@@ -22,7 +22,9 @@ export GORACE ?= atexit_sleep_ms=10
 LINT     := CGO_ENABLED=0 GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
-LIFECYCLE := ./internal/launch ./internal/launch/trees ./internal/launch/cgroup ./internal/file/watch ./simple ./supervisor ./mcpbridge/... ./capsule
+LIFECYCLE := ./internal/launch ./internal/launch/guard ./internal/launch/trees ./internal/launch/cgroup ./internal/launch/sandbox \
+	./internal/file/watch ./internal/mcp/rpc ./internal/mcp/linerpc ./internal/call/turns ./internal/service/remote ./internal/app/listen \
+	./simple ./supervisor ./mcpbridge/... ./capsule/...
 
 # Tests wait more than they compute: one package more at a time than there are
 # cores. Those that take longest begin first, so that the others run beside them.
