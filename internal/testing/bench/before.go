@@ -32,7 +32,7 @@ func measureBefore(ctx context.Context, b *bench) ([]table, error) {
 		note: "Both builds serve the same tools and answer the same client in turns. CPU is that of the server and of what answers, for each call; " +
 			"\"own\" is the ratio of the servers' parts.",
 	}
-	for _, over := range []string{withSession.name, stateless.name, "stdio"} {
+	for _, over := range []string{withSession.name, canBeAsked.name, stateless.name, "stdio"} {
 		if err := b.compareBuilds(ctx, &t, over, toolsDir); err != nil {
 			return nil, err
 		}
@@ -157,8 +157,10 @@ func (b *bench) openBuildFront(ctx context.Context, orla, over string) (*front, 
 
 // eraOf returns the era with a name.
 func eraOf(name string) era {
-	if name == stateless.name {
-		return stateless
+	for _, e := range []era{stateless, canBeAsked} {
+		if e.name == name {
+			return e
+		}
 	}
 	return withSession
 }

@@ -26,7 +26,7 @@ func TestL1BuildsAreCompared(t *testing.T) {
 	if err := run(t.Context(), []string{"-quick", "-only", "before", "-before", older}, &stdout, &stderr); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
-	for _, want := range []string{"older build", "capsule, 64 B, 1 ", "/bin/sh script, 4", "HTTP, session", "HTTP, stateless", "stdio"} {
+	for _, want := range []string{"older build", "capsule, 64 B, 1 ", "/bin/sh script, 4", "HTTP, session", "HTTP, client can be asked", "HTTP, stateless", "stdio"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the table does not speak of %q:\n%s", want, &stdout)
 		}

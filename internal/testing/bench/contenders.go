@@ -153,7 +153,7 @@ func (b *bench) openHTTPField(ctx context.Context, toolsDir string, connections 
 	if f.sdk, err = open("SDK", withSession, b.sdk, "http"); err != nil {
 		return f, err
 	}
-	for _, e := range []era{withSession, stateless} {
+	for _, e := range []era{withSession, canBeAsked, stateless} {
 		c, err := open("Orla", e, b.orlaHTTP(toolsDir)...)
 		if c != nil {
 			f.orlas = append(f.orlas, c)

@@ -57,7 +57,7 @@ var floods = []flood{
 		return post(c.host, c.headersFor("tools/list", ""), message(floodID, "tools/list", ""))
 	}},
 	{"new sessions", []string{capsuleTool}, false, func(c *mcpClient) []byte {
-		return post(c.host, nil, message(floodID, "initialize", initializeParams(withSession.version)))
+		return post(c.host, nil, message(floodID, "initialize", withSession.initialize()))
 	}},
 }
 

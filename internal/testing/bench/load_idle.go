@@ -208,7 +208,7 @@ func closeIdlers(idlers []idler) {
 
 // openSession begins a session over a connection that others use too.
 func openSession(_ context.Context, host string, over *mcpClient) (idler, error) {
-	a, err := over.roundTrip(post(host, nil, message(1, "initialize", initializeParams(withSession.version))))
+	a, err := over.roundTrip(post(host, nil, message(1, "initialize", withSession.initialize())))
 	if err == nil && a.session == "" {
 		err = fmt.Errorf("initialize: status %d: %.300s", a.status, a.body)
 	}

@@ -12,11 +12,13 @@ type era struct {
 	name    string
 	version string
 	session bool // calls belong to a session that an initialize begins
+	asked   bool // the client says that it can be asked, as most IDEs do
 }
 
 var (
-	withSession = era{"HTTP, session", "2025-11-25", true}
-	stateless   = era{"HTTP, stateless", "2026-07-28", false}
+	withSession = era{name: "HTTP, session", version: "2025-11-25", session: true}
+	canBeAsked  = era{name: "HTTP, client can be asked", version: "2025-11-25", session: true, asked: true}
+	stateless   = era{name: "HTTP, stateless", version: "2026-07-28"}
 )
 
 // argument is what every measured call sends, as JSON and as flags.
@@ -47,7 +49,7 @@ func connectAs(ctx context.Context, host string, e era, token string) (*mcpClien
 	c := &mcpClient{httpClient: conn, host: host, era: e, token: token}
 	method, params := "server/discover", ""
 	if e.session {
-		method, params = "initialize", initializeParams(e.version)
+		method, params = "initialize", e.initialize()
 	}
 	// A connection on which nothing was asked yet would soon be closed.
 	a, err := c.roundTrip(c.request(method, params))
@@ -71,8 +73,13 @@ func connectAs(ctx context.Context, host string, e era, token string) (*mcpClien
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 
-func initializeParams(version string) string {
-	return `"protocolVersion":"` + version + `","capabilities":{},"clientInfo":{"name":"bench","version":"1"}`
+// initialize are the params of the request that begins a session.
+func (e era) initialize() string {
+	capabilities := "{}"
+	if e.asked {
+		capabilities = `{"elicitation":{},"sampling":{},"roots":{"listChanged":true}}`
+	}
+	return `"protocolVersion":"` + e.version + `","capabilities":` + capabilities + `,"clientInfo":{"name":"bench","version":"1"}`
 }
 
 // message is a request as JSON. params are the members of its object.

@@ -23,7 +23,7 @@ const longestLine = 4 << 20
 // connectStdio does the handshake.
 func connectStdio(s *server) (*stdioClient, error) {
 	c := &stdioClient{in: bufio.NewReaderSize(s.stdout, longestLine), out: s.stdin}
-	if _, err := io.WriteString(c.out, message(0, "initialize", initializeParams(withSession.version))+"\n"); err != nil {
+	if _, err := io.WriteString(c.out, message(0, "initialize", withSession.initialize())+"\n"); err != nil {
 		return nil, err
 	}
 	if _, err := c.in.ReadSlice('\n'); err != nil {
