@@ -99,14 +99,24 @@ func about(line []byte, id json.RawMessage) (marked []byte, question json.RawMes
 	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id))), m.ID
 }
 
-// line makes one line of a message of the server's; nil if it is no JSON.
+// oneLine makes one line of a message of the server's; nil if it is no JSON. The line
+// counts by its length where it waits for somebody, and so it does not keep a buffer that
+// is much larger: what was read beside it, and the space around it, is gone.
 func oneLine(raw []byte) []byte {
+	room := cap(raw)
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' || !rawjson.Valid(raw) {
 		return nil
 	}
-	return rawjson.Compact(raw)
+	line := rawjson.Compact(raw)
+	if room > ordinary && room > 2*len(line) {
+		line = bytes.Clone(line)
+	}
+	return line
 }
+
+// ordinary is the size of a buffer that may be larger than what is in it.
+const ordinary = 4 << 10
 
 // failure is why a call has no answer, as the capsule is to know it.
 func (s *session) failure(err error) error {

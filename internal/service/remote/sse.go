@@ -49,6 +49,8 @@ const (
 	large = 256 << 10
 	// maxEventID bounds an id, which becomes a header.
 	maxEventID = 1 << 10
+	// maxEventName bounds what is kept of the name of an event's kind.
+	maxEventName = 64
 	// maxRetry bounds what a server may ask for.
 	maxRetry = time.Minute
 	// fields is what the name of a field may add to the length of a line.
@@ -63,7 +65,8 @@ func newEventReader(r io.Reader, max int, over <-chan struct{}, grow func(step i
 }
 
 // next returns the next event that has data. At the end it returns io.EOF, and
-// drops an event that is not complete.
+// drops an event that is not complete. After it has returned an event, the reader holds
+// no memory for that: its caller may give back the share that grow took.
 func (e *eventReader) next() (event, error) {
 	var ev event
 	var data []byte
@@ -80,7 +83,7 @@ func (e *eventReader) next() (event, error) {
 		}
 		if len(line) == 0 {
 			if has && len(data) > 0 {
-				ev.data = data
+				ev.data, e.line = data, nil
 				return ev, nil
 			}
 			ev, has = event{}, false // one without data says only what was noted already
@@ -97,7 +100,7 @@ func (e *eventReader) next() (event, error) {
 			}
 			has = true
 		case "event":
-			ev.name = string(value)
+			ev.name = string(value[:min(len(value), maxEventName)]) // what is longer is no name that matters
 		case "id":
 			if isHeader(value) {
 				e.lastID = string(value)

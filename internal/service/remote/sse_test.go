@@ -99,6 +99,39 @@ func TestLargeEventsAskForRoom(t *testing.T) {
 	}
 }
 
+// SPEC S2: when an event has been read, nothing of the size of its lines stays with the
+// stream, nor with a small message: what they took of somebody's share is given back then.
+func TestS2NothingLargeStaysOfAnEvent(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	space := strings.Repeat(" ", 1<<20)
+	for name, text := range map[string]string{
+		"a comment behind the data":    "data: {}\n:" + large + "\n\n",
+		"a comment before the data":    ":" + large + "\ndata: {}\n\n",
+		"a field that is not known":    "data: {}\nx:" + large + "\n\n",
+		"an id":                        "data: {}\nid:" + large + "\n\n",
+		"a name":                       "data: {}\nevent:" + large + "\n\n",
+		"space before the message":     "data: " + space + "{}\n\n",
+		"space behind the message":     "data: {}" + space + "\n\n",
+		"lines of space":               "data: {}\n" + strings.Repeat("data: "+space[:1000]+"\n", 1000) + "\n",
+		"lines of space in a message":  "data: {\n" + strings.Repeat("data: "+space[:1000]+"\n", 1000) + "data: }\n\n",
+		"a comment of an event before": ":" + large + "\n\ndata: {}\n\n",
+	} {
+		e := newEventReader(strings.NewReader(text), 2<<20, nil, func(int) error { return nil })
+		ev, err := e.next()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		line := oneLine(ev.data)
+		if string(line) != "{}" {
+			t.Errorf("%s: the message is %.20q", name, line)
+		}
+		if kept := cap(e.line) + cap(line) + len(ev.name) + len(ev.id); kept > 2*ordinary {
+			t.Errorf("%s: %d bytes are kept", name, kept)
+		}
+	}
+}
+
 // FuzzEvents holds the reader against itself: however a text is cut into reads,
 // the events are the same, and none is larger than it may be.
 func FuzzEvents(f *testing.F) {
