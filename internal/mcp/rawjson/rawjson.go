@@ -101,6 +101,16 @@ func Pair(key, text string) stdjson.RawMessage {
 // returns false. It reports whether raw is an object whose keys have no escapes
 // and each never returned false.
 func Members(raw []byte, each func(key []byte, value stdjson.RawMessage) bool) bool {
+	return members(raw, false, each)
+}
+
+// AllMembers is Members for keys with escapes as well, which it decodes. It reports
+// whether raw is an object and each never returned false.
+func AllMembers(raw []byte, each func(key []byte, value stdjson.RawMessage) bool) bool {
+	return members(raw, true, each)
+}
+
+func members(raw []byte, escapes bool, each func(key []byte, value stdjson.RawMessage) bool) bool {
 	i := skipSpace(raw, 0)
 	if raw[i] != '{' {
 		return false
@@ -112,7 +122,10 @@ func Members(raw []byte, each func(key []byte, value stdjson.RawMessage) bool) b
 		end := skipString(raw, i)
 		key := raw[i+1 : end-1]
 		if bytes.IndexByte(key, '\\') >= 0 {
-			return false
+			if !escapes {
+				return false
+			}
+			key = unescaped(raw[i:end])
 		}
 		start := skipSpace(raw, skipSpace(raw, end)+1) // over the colon
 		end = skipValue(raw, start)
@@ -124,6 +137,15 @@ func Members(raw []byte, each func(key []byte, value stdjson.RawMessage) bool) b
 		}
 		i = skipSpace(raw, i+1) // over the comma
 	}
+}
+
+// unescaped is the text of a JSON string, in memory of its own.
+func unescaped(raw []byte) []byte {
+	var text string
+	if err := stdjson.Unmarshal(raw, &text); err != nil { // it is valid
+		panic(err)
+	}
+	return []byte(text)
 }
 
 // Count returns how many members an object has, whatever their keys are; 0 for what is

@@ -3,6 +3,7 @@ package rawjson_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -40,6 +41,25 @@ func TestMembersAndElementsOfWhatTheyAreNot(t *testing.T) {
 	seen := 0
 	if rawjson.Members([]byte(`{"a":1,"b":2}`), func([]byte, json.RawMessage) bool { seen++; return false }) || seen != 1 {
 		t.Errorf("%d members after the first was refused", seen)
+	}
+}
+
+// All members are found, whatever their keys are, in order.
+func TestAllMembers(t *testing.T) {
+	var got strings.Builder
+	all := func(key []byte, value json.RawMessage) bool {
+		fmt.Fprintf(&got, "%s=%s ", key, value)
+		return string(key) != "last"
+	}
+	if !rawjson.AllMembers([]byte(` {"a":1,"\u0062\"":[2], "":{} , "é\u00e9":"\u0062","a":3}`), all) || got.String() != `a=1 b"=[2] ={} éé="\u0062" a=3 ` {
+		t.Errorf("got %s", got.String())
+	}
+	got.Reset()
+	if rawjson.AllMembers([]byte(`{"\u006cast":1,"b":2}`), all) || got.String() != "last=1 " {
+		t.Errorf("got %s", got.String())
+	}
+	if rawjson.AllMembers([]byte(`["a"]`), all) {
+		t.Error("an array is an object")
 	}
 }
 

@@ -99,46 +99,73 @@ type param struct {
 // deepest is how deep in the arguments one may be that stands in a header.
 const deepest = 8
 
+const (
+	// maxAnnotated bounds what is kept of a list, in bytes. There is room for a header of
+	// each of 10 000 tools, which is as many as are served.
+	maxAnnotated = 8 << 20
+	// perParam is what an argument, or a tool, takes beside its name and its header.
+	perParam = 256
+)
+
+// annotations are what the tools on a page say of headers.
+type annotations struct {
+	tools map[string]*param // by name; nil for one that says nothing
+	room  int               // bytes that they may still take
+	full  bool              // something has found no room
+}
+
+// take reports whether there is room for an argument, or a tool, with texts of so many bytes.
+func (a *annotations) take(texts int) bool {
+	a.full = a.full || a.room < perParam+texts
+	if a.full {
+		return false
+	}
+	a.room -= perParam + texts
+	return true
+}
+
+// add takes in a tool of the list.
+func (a *annotations) add(item json.RawMessage) {
+	var tool struct {
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"inputSchema"`
+	}
+	if json.Unmarshal(item, &tool) != nil || !a.take(len(tool.Name)) {
+		return
+	}
+	a.tools[tool.Name] = a.paramOf(tool.Input, deepest)
+}
+
 // paramOf is what an input schema annotates, nil for nothing. Which annotations are
 // good is found out where the tool is listed.
-func paramOf(schema json.RawMessage, levels int) *param {
-	if levels == 0 || !bytes.Contains(schema, []byte("x-mcp-header")) {
+func (a *annotations) paramOf(schema json.RawMessage, levels int) *param {
+	if levels == 0 || a.full || !rawjson.IsObject(schema) || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil
 	}
-	p := &param{in: map[string]*param{}}
-	members(schema, func(key string, value json.RawMessage) {
-		switch key {
+	p := &param{}
+	rawjson.AllMembers(schema, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
 		case "x-mcp-header":
-			if header := decoded(value); isToken(header) {
+			if header := decoded(value); isToken(header) && a.take(len(header)) {
 				p.header = header
 			}
 		case "properties":
-			members(value, func(name string, property json.RawMessage) {
-				if below := paramOf(property, levels-1); below != nil {
-					p.in[name] = below
+			rawjson.AllMembers(value, func(name []byte, property json.RawMessage) bool {
+				if below := a.paramOf(property, levels-1); below != nil && a.take(len(name)) {
+					if p.in == nil {
+						p.in = map[string]*param{}
+					}
+					p.in[string(name)] = below
 				}
+				return !a.full
 			})
 		}
+		return !a.full
 	})
+	if p.header == "" && len(p.in) == 0 {
+		return nil
+	}
 	return p
-}
-
-// members calls each with the members of what may be an object; with some of them
-// twice where keys have escapes.
-func members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
-	if rawjson.Members(raw, func(key []byte, value json.RawMessage) bool {
-		each(string(key), value)
-		return true
-	}) {
-		return
-	}
-	var all map[string]json.RawMessage
-	if json.Unmarshal(raw, &all) != nil {
-		return
-	}
-	for key, value := range all {
-		each(key, value)
-	}
 }
 
 // write sets the headers of arguments, each of which is looked at once, however many
@@ -178,36 +205,41 @@ func scalar(value json.RawMessage) (text string, ok bool) {
 // as well. The first page makes those of the list before the older ones, which are good
 // for tools on pages that are still to come.
 func (s *session) learn(m message, answer []byte) {
-	first := true
-	if rawjson.IsObject(m.params) {
-		members(m.params, func(key string, _ json.RawMessage) { first = first && key != "cursor" })
+	first, last := len(rawjson.Get(m.params, "cursor")) == 0, true
+	s.mu.Lock()
+	page := annotations{tools: map[string]*param{}, room: maxAnnotated - s.annotated}
+	s.mu.Unlock()
+	if first {
+		page.room = maxAnnotated
 	}
-	var list struct {
-		Result struct {
-			Tools []struct {
-				Name  string          `json:"name"`
-				Input json.RawMessage `json:"inputSchema"`
-			} `json:"tools"`
-		} `json:"result"`
+	room, annotated := page.room, bytes.Contains(answer, []byte("x-mcp-header"))
+	result := rawjson.Get(answer, "result")
+	if rawjson.IsObject(result) {
+		rawjson.Members(result, func(key []byte, value json.RawMessage) bool {
+			switch string(key) {
+			case "nextCursor":
+				last = decoded(value) == ""
+			case "tools":
+				rawjson.Elements(value, func(item json.RawMessage) bool {
+					if annotated && rawjson.IsObject(item) {
+						page.add(item)
+					}
+					return !page.full
+				})
+			}
+			return true
+		})
 	}
-	last := true
-	members(answer, func(key string, value json.RawMessage) {
-		if key == "result" && rawjson.IsObject(value) {
-			members(value, func(key string, value json.RawMessage) { last = last && (key != "nextCursor" || decoded(value) == "") })
-		}
-	})
-	page := map[string]*param{}
-	if bytes.Contains(answer, []byte("x-mcp-header")) && json.Unmarshal(answer, &list) == nil {
-		for _, tool := range list.Result.Tools {
-			page[tool.Name] = paramOf(tool.Input, deepest)
-		}
+	if page.full {
+		s.say("the server lists more arguments that stand in headers than Orla keeps (%d bytes of them); the headers of the others are not sent", maxAnnotated)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first {
-		s.older, s.params = s.params, map[string]*param{}
+		s.older, s.params, s.annotated = s.params, map[string]*param{}, 0
 	}
-	maps.Copy(s.params, page)
+	s.annotated += room - page.room
+	maps.Copy(s.params, page.tools)
 	if last {
 		s.older = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,72 @@ func TestS2HeadersOfToolsThatAreGoneAreForgotten(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
+}
+
+// SPEC S2: what a server's lists say of headers is kept within a bound, however it is said
+// and on however many pages.
+func TestS2HeadersOfAListAreBounded(t *testing.T) {
+	const pages, size = 12, 1 << 20
+	page := func(key, each string) func(int) []byte {
+		return func(n int) []byte {
+			return fmt.Appendf(nil, `{"id":1,"result":{"x":"x-mcp-header",%q:[%s],"nextCursor":"2"}}`, key, numbered(each, n*size, size/len(each)))
+		}
+	}
+	arguments := func(each, rest string) func(int) []byte {
+		return func(n int) []byte {
+			return bytes.Replace(firstOf(numbered(each, 0, size/len(each)), fmt.Sprint(n)), []byte(`"type"`), []byte(rest+`"type"`), 1)
+		}
+	}
+	for name, of := range map[string]func(int) []byte{
+		"tools without headers":              page("tools", `{"name":"%d"}`),
+		"what the capsule takes for no list": page("Tools", `{"name":"%d"}`),
+		"arguments":                          arguments(`"%d":{"x-mcp-header":"h"}`, ""),
+		"arguments in arguments":             arguments(`"%d":{"properties":{"a":{"properties":{"a":{"x-mcp-header":"h"}}}}}`, ""),
+		"arguments after a key with escapes": arguments(`"%d":{"x-mcp-header":"h"}`, `"\u0061":1,`),
+		"arguments that only seem to have":   arguments(`"%d":{"description":"x-mcp-header"}`, ""),
+		"long names":                         arguments(`"%d`+strings.Repeat("x", 10_000)+`":{"x-mcp-header":"h"}`, ""),
+		"long headers":                       arguments(`"%d":{"x-mcp-header":"`+strings.Repeat("x", 10_000)+`"}`, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &session{listener: listener{logged: func([]byte, int) {}}}
+			before := liveHeap()
+			for n := range pages {
+				params := `{"cursor":"2"}`
+				if n == 0 {
+					params = `{}`
+				}
+				s.learn(message{params: json.RawMessage(params)}, of(n))
+			}
+			if kept := liveHeap() - before; kept > maxAnnotated*5/4 {
+				t.Errorf("%d bytes are kept", kept)
+			}
+			s.learn(message{}, pageOf(`"a":{"x-mcp-header":"A"}`, "tool")) // the next list
+			h := http.Header{}
+			if s.headers(h, message{method: "tools/call", name: "tool", args: json.RawMessage(`{"a":"x"}`)}); h.Get(headerParam+"A") != "x" {
+				t.Errorf("the next list has no headers: %v", h)
+			}
+		})
+	}
+}
+
+// numbered are n texts with numbers in them, between commas.
+func numbered(each string, from, n int) string {
+	var all strings.Builder
+	for i := range n {
+		if i > 0 {
+			all.WriteByte(',')
+		}
+		fmt.Fprintf(&all, each, from+i)
+	}
+	return all.String()
+}
+
+// liveHeap is how many bytes are in use.
+func liveHeap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // SPEC S1: each argument is looked at once, however many stand in headers.

@@ -155,15 +155,16 @@ func newShares(maxMessage int64) shares {
 
 // state is what is known of the server and of the session.
 type state struct {
-	shown    []auth.Credentials // to the server, the last few
-	id       string             // Mcp-Session-Id; "" if the server gave none
-	speaks   string             // MCP-Protocol-Version; "" before initialize
-	ended    bool               // nothing can be asked of the server any more
-	expiring bool               // the session ends for that, soon
-	lost     string             // why the server cannot be reached; "" while it can
-	open     map[string]*request
-	params   map[string]*param // which arguments of tools stand in headers as well, by the list that was read last
-	older    map[string]*param // the same by the one before
+	shown     []auth.Credentials // to the server, the last few
+	id        string             // Mcp-Session-Id; "" if the server gave none
+	speaks    string             // MCP-Protocol-Version; "" before initialize
+	ended     bool               // nothing can be asked of the server any more
+	expiring  bool               // the session ends for that, soon
+	lost      string             // why the server cannot be reached; "" while it can
+	open      map[string]*request
+	params    map[string]*param // which arguments of tools stand in headers as well, by the list that was read last
+	older     map[string]*param // the same by the one before
+	annotated int               // what params counts, in bytes
 }
 
 var (
