@@ -80,6 +80,26 @@ func (h *Held) Beside() (other *Held, release func()) {
 	return other, other.close
 }
 
+// Pass gives another of the same owner and room all that h holds, which h holds no more.
+// It does nothing if the other one is over.
+func (h *Held) Pass(to *Held) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.closed {
+		return
+	}
+	to.needed += h.needed
+	to.taken += h.taken
+	to.hand += h.hand
+	to.beyond = to.beyond || h.beyond // there is one beyond the limit at most
+	h.needed, h.taken, h.hand, h.beyond = 0, 0, 0, false
+}
+
 // Owner is whose call it is: nobody's on nil.
 func (h *Held) Owner() Owner {
 	if h == nil {

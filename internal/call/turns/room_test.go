@@ -86,3 +86,53 @@ func TestLittleNeedsNoRoom(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// SPEC S2: what was read beside a call and is the call's now counts until the call is over,
+// within the room or beyond it.
+func TestS2WhatIsPassedCountsUntilTheOtherIsOver(t *testing.T) {
+	const limit = 4 << 20
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(limit)
+		need := func(ctx context.Context, h *turns.Held, n int64) {
+			t.Helper()
+			if err := h.Need(ctx, n); err != nil {
+				t.Error(err)
+			}
+		}
+		ctx, release := room.Hold(t.Context(), turns.Owner{})
+		beside, releaseBeside := turns.HeldBy(ctx).Beside()
+		need(ctx, beside, limit)
+		beyond, releaseBeyond := turns.HeldBy(ctx).Beside()
+		need(ctx, beyond, limit) // there is no room for it
+		for _, h := range []*turns.Held{beside, beyond} {
+			h.Pass(turns.HeldBy(ctx))
+		}
+		releaseBeside()
+		releaseBeyond()
+		if free := room.Free(); free > turns.Little {
+			t.Errorf("%d bytes are free of what was passed on", free)
+		}
+		next, releaseNext := room.Hold(t.Context(), turns.Owner{})
+		done := false
+		go func() { need(next, turns.HeldBy(next), limit); done = true }()
+		if synctest.Wait(); done {
+			t.Error("two are beyond the limit")
+		}
+		release()
+		if synctest.Wait(); !done {
+			t.Error("nothing is free when the other is over")
+		}
+		late, releaseLate := turns.HeldBy(next).Beside()
+		releaseNext()
+		need(ctx, late, limit)
+		late.Pass(turns.HeldBy(next)) // which is over
+		if free := room.Free(); free > turns.Little {
+			t.Errorf("%d bytes are free of what could not be passed on", free)
+		}
+		releaseLate()
+		if free := room.Free(); free != limit {
+			t.Errorf("%d bytes are free at the end, want all", free)
+		}
+		(*turns.Held)(nil).Pass(nil) // where nothing is counted
+	})
+}

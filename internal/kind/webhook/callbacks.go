@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/contract"
 )
 
@@ -89,15 +90,16 @@ func (c *Callbacks) end(w *wait) {
 	w.pushing = false
 }
 
-// take gives w its answer, and so ends it. It reports false for a second one, and for one that
-// nobody waits for any more.
-func (c *Callbacks) take(id string, w *wait, r contract.Response, size int) bool {
+// take gives w its answer with the room that it has, and so ends it. It reports false for a
+// second one, and for one that nobody waits for any more.
+func (c *Callbacks) take(id string, w *wait, r contract.Response, has *turns.Held) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waits[id] != w || w.pushed != nil {
 		return false
 	}
-	w.pushed, w.size = &r, int64(size)
+	w.pushed = &r
+	has.Pass(w.held)
 	close(w.arrived)
 	w.endSoonLocked()
 	return true
@@ -151,7 +153,7 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case !answer.Terminal():
 		refuse(rw, http.StatusBadRequest, "this status does not end the call; the call still waits")
 		return
-	case !c.take(id, w, answer, len(body)):
+	case !c.take(id, w, answer, held):
 		refuse(rw, http.StatusConflict, "this call has its answer")
 		return
 	}

@@ -88,7 +88,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	defer w.watching.Wait()
 	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
-		r, err = pushed, w.held.Need(ctx, w.size)
+		r, err = pushed, nil
 	}
 	if err != nil {
 		return peer.Answer{}, w.explained(err)
@@ -118,7 +118,6 @@ type wait struct {
 	reader  *contract.Exchange // reads what is pushed
 	pushing bool               // one that pushes is being read
 	pushed  *contract.Response // nil before
-	size    int64              // of what was pushed, in bytes
 }
 
 // serve begins the work and waits for its end.

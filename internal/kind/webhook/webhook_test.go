@@ -581,6 +581,42 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	}
 }
 
+// SPEC S2: what was pushed counts until the call is over, also while a request is still
+// made for it, and while there is no room for anything else.
+func TestS2WhatWasPushedIsCountedUntilItsCallIsOver(t *testing.T) {
+	const limit, size = 32 << 20, 4 << 20
+	set := newSetup(t)
+	base := listen(t, set.callbacks)
+	posted := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		close(posted)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	room := turns.NewRoom(limit)
+	ctx, release := room.Hold(t.Context(), turns.Owner{Session: "a"})
+	got := make(chan string, 1)
+	go func() {
+		a, err := set.build(t, described(s.URL)).Call(callid.With(ctx, id), peer.Call{})
+		got <- text(t, a, err)
+	}()
+	<-posted
+	if status := push(t, base, id, strings.Repeat(" ", size)+success); status != 204 {
+		t.Errorf("status = %d; want 204", status)
+	}
+	if free := room.Free(); free > limit-size+turns.Little+512<<10 {
+		t.Errorf("%d of %d bytes are free while the call has its answer", free, limit)
+	}
+	if text := <-got; text != `{"n":1.0}` {
+		t.Errorf("text = %s", text)
+	}
+	release()
+	if room.Free() != limit {
+		t.Errorf("%d of %d bytes are free in the end", room.Free(), limit)
+	}
+}
+
 // A callback may come before the POST is answered, and is taken once.
 func TestACallbackMayBeFasterThanTheAnswer(t *testing.T) {
 	set := newSetup(t)
