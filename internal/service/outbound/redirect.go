@@ -102,6 +102,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	}
 	req.Header = clean
 	req.URL.User = nil
+	req.Close = true // a service can name any number of hosts, and idle connections are bounded for each
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
 )
@@ -103,5 +105,67 @@ func TestT54ARedirectLeadsToNoLessPublicAddress(t *testing.T) {
 		case c.refused && (arrived.Load() != 0 || f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, "redirects to it")):
 			t.Errorf("from %s to %s: %d arrived, %v", c.from, c.to, arrived.Load(), err)
 		}
+	}
+}
+
+// SPEC S2: a service that redirects to ever other hosts does not leave a connection to each
+// of them open. One that stays on its own host keeps the one that it has.
+func TestS2RedirectsElsewhereLeaveNoConnections(t *testing.T) {
+	for name, begin := range map[string]func(*httptest.Server){
+		"HTTP/1": (*httptest.Server).Start,
+		"HTTP/2": func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open atomic.Int64
+			roots := x509.NewCertPool()
+			serve := func(h http.HandlerFunc) *httptest.Server {
+				s := httptest.NewUnstartedServer(h)
+				s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+					switch state {
+					case http.StateNew:
+						open.Add(1)
+					case http.StateClosed, http.StateHijacked:
+						open.Add(-1)
+					case http.StateActive, http.StateIdle:
+					}
+				}
+				begin(s)
+				t.Cleanup(s.Close)
+				if cert := s.Certificate(); cert != nil {
+					roots.AddCert(cert)
+				}
+				return s
+			}
+			first := serve(func(w http.ResponseWriter, r *http.Request) {
+				if to := r.URL.Query().Get("to"); to != "" {
+					http.Redirect(w, r, to, http.StatusFound)
+				}
+			})
+			client := New(Options{Roots: roots})
+			t.Cleanup(client.Close)
+			get := func(to string) {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, first.URL+"/?to="+to, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+			for range 5 {
+				get(serve(func(http.ResponseWriter, *http.Request) {}).URL)
+			}
+			get("/here")
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for deadline := time.Now().Add(10 * time.Second); open.Load() != 1; <-tick.C {
+				if time.Now().After(deadline) {
+					t.Fatalf("%d connections are open, want the first host's", open.Load())
+				}
+			}
+		})
 	}
 }
