@@ -518,3 +518,19 @@ func TestManyMembersTakeNoMemory(t *testing.T) {
 		t.Errorf("an answer of %d bytes takes %d bytes more", len(body), allocated)
 	}
 }
+
+// SPEC S2: an answer is not copied for a key with an escape.
+func TestS2AKeyWithAnEscapeTakesNoCopies(t *testing.T) {
+	body := []byte(`{"\u0061":"` + strings.Repeat("x", 4<<20) + `","request_id":"` + id + `","status":"success","result":"` + strings.Repeat("x", 4<<20) + `"}`)
+	x := exchange(t, "")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r, err := x.Decode(body)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(r.Result) != 4<<20+2 {
+		t.Errorf("%d bytes, %v", len(r.Result), err)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
+		t.Errorf("%d bytes were allocated for an answer of %d", allocated, len(body))
+	}
+}

@@ -71,39 +71,11 @@ func members(raw []byte) (object, error) {
 		m[key] = value
 		return !twice
 	}
-	if !rawjson.Members(raw, func(key []byte, value json.RawMessage) bool { return add(string(key), value) }) && !twice {
-		// Members gives up at a name with escapes.
-		clear(m)
-		if err := eachMember(raw, add); err != nil {
-			return nil, err
-		}
-	}
+	rawjson.AllMembers(raw, func(key []byte, value json.RawMessage) bool { return add(string(key), value) })
 	if twice {
 		return nil, errText("it has a member twice")
 	}
 	return m, nil
-}
-
-// eachMember is rawjson.Members for names with escapes.
-func eachMember(raw []byte, each func(key string, value json.RawMessage) bool) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if _, err := d.Token(); err != nil {
-		return errNotJSON
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return errNotJSON
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return errNotJSON
-		}
-		if name, ok := key.(string); !ok || !each(name, value) {
-			return nil
-		}
-	}
-	return nil
 }
 
 // text is a member that is a string; "" where there is none, or null.
