@@ -1,12 +1,12 @@
 // Package urimatch finds the resource template that a URI comes from.
 //
-// A template is compiled once. What it may cost is bounded, since it is written by
-// a stranger. An Index looks only at the templates whose literal beginning the URI has.
+// A template is compiled once. A URI is compared with it in steps that each take all
+// positions of the URI at once, so that no template costs much more than reading it.
+// An Index looks only at the templates whose literal beginning the URI has.
 package urimatch
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/yosida95/uritemplate/v3"
@@ -30,27 +30,37 @@ type Template struct {
 	prefix, suffix string // the literal text before the first expression, and after the last
 	literals       int    // how many bytes are literal
 	wide           int    // how many expressions match reserved characters too
-	pattern        *regexp.Regexp
+	parts          []part // what is between prefix and suffix
 }
 
+// part is an expression and the literal text before it.
+type part struct {
+	literal string
+	expression
+}
+
+// expression is what an expression of a template may expand to: first, if it has one, then
+// characters of head, then up to more times sep and characters of tail. Or nothing.
+type expression struct {
+	first, sep byte // first is 0 if there is none
+	head, tail class
+	more       int // unbounded if any of its variables is exploded
+}
+
+const unbounded = -1
+
 // Compile compiles a template (RFC 6570). It refuses one that exceeds the bounds.
-func Compile(text string) (t *Template, err error) {
+func Compile(text string) (*Template, error) {
 	if len(text) > MaxLength {
 		return nil, fmt.Errorf("a URI template may have %d bytes at most", MaxLength)
 	}
 	if variables(text) > MaxVariables {
 		return nil, fmt.Errorf("a URI template may have %d variables at most: %.100q", MaxVariables, text)
 	}
-	defer func() { // the library panics when it cannot compile what it has made of a template
-		if p := recover(); p != nil {
-			t, err = nil, fmt.Errorf("the URI template %.100q cannot be compiled: %v", text, p)
-		}
-	}()
-	parsed, err := uritemplate.New(text)
-	if err != nil {
+	if _, err := uritemplate.New(text); err != nil {
 		return nil, fmt.Errorf("%.100q is not a URI template: %w", text, err)
 	}
-	t = &Template{pattern: parsed.Regexp()}
+	t := &Template{}
 	t.read(text)
 	return t, nil
 }
@@ -68,7 +78,7 @@ func variables(text string) (n int) {
 	}
 }
 
-// read takes from a valid template what is compared without its pattern.
+// read fills in a valid template.
 func (t *Template) read(text string) {
 	var form strings.Builder
 	literal, rest, _ := strings.Cut(text, "{")
@@ -80,6 +90,10 @@ func (t *Template) read(text string) {
 		if !is {
 			break
 		}
+		if len(t.parts) == 0 {
+			literal = "" // it is the prefix
+		}
+		t.parts = append(t.parts, part{literal, parse(inside)})
 		if strings.IndexAny(inside, "+#") == 0 {
 			t.wide++
 		}
@@ -94,16 +108,53 @@ func (t *Template) read(text string) {
 		literal, rest, _ = strings.Cut(after, "{")
 	}
 	t.suffix = literal
-	if t.prefix == text { // there is no expression
+	if len(t.parts) == 0 {
 		t.suffix = ""
 	}
 	t.Form = form.String()
 }
 
+// parse reads what is between the braces of a valid expression.
+func parse(inside string) expression {
+	e := expression{sep: ','}
+	named, wide := false, false
+	switch op := inside[0]; op {
+	case '+':
+		wide = true
+	case '#':
+		e.first, wide = op, true
+	case '.', '/':
+		e.first, e.sep = op, op
+	case ';':
+		e.first, e.sep, named = op, op, true
+	case '?', '&':
+		e.first, e.sep, named = op, '&', true
+	}
+	of := func(equals bool) class {
+		switch {
+		case wide:
+			return reserved
+		case equals:
+			return assigning
+		}
+		return unreserved
+	}
+	vars := strings.Split(inside, ",")
+	exploded := strings.Contains(inside, "*")
+	e.head, e.tail = of(named || strings.HasSuffix(vars[0], "*")), of(named || exploded)
+	if e.more = len(vars) - 1; exploded && (e.more > 0 || strings.HasSuffix(vars[0], "*")) {
+		e.more = unbounded
+	}
+	if e.head == e.tail && classesOf[e.sep]&(1<<e.head) != 0 {
+		e.more = 0 // head has all that would follow
+	}
+	return e
+}
+
 // Prefix is the text that all URIs of the template begin with.
 func (t *Template) Prefix() string { return t.prefix }
 
-// Matches reports whether a URI can come from the template.
-func (t *Template) Matches(uri string) bool {
-	return len(uri) <= MaxURI && len(uri) >= t.literals && strings.HasPrefix(uri, t.prefix) && strings.HasSuffix(uri, t.suffix) && t.pattern.MatchString(uri)
+// encloses reports whether a URI begins and ends as those of the template do.
+func (t *Template) encloses(uri string) bool {
+	return len(uri) >= t.literals && strings.HasPrefix(uri, t.prefix) && strings.HasSuffix(uri, t.suffix)
 }

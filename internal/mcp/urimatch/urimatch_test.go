@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/mcp/urimatch"
 )
@@ -24,13 +25,27 @@ func TestS1TemplatesAreBounded(t *testing.T) {
 			t.Errorf("%s: it is accepted", name)
 		}
 	}
-	full, err := urimatch.Compile("a:{a" + strings.Repeat(",a", urimatch.MaxVariables-1) + "}")
+	full := "a:{a" + strings.Repeat(",a", urimatch.MaxVariables-1) + "}"
+	if !matches(t, full, "a:"+strings.Repeat("x", urimatch.MaxURI-2)) {
+		t.Error("a URI of the most bytes does not match")
+	}
+	if matches(t, full, "a:"+strings.Repeat("x", urimatch.MaxURI-1)) {
+		t.Error("a URI that is too long matches")
+	}
+}
+
+// matches reports whether a URI can come from a template.
+func matches(t *testing.T, template, uri string) bool {
+	t.Helper()
+	compiled, err := urimatch.Compile(template)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if full.Matches("a:" + strings.Repeat("x", urimatch.MaxURI)) {
-		t.Error("a URI that is too long matches")
-	}
+	var x urimatch.Index[bool]
+	x.Add(compiled, true)
+	x.Sort()
+	_, ok := x.Find(uri)
+	return ok
 }
 
 func TestMatches(t *testing.T) {
@@ -49,12 +64,26 @@ func TestMatches(t *testing.T) {
 		{"{+all}", "any:thing", true},
 		{"a:{x}b{y}", "a:b", true},
 		{"a:aa{x}aa", "a:aaa", false},
+		{"a:{x}0", "a:%20", false},
+		{"a:{x}", "a:%2", false},
+		{"a:{x}", "a:%20", true},
+		{"a:{x}%20{y}", "a:b%20c", true},
+		{"a:{x}=c", "a:b=c", true},
+		{"a:{x*}", "a:b=c,d=e", true},
+		{"a:{x,y*}", "a:b=c", false},
+		{"a{/x,y}", "a/b/c", true},
+		{"a{/x,y}", "a/b/c/d", false},
+		{"a{/x*}", "a/b/c/d", true},
+		{"a{#x}", "a#b/c?d", true},
+		{"a{?x}{&y}", "a?x=1&y=2", true},
+		{"a{;x}", "a?x=1", false},
+		{"a:{x}é{y}", "a:béc", true},
+		{"a:{+x}b", "a:" + strings.Repeat("a", 300) + "b", true},
+		{"a:{x}b", "a:" + strings.Repeat("a", 300) + "/b", false},
+		{"a:{x}b{y}", "a:" + strings.Repeat("a", 61) + "%62" + strings.Repeat("a", 61) + "%6b", false},
+		{"a:{x}b{y}", "a:" + strings.Repeat("a", 61) + "b" + strings.Repeat("a", 60) + "%6b", true},
 	} {
-		compiled, err := urimatch.Compile(test.template)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := compiled.Matches(test.uri); got != test.want {
+		if got := matches(t, test.template, test.uri); got != test.want {
 			t.Errorf("%s matches %s: %v", test.template, test.uri, got)
 		}
 	}
@@ -127,4 +156,65 @@ func TestS2ALongURIIsComparedWithFewTemplates(t *testing.T) {
 			t.Errorf("a URI of %d bytes is found: %v", len(uri), ok)
 		}
 	}
+}
+
+// SPEC S2: no URI and no templates make a Find cost more than some hundred times what an
+// ordinary one does.
+func TestS2AFindIsCheap(t *testing.T) {
+	ordinary := find(t, "git://h/a/b/tree/"+strings.Repeat("c/", 20), []string{"git://h/{owner}/{repo}/tree/{+path}", "git://h/{owner}/{repo}/{kind}/{n}"})
+	for name, c := range costliest() {
+		for _, n := range []int{400, 1000, 8000} {
+			took := find(t, c.uri(n), c.templates)
+			if took > 1000*ordinary {
+				t.Errorf("%s, a URI of %d bytes: %v; an ordinary Find takes %v", name, n, took, ordinary)
+			}
+		}
+	}
+}
+
+// costly are templates of one capsule, and URIs that are compared with them for long.
+type costly struct {
+	repeated  string // what the URIs are made of
+	templates []string
+}
+
+func (c costly) uri(n int) string { return "flap://h/" + strings.Repeat(c.repeated, n) + "%" }
+
+// costliest are the templates that cost the most.
+func costliest() map[string]costly {
+	variables, separators, literals := costly{repeated: "x"}, costly{repeated: "/"}, costly{repeated: "x"}
+	for i := range 256 {
+		var text strings.Builder
+		for k := range urimatch.MaxVariables - 1 {
+			fmt.Fprintf(&text, "{v%d}%s", k, "xx"[:1+i>>(k%8)&1])
+		}
+		variables.templates = append(variables.templates, "flap://h/"+text.String()+"{z}")
+		separators.templates = append(separators.templates, fmt.Sprintf("flap://h/{/%sa}{?x:%d}", strings.Repeat("a,", 29), i+1))
+		literals.templates = append(literals.templates, "flap://h/"+strings.Repeat("x", 400+i)+"{a}"+strings.Repeat("x", 300)+"{b}{c}")
+	}
+	return map[string]costly{"variables": variables, "separators": separators, "literals": literals}
+}
+
+// find returns how long a Find takes, the quickest of some.
+func find(t *testing.T, uri string, templates []string) time.Duration {
+	t.Helper()
+	var x urimatch.Index[int]
+	for i, text := range templates {
+		compiled, err := urimatch.Compile(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Add(compiled, i)
+	}
+	x.Sort()
+	const turns = 5
+	quickest := time.Hour
+	for range 5 {
+		began := time.Now()
+		for range turns {
+			x.Find(uri)
+		}
+		quickest = min(quickest, time.Since(began)/turns)
+	}
+	return quickest
 }
