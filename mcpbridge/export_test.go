@@ -97,5 +97,10 @@ func (b *Bridge) FollowedResources() int {
 	return len(b.subscriptions.byURI)
 }
 
+// Follow makes a new client follow a resource.
+func (b *Bridge) Follow(ctx context.Context, uri string) error {
+	return b.followResource(ctx, client.NewInbox(), uri, turns.Owner{Session: uri})
+}
+
 // FreeSubscriptions is how many more subscriptions there is room for.
 func (b *Bridge) FreeSubscriptions() int64 { return b.subscriptions.shares.Free() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -185,27 +186,39 @@ func (b *Bridge) tellLeft(ctx context.Context) {
 	}
 }
 
-// amendAll tells peers what is news to them of any resource. Where somebody has
-// the turn it does not wait: that one looks again.
-func (b *Bridge) amendAll(ctx context.Context) { b.amendThese(ctx, b.subscriptions.all()) }
-
-// amendThese does so of some resources.
-func (b *Bridge) amendThese(ctx context.Context, these []departed) {
+// amendThese tells peers what is news to them of some resources. It looks for news of one
+// after the other, until ctx ends, and returns how long that took. Where somebody has the
+// turn it does not wait: that one looks again.
+func (b *Bridge) amendThese(ctx context.Context, these []departed) (looked time.Duration) {
 	now, end := context.WithCancel(ctx)
 	end()
+	began := time.Now()
 	var all sync.WaitGroup
 	for _, d := range these {
+		if ctx.Err() != nil {
+			break
+		}
+		f := b.subscriptions.use(d.uri)
+		if b.subscriptions.news(f, b.holderOf(f.uri)) == "" {
+			b.subscriptions.done(f)
+			continue
+		}
 		all.Go(func() {
 			defer recovered.To(b.log, "tell a peer who follows its resource", nil)
-			f := b.subscriptions.use(d.uri)
 			defer b.subscriptions.done(f)
 			if err := b.amendWithin(now, ctx, f, d.owner); err != nil {
 				b.log.Debug("tell a peer who follows its resource", "uri", d.uri, "err", err)
 			}
 		})
 	}
+	looked = time.Since(began)
 	all.Wait()
+	return looked
 }
+
+// restFactor is how many times as long as it takes to look at what clients follow, nothing is
+// looked at afterwards: a peer can change what it offers at any time, many times a second.
+const restFactor = 9
 
 // tellPeers tells the peers that are new what clients want, until ctx ends: one
 // whose manifest has changed knows nothing of what the one before was told.
@@ -215,7 +228,12 @@ func (b *Bridge) tellPeers(ctx context.Context) {
 	for {
 		c := b.catalog.Catalog()
 		b.tellLevel(now, ctx, turns.Owner{}) // who has the turn looks again
-		b.amendAll(ctx)
+		looked := b.amendThese(ctx, b.subscriptions.all())
+		select {
+		case <-time.After(restFactor * looked):
+		case <-ctx.Done():
+			return
+		}
 		if c.Wait(ctx) != nil {
 			return
 		}
