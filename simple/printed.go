@@ -2,66 +2,121 @@ package simple
 
 import (
 	"bytes"
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+const (
+	// maxLevels is how deep a result may be nested: clients read no more.
+	maxLevels = 1000
+	// maxMeta bounds the members of a result's _meta: each takes many times its bytes.
+	maxMeta = 10_000
+	// maxDecoded bounds the values of one block that have to be decoded to be checked.
+	maxDecoded = 10_000
 )
 
 // readResult reads a CallToolResult that a tool printed. It is as strict as
 // clients are: they drop a whole answer for one block that lacks a field, and
-// then nobody learns why.
-func readResult(printed []byte) (*mcp.CallToolResult, error) {
+// then nobody learns why. What it returns are parts of printed: next to nothing
+// is decoded, since values take many times their bytes.
+func readResult(ctx context.Context, printed []byte) (*mcp.CallToolResult, error) {
 	if !utf8.Valid(printed) {
 		return nil, errNotUTF8
 	}
-	var fields map[string]json.RawMessage // not a struct, which takes names in any case
-	if json.Unmarshal(printed, &fields) != nil || fields == nil {
+	if rawjson.Deeper(printed, maxLevels) {
+		return nil, fmt.Errorf("it is nested more than %d deep", maxLevels)
+	}
+	fields := map[string]json.RawMessage{}
+	if eachMember(printed, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "content", "isError", "structuredContent", "_meta":
+			if delete(fields, key); string(value) != "null" {
+				fields[key] = value
+			}
+		}
+		return true
+	}) != nil {
 		return nil, errors.New("it is not one JSON object")
 	}
-	res := &mcp.CallToolResult{Content: []mcp.Content{}, Meta: mcp.Meta{}}
-	var blocks []json.RawMessage
-	for _, part := range []struct {
-		name, want string
-		to         any
-	}{
-		{"content", "an array", &blocks},
-		{"isError", "true or false", &res.IsError},
-		{"structuredContent", "an object", new(map[string]json.RawMessage)},
-	} {
-		if raw, has := fields[part.name]; has && json.Unmarshal(raw, part.to) != nil {
-			return nil, fmt.Errorf("%s: want %s", part.name, part.want)
-		}
+	content, structured := fields["content"], fields["structuredContent"]
+	if content != nil && content[0] != '[' {
+		return nil, errors.New("content: want an array")
 	}
-	if raw := fields["structuredContent"]; raw != nil && string(raw) != "null" {
-		res.StructuredContent = raw
+	res := &mcp.CallToolResult{Content: []mcp.Content{}}
+	switch string(fields["isError"]) {
+	case "true":
+		res.IsError = true
+	case "false", "":
+	default:
+		return nil, errors.New("isError: want true or false")
 	}
-	if blocks == nil && res.StructuredContent == nil {
+	switch {
+	case structured != nil && !rawjson.IsObject(structured):
+		return nil, errors.New("structuredContent: want an object")
+	case structured != nil:
+		res.StructuredContent = structured
+	case content == nil:
 		return nil, errors.New("it has no content")
 	}
-	if raw, has := fields["_meta"]; has {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		if d.Decode(&res.Meta) != nil {
-			return nil, errors.New("_meta: want an object")
-		}
-		if res.Meta == nil { // it was null
-			res.Meta = mcp.Meta{}
-		}
-	}
-	for i, block := range blocks {
-		if err := checkBlock(block); err != nil {
-			return nil, fmt.Errorf("content[%d]: %w", i, err)
-		}
-		res.Content = append(res.Content, rawContent{json: block})
-	}
-	// The rest of the shape: annotations, base64.
-	if err := json.Unmarshal(printed, new(mcp.CallToolResult)); err != nil {
+	var err error
+	if res.Meta, err = readMeta(fields["_meta"]); err != nil {
 		return nil, err
 	}
-	return res, nil
+	if content != nil {
+		res.Content, err = readContent(ctx, content)
+	}
+	return res, err
+}
+
+// readMeta reads the _meta of a result; nil stands for none. What is nested stays as it came.
+func readMeta(raw json.RawMessage) (mcp.Meta, error) {
+	meta := mcp.Meta{}
+	switch {
+	case raw == nil:
+		return meta, nil
+	case !rawjson.IsObject(raw):
+		return nil, errors.New("_meta: want an object")
+	case rawjson.Count(raw) > maxMeta:
+		return nil, fmt.Errorf("_meta: it has more than %d members", maxMeta)
+	}
+	var err error
+	_ = eachMember(raw, func(key string, value json.RawMessage) bool { // it is valid
+		if meta[key] = value; value[0] != '{' && value[0] != '[' {
+			meta[key], err = rawjson.Decode(value)
+		}
+		return err == nil
+	})
+	return meta, err
+}
+
+// readContent reads the blocks of a result.
+func readContent(ctx context.Context, raw json.RawMessage) (content []mcp.Content, err error) {
+	blocks := 0
+	rawjson.Elements(raw, func(json.RawMessage) bool { blocks++; return true })
+	content = make([]mcp.Content, 0, blocks)
+	fields := map[string]json.RawMessage{}
+	rawjson.Elements(raw, func(block json.RawMessage) bool {
+		if err = context.Cause(ctx); err == nil {
+			err = checkBlock(block, fields)
+		}
+		if err != nil {
+			err = fmt.Errorf("content[%d]: %w", len(content), err)
+			return false
+		}
+		content = append(content, rawContent{json: block})
+		return true
+	})
+	return content, err
 }
 
 // needed are the fields of a block that must be strings, by its type.
@@ -73,52 +128,129 @@ var needed = map[string][]string{
 	"resource":      {},
 }
 
-func checkBlock(raw json.RawMessage) error {
-	var block map[string]json.RawMessage
-	if json.Unmarshal(raw, &block) != nil || block == nil {
-		return errors.New("want an object")
+// shape is what a field must be that clients read.
+type shape int
+
+const (
+	aString shape = iota
+	anObject
+	isBase64 // and so a string
+	isDecoded
+)
+
+// blockShapes are the fields of a block, of whatever type, and resourceShapes those of
+// the resource in it.
+var (
+	blockShapes = map[string]shape{
+		"type": aString, "text": aString, "mimeType": aString, "data": isBase64, "uri": aString, "name": aString, "title": aString,
+		"description": aString, "resource": anObject, "_meta": anObject, "size": isDecoded, "annotations": isDecoded, "icons": isDecoded,
+		"id": aString, "input": anObject, "toolUseId": aString, "content": isDecoded, "isError": isDecoded,
 	}
-	kind, ok := text(block, "type")
-	if !ok {
-		return errors.New("type: want a string")
+	resourceShapes = map[string]shape{"uri": aString, "mimeType": aString, "text": aString, "blob": isBase64, "_meta": anObject}
+)
+
+// checkBlock checks one block. fields is room for its fields.
+func checkBlock(raw json.RawMessage, fields map[string]json.RawMessage) error {
+	if err := readFields(raw, blockShapes, fields); err != nil {
+		return err
+	}
+	if !isString(fields["type"]) {
+		return wants("type", "a string")
+	}
+	kind, err := unquote(fields["type"])
+	if err != nil {
+		return err
 	}
 	names, known := needed[kind]
 	if !known {
 		return fmt.Errorf("type: there is none called %q", clip(kind))
 	}
-	if err := wantStrings(block, names); err != nil || kind != "resource" {
+	resource := fields["resource"]
+	switch err := wantStrings(fields, names); {
+	case err != nil:
 		return err
+	case kind == "resource" && resource == nil:
+		return wants("resource", "an object")
+	case resource == nil:
+		return nil
 	}
-	var resource map[string]json.RawMessage
-	if json.Unmarshal(block["resource"], &resource) != nil || resource == nil {
-		return errors.New("resource: want an object")
+	if err := readFields(resource, resourceShapes, fields); err != nil {
+		return fmt.Errorf("resource.%w", err)
+	}
+	if kind != "resource" {
+		return nil
 	}
 	body := "text"
-	if _, has := resource["blob"]; has {
+	if _, has := fields["blob"]; has {
 		body = "blob"
 	}
-	if err := wantStrings(resource, []string{"uri", body}); err != nil {
+	if err := wantStrings(fields, []string{"uri", body}); err != nil {
 		return fmt.Errorf("resource.%w", err)
 	}
 	return nil
 }
 
+// readFields puts into fields what an object has of those that have shapes, and checks them.
+// One that is null is as none.
+func readFields(raw json.RawMessage, shapes map[string]shape, fields map[string]json.RawMessage) (err error) {
+	clear(fields)
+	if !rawjson.IsObject(raw) {
+		return errors.New("want an object")
+	}
+	var decode []byte
+	_ = eachMember(raw, func(key string, value json.RawMessage) bool { // it is valid
+		want, known := shapes[key]
+		if delete(fields, key); !known || string(value) == "null" {
+			return true
+		}
+		fields[key] = value
+		switch {
+		case (want == aString || want == isBase64) && !isString(value):
+			err = wants(key, "a string")
+		case want == isBase64 && !validBase64(value):
+			err = wants(key, "base64")
+		case want == anObject && !rawjson.IsObject(value):
+			err = wants(key, "an object")
+		case want == isDecoded:
+			decode = append(append(append(append(decode, `,"`...), key...), `":`...), value...)
+		}
+		return err == nil
+	})
+	switch {
+	case err != nil || decode == nil:
+		return err
+	case rawjson.Values(decode) > maxDecoded:
+		return fmt.Errorf("its annotations, icons and the like have more than %d values", maxDecoded)
+	}
+	block := slices.Concat([]byte(`{"content":[{"type":"text"`), decode, []byte("}]}"))
+	return new(mcp.CallToolResult).UnmarshalJSON(block)
+}
+
+func wants(field, shape string) error { return fmt.Errorf("%s: want %s", field, shape) }
+
 func wantStrings(object map[string]json.RawMessage, names []string) error {
 	for _, name := range names {
-		if _, ok := text(object, name); !ok {
-			return fmt.Errorf("%s: want a string", name)
+		if !isString(object[name]) {
+			return wants(name, "a string")
 		}
 	}
 	return nil
 }
 
-// text returns the field of an object that must be a string.
-func text(object map[string]json.RawMessage, name string) (string, bool) {
-	var s *string
-	if json.Unmarshal(object[name], &s) != nil || s == nil {
-		return "", false
+func isString(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
+
+// validBase64 reports whether a JSON string is base64.
+func validBase64(raw json.RawMessage) bool {
+	text := raw[1 : len(raw)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		decoded, err := unquote(raw)
+		if err != nil {
+			return false
+		}
+		text = []byte(decoded)
 	}
-	return *s, true
+	_, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, bytes.NewReader(text)))
+	return err == nil
 }
 
 // rawContent is a content block that is passed on as it came.

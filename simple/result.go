@@ -106,7 +106,7 @@ func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r 
 // blocks and its structured content go out byte for byte, so that numbers keep
 // their digits. What Orla knows itself stands over the tool's word in _meta.
 func (c *Command) passThrough(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
-	res, err := readResult(r.stdout.kept)
+	res, err := readResult(ctx, r.stdout.kept)
 	if err == nil && c.output != nil && !res.IsError {
 		structured, _ := res.StructuredContent.(json.RawMessage) // nil when there is none
 		err = c.output.ValidateOutput(ctx, structured)
