@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/manifest"
@@ -43,7 +44,18 @@ func newCLI(tool manifest.Tool) (*cli, error) {
 
 // input makes the command line and stdin of a call.
 func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
-	values, err := argumentValues(args)
+	used, err := c.used(args)
+	if err != nil {
+		return input{}, err
+	}
+	if used.cost() > turns.Little {
+		held, release := turns.HeldBy(ctx).Beside()
+		defer release()
+		if err := held.Need(ctx, used.cost()); err != nil {
+			return input{}, fault.From(err)
+		}
+	}
+	values, err := used.decoded()
 	if err != nil {
 		return input{}, err
 	}
@@ -53,7 +65,7 @@ func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 	}
 	in := input{flags: argv}
 	if c.Stdin {
-		if in.stdin = args; values == nil || len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
+		if in.stdin = args; none(args) {
 			in.stdin = []byte("{}")
 		}
 	}

@@ -20,10 +20,7 @@ func Render(ctx context.Context, templates []string, args json.RawMessage) (argv
 	if err != nil {
 		return nil, err
 	}
-	values, err := argumentValues(args)
-	if err != nil {
-		return nil, err
-	}
 	c := cli{CLI: manifest.CLI{Command: "command"}, arguments: arguments}
-	return c.render(ctx, values)
+	in, err := c.input(ctx, args)
+	return in.flags, err
 }

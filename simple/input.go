@@ -37,7 +37,7 @@ type input struct {
 
 // buildInput turns a JSON object of arguments into stdin and flags (SPEC C1).
 func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error) {
-	if len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
+	if none(args) {
 		args = json.RawMessage("{}")
 	}
 	object := map[string]json.RawMessage{}
@@ -78,6 +78,12 @@ func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error
 	}
 	in.flags = b.flags
 	return in, nil
+}
+
+// none reports whether a call has no arguments.
+func none(args json.RawMessage) bool {
+	args = bytes.TrimSpace(args)
+	return len(args) == 0 || string(args) == "null"
 }
 
 // eachMember calls take with the members of a JSON object, in order, until it returns

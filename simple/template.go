@@ -39,6 +39,7 @@ const (
 type argument struct {
 	literal string                 // what it always is, where trees is nil
 	trees   map[string]*parse.Tree // rewritten; read-only
+	uses    uses
 }
 
 // argumentsOf parses templates, which are in order.
@@ -53,13 +54,14 @@ func argumentsOf(templates []string) ([]argument, error) {
 			list = append(list, argument{literal: text})
 			continue
 		}
+		used := usesOf(trees)
 		for name, tree := range trees {
 			rewrite(tree.Root)
 			if name != manifest.TemplateName {
 				tree.Root.Nodes = slices.Insert(tree.Root.Nodes, 0, parse.Node(action(tree, nestName)))
 			}
 		}
-		list = append(list, argument{trees: trees})
+		list = append(list, argument{trees: trees, uses: used})
 	}
 	return list, nil
 }
@@ -134,7 +136,7 @@ func saysItself(pipe *parse.PipeNode) bool {
 }
 
 // render makes the arguments of one call (SPEC-TOOLS 3.6): each template makes one,
-// or none if it comes out empty. values is what argumentValues returns. An error
+// or none if it comes out empty. values are what used.decoded returns. An error
 // is invalid_input, and repeats no value.
 func (c *cli) render(ctx context.Context, values any) ([]string, error) {
 	var argv []string
@@ -397,20 +399,6 @@ type null map[string]any
 
 // MarshalJSON writes null as it was read.
 func (null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
-
-// argumentValues decodes arguments for templates.
-func argumentValues(args json.RawMessage) (any, error) {
-	if trimmed := bytes.TrimSpace(args); len(trimmed) == 0 || string(trimmed) == "null" {
-		return map[string]any{}, nil
-	}
-	var object map[string]any
-	d := json.NewDecoder(bytes.NewReader(args))
-	d.UseNumber()
-	if err := d.Decode(&object); err != nil || d.More() {
-		return nil, fault.New(fault.InvalidInput, "arguments: want a JSON object")
-	}
-	return plain(object), nil
-}
 
 // plain has numbers be Go's where these print with the same digits, so that
 // templates can compare and count with them.

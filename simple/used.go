@@ -1,0 +1,147 @@
+package simple
+
+import (
+	"bytes"
+	"encoding/json"
+	"text/template/parse"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// maxUsed bounds the values of the arguments that templates use: no loop goes through
+	// more, and a command line has no room for them.
+	maxUsed = maxSteps
+	// perValue is about what a decoded value takes in memory, beside its bytes. It was
+	// measured with objects of one member.
+	perValue = 200
+)
+
+// uses is which of a call's arguments a template can use.
+type uses struct {
+	names map[string]bool
+	all   bool
+}
+
+// usesOf looks through a template. Those that it calls know only what it gives them.
+func usesOf(trees map[string]*parse.Tree) uses {
+	u := uses{names: map[string]bool{}}
+	if tree := trees[manifest.TemplateName]; tree != nil {
+		u.look(tree.Root, true)
+	}
+	return u
+}
+
+// look looks at a node. outside says that the dot is all arguments there: a range or a
+// with has another one inside.
+func (u *uses) look(node parse.Node, outside bool) {
+	switch n := node.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return
+		}
+		for _, one := range n.Nodes {
+			u.look(one, outside)
+		}
+	case *parse.ActionNode:
+		u.look(n.Pipe, outside)
+	case *parse.TemplateNode:
+		u.look(n.Pipe, outside)
+	case *parse.IfNode:
+		u.branch(&n.BranchNode, outside, outside)
+	case *parse.WithNode:
+		u.branch(&n.BranchNode, outside, false)
+	case *parse.RangeNode:
+		u.branch(&n.BranchNode, outside, false)
+	case *parse.PipeNode:
+		if n == nil {
+			return
+		}
+		for _, command := range n.Cmds {
+			for _, arg := range command.Args {
+				u.look(arg, outside)
+			}
+		}
+	case *parse.ChainNode:
+		u.look(n.Node, outside)
+	case *parse.DotNode:
+		u.all = u.all || outside
+	case *parse.FieldNode:
+		if outside {
+			u.names[n.Ident[0]] = true
+		}
+	case *parse.VariableNode:
+		switch {
+		case n.Ident[0] != "$": // it has been looked at where it was set
+		case len(n.Ident) == 1:
+			u.all = true
+		default:
+			u.names[n.Ident[1]] = true
+		}
+	}
+}
+
+func (u *uses) branch(n *parse.BranchNode, outside, inside bool) {
+	u.look(n.Pipe, outside)
+	u.look(n.List, inside)
+	u.look(n.ElseList, outside)
+}
+
+// used are the arguments of a call that templates can use, not decoded yet.
+type used struct {
+	members       map[string]json.RawMessage
+	values, bytes int
+}
+
+// used finds what the command's templates can use. The other arguments are only looked over.
+func (c *cli) used(args json.RawMessage) (used, error) {
+	found := used{members: map[string]json.RawMessage{}}
+	if none(args) {
+		return found, nil
+	}
+	err := eachMember(args, func(key string, value json.RawMessage) bool {
+		if c.uses(key) {
+			found.values += rawjson.Values(value)
+			found.bytes += len(key) + len(value)
+			found.members[key] = value
+		}
+		return found.values <= maxUsed
+	})
+	switch {
+	case err != nil:
+		return used{}, fault.New(fault.InvalidInput, "arguments: want a JSON object")
+	case found.values > maxUsed:
+		return used{}, fault.New(fault.InvalidInput, "arguments: those that the command uses have more than %d values; send fewer", maxUsed)
+	}
+	return found, nil
+}
+
+// uses reports whether a template can use an argument.
+func (c *cli) uses(name string) bool {
+	for _, a := range c.arguments {
+		if a.uses.all || a.uses.names[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// cost is about how many bytes they take once they are decoded.
+func (u used) cost() int64 { return int64(u.values)*perValue + int64(u.bytes) }
+
+// decoded returns them as templates take them.
+func (u used) decoded() (map[string]any, error) {
+	object := make(map[string]any, len(u.members))
+	for key, raw := range u.members {
+		var value any
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		if err := d.Decode(&value); err != nil {
+			return nil, fault.New(fault.InvalidInput, "arguments: want a JSON object")
+		}
+		object[key] = plain(value)
+	}
+	return object, nil
+}
