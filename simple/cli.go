@@ -48,10 +48,10 @@ func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	if used.cost() > turns.Little {
+	if used.cost > turns.Little {
 		held, release := turns.HeldBy(ctx).Beside()
 		defer release()
-		if err := held.Need(ctx, used.cost()); err != nil {
+		if err := held.Need(ctx, used.cost); err != nil {
 			return input{}, fault.From(err)
 		}
 	}

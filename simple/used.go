@@ -10,14 +10,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-const (
-	// maxUsed bounds the values of the arguments that templates use: no loop goes through
-	// more, and a command line has no room for them.
-	maxUsed = maxSteps
-	// perValue is about what a decoded value takes in memory, beside its bytes. It was
-	// measured with objects of one member.
-	perValue = 200
-)
+// maxUsed bounds the values of the arguments that templates use: no loop goes through
+// more, and a command line has no room for them.
+const maxUsed = maxSteps
 
 // uses is which of a call's arguments a template can use.
 type uses struct {
@@ -91,8 +86,9 @@ func (u *uses) branch(n *parse.BranchNode, outside, inside bool) {
 
 // used are the arguments of a call that templates can use, not decoded yet.
 type used struct {
-	members       map[string]json.RawMessage
-	values, bytes int
+	members map[string]json.RawMessage
+	values  int
+	cost    int64 // about how many bytes they take once they are decoded
 }
 
 // used finds what the command's templates can use. The other arguments are only looked over.
@@ -104,7 +100,7 @@ func (c *cli) used(args json.RawMessage) (used, error) {
 	err := eachMember(args, func(key string, value json.RawMessage) bool {
 		if c.uses(key) {
 			found.values += rawjson.Values(value)
-			found.bytes += len(key) + len(value)
+			found.cost += int64(len(key)) + rawjson.Weight(value)
 			found.members[key] = value
 		}
 		return found.values <= maxUsed
@@ -127,9 +123,6 @@ func (c *cli) uses(name string) bool {
 	}
 	return false
 }
-
-// cost is about how many bytes they take once they are decoded.
-func (u used) cost() int64 { return int64(u.values)*perValue + int64(u.bytes) }
 
 // decoded returns them as templates take them.
 func (u used) decoded() (map[string]any, error) {

@@ -67,6 +67,31 @@ func Values(raw []byte) int {
 	return n
 }
 
+// What a decoded value takes in memory, in bytes, beside its text, and an object or an array
+// besides. It was measured.
+const (
+	perValue  = 64
+	perNested = 256
+)
+
+// Weight returns about how many bytes a value takes once it is decoded. raw must be valid JSON.
+func Weight(raw []byte) int64 {
+	n := int64(len(raw)) + perValue
+	for i := 0; i < len(raw); {
+		switch raw[i] {
+		case '"':
+			i = skipString(raw, i)
+			continue
+		case '{', '[':
+			n += perValue + perNested
+		case ',':
+			n += perValue
+		}
+		i++
+	}
+	return n
+}
+
 // String returns the text of a JSON string without escapes; "" for all else.
 func String(value []byte) string {
 	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -243,6 +244,28 @@ func BenchmarkValid(b *testing.B) {
 				rawjson.Valid([]byte(raw))
 			}
 		})
+	}
+}
+
+// A value's weight is near what it takes once it is decoded, and seldom less.
+func TestWeight(t *testing.T) {
+	for _, value := range []string{`0`, `12345678`, `""`, `"{[,{[,{[,"`, `{"":0}`, `{"":{}}`, `[0]`, `[[[0]]]`, `{"a":"b"}`, `{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0}`} {
+		raw := []byte("[" + strings.Repeat(value+",", 20_000) + value + "]")
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		decoded, err := rawjson.Decode(raw)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		takes := int64(after.HeapAlloc) - int64(before.HeapAlloc) //nolint:gosec // it is no larger
+		if weight := rawjson.Weight(raw); weight < takes*3/4 || weight > takes*6 {
+			t.Errorf("%s takes %d each and weighs %d", value, takes/20_000, weight/20_000)
+		}
+		runtime.KeepAlive(decoded)
+		runtime.KeepAlive(raw)
 	}
 }
 

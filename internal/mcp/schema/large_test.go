@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -32,6 +33,35 @@ func TestLargeArguments(t *testing.T) {
 		err = s.Validate(t.Context(), raw)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %.200v, want %q", err, test.want)
+		}
+	}
+}
+
+// SPEC S2: what would take very much memory to check is refused before it is decoded.
+func TestS2ValuesAreCountedBeforeTheyAreDecoded(t *testing.T) {
+	s, err := schema.CompileInput([]byte(`{"type":"object","properties":{"text":{"type":"string","minLength":1}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, most := range map[string]int{`{}`: 200_000, `{"":0}`: 200_000, `0`: 1_200_000, `"{{{{{{{{"`: 1_000_000, `{"id":1,"name":"some text","at":1.5}`: 130_000} {
+		args := func(n int, end string) []byte {
+			return []byte(`{"text":"x","a":[` + strings.Repeat(value+",", n) + value + `]}` + end)
+		}
+		if err := s.Validate(t.Context(), args(most, "")); err != nil {
+			t.Errorf("%d times %s: %v", most, value, err)
+		}
+		for end, want := range map[string]string{"": "too many values", " x": "is not JSON: invalid character 'x'"} {
+			raw := args(7*most/4, end)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := s.ValidateOutput(t.Context(), raw)
+			runtime.ReadMemStats(&after)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d times %s: %v; want %s", 7*most/4, value, err, want)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > uint64(2*len(raw)) {
+				t.Errorf("%d times %s took %d bytes", 7*most/4, value, took)
+			}
 		}
 	}
 }

@@ -95,6 +95,20 @@ func decode(raw []byte) (any, error) {
 // times its size to decode.
 const heavy = 256 << 10
 
+// maxWeight bounds what a value takes that is decoded to be checked, in bytes (rawjson.Weight).
+const maxWeight = 80 << 20
+
+// tooMuch says why a heavy value is not decoded; "" for one that is.
+func tooMuch(raw []byte) string {
+	switch {
+	case !rawjson.Valid(raw):
+		return fmt.Sprintf("is not JSON: %v", json.Unmarshal(raw, new(json.RawMessage)))
+	case rawjson.Weight(raw) > maxWeight:
+		return "has too many values to be checked against the schema; send fewer"
+	}
+	return ""
+}
+
 // places are held by the checks of heavy values, a few at a time, and not all of them by
 // one caller beside others (SPEC N2).
 var places = turns.NewQueue(2, 1)
@@ -103,6 +117,9 @@ var places = turns.NewQueue(2, 1)
 // ctx's cause.
 func (s *Schema) misfits(ctx context.Context, raw []byte) (list, where string, err error) {
 	if len(raw) >= heavy {
+		if why := tooMuch(raw); why != "" {
+			return why, "", nil
+		}
 		owner := turns.HeldBy(ctx).Owner()
 		if err := places.Take(ctx, owner); err != nil {
 			return "", "", err
