@@ -7,7 +7,12 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
+
+// maxValues bounds the values of a manifest: each layer takes 200 times its bytes.
+const maxValues = 10_000
 
 // Media types of a manifest in OCI's own words and in Docker's.
 const (
@@ -86,6 +91,9 @@ func named(d ocispec.Descriptor, err error) (ocispec.Descriptor, error) {
 
 func parseDocument(data []byte) (document, error) {
 	var doc document
+	if rawjson.Valid(data) && rawjson.Values(data) > maxValues {
+		return doc, invalid("its manifest has more than %d values", maxValues)
+	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return doc, invalid("its manifest is no JSON of a manifest")
 	}
