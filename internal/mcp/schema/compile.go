@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // maxSchema is the size in bytes over which a schema is refused unread.
@@ -127,6 +129,10 @@ func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
 	}()
 	if len(raw) > maxSchema {
 		return nil, nil, faulty(nil, "has %d bytes, more than the %d allowed", len(raw), maxSchema)
+	}
+	// Empty objects and arrays are counted twice there.
+	if rawjson.Valid(raw) && rawjson.Values(raw) > 2*maxValues {
+		return nil, nil, faulty(nil, "has more than the %d values allowed", maxValues)
 	}
 	doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {

@@ -66,6 +66,23 @@ func TestS2ValuesAreCountedBeforeTheyAreDecoded(t *testing.T) {
 	}
 }
 
+// SPEC S2: a schema of very many values is refused before it is decoded.
+func TestS2ValuesOfASchemaAreCountedBeforeItIsDecoded(t *testing.T) {
+	for _, value := range []string{`{}`, `{"":0}`, `0`} {
+		raw := []byte(`{"type":"object","x":[` + strings.Repeat(value+",", 120_000) + value + "]}")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := schema.Compile(raw)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "values allowed") {
+			t.Errorf("many times %s: %v", value, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(2*len(raw)) {
+			t.Errorf("%d bytes of %s took %d", len(raw), value, took)
+		}
+	}
+}
+
 func BenchmarkValidateLargeText(b *testing.B) {
 	s, err := schema.CompileInput([]byte(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`))
 	if err != nil {
