@@ -9,7 +9,7 @@ import (
 
 // BuildInput is buildInput, for fuzzing it without a process for each input.
 func BuildInput(args json.RawMessage, mode manifest.ArgumentsMode) (stdin []byte, flags []string, err error) {
-	in, err := buildInput(args, mode)
+	in, err := buildInput(context.Background(), args, mode)
 	return in.stdin, in.flags, err
 }
 

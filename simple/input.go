@@ -2,6 +2,7 @@ package simple
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
@@ -25,6 +27,8 @@ const (
 	// maxMembers bounds the arguments that may become flags: the shortest flags of as many
 	// are longer than maxFlags.
 	maxMembers = 200_000
+	// perMember is about what one of them takes while it becomes a flag, and then.
+	perMember = 200
 	// maxNamed bounds how much of a bad name an error repeats.
 	maxNamed = 64
 )
@@ -35,21 +39,30 @@ type input struct {
 	flags []string
 }
 
-// buildInput turns a JSON object of arguments into stdin and flags (SPEC C1).
-func buildInput(args json.RawMessage, mode manifest.ArgumentsMode) (input, error) {
+// buildInput turns a JSON object of arguments into stdin and flags (SPEC C1). What many of
+// them take is held by the call.
+func buildInput(ctx context.Context, args json.RawMessage, mode manifest.ArgumentsMode) (input, error) {
 	if none(args) {
 		args = json.RawMessage("{}")
 	}
 	object := map[string]json.RawMessage{}
-	many := false
+	many, counted := false, 0
+	var full error
 	err := eachMember(args, func(key string, value json.RawMessage) bool {
+		const few = 1000
 		if key == "stdin" || mode != manifest.ArgumentsStdin {
 			object[key] = value
 		}
+		if len(object) > counted+few {
+			counted += few
+			full = turns.HeldBy(ctx).Need(ctx, few*perMember)
+		}
 		many = len(object) > maxMembers
-		return !many
+		return !many && full == nil
 	})
 	switch {
+	case full != nil:
+		return input{}, fault.From(full)
 	case many:
 		return input{}, fault.New(fault.InvalidInput, "arguments: over %d members cannot be flags", maxMembers)
 	case err != nil:

@@ -56,10 +56,10 @@ func TestS2VeryManyMembersAreRefused(t *testing.T) {
 		return b.String()
 	}() + "}")
 	for _, raw := range []json.RawMessage{args, slices.Concat([]byte(`{"\u0062":1,`), args[1:])} {
-		if _, err := buildInput(raw, manifest.ArgumentsFlags); fault.CodeOf(err) != fault.InvalidInput || !strings.Contains(err.Error(), "members") {
+		if _, err := buildInput(t.Context(), raw, manifest.ArgumentsFlags); fault.CodeOf(err) != fault.InvalidInput || !strings.Contains(err.Error(), "members") {
 			t.Errorf("%.20s: %v", raw, err)
 		}
-		if in, err := buildInput(raw, manifest.ArgumentsStdin); err != nil || len(in.stdin) != len(raw) {
+		if in, err := buildInput(t.Context(), raw, manifest.ArgumentsStdin); err != nil || len(in.stdin) != len(raw) {
 			t.Errorf("%.20s on stdin: %v", raw, err)
 		}
 	}

@@ -125,7 +125,7 @@ func (c *Command) input(ctx context.Context, args json.RawMessage) (input, error
 	if c.cli != nil {
 		return c.cli.input(ctx, args)
 	}
-	return buildInput(args, c.tool.Run.Arguments)
+	return buildInput(ctx, args, c.tool.Run.Arguments)
 }
 
 // run is what one process left.

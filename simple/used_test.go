@@ -74,48 +74,63 @@ func TestS2ArgumentsOfACommandTakeAFewTimesTheirBytes(t *testing.T) {
 	}
 }
 
-// SPEC S2, N2: what decoded arguments take is counted before it is spent, within the call's
-// deadline, and given back.
-func TestS2DecodedArgumentsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		room := turns.NewRoom(1 << 20)
-		args := json.RawMessage(`{"a":[` + strings.Repeat("0,", 2500) + `0]}`)
-		c := ofArgs(t, "{{len .a}}")
-		all := room.Free()
-		var letGo []func()
-		for range 2 { // the second goes beyond the limit, and a third one waits
-			ctx, release := room.Hold(t.Context(), turns.Owner{Caller: "other"})
-			letGo = append(letGo, release)
-			if err := turns.HeldBy(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, end := context.WithCancelCause(t.Context())
-		ctx, release := room.Hold(ctx, turns.Owner{Caller: "one"})
-		defer release()
-		done := make(chan error, 1)
-		go func() { _, err := c.input(ctx, args); done <- err }()
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("it did not wait: %v", err)
-		default:
-		}
-		over := errors.New("over")
-		end(over)
-		if err := <-done; !errors.Is(err, over) {
-			t.Errorf("error = %v; want %v", err, over)
-		}
-		for _, release := range letGo {
-			release()
-		}
-		ctx, release = room.Hold(t.Context(), turns.Owner{Caller: "one"})
-		defer release()
-		if in, err := c.input(ctx, args); err != nil || !slices.Equal(in.flags, []string{"2501"}) {
-			t.Errorf("%q, %v", in.flags, err)
-		}
-		if room.Free() != all {
-			t.Errorf("%d of %d bytes are free", room.Free(), all)
-		}
-	})
+// SPEC S2, N2: what many arguments take is counted before it is spent, and waits within the
+// call's deadline. What templates take of it is given back.
+func TestS2ManyArgumentsAreCounted(t *testing.T) {
+	cli := ofArgs(t, "{{len .a}}")
+	flags := &Command{tool: manifest.Tool{Run: manifest.Run{Arguments: manifest.ArgumentsFlags}}}
+	for name, test := range map[string]struct {
+		args string
+		of   func(ctx context.Context, args json.RawMessage) (input, error)
+		kept bool // until the call ends
+	}{
+		"templates": {`{"a":[` + strings.Repeat("0,", 5000) + `0]}`, cli.input, false},
+		"flags":     {`{` + strings.TrimSuffix(numbered(3000), `,"":0`) + `}`, flags.input, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				args := json.RawMessage(test.args)
+				room := turns.NewRoom(1 << 20)
+				all := room.Free()
+				var release []func()
+				for range 2 { // the second goes beyond the limit, and a third one waits
+					ctx, end := room.Hold(t.Context(), turns.Owner{Caller: "other"})
+					release = append(release, end)
+					if err := turns.HeldBy(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				ctx, end := room.Hold(ctx, turns.Owner{Caller: "one"})
+				done := make(chan error, 1)
+				go func() { _, err := test.of(ctx, args); done <- err }()
+				synctest.Wait()
+				select {
+				case err := <-done:
+					t.Fatalf("it did not wait: %v", err)
+				default:
+				}
+				over := errors.New("over")
+				cancel(over)
+				if err := <-done; !errors.Is(err, over) {
+					t.Errorf("error = %v; want %v", err, over)
+				}
+				end()
+				for _, end := range release {
+					end()
+				}
+				ctx, end = room.Hold(t.Context(), turns.Owner{Caller: "one"})
+				if in, err := test.of(ctx, args); err != nil || len(in.flags) == 0 {
+					t.Errorf("%q, %v", in.flags, err)
+				}
+				if kept := room.Free() < all; kept != test.kept {
+					t.Errorf("%d of %d bytes are free", room.Free(), all)
+				}
+				end()
+				if room.Free() != all {
+					t.Errorf("%d of %d bytes are free at the end", room.Free(), all)
+				}
+			})
+		})
+	}
 }
