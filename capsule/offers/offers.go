@@ -248,7 +248,7 @@ func decoded[T any](o *Offering, raw []json.RawMessage, good func(*T) bool) []*T
 	var left leftOut
 	for _, item := range raw {
 		t := new(T)
-		if err := json.Unmarshal(item, t); err != nil || !good(t) {
+		if _, _, err := read(item, t, meta(t)); err != nil || !good(t) {
 			left.count(err)
 			continue
 		}
@@ -313,14 +313,7 @@ func tools(o *Offering, raw []json.RawMessage) []*mcp.Tool {
 	var left leftOut
 	for _, item := range raw {
 		var t mcp.Tool
-		var schemas struct {
-			Input  json.RawMessage `json:"inputSchema"`
-			Output json.RawMessage `json:"outputSchema"`
-		}
-		err := json.Unmarshal(item, &t)
-		if err == nil {
-			err = json.Unmarshal(item, &schemas)
-		}
+		input, output, err := read(item, &t, &t.Meta)
 		if err == nil && seen[t.Name] {
 			err = fmt.Errorf("%q is listed twice; the first serves", t.Name)
 		}
@@ -330,12 +323,11 @@ func tools(o *Offering, raw []json.RawMessage) []*mcp.Tool {
 		}
 		seen[t.Name] = true
 		t.InputSchema = json.RawMessage(`{"type":"object"}`)
-		if len(schemas.Input) > 0 && string(schemas.Input) != "null" {
-			t.InputSchema = schemas.Input
+		if input != nil {
+			t.InputSchema = input
 		}
-		t.OutputSchema = nil
-		if len(schemas.Output) > 0 && string(schemas.Output) != "null" {
-			t.OutputSchema = schemas.Output
+		if output != nil {
+			t.OutputSchema = output
 		}
 		list = append(list, &t)
 	}

@@ -18,7 +18,7 @@ const (
 	// maxPages and maxItems bound what a capsule may list.
 	maxPages, maxItems = 100, 10_000
 	maxListed          = 8 << 20 // bytes
-	// maxListedValues bounds the values of a list: they stay in memory, decoded, in
+	// maxListedValues bounds the values of a list: some stay in memory, decoded, in
 	// which small ones take many times their bytes.
 	maxListedValues = 400_000
 	// maxCursor bounds what a capsule may call a page, in bytes.
@@ -69,6 +69,12 @@ func (p *Peer) page(ctx context.Context, method, key, cursor string, patience ti
 	if err != nil {
 		return nil, "", err
 	}
+	return itemsIn(result, key)
+}
+
+// itemsIn returns the items of a page, but only the first of those that are not served, and
+// what the next page is called, "" for none.
+func itemsIn(result json.RawMessage, key string) (items []json.RawMessage, next string, err error) {
 	if !rawjson.IsObject(result) {
 		return nil, "", errors.New("the answer is no object")
 	}
@@ -76,9 +82,10 @@ func (p *Peer) page(ctx context.Context, method, key, cursor string, patience ti
 	rawjson.Members(result, func(name []byte, value json.RawMessage) bool {
 		switch string(name) {
 		case key:
-			found = rawjson.Elements(value, func(item json.RawMessage) bool {
+			found = value[0] == '['
+			rawjson.Elements(value, func(item json.RawMessage) bool {
 				items, listed = append(items, item), listed+len(item)
-				return true
+				return len(items) <= maxItems
 			})
 		case "nextCursor":
 			if long = len(value) > maxCursor; !long {

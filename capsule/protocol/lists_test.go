@@ -59,3 +59,18 @@ func live() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// SPEC S2: of a page of very many items, those that are not served take nothing.
+func TestS2APageTakesLittleMoreThanItsItems(t *testing.T) {
+	page := json.RawMessage(`{"tools":[` + strings.Repeat("{},", 500_000) + `{}],"nextCursor":"x"}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	items, next, err := itemsIn(page, "tools")
+	runtime.ReadMemStats(&after)
+	if len(items) != maxItems+1 || next != "x" || err != nil {
+		t.Errorf("%d items, %q, %v", len(items), next, err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(2*len(page)) {
+		t.Errorf("%d bytes took %d", len(page), took)
+	}
+}
