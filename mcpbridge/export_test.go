@@ -45,6 +45,9 @@ func (b *Bridge) HoldListing() func() {
 	return b.lists.making.Unlock
 }
 
+// WaitForRoom is how many requests wait for room for what they read or list.
+func (b *Bridge) WaitForRoom() int64 { return 2*maxReads - b.large.reads.Free() }
+
 // SetReadPatience is how long a read of a kept answer waits for room.
 func (b *Bridge) SetReadPatience(d time.Duration) { b.large.patience = d }
 

@@ -24,8 +24,8 @@ const (
 	// answersBudget bounds the answers in bytes that are on their way from tools to
 	// clients, whatever answers; one that finds no room waits, inside its deadline.
 	answersBudget = 128 << 20
-	// maxReads bounds the reads of one caller that wait for room. All may be twice as
-	// many.
+	// maxReads bounds the reads and lists of one caller that wait for room. All may be
+	// twice as many.
 	maxReads = 256
 )
 
@@ -105,17 +105,26 @@ func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 // roomToRead returns how long an answer is as JSON. If that is not over most, it waits
 // a while for room for so much.
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
+	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, held *turns.Held) error {
+		if err := b.inTurn(ctx, func() { size = a.EncodedSize() }); err != nil || size > most {
+			return err
+		}
+		return held.Need(ctx, size)
+	})
+	return size, err
+}
+
+var errNoRoomToRead = fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
+
+// awaitRoom has one of a bounded number of requests wait a while for room for its answer.
+// The error is crowded when there are more of them, or when the time is over.
+func (b *Bridge) awaitRoom(ctx context.Context, crowded *fault.Error, wait func(context.Context, *turns.Held) error) error {
 	held := turns.HeldBy(ctx)
-	crowded := fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
 	if !b.large.reads.Try(held.Owner(), 1) {
-		return 0, crowded
+		return crowded
 	}
 	defer b.large.reads.Give(held.Owner(), 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.large.patience, crowded)
 	defer cancel()
-	measure := func() { size = a.EncodedSize() }
-	if err := b.inTurn(ctx, measure); err != nil || size > most {
-		return size, err
-	}
-	return size, held.Need(ctx, size)
+	return wait(ctx, held)
 }

@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -15,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -64,8 +67,8 @@ func (l items[T]) find(key string) (item[T], bool) {
 
 // page returns the items behind a key, "" for the first ones, as a JSON array, and the key
 // to go on with; "" at the end. A page ends where one from the beginning does, so that all
-// clients are told the same bytes.
-func (l items[T]) page(after string) (page wire.Parts, next string) {
+// clients are told the same bytes. keeps is how many bytes are kept for as long as it is.
+func (l items[T]) page(after string) (page wire.Parts, next string, keeps int) {
 	at := 0
 	if after != "" {
 		var found bool
@@ -80,17 +83,21 @@ func (l items[T]) page(after string) (page wire.Parts, next string) {
 		next = l.all[end-1].key
 	}
 	if at == end && at > 0 || begin/pageSize == len(l.pages) {
-		return wire.Parts{[]byte("[]")}, next
+		return wire.Parts{[]byte("[]")}, next, 0
 	}
 	whole := l.pages[begin/pageSize]
 	if at == begin {
-		return wire.Parts{whole}, next
+		return wire.Parts{whole}, next, len(whole)
 	}
 	left := 0 // bytes of what is before
 	for _, i := range l.all[begin:at] {
 		left += len(i.json) + len(",")
 	}
-	return wire.Parts{whole[:1], whole[1+left:]}, next
+	rest := whole[1+left:]
+	if len(rest) <= turns.Little { // which nobody counts
+		return wire.Parts{[]byte("["), bytes.Clone(rest)}, next, len(rest)
+	}
+	return wire.Parts{whole[:1], rest}, next, len(whole)
 }
 
 func joinItems[T any](all []item[T]) json.RawMessage {
@@ -234,8 +241,36 @@ func (b *Bridge) settle(ctx context.Context, r *Request) (*listed, *jsonrpc.Erro
 	return b.current(), nil
 }
 
+// pageOf finds a page of a list behind a key; see items.page.
+type pageOf func(l *listed, after string) (page wire.Parts, next string, keeps int)
+
+// page returns a page of a list when there is room for it among the answers. A request that
+// waits for room keeps no page: the list may change meanwhile, and so may its length.
+func (b *Bridge) page(ctx context.Context, r *Request, after string, of pageOf) (wire.Parts, string, *jsonrpc.Error) {
+	counted := 0
+	for {
+		whole, refused := b.settle(ctx, r)
+		if refused != nil {
+			return nil, "", refused
+		}
+		page, next, keeps := of(whole, after)
+		if keeps <= max(counted, turns.Little) {
+			return page, next, nil
+		}
+		err := b.awaitRoom(ctx, errNoRoomToList, func(ctx context.Context, held *turns.Held) error {
+			return held.Need(ctx, int64(keeps-counted))
+		})
+		if err != nil {
+			return nil, "", b.refused(ctx, r.Method, err)
+		}
+		counted = keeps
+	}
+}
+
+var errNoRoomToList = fault.New(fault.RateLimited, "there is no room for the list beside the answers that are on their way; take them and try again")
+
 // listing answers a request for a page of a list.
-func listing(name string, page func(l *listed, after string) (wire.Parts, string)) serve {
+func listing(name string, of pageOf) serve {
 	return func(b *Bridge, ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 		after, ok := "", true
 		if cursor := r.Params.Cursor; cursor != nil && string(cursor) != "null" {
@@ -244,11 +279,10 @@ func listing(name string, page func(l *listed, after string) (wire.Parts, string
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of a list of Orla's"}
 		}
-		whole, refused := b.settle(ctx, r)
+		all, next, refused := b.page(ctx, r, after, of)
 		if refused != nil {
 			return nil, refused
 		}
-		all, next := page(whole, after)
 		out := make(wire.Parts, 0, 8)
 		if r.newest {
 			out = append(out, []byte(`{"resultType":"complete","_meta":{"`+mcp.MetaKeyServerInfo+`":`), b.selfJSON, []byte("},"))
