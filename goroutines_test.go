@@ -92,6 +92,7 @@ var uncontained = map[string]struct {
 	"mcpbridge/transport/stdio.Conn.awaitLog":          {1, waits},
 	"mcpbridge/transport/stdio.workers.run":            {1, below},
 	"mcpbridge.conversations.park":                     {1, own},
+	"mcpbridge/client.Notifier.add":                    {1, own},
 	"mcpbridge/client.Joined":                          {1, own},
 	"mcpbridge/results.Store.expire":                   {1, own},
 	"mcpbridge/results.Store.keep":                     {1, own},

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -64,6 +65,12 @@ func (a *audience) tell() {
 	a.due, a.timer = [client.Lists]bool{}, nil
 }
 
+// PassNews tells a client of an owner its news, as they come, until ctx ends, done is closed or
+// the client has left. The clients of a caller are told in turn.
+func (b *Bridge) PassNews(ctx context.Context, in *client.Inbox, done <-chan struct{}, to client.Outlet, owner turns.Owner) {
+	in.Pass(ctx, done, to, b.notifier, owner.Tenant())
+}
+
 // listen answers a subscriptions/listen: the client is told of what it has asked for until
 // it cancels the request, or leaves.
 func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
@@ -98,7 +105,7 @@ func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.E
 		release()
 	}
 	if err == nil && (in.Wants != [client.Lists]bool{} || len(allowed.ResourceSubscriptions) > 0) {
-		in.Pass(ctx, nil, r.to)
+		b.PassNews(ctx, in, nil, r.to, r.from.As)
 	}
 	result, _ := rawjson.Edit(meta, nil, wire.Member{Key: mcp.MetaKeyServerInfo, Value: b.selfJSON})
 	return wire.Parts{[]byte(`{"resultType":"complete","_meta":`), result, wire.Closing}, nil

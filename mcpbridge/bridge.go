@@ -25,6 +25,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/budget"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -99,6 +100,7 @@ type Bridge struct {
 	requests      *turns.Shares // bytes of those that are being read or answered
 	verbosity     *verbosity
 	audience      *audience
+	notifier      *client.Notifier
 	subscriptions *subscriptions
 	conversations conversations
 	states        *results.States
@@ -130,6 +132,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		requests:      turns.NewShares(budget.Requests),
 		verbosity:     newVerbosity(),
 		audience:      newAudience(),
+		notifier:      client.NewNotifier(),
 		subscriptions: newSubscriptions(),
 		states:        results.NewStates(),
 		self:          &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version},

@@ -1,15 +1,14 @@
 package client
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
-	"iter"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -32,79 +31,95 @@ var changedBy = [Lists]string{"notifications/tools/list_changed", "notifications
 // Inbox has the news for one client that it has not been told yet. However often the same
 // thing changes, it is told once.
 type Inbox struct {
-	Subscription json.RawMessage // the id of a subscriptions/listen; nil for a session
-	news         chan struct{}   // holds a token when there are any
+	Subscription json.RawMessage    // the id of a subscriptions/listen; nil for a session
+	turn         chan chan struct{} // holds its turn to tell one message, which ends when it is closed
 
 	mu      sync.Mutex // guards the fields that follow
 	Wants   [Lists]bool
 	changed [Lists]bool
-	updated map[string]bool // URIs of resources
+	updated list.List                // URIs of resources, in the order in which they changed
+	at      map[string]*list.Element // of updated
+	by      *Notifier                // gives it turns; nil while nobody passes its news on
+	caller  turns.Owner              // whose turns these are
+	waits   bool                     // it is waiting for a turn, or has one
 }
 
 // NewInbox is that of a session, which hears of all lists.
 func NewInbox() *Inbox {
-	return &Inbox{news: make(chan struct{}, 1), Wants: [Lists]bool{true, true, true}}
+	return &Inbox{turn: make(chan chan struct{}, 1), Wants: [Lists]bool{true, true, true}}
 }
 
 // ListChanged notes that lists have changed.
 func (i *Inbox) ListChanged(which [Lists]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	some := false
 	for l, changed := range which {
-		if changed && i.Wants[l] {
-			i.changed[l], some = true, true
-		}
+		i.changed[l] = i.changed[l] || changed && i.Wants[l]
 	}
-	if some {
-		i.wakeLocked()
-	}
+	i.queueLocked()
 }
 
 // ResourceUpdated notes that a resource that the client follows has changed.
 func (i *Inbox) ResourceUpdated(uri string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.updated == nil {
-		i.updated = map[string]bool{}
+	if i.at[uri] != nil {
+		return
 	}
-	i.updated[uri] = true
-	i.wakeLocked()
+	if i.at == nil {
+		i.at = map[string]*list.Element{}
+	}
+	i.at[uri] = i.updated.PushBack(uri)
+	i.queueLocked()
 }
 
-func (i *Inbox) wakeLocked() {
-	select {
-	case i.news <- struct{}{}:
-	default:
-	}
-}
-
-// take returns what is due: the lists that have changed, and the URIs of resources.
-func (i *Inbox) take() (changed [Lists]bool, updated []string) {
+// Forget drops the news of a resource that the client does not follow any more.
+func (i *Inbox) Forget(uri string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	changed, updated = i.changed, slices.Sorted(maps.Keys(i.updated))
-	i.changed = [Lists]bool{}
-	clear(i.updated)
-	return changed, updated
+	if at := i.at[uri]; at != nil {
+		i.updated.Remove(at)
+		delete(i.at, uri)
+	}
 }
 
-// due are the notifications of what take returns, each made when it is its turn: the id of
-// a subscription may be long.
-func (i *Inbox) due() iter.Seq[json.RawMessage] {
-	changed, updated := i.take()
-	return func(yield func(json.RawMessage) bool) {
-		for l, changed := range changed {
-			if changed && !yield(wire.Notification(changedBy[l], i.params(""))) {
-				return
-			}
-		}
-		for _, uri := range updated {
-			if !yield(wire.Notification(wire.MethodUpdated, i.params(uri))) {
-				return
-			}
+// queueLocked has the client wait for its next turn if there is news, and somebody to pass it on.
+func (i *Inbox) queueLocked() {
+	if i.by != nil && !i.waits && (i.changed != [Lists]bool{} || i.updated.Len() > 0) {
+		i.waits = true
+		i.by.add(i.caller, i)
+	}
+}
+
+// give gives the client its turn. It reports false if nobody passes its news on any more.
+func (i *Inbox) give(turn chan struct{}) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.by == nil {
+		i.waits = false
+		return false
+	}
+	i.turn <- turn // who waits has no other
+	return true
+}
+
+// next returns one notification that is due; nil if there is none any more.
+func (i *Inbox) next() json.RawMessage {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for l, changed := range i.changed {
+		if changed {
+			i.changed[l] = false
+			return wire.Notification(changedBy[l], i.params(""))
 		}
 	}
+	first := i.updated.Front()
+	if first == nil {
+		return nil
+	}
+	uri, _ := i.updated.Remove(first).(string)
+	delete(i.at, uri)
+	return wire.Notification(wire.MethodUpdated, i.params(uri))
 }
 
 // params are those of a notification of a resource, or of a list if uri is "".
@@ -122,28 +137,54 @@ func (i *Inbox) params(uri string) json.RawMessage {
 	return append(out, '}')
 }
 
-// Forget drops the news of a resource that the client does not follow any more.
-func (i *Inbox) Forget(uri string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.updated, uri)
-}
-
 // Pass tells a client its news, as they come, until ctx ends, done is closed or the client
-// has left.
-func (i *Inbox) Pass(ctx context.Context, done <-chan struct{}, to Outlet) {
+// has left. Each message has a turn of the caller's.
+func (i *Inbox) Pass(ctx context.Context, done <-chan struct{}, to Outlet, by *Notifier, caller turns.Owner) {
+	i.open(by, caller)
+	defer i.close()
 	for {
 		select {
-		case <-i.news:
+		case turn := <-i.turn:
+			if i.tell(ctx, to, turn) != nil {
+				return
+			}
 		case <-done:
 			return
 		case <-ctx.Done():
 			return
 		}
-		for message := range i.due() {
-			if to.Tell(ctx, message) != nil {
-				return
-			}
-		}
+	}
+}
+
+func (i *Inbox) tell(ctx context.Context, to Outlet, turn chan struct{}) error {
+	defer close(turn)
+	defer func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.waits = false
+		i.queueLocked()
+	}()
+	if message := i.next(); message != nil {
+		return to.Tell(ctx, message)
+	}
+	return nil
+}
+
+func (i *Inbox) open(by *Notifier, caller turns.Owner) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.by, i.caller = by, caller
+	i.queueLocked()
+}
+
+func (i *Inbox) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.by = nil
+	select {
+	case turn := <-i.turn:
+		i.waits = false
+		close(turn)
+	default:
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
@@ -28,7 +29,8 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusBadRequest, r.Method+" needs an Mcp-Session-Id header")
 			return
 		}
-		u := h.senderOf(r).own
+		from := h.senderOf(r)
+		u := from.own
 		switch {
 		case u == nil:
 			sessionOver(w)
@@ -36,7 +38,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 			h.endSessions(h.sessions.removeOne(u))
 			w.WriteHeader(http.StatusNoContent)
 		default:
-			h.serveStream(under(w), r, u)
+			h.serveStream(under(w), r, u, client.OwnerOf(from.subject, "", from.host))
 		}
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
@@ -45,7 +47,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveStream serves a GET: what has changed, for as long as the client listens.
-func (h *Front) serveStream(out *response, r *http.Request, u *usage) {
+func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.Owner) {
 	if _, events := wire.Accepts(r.Header["Accept"]); !events {
 		refuse(out, http.StatusBadRequest, "Accept must contain 'text/event-stream' for GET requests")
 		return
@@ -65,7 +67,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage) {
 		return // the client has left
 	}
 	out.keepAlive(false)
-	u.Inbox.Pass(r.Context(), u.Done, out)
+	h.bridge.PassNews(r.Context(), u.Inbox, u.Done, out, as)
 }
 
 // servePost serves a POST: one message, or a batch of them in the versions that have such.

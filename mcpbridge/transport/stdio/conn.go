@@ -222,7 +222,7 @@ func (c *Conn) passNews() {
 		}
 		c.lines.Go(func() {
 			defer recovered.To(c.log, "tell a client what has changed", func(any) { c.HangUp() })
-			c.session.Inbox.Pass(c.ctx, c.ctx.Done(), c)
+			c.bridge.PassNews(c.ctx, c.session.Inbox, nil, c, client.OwnerOf(c.from.Subject, "", c.from.Host))
 		})
 	})
 }
