@@ -26,6 +26,7 @@ const (
 	drop         = 0x1a
 	localGet     = 0x20
 	localSet     = 0x21
+	localTee     = 0x22
 	globalGet    = 0x23
 	globalSet    = 0x24
 	load         = 0x28 // with alignment and offset
@@ -47,17 +48,18 @@ const (
 
 // assembly is a module to be. Functions are numbered from the imports on.
 type assembly struct {
-	types   []funcType
-	imports []funcImport
-	funcs   []function
-	tables  [][]byte // what stands for each in the section
-	memory  []byte   // limits; nil for none
-	globals []byte   // whole entries
-	nGlobal int
-	exports []export
-	start   int // the start function, from 1; 0 for none
-	data    string
-	extra   []byte // sections as they are, at the end
+	types    []funcType
+	imports  []funcImport
+	funcs    []function
+	tables   [][]byte // what stands for each in the section
+	memory   []byte   // limits; nil for none
+	globals  []byte   // whole entries
+	nGlobal  int
+	exports  []export
+	elements []byte // the section
+	start    int    // the start function, from 1; 0 for none
+	data     string
+	extra    []byte // sections as they are, at the end
 }
 
 type funcType struct{ params, results []byte }
@@ -155,6 +157,9 @@ func (a assembly) bytes() []byte {
 	out = append(out, section(7, list(exports...))...)
 	if a.start > 0 {
 		out = append(out, section(8, count(a.start-1))...)
+	}
+	if a.elements != nil {
+		out = append(out, section(9, a.elements)...)
 	}
 	out = append(out, section(10, list(codes...))...)
 	if a.data != "" {

@@ -17,10 +17,11 @@ import (
 // code is a compiled module and the runtime that it alone lives in: a limit of
 // wazero's is a runtime's, and so is what can be linked.
 type code struct {
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache // nil without a disk
-	module  wazero.CompiledModule
-	size    int64 // bytes that it takes, more or less
+	runtime  wazero.Runtime
+	cache    wazero.CompilationCache // nil without a disk
+	module   wazero.CompiledModule
+	size     int64 // bytes that it takes, more or less
+	instance int64 // bytes that a call takes besides its linear memory, before it runs
 }
 
 // close lets go of the code, which no call may run. ctx ends nothing.
@@ -35,7 +36,7 @@ func (c *code) close(ctx context.Context) {
 // compiler believes of it.
 func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 	// What it makes does not depend on the limits, so that the disk has it once.
-	metered, err := wasmfuel.Instrument(module, wasmfuel.Options{})
+	metered, instance, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 	if err != nil {
 		return nil, invalid("%v", err)
 	}
@@ -56,6 +57,7 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 	}
 	const perByte = 8 // what is compiled, over what it is compiled from
 	c.size = perByte * int64(len(metered))
+	c.instance = instance
 	disk.keep(metered)
 	return c, nil
 }
@@ -116,7 +118,11 @@ func yield(ctx context.Context, _ []uint64) {
 	if ctx.Err() != nil {
 		panic(&stopped{context.Cause(ctx)})
 	}
-	if err := ctx.Value(turnKey{}).(*turn).pass(ctx); err != nil {
+	i := ctx.Value(instanceKey{}).(*instance)
+	if err := i.extra.grow(); err != nil {
+		panic(&stopped{err})
+	}
+	if err := i.turn.pass(ctx); err != nil {
 		panic(&stopped{err})
 	}
 }

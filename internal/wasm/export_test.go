@@ -20,6 +20,9 @@ func (r *Runtime) Compiling() (done func()) {
 // Curse has the next compilations panic beside the compiler.
 func (r *Runtime) Curse() { r.disk = func() *disk { panic("for the test") } }
 
+// Memory returns how many bytes of the memory of all calls nobody holds.
+func (r *Runtime) Memory() int64 { return r.memory.Free() }
+
 // Compute has so many calls compute at once, if that is above 0. It returns how many do, and
 // how many wait to.
 func (r *Runtime) Compute(most int) (n, waiting int) {

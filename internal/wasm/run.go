@@ -46,12 +46,16 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	held := turns.HeldBy(holding)
-	memory, err := reserve(m.limits.MaxMemory, func(more int64) error {
+	need := func(more int64) error {
 		if held.Covers(more) {
 			return held.Need(ctx, more)
 		}
 		return at.wait(ctx, func() error { return held.Need(ctx, more) })
-	})
+	}
+	if err := need(c.instance); err != nil {
+		return Outcome{}, fault.Unsent(err)
+	}
+	memory, err := reserve(m.limits.MaxMemory, need)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -61,6 +65,7 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 		code: c, limits: m.limits, enter: m.enter, memory: memory, turn: at, input: input, maxOutput: maxOutput,
 		stdout: output{most: maxOutput, full: func() { cancel(tooMuch(maxOutput)) }},
 		stderr: tail{},
+		extra:  extra{need: need},
 	}
 	answer, err := i.run(ctx)
 	return Outcome{Stdout: answer, Stderr: i.stderr.bytes(), FuelUsed: i.fuelUsed, MemoryPeak: memory.peak}, err
@@ -69,6 +74,9 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 func tooMuch(most int64) error {
 	return fault.New(fault.ExecutionFailed, "the module answered with more than %d bytes", most)
 }
+
+// instanceKey is the key of an *instance in the context of its call.
+type instanceKey struct{}
 
 // instance is one call.
 type instance struct {
@@ -79,6 +87,7 @@ type instance struct {
 	turn      *turn
 	input     []byte
 	maxOutput int64
+	extra     extra
 
 	stdout   output
 	stderr   tail
@@ -98,12 +107,13 @@ func (i *instance) run(ctx context.Context) ([]byte, error) {
 	if i.memory.lacks != nil {
 		return nil, fault.Unsent(i.memory.lacks)
 	}
-	ctx = context.WithValue(ctx, turnKey{}, i.turn)
+	ctx = context.WithValue(ctx, instanceKey{}, i)
 	fuel, slice := module.ExportedGlobal(wasmfuel.Fuel), module.ExportedGlobal(wasmfuel.Slice)
 	if fuel == nil { // until modules are metered
 		answer, err := i.call(ctx, module)
 		return answer, err
 	}
+	i.extra.room = module.ExportedGlobal(wasmfuel.Room).(api.MutableGlobal)
 	fuel.(api.MutableGlobal).Set(wasmfuel.Steps(i.limits.Fuel))
 	answer, err := i.call(ctx, module)
 	used, exhausted := wasmfuel.Used(i.limits.Fuel, fuel.Get(), slice.Get())

@@ -28,9 +28,6 @@ type turn struct {
 	only   bool      // Go has no other processor
 }
 
-// turnKey is the key of a *turn in the context of a call.
-type turnKey struct{}
-
 // begin takes the place, and waits for it until ctx ends.
 func (t *turn) begin(ctx context.Context) error {
 	if err := t.places.Take(ctx, t.owner); err != nil {

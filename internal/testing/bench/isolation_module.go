@@ -166,7 +166,7 @@ func (b *bench) measureFuel(ctx context.Context) (table, error) {
 	var plain, metered []api.Function
 	for lead := range 8 {
 		module := loop(lead)
-		counting, err := wasmfuel.Instrument(module, wasmfuel.Options{})
+		counting, _, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 		if err != nil {
 			return t, err
 		}

@@ -112,7 +112,7 @@ type pair struct {
 func newPair(b *testing.B, m *machine, module []byte, input, call string, args ...uint64) *pair {
 	b.Helper()
 	p := &pair{machine: m, input: input, call: call, args: args}
-	metered, err := wasmfuel.Instrument(module, wasmfuel.Options{})
+	metered, _, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

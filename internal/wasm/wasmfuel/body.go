@@ -27,6 +27,7 @@ const (
 	payBytes                     // pays for what the top of the stack says
 	payElements                  // the same, for elements of a table
 	payPages                     // the same, for pages of memory
+	payRef                       // pays for a reference
 	wrapLoop                     // begins the wrapping of a loop
 	unwrapLoop                   // ends it
 	unwrapEntry                  // ends the wrapping of the function
@@ -72,6 +73,8 @@ type scanner struct {
 	total, allNests  int  // the weight and the nests of all functions so far
 	loops, calls     bool // there are any that are executed
 	wrapped          int  // how many loops are wrapped
+
+	grows bool // a table, in any function so far
 
 	results  []byte // of the function
 	groups   int    // of locals
@@ -236,6 +239,9 @@ func (c *scanner) instruction(at int, op byte) {
 		c.jump(0)
 		c.afterBranch(false)
 	case opCall, opRefFunc:
+		if op == opRefFunc {
+			c.edit(at, payRef)
+		}
 		c.r.function(c.m, func(at, length int, function uint32) {
 			c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(length), kind: nameFunction, arg: function})
 			if op == opCall {
@@ -273,7 +279,7 @@ func (c *scanner) afterBranch(sometimes bool) {
 
 // call is behind one. All globals are read anew there, which takes compiling too.
 func (c *scanner) call(t signature) {
-	const addedGlobals, perGlobal = 2, 8
+	const perGlobal = 8
 	c.weight += len(t.params) + len(t.results) + perGlobal*(c.m.mutable+addedGlobals)
 	if c.cur != dead {
 		c.calls = true
@@ -394,6 +400,7 @@ func (c *scanner) misc(at int) {
 	case miscMemoryInit, miscMemoryCopy, miscMemoryFill:
 		c.move(at, op)
 	case miscTableInit, miscTableCopy, miscTableGrow, miscTableFill:
+		c.grows = c.grows || op == miscTableGrow
 		c.edit(at, payElements)
 	}
 }

@@ -22,6 +22,7 @@ func (w *writer) code() *Error {
 		for _, p := range payers {
 			w.sized(func() { w.payer(p.op, p.shift) })
 		}
+		w.sized(w.payReference)
 		w.sized(w.fill)
 		w.sized(w.copyMemory)
 		for _, l := range w.m.large {
@@ -31,6 +32,7 @@ func (w *writer) code() *Error {
 			w.sized(func() { w.thunk(uint32(i), w.m.types[t], w.m.repeats[i]) })
 		}
 	})
+	w.m.grows = c.grows
 	return err
 }
 
@@ -48,6 +50,9 @@ func (w *writer) body(c *scanner, end int) {
 			w.segment(c, e.kind, c.costs[e.arg])
 		case payBytes, payElements, payPages:
 			w.call(w.added(payers[e.kind-payBytes].function))
+			w.reload()
+		case payRef:
+			w.call(w.added(referenceFunction))
 			w.reload()
 		case wrapLoop:
 			w.ops(opBlock)
@@ -235,6 +240,18 @@ func (w *writer) payer(op byte, shift int64) {
 	w.raw("\x00") // no locals
 	w.payFor(0, op, shift)
 	w.ops(opLocalGet, 0, opEnd)
+}
+
+// payReference takes what a reference costs, and the room for it.
+func (w *writer) payReference() {
+	w.raw("\x00")
+	w.global(opGlobalGet, w.roomGlobal())
+	w.constant(reference)
+	w.ops(opI64Sub)
+	w.global(opGlobalSet, w.roomGlobal())
+	w.pay(perReference)
+	w.check()
+	w.ops(opEnd)
 }
 
 // payFor takes what the value of a local costs.

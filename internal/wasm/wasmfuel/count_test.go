@@ -55,7 +55,7 @@ type result struct {
 // with so many steps.
 func (m *machine) run(t testing.TB, module []byte, opts wasmfuel.Options, steps int64, args ...uint64) result {
 	t.Helper()
-	metered, err := wasmfuel.Instrument(module, opts)
+	metered, _, err := wasmfuel.Instrument(module, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +205,11 @@ func TestT37FuelIsCountedAsWritten(t *testing.T) {
 			tables: []string{"\x70\x00\x02"}, elements: []string{"\x01\x00" + "\x03\x00\x00\x00"},
 			funcs: []function{{code: code(
 				refNull, funcref, localGet, 0, misc, tableGrow, 0, drop, // 4 and the argument
-				i32Const, 0, refFunc, 0, localGet, 0, misc, tableFill, 0, // 4 and the argument
+				i32Const, 0, refFunc, 0, localGet, 0, misc, tableFill, 0, // 4, the argument and the reference
 				i32Const, 0, i32Const, 0, i32Const, 3, misc, tableInit, 0, 0, // 4 and 3
 				i32Const, 0, i32Const, 1, i32Const, 2, misc, tableCopy, 0, 0, // 4 and 2
 				i32Const, 0)}},
-		}, 7, 4 + 7 + 4 + 7 + 4 + 3 + 4 + 2 + 1, 0},
+		}, 7, 4 + 7 + 4 + 7 + 16 + 4 + 3 + 4 + 2 + 1, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ func ExampleInstrument() {
 	// (module (func (export "spin") (loop br 0)))
 	module := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x08\x01\x04spin\x00\x00\x0a\x09\x01\x07\x00\x03\x40\x0c\x00\x0b\x0b")
 
-	metered, err := wasmfuel.Instrument(module, wasmfuel.Options{MaxMemory: 16 << 20})
+	metered, _, err := wasmfuel.Instrument(module, wasmfuel.Options{MaxMemory: 16 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -74,8 +74,10 @@ type module struct {
 	repeats []repeat // what each of them does by an operand
 	defined []uint32 // the types of the functions defined
 	globals int
-	mutable int // of the globals
-	start   int // the start function, or -1
+	mutable int  // of the globals
+	entries int  // of all element segments
+	grows   bool // a function grows a table
+	start   int  // the start function, or -1
 	tables  []table
 	memory  *limits // nil without one
 	large   []large // the passive data segments that a memory.init can move several pieces of
@@ -97,6 +99,35 @@ type limits struct{ min, max int64 }
 
 // functions is how many functions the module knows of.
 func (m *module) functions() int { return len(m.imports) + len(m.defined) }
+
+// What the runtime takes of an instance, in bytes: measured, with what its slices keep free.
+const (
+	reference  = Reference
+	tableEntry = 8
+	global     = 64
+	segment    = 24
+	typeNumber = 4
+)
+
+// instance is how many bytes an instance takes, more or less, besides its memory. The tables
+// count with what they can grow to, twice, if any function grows one.
+func (m *module) instance() int64 {
+	n := reference*m.entries + (reference+global)*m.globals + typeNumber*len(m.types) +
+		segment*(m.counts[elementSection]+m.counts[dataSection])
+	for _, t := range m.tables {
+		entries := t.limits.min
+		if m.grows {
+			entries = 2 * m.mostEntries(t)
+		}
+		n += tableEntry * int(entries)
+	}
+	return int64(n)
+}
+
+// mostEntries is what a table can grow to: with all others twice maxTableEntries.
+func (m *module) mostEntries(t table) int64 {
+	return min(t.limits.max, max(t.limits.min, int64(maxTableEntries/len(m.tables))))
+}
 
 // typeOf returns the type of a function.
 func (m *module) typeOf(function uint32) signature {
@@ -182,7 +213,7 @@ func (m *module) parseSection(r *reader, id, size int, maxMemory int64) {
 
 // parseEntries reads the entries of a section that is a list.
 func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
-	values, entries := 0, 0 // of all types; of all element segments
+	values := 0 // of all types
 	for i := range n {
 		if s.err != nil {
 			return
@@ -206,7 +237,7 @@ func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
 		case exportSection:
 			m.parseExport(s)
 		case elementSection:
-			entries += s.element(m, maxTableEntries-entries, nil)
+			m.entries += s.element(m, maxTableEntries-m.entries, nil)
 		case codeSection:
 			s.skip(s.count("bytes of a function", 1, maxBody))
 		case dataSection:

@@ -75,7 +75,7 @@ func (m moving) memory() []byte {
 
 func instrumented(t *testing.T, p program, opts wasmfuel.Options) []byte {
 	t.Helper()
-	metered, err := wasmfuel.Instrument(p.bytes(), opts)
+	metered, _, err := wasmfuel.Instrument(p.bytes(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestS2AMoveIsEndedInTheMiddle(t *testing.T) {
 func TestT37WhatMovesNoMemoryIsRefused(t *testing.T) {
 	for name, p := range movers() {
 		p.memories, p.exports = nil, p.exports[:1]
-		metered, err := wasmfuel.Instrument(p.bytes(), wasmfuel.Options{})
+		metered, _, err := wasmfuel.Instrument(p.bytes(), wasmfuel.Options{})
 		if err != nil {
 			continue
 		}

@@ -141,7 +141,7 @@ func TestT37HostileModulesAreRefused(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(hostile)) {
 		test := hostile[name]
 		t.Run(name, func(t *testing.T) {
-			out, err := wasmfuel.Instrument(test.module, wasmfuel.Options{MaxMemory: 256 << 20})
+			out, _, err := wasmfuel.Instrument(test.module, wasmfuel.Options{MaxMemory: 256 << 20})
 			if known := new(wasmfuel.Error); !errors.As(err, &known) || !strings.Contains(err.Error(), test.want) || out != nil {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -171,7 +171,7 @@ func TestT37WhatIsInvalidStaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			module := main(body).bytes()
-			metered, err := wasmfuel.Instrument(module, wasmfuel.Options{})
+			metered, _, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 			if err != nil {
 				return // the earlier the better
 			}
@@ -192,11 +192,11 @@ func TestDamagedModules(t *testing.T) {
 	p.elements, p.data = []string{"\x00" + code(i32Const, 0, end) + "\x01\x00"}, []string{"\x00" + code(i32Const, 0, end) + sized("data")}
 	module := p.bytes()
 	for i := range module {
-		_, _ = wasmfuel.Instrument(module[:i], wasmfuel.Options{})
+		_, _, _ = wasmfuel.Instrument(module[:i], wasmfuel.Options{})
 		for b := range 256 {
 			damaged := bytes.Clone(module)
 			damaged[i] = byte(b)
-			_, _ = wasmfuel.Instrument(damaged, wasmfuel.Options{})
+			_, _, _ = wasmfuel.Instrument(damaged, wasmfuel.Options{})
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestLargeModule(t *testing.T) {
 	p := main(body + code(i32Const, 0))
 	p.funcs = slices.Repeat(p.funcs, 50)
 	module := p.bytes()
-	out, err := wasmfuel.Instrument(module, wasmfuel.Options{})
+	out, _, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 	if err != nil || len(out) > 5*len(module) {
 		t.Errorf("%d bytes became %d: %v", len(module), len(out), err)
 	}
@@ -256,7 +256,7 @@ func FuzzInstrument(f *testing.F) {
 		if len(module) > 1<<16 || bytes.Contains(module, []byte("\x04name")) {
 			t.Skip("long enough, or with names, which are left out")
 		}
-		metered, err := wasmfuel.Instrument(module, wasmfuel.Options{MaxMemory: 64 << 16, Slice: 1000})
+		metered, _, err := wasmfuel.Instrument(module, wasmfuel.Options{MaxMemory: 64 << 16, Slice: 1000})
 		if err != nil {
 			return // the runtime is not asked: it makes room for 2^32 functions if it is told of them
 		}

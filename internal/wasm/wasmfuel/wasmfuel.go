@@ -16,6 +16,8 @@
 //   - exports the mutable i64 globals [Fuel] and [Slice], whose sum is the steps that are
 //     left. Both are zero at first: the host sets [Fuel] to [Steps] before it calls
 //     anything, and reads both when the call is over, see [Used];
+//   - exports the mutable i64 global [Room], from which it takes the bytes of each reference
+//     that ref.func makes, which the runtime keeps until the call is over;
 //   - has no start function. What was one is exported as [Start], if there was one, for
 //     the host to call once it has set the fuel;
 //   - has a memory and tables that grow no further than they may, and no custom sections.
@@ -25,7 +27,7 @@
 // A unit of fuel is 100 steps. Each instruction that is executed is a step, but block,
 // loop, else, end and nop, which are none. An instruction that moves memory is one more for
 // each 64 bytes, one that moves elements of a table one more for each of them, memory.grow
-// is 16 more for each page, and a call of an imported function is 100 more. One of WASI is
+// is 16 more for each page, ref.func is 16 more, and a call of an imported function is 100 more. One of WASI is
 // also 16 more for each buffer or subscription it is given, or one for each random byte.
 //
 // Instructions that are always executed together are paid for at the first of them: a run
@@ -44,8 +46,12 @@ const (
 	Yield = "yield"      // the imported function, () -> ()
 	Fuel  = "orla:fuel"  // the exported global with the steps not yet handed out
 	Slice = "orla:slice" // the exported global with what is left of the current slice, below zero when it is overdrawn
+	Room  = "orla:room"  // the exported global from which references are taken; the host may add to it
 	Start = "orla:start" // the exported function that was the start function, () -> ()
 )
+
+// Reference is how many bytes of Room ref.func takes: what the runtime keeps for it.
+const Reference = 64
 
 // PerUnit is how many steps a unit of fuel is.
 const PerUnit = 100
@@ -97,22 +103,23 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (at byte %#x)", e.Reason, e.Offset)
 }
 
-// Instrument returns the module with meters in it. The error is an *Error. It keeps
-// nothing of module, and may be called from any number of goroutines.
-func Instrument(module []byte, opts Options) ([]byte, error) {
+// Instrument returns the module with meters in it, and how many bytes the runtime takes for
+// an instance of it, more or less, besides its linear memory. The error is an *Error. It
+// keeps nothing of module, and may be called from any number of goroutines.
+func Instrument(module []byte, opts Options) (metered []byte, instance int64, err error) {
 	if opts.Slice <= 0 {
 		opts.Slice = DefaultSlice
 	}
 	if opts.MaxMemory == 0 {
 		opts.MaxMemory = maxPages * pageSize
 	}
-	m, err := parse(module, opts.MaxMemory)
-	if err != nil {
-		return nil, err
+	m, wrong := parse(module, opts.MaxMemory)
+	if wrong != nil {
+		return nil, 0, wrong
 	}
 	w := &writer{m: m, slice: opts.Slice, local: noLocal}
-	if err := w.module(); err != nil {
-		return nil, err
+	if wrong := w.module(); wrong != nil {
+		return nil, 0, wrong
 	}
-	return w.out, nil
+	return w.out, m.instance(), nil
 }

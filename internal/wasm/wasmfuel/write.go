@@ -13,6 +13,10 @@ const (
 	pagesShift    = 4 // 16 units
 )
 
+// perReference is what ref.func costs more than another instruction: the host is asked often
+// enough, while references are made, whether there is room for them.
+const perReference = 16
+
 // hostCall is what a call of an imported function costs more than another.
 const hostCall = 100
 
@@ -53,6 +57,7 @@ const (
 	bytesFunction
 	elementsFunction
 	pagesFunction
+	referenceFunction
 	fillFunction
 	copyFunction
 	addedFunctions
@@ -92,6 +97,10 @@ func (w *writer) moverType() uint32  { return uint32(len(w.m.types) + 2) }
 // Globals that are added.
 func (w *writer) fuelGlobal() uint32  { return uint32(w.m.globals) }
 func (w *writer) sliceGlobal() uint32 { return uint32(w.m.globals + 1) }
+func (w *writer) roomGlobal() uint32  { return uint32(w.m.globals + 2) }
+
+// addedGlobals is how many there are.
+const addedGlobals = 3
 
 // module writes all of it.
 func (w *writer) module() *Error {
@@ -111,6 +120,7 @@ func (w *writer) module() *Error {
 		for range payers {
 			w.u32(w.payerType())
 		}
+		w.u32(w.actionType())
 		for range addedFunctions - fillFunction + len(w.m.large) {
 			w.u32(w.moverType())
 		}
@@ -120,8 +130,10 @@ func (w *writer) module() *Error {
 	})
 	w.tables()
 	w.memory()
-	w.list(globalSection, 2, func() {
-		w.raw("\x7e\x01\x42\x00\x0b" + "\x7e\x01\x42\x00\x0b") // mutable i64, zero
+	w.list(globalSection, addedGlobals, func() {
+		for range addedGlobals {
+			w.raw("\x7e\x01\x42\x00\x0b") // mutable i64, zero
+		}
 	})
 	w.exports()
 	w.list(elementSection, 0, func() {})
@@ -211,18 +223,17 @@ func (w *writer) entries(id byte) {
 	w.copy(copied, at.end)
 }
 
-// tables writes the tables, with maxima: what they can grow to together is twice maxTableEntries.
+// tables writes the tables, with maxima.
 func (w *writer) tables() {
 	if len(w.m.tables) == 0 {
 		return
 	}
-	share := int64(maxTableEntries / len(w.m.tables))
 	w.section(tableSection, func() {
 		w.u32(uint32(len(w.m.tables)))
 		for _, t := range w.m.tables {
 			w.ops(t.element, 1)
 			w.u32(uint32(t.limits.min))
-			w.u32(uint32(min(t.limits.max, max(t.limits.min, share))))
+			w.u32(uint32(w.m.mostEntries(t)))
 		}
 	})
 }
@@ -242,7 +253,7 @@ func (w *writer) memory() {
 // exports writes the exports, and what the host needs besides.
 func (w *writer) exports() {
 	n := w.m.counts[exportSection]
-	more := 2
+	more := addedGlobals
 	if w.m.start >= 0 {
 		more++
 	}
@@ -267,6 +278,7 @@ func (w *writer) exports() {
 		}
 		export(Fuel, exportGlobal, w.fuelGlobal())
 		export(Slice, exportGlobal, w.sliceGlobal())
+		export(Room, exportGlobal, w.roomGlobal())
 		if w.m.start >= 0 {
 			export(Start, exportFunction, w.function(uint32(w.m.start)))
 		}

@@ -1,0 +1,52 @@
+package wasm_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/wasm"
+)
+
+// times repeats code with a counter, the local 0.
+func times(n int64, body ...any) []byte {
+	return code(i32Const, n, localSet, 0, loop, empty, code(body...), localGet, 0, i32Const, int64(1), i32Sub, localTee, 0, branchIf, 0, end)
+}
+
+// SPEC S2: the runtime keeps each reference that ref.func makes until the call is over, so
+// that it counts, and there is an end of them.
+func TestS2ReferencesAreCounted(t *testing.T) {
+	const made, bytes = 100_000, 56 * 100_000
+	r := newRuntime(t, wasm.Options{})
+	free := r.Memory()
+	m := compile(t, r, spinning(times(made, refFunc, 0, drop)), wasm.Limits{Fuel: endless})
+	leave := running(t, m, "", turns.Owner{})
+	eventually(t, "it makes them", func() bool { return free-r.Memory() >= bytes })
+	leave()
+	if left := r.Memory(); left != free {
+		t.Errorf("%d bytes are free afterwards, of %d", left, free)
+	}
+	forever := buffered(loop, empty, refFunc, 0, drop, branch, 0, end, unreachable)
+	_, err := compile(t, r, forever.bytes(), wasm.Limits{Fuel: 250_000}).Run(t.Context(), nil, 0)
+	fails(t, err, fault.ExecutionFailed, false, "references to functions", "1048576")
+}
+
+// SPEC S2: what an instance takes counts before it is made: the entries of element segments,
+// and of tables.
+func TestS2AnInstanceIsCounted(t *testing.T) {
+	const entries = 100_000
+	segment := buffered(loop, empty, branch, 0, end, unreachable)
+	segment.elements = slices.Concat(count(1), []byte{1, 0}, count(entries), make([]byte, entries)) // passive
+	table := buffered(loop, empty, branch, 0, end, unreachable)
+	table.tables = [][]byte{slices.Concat([]byte{funcref, 0}, count(8*entries))}
+	for name, module := range map[string]assembly{"an element segment": segment, "a table": table} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuntime(t, wasm.Options{})
+			free := r.Memory()
+			leave := running(t, compile(t, r, module.bytes(), wasm.Limits{Fuel: endless}), "", turns.Owner{}, turns.Owner{})
+			defer leave()
+			eventually(t, "both hold it", func() bool { return free-r.Memory() >= 2*(64*entries-64<<10) })
+		})
+	}
+}
