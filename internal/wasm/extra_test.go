@@ -50,3 +50,37 @@ func TestS2AnInstanceIsCounted(t *testing.T) {
 		})
 	}
 }
+
+// deep is a module that calls itself so often, and then never ends.
+func deep(calls int64) assembly {
+	a := buffered(i32Const, calls, call, 2, i64Const, int64(0))
+	a.types = append(a.types, funcType{[]byte{i32}, nil})
+	a.funcs = append(a.funcs, function{of: 3, body: code(
+		localGet, 0, i32Eqz, ifThen, empty, loop, empty, branch, 0, end, end, localGet, 0, i32Const, int64(1), i32Sub, call, 2)})
+	return a
+}
+
+// SPEC S2: the call stack counts, as far as a call has come to need it, and no further than the
+// runtime lets it grow.
+func TestS2TheCallStackIsCounted(t *testing.T) {
+	for calls, want := range map[int64][2]int64{10: {0, 256 << 10}, 5_000: {1 << 20, 32 << 20}, 1_000_000: {100 << 20, 130 << 20}} {
+		r := newRuntime(t, wasm.Options{})
+		free := r.Memory()
+		leave := running(t, compile(t, r, deep(calls).bytes(), wasm.Limits{Fuel: endless}), "", turns.Owner{})
+		defer leave()
+		eventually(t, "it holds its stack", func() bool { n, _ := r.Compute(0); return n == 1 && free-r.Memory() >= want[0] })
+		if held := free - r.Memory(); held > want[1] {
+			t.Errorf("%d calls deep it holds %d bytes", calls, held)
+		}
+	}
+}
+
+// SPEC N2: who has no room for a deep call stack waits for it, and the other calls go on.
+func TestN2ADeepCallStackWaits(t *testing.T) {
+	r := newRuntime(t, wasm.Options{TotalMemory: 64 << 20})
+	m := compile(t, r, deep(1_000_000).bytes(), wasm.Limits{Fuel: endless})
+	leave := running(t, m, "", turns.Owner{Caller: "a"}, turns.Owner{Caller: "a"}, turns.Owner{Caller: "a"})
+	defer leave()
+	eventually(t, "two of them wait", func() bool { n, waiting := r.Compute(0); return r.Running() == 3 && n == 1 && waiting == 0 })
+	answersSoon(t, compile(t, r, buffered(echoing).bytes(), wasm.Limits{}).For(turns.Owner{Caller: "b"}))
+}

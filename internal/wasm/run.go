@@ -52,7 +52,7 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 		}
 		return at.wait(ctx, func() error { return held.Need(ctx, more) })
 	}
-	if err := need(c.instance); err != nil {
+	if err := need(c.instance + taken(stackAtFirst)); err != nil {
 		return Outcome{}, fault.Unsent(err)
 	}
 	memory, err := reserve(m.limits.MaxMemory, need)
@@ -113,7 +113,7 @@ func (i *instance) run(ctx context.Context) ([]byte, error) {
 		answer, err := i.call(ctx, module)
 		return answer, err
 	}
-	i.extra.room = module.ExportedGlobal(wasmfuel.Room).(api.MutableGlobal)
+	i.extra.begin(module)
 	fuel.(api.MutableGlobal).Set(wasmfuel.Steps(i.limits.Fuel))
 	answer, err := i.call(ctx, module)
 	used, exhausted := wasmfuel.Used(i.limits.Fuel, fuel.Get(), slice.Get())

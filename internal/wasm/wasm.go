@@ -43,7 +43,7 @@ const (
 	maxCached = 256 << 20
 	// closePatience is how long Close waits for what is being compiled.
 	closePatience = 2 * time.Second
-	// DefaultTotalMemory is how many bytes of linear memory all calls have together.
+	// DefaultTotalMemory is how many bytes all calls have together; see Options.
 	DefaultTotalMemory = 512 << 20
 	// maxCompiling is how many modules are compiled at once: a slow one must not
 	// keep all others waiting.
@@ -64,8 +64,9 @@ type Options struct {
 	// MaxCached is how many bytes of compiled modules are kept, more or less; a
 	// single one may be larger. If zero, 256 MiB.
 	MaxCached int64
-	// TotalMemory is how many bytes of linear memory all calls together have; a single
-	// one of them may go on beyond it. If zero, 512 MiB.
+	// TotalMemory is how many bytes all calls together have: of linear memory, and of what
+	// their instances, call stacks and references take besides. A single one of them may go
+	// on beyond it. If zero, 512 MiB.
 	TotalMemory int64
 }
 

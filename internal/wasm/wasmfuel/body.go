@@ -12,7 +12,7 @@ import (
 // edit is a change of a function's body.
 type edit struct {
 	at   uint32 // an offset into the module
-	arg  uint32 // the segment, the function, or the label
+	arg  uint32 // the segment, the function, the label, or ofModule
 	drop uint8  // how many bytes of the module are replaced
 	kind editKind
 }
@@ -36,6 +36,9 @@ const (
 	afterCall                    // sees what the call used
 	moveMemory                   // calls the function arg that is added, in place of an instruction that moves memory
 )
+
+// ofModule is the arg of an afterCall whose function may be one of the module.
+const ofModule = 1
 
 // loopWrapping is how many blocks wrap a loop.
 const loopWrapping = 3
@@ -74,7 +77,9 @@ type scanner struct {
 	loops, calls     bool // there are any that are executed
 	wrapped          int  // how many loops are wrapped
 
-	grows bool // a table, in any function so far
+	values  int  // how many the compiler may keep on the stack at once
+	vectors bool // some of them may be v128
+	grows   bool // a table, in any function so far
 
 	results  []byte // of the function
 	groups   int    // of locals
@@ -113,6 +118,8 @@ func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
 	c.weight, c.branches, c.nests, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, 0, len(t.params), false, false
 	c.scanLocals()
+	c.vectors = c.m.vectors || c.r.vectors
+	c.values = len(t.results) + 2*c.merged()
 	c.open(opBlock, 0)
 	c.begin(payEntry)
 	for c.r.err == nil && len(c.stack) > 0 {
@@ -149,6 +156,32 @@ func (c *scanner) scanLocals() {
 	}
 }
 
+// What a function takes of the stack: each value that lives on while others are computed
+// may have a place of its own there, and each that parts of the code come together with.
+const (
+	perFrame   = 448 // saved registers, and what calls need
+	perPlace   = 8
+	perAccess  = 2 // values more of a load or store: the places in memory
+	perSegment = 2
+	loopMerges = 2 // more than of another block, for its wrappings
+)
+
+// frame is how many bytes of the stack the function takes at most.
+func (c *scanner) frame() int64 {
+	place := perPlace
+	if c.vectors {
+		place *= 2
+	}
+	return int64(perFrame + place*c.values)
+}
+
+// merged is how many values there may be where parts of the code come together: locals,
+// globals, and where the memory is.
+func (c *scanner) merged() int {
+	const added, memory = 2, 2 // locals
+	return c.locals + c.m.mutable + addedGlobals + added + memory
+}
+
 // open enters a frame.
 func (c *scanner) open(op byte, arity int) {
 	if len(c.stack) >= maxDepth {
@@ -160,7 +193,9 @@ func (c *scanner) open(op byte, arity int) {
 		outer := c.stack[len(c.stack)-1]
 		f.wrapped, f.nested = outer.wrapped, outer.nested
 	}
+	c.values += c.merged()
 	if op == opLoop {
+		c.values += loopMerges * c.merged()
 		f.nested++
 		c.weight += perLoopLocal * c.locals
 		c.nests += f.nested * c.locals * c.locals
@@ -172,6 +207,7 @@ func (c *scanner) open(op byte, arity int) {
 func (c *scanner) begin(kind editKind) {
 	c.cur = len(c.costs)
 	c.costs = append(c.costs, 0)
+	c.values += perSegment
 	c.edits = append(c.edits, edit{at: uint32(c.r.pos), kind: kind, arg: uint32(c.cur)})
 }
 
@@ -203,6 +239,14 @@ func (c *scanner) jump(target int) {
 // instruction reads one.
 func (c *scanner) instruction(at int, op byte) {
 	c.weight += 1 + weights[op]
+	switch op {
+	case opNop, opBlock, opLoop, opElse, opEnd, opBr, opDrop, opLocalGet:
+	default:
+		c.values++
+		if immediateOf(op) == address {
+			c.values += perAccess
+		}
+	}
 	switch op {
 	case opBlock, opIf, opBrIf, opBr:
 		c.branches++
@@ -245,14 +289,14 @@ func (c *scanner) instruction(at int, op byte) {
 		c.r.function(c.m, func(at, length int, function uint32) {
 			c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(length), kind: nameFunction, arg: function})
 			if op == opCall {
-				c.call(c.m.typeOf(function))
+				c.call(c.m.typeOf(function), int(function) >= len(c.m.imports))
 			}
 		})
 	case opCallIndirect:
 		t := c.r.index("type", len(c.m.types))
 		c.r.u32()
 		if c.r.err == nil {
-			c.call(c.m.types[t])
+			c.call(c.m.types[t], true)
 		}
 	case opMemoryGrow:
 		c.r.constant("memory", 0)
@@ -278,18 +322,24 @@ func (c *scanner) afterBranch(sometimes bool) {
 }
 
 // call is behind one. All globals are read anew there, which takes compiling too.
-func (c *scanner) call(t signature) {
+func (c *scanner) call(t signature, ofItsOwn bool) {
 	const perGlobal = 8
+	c.values += len(t.params) + 2*len(t.results) + c.merged() - c.locals
 	c.weight += len(t.params) + len(t.results) + perGlobal*(c.m.mutable+addedGlobals)
 	if c.cur != dead {
 		c.calls = true
-		c.edit(c.r.pos, afterCall)
+		e := edit{at: uint32(c.r.pos), kind: afterCall}
+		if ofItsOwn {
+			e.arg = ofModule
+		}
+		c.edits = append(c.edits, e)
 	}
 }
 
 // enter reads the type of a frame and enters it. A loop without parameters is wrapped.
 func (c *scanner) enter(at int, op byte) {
 	params, results := c.blockType()
+	c.values += params + results
 	c.weight += params + results + c.locals
 	arity := results
 	if op == opLoop {
@@ -345,6 +395,7 @@ func (c *scanner) otherwise(at int) {
 		return
 	}
 	top.op = opElse
+	c.values += c.merged()
 	if c.cur = top.before; c.cur != dead {
 		c.begin(paySegment)
 	}
@@ -436,6 +487,8 @@ func (c *scanner) move(at int, op byte) {
 func (c *scanner) vector() {
 	op := c.r.byte()
 	c.weight += perVector
+	c.values += perAccess
+	c.vectors = true
 	if op >= 0x80 {
 		c.r.constant("second byte of a vector instruction", 1)
 	}

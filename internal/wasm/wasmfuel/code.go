@@ -16,6 +16,7 @@ func (w *writer) code() *Error {
 			if err = c.scan(start, end, w.m.typeOf(uint32(len(w.m.imports)+i))); err != nil {
 				return
 			}
+			w.m.frame = max(w.m.frame, c.frame())
 			w.sized(func() { w.body(c, end) })
 		}
 		w.sized(w.refill)
@@ -74,13 +75,18 @@ func (w *writer) body(c *scanner, end int) {
 			w.u32(e.arg)
 		case afterCall:
 			w.reload()
+			if e.arg == ofModule {
+				w.ops(opLocalGet)
+				w.u32(uint32(w.depth))
+				w.global(opGlobalSet, w.depthGlobal())
+			}
 		case moveMemory:
 			w.call(w.added(int(e.arg)))
 			w.reload()
 		}
 	}
 	w.copy(copied, end)
-	w.local = noLocal
+	w.local, w.depth = noLocal, noLocal
 }
 
 // unwrap ends a loop and a block in it, which is left when the slice is overdrawn.
@@ -93,17 +99,35 @@ func (w *writer) unwrap() {
 
 // locals writes a function's locals. One with loops gets another, which always has the value
 // of the global: the compiler keeps that in a register, and would load the global anew
-// in each pass, from where it has just been stored.
+// in each pass, from where it has just been stored. One with calls gets another for its depth.
 func (w *writer) locals(c *scanner) {
-	if !c.loops {
-		w.u32(uint32(c.groups))
-		w.copy(c.groupsAt.start, c.groupsAt.end)
+	added := 0
+	if c.loops {
+		w.local = c.locals
+		added++
+	}
+	if c.calls {
+		w.depth = c.locals + added
+		added++
+	}
+	w.u32(uint32(c.groups + min(added, 1)))
+	w.copy(c.groupsAt.start, c.groupsAt.end)
+	if added > 0 {
+		w.ops(byte(added), typeI64)
+	}
+}
+
+// enterDepth counts the function's part of the stack, if it calls others. It need not be
+// taken off where the function ends: whoever called it sets the global to its own depth.
+func (w *writer) enterDepth(frame int64) {
+	if w.depth == noLocal {
 		return
 	}
-	w.local = c.locals
-	w.u32(uint32(c.groups + 1))
-	w.copy(c.groupsAt.start, c.groupsAt.end)
-	w.ops(1, typeI64)
+	w.global(opGlobalGet, w.depthGlobal())
+	w.constant(frame)
+	w.ops(opI64Add, opLocalTee)
+	w.u32(uint32(w.depth))
+	w.global(opGlobalSet, w.depthGlobal())
 }
 
 // segment pays for one. What costs nothing is neither paid nor checked: whatever goes
@@ -111,8 +135,12 @@ func (w *writer) locals(c *scanner) {
 func (w *writer) segment(c *scanner, kind editKind, cost int64) {
 	if kind == payEntry {
 		w.reload()
+		w.enterDepth(c.frame())
 	}
 	if cost == 0 {
+		if kind == payEntry && c.calls {
+			w.checkEntry()
+		}
 		return
 	}
 	switch kind {
@@ -121,14 +149,15 @@ func (w *writer) segment(c *scanner, kind editKind, cost int64) {
 		switch {
 		case w.wrapped: // the innermost block is in place of the function, to its branches and its results
 			w.ops(opLoop, typeEmpty, opBlock, typeEmpty)
-			w.leaveOverdrawn(0)
+			w.entryOverdrawn()
+			w.ops(opBrIf, 0)
 			result := byte(typeEmpty)
 			if len(c.results) > 0 {
 				result = c.results[0]
 			}
 			w.ops(opBlock, result)
 		case c.calls:
-			w.check()
+			w.checkEntry()
 		}
 	case payHead:
 		w.leaveOverdrawn(1)
@@ -193,11 +222,34 @@ func (w *writer) reload() {
 	}
 }
 
+// entryOverdrawn tells whether the slice is overdrawn or the stack too deep, where a function
+// begins that calls others.
+func (w *writer) entryOverdrawn() {
+	w.readSlice()
+	w.global(opGlobalGet, w.roomGlobal())
+	w.ops(opLocalGet)
+	w.u32(uint32(w.depth))
+	w.ops(opI64Sub, opI64Or)
+	w.constant(0)
+	w.ops(opI64LtS)
+}
+
+// checkEntry asks the host for more then.
+func (w *writer) checkEntry() {
+	w.entryOverdrawn()
+	w.refillIf()
+}
+
 // check has the slice filled again if it is overdrawn.
 func (w *writer) check() {
 	w.readSlice()
 	w.constant(0)
-	w.ops(opI64LtS, opIf, typeEmpty)
+	w.ops(opI64LtS)
+	w.refillIf()
+}
+
+func (w *writer) refillIf() {
+	w.ops(opIf, typeEmpty)
 	w.call(w.added(refillFunction))
 	w.reload()
 	w.ops(opEnd)

@@ -67,6 +67,8 @@ func (s signature) empty() bool { return len(s.params)+len(s.results) == 0 }
 // module is what the meter has to know of a module to rewrite it.
 type module struct {
 	buf     []byte
+	vectors bool           // there are types with v128
+	frame   int64          // what the function takes of the stack that takes the most
 	section [sections]span // the contents, without their counts; empty if missing
 	counts  [sections]int  // how many entries each section that is a list has
 	types   []signature
@@ -110,9 +112,10 @@ const (
 )
 
 // instance is how many bytes an instance takes, more or less, besides its memory. The tables
-// count with what they can grow to, twice, if any function grows one.
+// count with what they can grow to, twice, if any function grows one; a call stack grows to
+// twice what it needs, and has room for any function before [Depth] counts that.
 func (m *module) instance() int64 {
-	n := reference*m.entries + (reference+global)*m.globals + typeNumber*len(m.types) +
+	n := 2*int(m.frame) + reference*m.entries + (reference+global)*m.globals + typeNumber*len(m.types) +
 		segment*(m.counts[elementSection]+m.counts[dataSection])
 	for _, t := range m.tables {
 		entries := t.limits.min
@@ -201,6 +204,7 @@ func (m *module) parseSection(r *reader, id, size int, maxMemory int64) {
 		m.counts[id], m.section[id] = n, span{s.pos, s.end}
 		m.parseEntries(s, id, n, maxMemory)
 	}
+	m.vectors = m.vectors || s.vectors
 	if s.err == nil && s.more() {
 		s.fail(s.pos, "section %d has %d bytes too many", id, s.end-s.pos)
 	}

@@ -36,6 +36,7 @@ const (
 	opI32Add       = 0x6a
 	opI32Sub       = 0x6b
 	opI64Add       = 0x7c
+	opI64Or        = 0x84
 	opI64Sub       = 0x7d
 	opI64Shl       = 0x86
 	opI64ShrU      = 0x88
@@ -60,6 +61,7 @@ const (
 const (
 	typeI32       = 0x7f
 	typeI64       = 0x7e
+	typeV128      = 0x7b
 	typeFuncref   = 0x70
 	typeExternref = 0x6f
 	typeFunction  = 0x60
@@ -205,7 +207,9 @@ func (r *reader) pass(op byte, what immediate, m *module) {
 // valueType reads a type that a value can have.
 func (r *reader) valueType() {
 	at := r.pos
-	if b := r.byte(); !isValueType(b) {
+	b := r.byte()
+	if !isValueType(b) {
 		r.fail(at, "unknown type %#x", b)
 	}
+	r.vectors = r.vectors || b == typeV128
 }

@@ -10,6 +10,8 @@ type reader struct {
 	pos int
 	end int
 	err *Error
+
+	vectors bool // v128 was among the types
 }
 
 // fail keeps the first failure.

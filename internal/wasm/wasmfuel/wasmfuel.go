@@ -16,8 +16,11 @@
 //   - exports the mutable i64 globals [Fuel] and [Slice], whose sum is the steps that are
 //     left. Both are zero at first: the host sets [Fuel] to [Steps] before it calls
 //     anything, and reads both when the call is over, see [Used];
-//   - exports the mutable i64 global [Room], from which it takes the bytes of each reference
-//     that ref.func makes, which the runtime keeps until the call is over;
+//   - exports the mutable i64 globals [Depth] and [Room], and calls [Yield] where a function
+//     begins with [Depth] above [Room]. [Depth] is how many bytes the call stack has at
+//     most. The host sets [Room] to what it may have, and to more in [Yield]. From [Room] is
+//     also taken what the runtime keeps until the call is over of each reference that
+//     ref.func makes;
 //   - has no start function. What was one is exported as [Start], if there was one, for
 //     the host to call once it has set the fuel;
 //   - has a memory and tables that grow no further than they may, and no custom sections.
@@ -46,7 +49,8 @@ const (
 	Yield = "yield"      // the imported function, () -> ()
 	Fuel  = "orla:fuel"  // the exported global with the steps not yet handed out
 	Slice = "orla:slice" // the exported global with what is left of the current slice, below zero when it is overdrawn
-	Room  = "orla:room"  // the exported global from which references are taken; the host may add to it
+	Depth = "orla:depth" // the exported global with the bytes of the call stack, at most
+	Room  = "orla:room"  // the exported global with the bytes that it may have
 	Start = "orla:start" // the exported function that was the start function, () -> ()
 )
 
@@ -104,7 +108,8 @@ func (e *Error) Error() string {
 }
 
 // Instrument returns the module with meters in it, and how many bytes the runtime takes for
-// an instance of it, more or less, besides its linear memory. The error is an *Error. It
+// an instance of it, more or less, besides its linear memory and its call stack, of which one
+// function is counted here. The error is an *Error. It
 // keeps nothing of module, and may be called from any number of goroutines.
 func Instrument(module []byte, opts Options) (metered []byte, instance int64, err error) {
 	if opts.Slice <= 0 {
@@ -117,7 +122,7 @@ func Instrument(module []byte, opts Options) (metered []byte, instance int64, er
 	if wrong != nil {
 		return nil, 0, wrong
 	}
-	w := &writer{m: m, slice: opts.Slice, local: noLocal}
+	w := &writer{m: m, slice: opts.Slice, local: noLocal, depth: noLocal}
 	if wrong := w.module(); wrong != nil {
 		return nil, 0, wrong
 	}

@@ -46,6 +46,7 @@ type writer struct {
 	slice   int64
 	wrapped bool
 	local   int // the local that has the value of the global Slice in the function that is written, or noLocal
+	depth   int // the local that has the depth of that function, or noLocal
 }
 
 const noLocal = -1
@@ -98,9 +99,13 @@ func (w *writer) moverType() uint32  { return uint32(len(w.m.types) + 2) }
 func (w *writer) fuelGlobal() uint32  { return uint32(w.m.globals) }
 func (w *writer) sliceGlobal() uint32 { return uint32(w.m.globals + 1) }
 func (w *writer) roomGlobal() uint32  { return uint32(w.m.globals + 2) }
+func (w *writer) depthGlobal() uint32 { return uint32(w.m.globals + 3) }
 
 // addedGlobals is how many there are.
-const addedGlobals = 3
+const addedGlobals = 4
+
+// roomAtFirst is what Room is before the host sets it.
+const roomAtFirst = 1 << 60
 
 // module writes all of it.
 func (w *writer) module() *Error {
@@ -131,8 +136,15 @@ func (w *writer) module() *Error {
 	w.tables()
 	w.memory()
 	w.list(globalSection, addedGlobals, func() {
-		for range addedGlobals {
-			w.raw("\x7e\x01\x42\x00\x0b") // mutable i64, zero
+		room := int(w.roomGlobal()) - w.m.globals
+		for i := range addedGlobals {
+			w.ops(typeI64, 1)
+			if i == room {
+				w.constant(roomAtFirst)
+			} else {
+				w.constant(0)
+			}
+			w.ops(opEnd)
 		}
 	})
 	w.exports()
@@ -279,6 +291,7 @@ func (w *writer) exports() {
 		export(Fuel, exportGlobal, w.fuelGlobal())
 		export(Slice, exportGlobal, w.sliceGlobal())
 		export(Room, exportGlobal, w.roomGlobal())
+		export(Depth, exportGlobal, w.depthGlobal())
 		if w.m.start >= 0 {
 			export(Start, exportFunction, w.function(uint32(w.m.start)))
 		}
