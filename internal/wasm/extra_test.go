@@ -1,7 +1,9 @@
 package wasm_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/fault"
@@ -83,4 +85,61 @@ func TestN2ADeepCallStackWaits(t *testing.T) {
 	defer leave()
 	eventually(t, "two of them wait", func() bool { n, waiting := r.Compute(0); return r.Running() == 3 && n == 1 && waiting == 0 })
 	answersSoon(t, compile(t, r, buffered(echoing).bytes(), wasm.Limits{}).For(turns.Owner{Caller: "b"}))
+}
+
+// SPEC S2: the host of WASI copies a path of any length, and keeps something for each subscription:
+// it is asked for neither of too many.
+func TestS2WASIIsGivenNoHugeLengths(t *testing.T) {
+	const path, invalid = "37", "28"
+	for _, c := range []struct {
+		name   string
+		wide   []int // parameters that are i64
+		all    int
+		length int
+		most   int64
+		errno  string
+	}{
+		{"path_create_directory", nil, 3, 2, 4096, path},
+		{"path_filestat_get", nil, 5, 3, 4096, path},
+		{"path_filestat_set_times", []int{4, 5}, 7, 3, 4096, path},
+		{"path_link", nil, 7, 3, 4096, path},
+		{"path_link", nil, 7, 6, 4096, path},
+		{"path_open", []int{5, 6}, 9, 3, 4096, path},
+		{"path_readlink", nil, 6, 2, 4096, path},
+		{"path_remove_directory", nil, 3, 2, 4096, path},
+		{"path_rename", nil, 6, 2, 4096, path},
+		{"path_rename", nil, 6, 5, 4096, path},
+		{"path_symlink", nil, 5, 1, 4096, path},
+		{"path_symlink", nil, 5, 4, 4096, path},
+		{"path_unlink_file", nil, 3, 2, 4096, path},
+		{"poll_oneoff", nil, 4, 2, 4096, invalid},
+	} {
+		t.Run(fmt.Sprintf("%s, %d", c.name, c.length), func(t *testing.T) {
+			for _, length := range []int64{c.most, c.most + 1, -1} {
+				var params, args []byte
+				for p := range c.all {
+					switch {
+					case slices.Contains(c.wide, p):
+						params, args = append(params, i64), append(args, code(i64Const, int64(0))...)
+					case p == c.length:
+						params, args = append(params, i32), append(args, code(i32Const, length)...)
+					default:
+						params, args = append(params, i32), append(args, code(i32Const, int64(0))...)
+					}
+				}
+				a := assembly{
+					types:   []funcType{{params, []byte{i32}}, {nil, []byte{i32}}},
+					imports: []funcImport{{"wasi_snapshot_preview1", c.name, 0, count(0)}},
+					funcs:   []function{{of: 1, body: code(args, call, 0)}},
+					memory:  []byte{0, 4},
+					exports: []export{{"memory", 2, 0}, {"run", 0, 1}},
+				}
+				_, err := compile(t, shared, a.bytes(), wasm.Limits{WASI: true}).Run(t.Context(), nil, 0)
+				refused := err != nil && strings.Contains(err.Error(), "code "+c.errno)
+				if (length != c.most) != refused {
+					t.Errorf("%d: got %v", length, err)
+				}
+			}
+		})
+	}
 }

@@ -30,7 +30,7 @@ func (w *writer) code() *Error {
 			w.sized(func() { w.initialize(l) })
 		}
 		for i, t := range w.m.imports {
-			w.sized(func() { w.thunk(uint32(i), w.m.types[t], w.m.repeats[i]) })
+			w.sized(func() { w.thunk(uint32(i), w.m.types[t], w.m.repeats[i], w.m.bounds[i]) })
 		}
 	})
 	w.m.grows = c.grows
@@ -316,10 +316,20 @@ func (w *writer) payFor(local, op byte, shift int64) {
 	w.check()
 }
 
-// thunk pays for an imported function, calls it, and asks the host whether to go on.
-func (w *writer) thunk(function uint32, t signature, r repeat) {
+// thunk pays for an imported function, calls it unless a parameter is too large, and asks the
+// host whether to go on.
+func (w *writer) thunk(function uint32, t signature, r repeat, b bound) {
 	w.raw("\x00")
 	w.pay(hostCall)
+	for _, p := range b.parameters {
+		if p < len(t.params) && t.params[p] == typeI32 && string(t.results) == string(rune(typeI32)) {
+			w.ops(opLocalGet, byte(p), opI32Const)
+			w.i64(b.most)
+			w.ops(opI32GtU, opIf, typeEmpty, opI32Const)
+			w.i64(b.errno)
+			w.ops(opReturn, opEnd)
+		}
+	}
 	if p := r.parameter; r != (repeat{}) && p < len(t.params) && t.params[p] == typeI32 {
 		w.ops(opLocalGet, byte(p))
 		w.call(w.added(r.payer))

@@ -73,6 +73,7 @@ type module struct {
 	counts  [sections]int  // how many entries each section that is a list has
 	types   []signature
 	imports []uint32 // the types of the functions imported; nothing else can be
+	bounds  []bound  // what each of them refuses
 	repeats []repeat // what each of them does by an operand
 	defined []uint32 // the types of the functions defined
 	globals int
@@ -291,7 +292,8 @@ func (m *module) parseImport(s *reader) {
 		s.fail(at, "imports %q from %q, which is no function", name, from)
 	}
 	m.imports = append(m.imports, s.index("type", len(m.types)))
-	m.repeats = append(m.repeats, repeats[string(from)+"."+string(name)])
+	full := string(from) + "." + string(name)
+	m.repeats, m.bounds = append(m.repeats, repeats[full]), append(m.bounds, bounds[full])
 }
 
 // parseLimits reads limits, of which the minimum is at most most, and the maximum

@@ -21,6 +21,8 @@
 //     most. The host sets [Room] to what it may have, and to more in [Yield]. From [Room] is
 //     also taken what the runtime keeps until the call is over of each reference that
 //     ref.func makes;
+//   - answers a call of WASI itself, with an error, that has a path of more than 4 KiB or more than
+//     4096 subscriptions;
 //   - has no start function. What was one is exported as [Start], if there was one, for
 //     the host to call once it has set the fuel;
 //   - has a memory and tables that grow no further than they may, and no custom sections.

@@ -38,6 +38,43 @@ var repeats = map[string]repeat{
 	"wasi_snapshot_preview1.random_get":  {1, elementsFunction},
 }
 
+// bound says which parameters of an imported function may be no larger than most, and what it
+// returns where one is: of the numbers of WASI's errors. The zero bound is none.
+type bound struct {
+	parameters []int
+	most       int64
+	errno      int64
+}
+
+// Errors of WASI.
+const (
+	errnoInvalid     = 28
+	errnoNameTooLong = 37
+)
+
+const (
+	maxPath          = 4096 // as on Linux
+	maxSubscriptions = 4096
+)
+
+func paths(lengths ...int) bound { return bound{lengths, maxPath, errnoNameTooLong} }
+
+// bounds are those of WASI: its host copies each path, and keeps something for each subscription,
+// before it looks at what they are for.
+var bounds = map[string]bound{
+	"wasi_snapshot_preview1.path_create_directory":   paths(2),
+	"wasi_snapshot_preview1.path_filestat_get":       paths(3),
+	"wasi_snapshot_preview1.path_filestat_set_times": paths(3),
+	"wasi_snapshot_preview1.path_link":               paths(3, 6),
+	"wasi_snapshot_preview1.path_open":               paths(3),
+	"wasi_snapshot_preview1.path_readlink":           paths(2),
+	"wasi_snapshot_preview1.path_remove_directory":   paths(2),
+	"wasi_snapshot_preview1.path_rename":             paths(2, 5),
+	"wasi_snapshot_preview1.path_symlink":            paths(1, 4),
+	"wasi_snapshot_preview1.path_unlink_file":        paths(2),
+	"wasi_snapshot_preview1.poll_oneoff":             {[]int{2}, maxSubscriptions, errnoInvalid},
+}
+
 // writer writes the new module. Functions and globals that are added stand behind those of
 // the module, but for the import, which moves all defined functions up by one.
 type writer struct {
