@@ -20,6 +20,19 @@ func (r *Runtime) Compiling() (done func()) {
 // Curse has the next compilations panic beside the compiler.
 func (r *Runtime) Curse() { r.disk = func() *disk { panic("for the test") } }
 
+// Gate has each compilation wait for a value.
+func (r *Runtime) Gate(open <-chan struct{}) {
+	r.disk = func() *disk {
+		<-open
+		return nil
+	}
+}
+
+// Compilations returns how many modules are compiled now, and how many wait to be.
+func (r *Runtime) Compilations() (n, waiting int) {
+	return r.places.Limit() - r.places.Free(), r.places.Waiting()
+}
+
 // Memory returns how many bytes of the memory of all calls nobody holds.
 func (r *Runtime) Memory() int64 { return r.memory.Free() }
 

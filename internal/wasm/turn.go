@@ -12,9 +12,9 @@ import (
 // turnLength is how long a call computes while others wait for its processor.
 const turnLength = 5 * time.Millisecond
 
-// processors is how many modules compute at once: all that Go has but one. A module that
-// computes keeps a processor from everything else in Orla, but for the moments in which it
-// yields.
+// processors is how many modules compute at once, and how many are compiled at most: all that
+// Go has but one. A module that computes keeps a processor from everything else in Orla, but for
+// the moments in which it yields.
 func processors() int { return max(1, runtime.GOMAXPROCS(0)-1) }
 
 // turn is a call's place among those that compute. It is given back while the call waits

@@ -45,8 +45,8 @@ const (
 	closePatience = 2 * time.Second
 	// DefaultTotalMemory is how many bytes all calls have together; see Options.
 	DefaultTotalMemory = 512 << 20
-	// maxCompiling is how many modules are compiled at once: a slow one must not
-	// keep all others waiting.
+	// maxCompiling is how many modules are compiled at once, where Go has processors enough:
+	// a slow one must not keep all others waiting.
 	maxCompiling = 2
 )
 
@@ -93,7 +93,7 @@ type Runtime struct {
 	ctx     context.Context // of the compilations, which are nobody's call alone
 	cancel  context.CancelFunc
 	working sync.WaitGroup
-	places  chan struct{} // holds one for each compilation under way
+	places  *turns.Queue // of compilations, which go on after the call that they were begun for
 
 	computing *turns.Queue // of calls, see turn
 	memory    *turns.Room  // that calls have
@@ -131,7 +131,7 @@ func NewRuntime(opts Options) *Runtime {
 		disk:   sync.OnceValue(func() *disk { return openDisk(opts.CacheDir, opts.Log) }),
 		ctx:    ctx,
 		cancel: cancel,
-		places: make(chan struct{}, maxCompiling),
+		places: turns.NewQueue(min(maxCompiling, processors()), 1),
 
 		computing: turns.NewQueue(processors(), 0),
 		memory:    turns.NewRoom(cmp.Or(opts.TotalMemory, DefaultTotalMemory)),
@@ -189,12 +189,17 @@ func (m *Module) For(owner turns.Owner) *Module {
 // runtime_policy_invalid for what cannot be run, execution_failed after a panic, else
 // of ctx.
 func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*Module, error) {
+	return r.CompileFor(ctx, turns.Owner{}, module, limits)
+}
+
+// CompileFor is Compile for a call of an owner: owners take turns.
+func (r *Runtime) CompileFor(ctx context.Context, owner turns.Owner, module []byte, limits Limits) (*Module, error) {
 	limits = limits.filled()
 	if len(module) > MaxModule {
 		return nil, invalid("it has %d bytes; a module may have %d", len(module), MaxModule)
 	}
 	k := key{sha256.Sum256(module), pages(limits.MaxMemory), limits.WASI}
-	e, err := r.find(k, module, limits)
+	e, err := r.find(k, module, limits, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +227,7 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 }
 
 // find returns the module's entry, and begins to compile it if there is none.
-func (r *Runtime) find(k key, module []byte, limits Limits) (*entry, error) {
+func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -232,16 +237,16 @@ func (r *Runtime) find(k key, module []byte, limits Limits) (*entry, error) {
 	if e == nil {
 		e = &entry{done: make(chan struct{})}
 		r.entries[k] = e
-		r.working.Go(func() { r.fill(k, e, module, limits) })
+		r.working.Go(func() { r.fill(k, e, module, limits, owner) })
 	}
 	r.useLocked(e)
 	return e, nil
 }
 
 // fill compiles a module. One that cannot be is forgotten: whoever waits is told.
-func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
+func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits, owner turns.Owner) {
 	defer close(e.done)
-	c, err := r.compileInTurn(module, limits)
+	c, err := r.compileInTurn(module, limits, owner)
 	r.mu.Lock()
 	e.code, e.err = c, err
 	if err != nil {
@@ -255,17 +260,15 @@ func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits) {
 	r.closeAll(idle)
 }
 
-// compileInTurn is compile when there is a place for one more. It is called by a
+// compileInTurn is compile when there is a place for one more of its owner. It is called by a
 // goroutine that is nobody's call alone, so that a panic ends here.
-func (r *Runtime) compileInTurn(module []byte, limits Limits) (c *code, err error) {
+func (r *Runtime) compileInTurn(module []byte, limits Limits, owner turns.Owner) (c *code, err error) {
 	defer recovered.To(r.opts.Log, "compile a WASM module", func(any) { c, err = nil, errPanicked })
-	select {
-	case r.places <- struct{}{}:
-		defer func() { <-r.places }()
-		return r.compile(module, limits)
-	case <-r.ctx.Done():
+	if r.places.Take(r.ctx, owner) != nil {
 		return nil, stopping()
 	}
+	defer r.places.Give(owner)
+	return r.compile(module, limits)
 }
 
 // errPanicked is why a module was not compiled over which Orla panicked.

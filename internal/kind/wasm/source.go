@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
 )
@@ -63,9 +64,9 @@ func newSource(from manifest.WASM, opts Options) *source {
 // local reports whether the module is a file.
 func (s *source) local() bool { return filepath.IsAbs(s.from.Module) }
 
-// get returns the module, which is loaded once for all that ask meanwhile. The
+// get returns the module for a call of an owner, which is loaded once for all that ask meanwhile. The
 // error is a *fault.Error.
-func (s *source) get(ctx context.Context) (*wasm.Module, error) {
+func (s *source) get(ctx context.Context, owner turns.Owner) (*wasm.Module, error) {
 	if l, ok := s.current(); ok {
 		return l.module, l.err
 	}
@@ -78,7 +79,7 @@ func (s *source) get(ctx context.Context) (*wasm.Module, error) {
 	if l, ok := s.current(); ok { // somebody has, meanwhile
 		return l.module, l.err
 	}
-	l := s.load(ctx)
+	l := s.load(ctx, owner)
 	if s.keeps(l) {
 		s.mu.Lock()
 		s.last = l
@@ -128,7 +129,7 @@ func (s *source) keeps(l loaded) bool {
 }
 
 // load reads or fetches the module and compiles it.
-func (s *source) load(ctx context.Context) loaded {
+func (s *source) load(ctx context.Context, owner turns.Owner) loaded {
 	l := loaded{at: time.Now()}
 	var module []byte
 	if s.local() {
@@ -140,7 +141,7 @@ func (s *source) load(ctx context.Context) loaded {
 		return l
 	}
 	l.had = true
-	l.module, l.err = s.opts.Runtime.Compile(ctx, module, wasm.Limits{
+	l.module, l.err = s.opts.Runtime.CompileFor(ctx, owner, module, wasm.Limits{
 		MaxMemory: s.from.MaxMemory, Fuel: s.from.Fuel, WASI: s.from.WASI, Entrypoint: s.from.Entrypoint,
 	})
 	return l

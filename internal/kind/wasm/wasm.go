@@ -126,7 +126,7 @@ func (t *Tool) attempt(ctx context.Context, owner turns.Owner, x *contract.Excha
 // run runs the module, once: one that was let go before it began is found again.
 func (t *Tool) run(ctx context.Context, owner turns.Owner, request []byte) (wasm.Outcome, error) {
 	for {
-		m, err := t.module.get(ctx)
+		m, err := t.module.get(ctx, owner)
 		if err != nil {
 			return wasm.Outcome{}, fault.Unsent(err)
 		}

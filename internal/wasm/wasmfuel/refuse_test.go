@@ -131,6 +131,9 @@ var hostile = map[string]struct {
 		p.funcs = slices.Repeat(p.funcs, 200)
 	}), "the module is too complex"},
 	"more branches than are compiled in time": {main(code(block, empty) + strings.Repeat(code(localGet, 0, brIf, 0), 25_001) + code(end, i32Const, 0)).bytes(), "too complex"},
+	"functions with more branches than are compiled in time": {with(main(code(block, empty)+strings.Repeat(code(localGet, 0, brIf, 0), 20_000)+code(end, i32Const, 0)), func(p *program) {
+		p.funcs = slices.Repeat(p.funcs, 3)
+	}), "the module is too complex"},
 	"calls with globals": {with(main(strings.Repeat(code(i32Const, 0, call, 0, drop), 10_000)), func(p *program) {
 		p.globals = slices.Repeat([]string{"\x7f\x01" + code(i32Const, 0, end)}, 1000)
 	}), "too complex"},
@@ -221,9 +224,9 @@ func TestT37MemoryAndTablesGrowNoFurther(t *testing.T) {
 
 // A large module takes no more than a few times its size.
 func TestLargeModule(t *testing.T) {
-	body := strings.Repeat(code(localGet, 0, if_, empty, nop, end), 20_000)
+	body := strings.Repeat(code(localGet, 0, if_, empty, nop, end), 900)
 	p := main(body + code(i32Const, 0))
-	p.funcs = slices.Repeat(p.funcs, 50)
+	p.funcs = slices.Repeat(p.funcs, 1100)
 	module := p.bytes()
 	out, _, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 	if err != nil || len(out) > 5*len(module) {
