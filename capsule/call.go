@@ -47,16 +47,22 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	if err := c.place(ctx, call.Owner); err != nil {
 		return nil, err
 	}
-	defer c.places.Give(call.Owner)
+	late := false
+	defer func() {
+		if !late {
+			c.places.Give(call.Owner)
+		}
+	}()
 	defer c.calls.Add(1)
 	given := c.inputs.Given(call.Owner)
 	defer given.Drop()
 	for round := 1; ; round++ {
-		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", func(ctx context.Context, p *protocol.Peer, id int64) [][]byte {
+		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", c.lateCall, func(ctx context.Context, p *protocol.Peer, id int64) [][]byte {
 			return p.CallParams(own, call, protocol.Traced(ctx, call.Meta), id)
 		})
 		switch {
 		case err != nil:
+			err, late = isLate(err)
 			return nil, c.callError(err)
 		case !stateless, isToolResult(result), !clients.Requires(result):
 			return asResult(result), nil
@@ -134,9 +140,15 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 		forget()
 		return nil, fault.Unsent(err)
 	}
-	defer c.requests.Give(who.owner)
+	late := false
+	defer func() {
+		if !late {
+			c.requests.Give(who.owner)
+		}
+	}()
 	result, err := c.repeated(ctx, who, req, params)
 	if err != nil {
+		err, late = isLate(err)
 		forget()
 		return nil, err
 	}
@@ -152,7 +164,7 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 	given := c.inputs.Given(who.owner)
 	defer given.Drop()
 	for round := 1; ; round++ {
-		result, stateless, err := c.send(ctx, who, req.Method, func(_ context.Context, p *protocol.Peer, id int64) [][]byte {
+		result, stateless, err := c.send(ctx, who, req.Method, c.lateRequest, func(_ context.Context, p *protocol.Peer, id int64) [][]byte {
 			return p.RequestParams(req, params, who.input, id)
 		})
 		if err != nil || !stateless || !clients.Requires(result) || who.client != nil && who.client.Declared().Repeats {
@@ -185,10 +197,14 @@ func askerOf(call peer.Call) asker {
 }
 
 // send makes one request of the process that is READY, or that will be soon
-// enough. params are told the context of the process's own part, and whose it is. It
+// enough. late is called instead of a return of its place by the caller where the error is
+// a *rpc.LateError. params are told the context of the process's own part, and whose it is. It
 // reports as well whether the process speaks 2026-07-28.
-func (c *Capsule) send(ctx context.Context, who asker, method string, params func(context.Context, *protocol.Peer, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
+func (c *Capsule) send(ctx context.Context, who asker, method string, late func(turns.Owner), params func(context.Context, *protocol.Peer, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
 	req := rpc.Request{Method: method, Client: who.name, About: who.client, Owner: who.owner}
+	if c.opts.Connect == nil { // a far server does not hear of a request that is given up
+		req.Late, req.LateFor = late, c.tool.Run.Timeout
+	}
 	if who.client != nil && who.client.Hears() {
 		req.Note = func(method string, params json.RawMessage) { who.client.Notify(ctx, method, params) }
 	}
@@ -215,9 +231,21 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, params fun
 		case missed(err):
 			last = conn // it is on its way out; the next one will do
 		default:
-			return nil, false, c.sendError(err)
+			err, late := isLate(err)
+			if err = c.sendError(err); late {
+				err = &rpc.LateError{Cause: err}
+			}
+			return nil, false, err
 		}
 	}
+}
+
+// isLate returns the cause of a rpc.LateError, or else err, and whether it is one.
+func isLate(err error) (cause error, late bool) {
+	if l, ok := err.(*rpc.LateError); ok { //nolint:errorlint // nobody wraps it
+		return l.Cause, true
+	}
+	return err, false
 }
 
 // errUnknownState answers a requestState that no process that is there has given.

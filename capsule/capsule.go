@@ -127,6 +127,8 @@ type admission struct {
 	requests   *turns.Queue  // of other requests of one caller, where there is another
 	waiting    *turns.Shares // of calls that wait for READY or for a place
 	sideBySide atomic.Bool   // the process works on several calls at once
+
+	lateCall, lateRequest func(turns.Owner) // give back the place of one whose client has not waited for the answer
 }
 
 // output is what its processes print that is not a message.
@@ -196,6 +198,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1), updates: make(chan string, 64)},
 		asked:   wishes{changed: make(chan struct{}, 1)},
 	}
+	c.lateCall, c.lateRequest = c.places.Give, c.requests.Give
 	if c.connect == nil {
 		c.connect = c.startProcess
 	}

@@ -48,6 +48,11 @@ func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 	}
 }
 
+// pings reports whether the capsule is known to answer pings.
+func (c *Capsule) pings() bool {
+	return c.tool.Runtime.Handshake == manifest.HandshakeMCP || c.tool.Runtime.Health != nil
+}
+
 func (in *incarnation) pingOnce(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -34,6 +34,12 @@ type Request struct {
 	// Standing says that the request may stay without an answer for as long as the
 	// connection lasts. InFlight does not count it, and Drain does not wait for it.
 	Standing bool
+	// Late, if not nil, is called with the Owner when the other side is not busy any more with
+	// a request that Call did not wait for, whose error is a *LateError then. That is so when
+	// it has answered it, or one that was sent after it, when the connection is over, and at
+	// the latest LateFor after Call has returned. It must not block.
+	Late    func(turns.Owner)
+	LateFor time.Duration
 	// Quiet says that the other side is not told when the request is not waited for any
 	// more.
 	Quiet bool
@@ -103,12 +109,16 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			}
 			req.Note(e.method, e.params)
 		case <-ctx.Done():
-			forgotten := c.forget(p.ID)
+			forgotten, isLate := c.leave(p, &req)
 			if left := p.noted.Swap(0); left > 0 { // nothing more comes
 				c.notes.Give(p.Owner, left)
 			}
 			if forgotten && !req.Quiet {
 				c.Post(req.Owner, "notifications/cancelled", cancelParams(p.ID, context.Cause(ctx)))
+			}
+			if isLate {
+				c.ask()
+				return nil, &LateError{context.Cause(ctx)}
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -191,10 +201,10 @@ func (c *Conn) removeLocked(id int64) *Pending {
 // answer ends the call of an id, and reports whether there was one.
 func (c *Conn) answer(id int64, e event) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	p := c.removeLocked(id)
 	if p == nil {
-		return false
+		c.mu.Unlock()
+		return c.answeredLate(id)
 	}
 	switch {
 	case p.own, p.standing:
@@ -204,6 +214,11 @@ func (c *Conn) answer(id int64, e event) bool {
 		c.order.newest = p.number
 	}
 	p.events <- e // a place is kept for it
+	number, isLate := p.number, len(c.late.requests) > 0
+	c.mu.Unlock()
+	if isLate {
+		c.lateUntil(number)
+	}
 	return true
 }
 

@@ -60,6 +60,9 @@ type Options struct {
 	// Clean may change a message before it is read. If nil, messages are read as they
 	// came.
 	Clean func(message []byte) []byte
+	// Pings says that the other side answers a ping, also by an error. By these it is known
+	// what it is not busy with any more; see Request.Late.
+	Pings bool
 }
 
 // Errors of a Call that tell what became of it.
@@ -99,6 +102,7 @@ type Conn struct {
 	served served
 	order  order
 	drain  drain
+	late   late
 	still  still
 	closed error // why nothing is sent any more; nil while it is open
 
@@ -160,6 +164,7 @@ func (c *Conn) Close(why error) {
 	c.calls.standing = 0
 	c.signalIdleLocked()
 	c.mu.Unlock()
+	c.lateOver(func(int64, *lateRequest) bool { return true })
 	c.transport.Close()
 }
 

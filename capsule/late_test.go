@@ -1,0 +1,113 @@
+package capsule
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+)
+
+// SPEC N2: a capsule that works on one call after the other is not sent more calls of a caller
+// that gives them up than of one that waits: another caller waits for as few.
+func TestN2CallsThatAreGivenUpTakeTheirPlace(t *testing.T) {
+	const each, given = time.Second, 20
+	type work struct {
+		p *scripted
+		m asked
+	}
+	sent := sync.OnceValue(func() chan work { return make(chan work, 4*given) }) // what is in the pipe of its stdin
+	asServer(t, func(p *scripted, m asked) bool {
+		if m.Method != "tools/call" && m.Method != "ping" {
+			return false
+		}
+		sent() <- work{p, m}
+		return true
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		defer func() { close(sent()) }()
+		go func() {
+			for w := range sent() {
+				if w.m.Method == "tools/call" {
+					time.Sleep(each)
+				}
+				w.p.answers(w.m, `{"content":[]}`)
+			}
+		}()
+		time.Sleep(5 * time.Second) // until it is READY
+		bob := func() time.Duration {
+			began := time.Now()
+			ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
+			defer giveUp()
+			if _, err := c.Call(ctx, peer.Call{Tool: "walker", Owner: turns.Owner{Caller: "bob"}}); err != nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		bob()
+		for range given {
+			ctx, giveUp := context.WithTimeout(t.Context(), 4*time.Millisecond)
+			if _, err := c.Call(ctx, peer.Call{Tool: "walker", Owner: turns.Owner{Caller: "alice"}}); err == nil {
+				t.Error("a call is answered at once")
+			}
+			giveUp()
+		}
+		if took := bob(); took > 4*each {
+			t.Errorf("a call waits %s, behind %d that were given up, of %s each", took, given, each)
+		}
+		// All places come back.
+		time.Sleep(time.Minute)
+		if n := c.places.Free(); n != 0 || c.places.Waiting() != 0 {
+			t.Errorf("%d are free, %d wait", n, c.places.Waiting())
+		}
+		if took := bob(); took > 2*each {
+			t.Errorf("a call alone takes %s", took)
+		}
+	})
+}
+
+// SPEC N2: max_concurrency holds for calls that were given up, until their process is known
+// not to work on them: by an answer, by that of a ping, or when their timeout has passed again.
+func TestN2TheConcurrencyHoldsForCallsThatAreGivenUp(t *testing.T) {
+	const each = 4 * time.Second // less than the timeout
+	for name, c := range map[string]struct {
+		stops       bool // when it is told to; it answers nothing then
+		least, most time.Duration
+	}{
+		"one that answers late":        {false, each - time.Second, each + time.Second},
+		"one that stops without words": {true, 0, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asServer(t, func(p *scripted, m asked) bool {
+				switch {
+				case m.Method == "tools/call" && c.stops:
+					return true // it stops at once, and says nothing
+				case m.Method == "tools/call":
+					time.Sleep(each)
+					p.answers(m, `{"content":[]}`)
+				default:
+					return false
+				}
+				return true
+			}, func(t *testing.T, k *Capsule, _ *journal) {
+				k.places = turns.NewQueue(1, 0)
+				k.lateCall = k.places.Give
+				time.Sleep(5 * time.Second)
+				ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
+				defer giveUp()
+				if _, err := k.Call(ctx, peer.Call{Tool: "walker"}); err == nil {
+					t.Fatal("the call is answered")
+				}
+				began := time.Now()
+				if err := k.places.Take(t.Context(), turns.Owner{}); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < c.least || took > c.most {
+					t.Errorf("the place is given back after %s", took)
+				}
+				k.places.Give(turns.Owner{})
+			})
+		})
+	}
+}
