@@ -1,8 +1,11 @@
 package secret
 
+import "math"
+
 // Find searches a text for others, the longest first, and returns where they stand.
 func Find(texts [][]byte, text []byte) (at [][2]int) {
-	for _, s := range newSearch(texts).find(text) {
+	found, _ := newSearch(texts).find(text, math.MaxInt)
+	for _, s := range found {
 		at = append(at, [2]int{s.from, s.to})
 	}
 	return at

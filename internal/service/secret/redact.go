@@ -23,6 +23,11 @@ const (
 	minPart     = 12 // bytes of a line of a value, or of base64 in the midst of other base64
 )
 
+// maxSpans is how many values are taken out of a text one by one. A text with more of them
+// becomes [redacted] as a whole: what a stranger fills with a short value would cost many
+// times its size.
+const maxSpans = 10_000
+
 // Redactor takes secrets out of texts that strangers wrote. A nil Redactor
 // takes out nothing. It may be used from any goroutine.
 type Redactor struct {
@@ -55,9 +60,9 @@ func NewRedactor(values ...Value) *Redactor {
 }
 
 // Redact returns text with [redacted] in place of every value. Values that overlap
-// become one.
+// become one. A text with more than 10,000 values becomes [redacted].
 func (r *Redactor) Redact(text string) string {
-	if r.isEmpty() || !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) && len(r.forms().find([]byte(text))) == 0 {
+	if r.isEmpty() || !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) && !r.forms().isIn([]byte(text)) {
 		return text
 	}
 	return string(r.RedactBytes([]byte(text)))
@@ -68,8 +73,35 @@ func (r *Redactor) RedactBytes(text []byte) []byte {
 	if r.isEmpty() {
 		return text
 	}
-	text = replaced(text, r.forms().find(text))
-	return replaced(text, r.escaped(text, maxEscapeLevels))
+	clean, _, ok := r.clean(text, maxSpans)
+	if !ok {
+		return []byte(redacted)
+	}
+	return clean
+}
+
+// clean returns text without the values in it, and how many there were. If there are more
+// than most, it reports false.
+func (r *Redactor) clean(text []byte, most int) (clean []byte, n int, ok bool) {
+	spans, ok := r.forms().find(text, most)
+	if !ok {
+		return nil, 0, false
+	}
+	text = replaced(text, spans)
+	odd, ok := r.escaped(text, most-len(spans))
+	if !ok {
+		return nil, 0, false
+	}
+	return replaced(text, odd), len(spans) + len(odd), true
+}
+
+// holds reports whether a value is in text.
+func (r *Redactor) holds(text []byte) bool {
+	if r.forms().isIn(text) {
+		return true
+	}
+	_, none := r.escaped(text, 0)
+	return !none
 }
 
 // isEmpty reports whether r takes out nothing.
@@ -81,7 +113,11 @@ func replaced(text []byte, spans []span) []byte {
 	if len(spans) == 0 {
 		return text
 	}
-	out := make([]byte, 0, len(text))
+	size := len(text)
+	for _, s := range spans {
+		size += len(redacted) - (s.to - s.from)
+	}
+	out := make([]byte, 0, size)
 	at := 0
 	for _, s := range spans {
 		out = append(append(out, text[at:s.from]...), redacted...)

@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -11,25 +12,45 @@ import (
 // a string is redacted as the text that it is, and a number that holds a value
 // becomes a string.
 func (r *Redactor) RedactBody(body []byte) []byte {
-	clean := r.RedactBytes(body)
-	if r == nil || bytes.Equal(clean, body) || !json.Valid(body) {
-		return clean
+	switch {
+	case r.isEmpty() || !r.holds(body):
+		return body
+	case !json.Valid(body):
+		return r.RedactBytes(body)
 	}
-	var out bytes.Buffer
+	out := make([]byte, 0, len(body))
+	var plain []byte // of one string after the other
+	left := maxSpans
 	for at := 0; at < len(body); {
 		end := tokenEnd(body, at)
 		token := body[at:end]
 		at = end
-		if token[0] == '"' {
-			out.Write(r.redactedString(token))
+		text, isString := token, token[0] == '"'
+		if isString {
+			text = token[1 : len(token)-1]
+			if bytes.IndexByte(text, '\\') >= 0 {
+				plain = unescaped(slices.Grow(plain[:0], len(text)), text)
+				text = plain
+			}
+		}
+		if len(text) < minRedacted {
+			out = append(out, token...)
 			continue
 		}
-		if text := string(token); r.Redact(text) != text {
-			token = []byte(`"` + redacted + `"`)
+		clean, n, ok := r.clean(text, left)
+		left -= n
+		switch {
+		case !ok:
+			return []byte(`"` + redacted + `"`)
+		case n == 0:
+			out = append(out, token...)
+		case isString:
+			out = append(appendEscaped(append(out, '"'), clean), '"')
+		default:
+			out = append(out, `"`+redacted+`"`...)
 		}
-		out.Write(token)
 	}
-	return out.Bytes()
+	return out
 }
 
 // tokenEnd is where the token of valid JSON ends that begins at a place: a string,
@@ -52,23 +73,29 @@ func tokenEnd(body []byte, at int) int {
 	return max(end, at+1)
 }
 
-// redactedString is a string of JSON without what is secret in it.
-func (r *Redactor) redactedString(token []byte) []byte {
-	var text string
-	if json.Unmarshal(token, &text) != nil {
-		return token // a string of valid JSON always is one
+// appendEscaped appends a text to out as it stands in a string of JSON.
+func appendEscaped(out, text []byte) []byte {
+	at := 0
+	for i, b := range text {
+		if b >= ' ' && b != '"' && b != '\\' {
+			continue
+		}
+		out = append(out, text[at:i]...)
+		at = i + 1
+		switch b {
+		case '"', '\\':
+			out = append(out, '\\', b)
+		case '\n':
+			out = append(out, `\n`...)
+		case '\r':
+			out = append(out, `\r`...)
+		case '\t':
+			out = append(out, `\t`...)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, b)
+		}
 	}
-	clean := r.Redact(text)
-	if clean == text {
-		return token
-	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if e.Encode(clean) != nil {
-		return []byte(`"` + redacted + `"`) // a string always encodes
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	return append(out, text[at:]...)
 }
 
 // Of reports whether r is a Redactor for exactly these values.

@@ -188,10 +188,11 @@ func (s *search) enter(text []byte) int32 {
 }
 
 // find returns where the texts stand in another, in order. Those that overlap are one span.
-func (s *search) find(text []byte) []span {
+// If there are more than most spans, it stops there and reports false.
+func (s *search) find(text []byte, most int) (found []span, ok bool) {
 	if len(s.texts) == 0 ||
 		s.window < smallWindow && len(s.texts) <= few && !s.anyIn(text) {
-		return nil
+		return nil, true
 	}
 	var spans []span
 	var long longSpans
@@ -209,8 +210,11 @@ func (s *search) find(text []byte) []span {
 			if s.depth[node] == maxPrefix {
 				long.add(s, node, text, at-maxPrefix)
 			}
+			if len(spans)+len(long.spans) > most {
+				return nil, false
+			}
 			if at == len(text) {
-				return merged(append(spans, long.spans...))
+				return merged(append(spans, long.spans...)), true
 			}
 			node = s.step(node, text[at])
 			at++
@@ -220,7 +224,13 @@ func (s *search) find(text []byte) []span {
 			}
 		}
 	}
-	return merged(append(spans, long.spans...))
+	return merged(append(spans, long.spans...)), true
+}
+
+// isIn reports whether one of the texts stands in another.
+func (s *search) isIn(text []byte) bool {
+	_, none := s.find(text, 0)
+	return !none
 }
 
 // anyIn looks for one text after the other.

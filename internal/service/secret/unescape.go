@@ -17,16 +17,46 @@ const maxEscapeLevels = 3
 type span struct{ from, to int }
 
 // escaped returns where values stand that a text spells with JSON escapes which no form
-// has, in a text that is unescaped up to so many times. JSON allows several spellings of
-// most characters: PHP writes "/" as "\/" and .NET writes "+" as "\u002B". The time is
-// linear in the size of the text for each level.
-func (r *Redactor) escaped(text []byte, levels int) []span {
-	if levels == 0 || !bytes.Contains(text, []byte(`\u`)) && !bytes.Contains(text, []byte(`\/`)) {
-		return nil
+// has, in a text that is unescaped up to maxEscapeLevels times. JSON allows several
+// spellings of most characters: PHP writes "/" as "\/" and .NET writes "+" as "\u002B".
+// The time is linear in the size of the text for each level. If there are more than most
+// values, it stops there and reports false.
+func (r *Redactor) escaped(text []byte, most int) (spans []span, ok bool) {
+	if !hasEscapes(text) {
+		return nil, true
 	}
-	plain := unescaped(text)
-	spans := append(r.escaped(plain, levels-1), r.forms().find(plain)...)
-	return origins(text, merged(spans))
+	plain := unescaped(make([]byte, 0, len(text)), text)
+	for level := 1; ; level++ {
+		found, ok := r.forms().find(plain, most-len(spans))
+		if !ok {
+			return nil, false
+		}
+		for below := level - 1; below >= 0 && len(found) > 0; below-- {
+			found = origins(unescapedTimes(text, below), found)
+		}
+		spans = append(spans, found...)
+		if level == maxEscapeLevels || !hasEscapes(plain) {
+			return merged(spans), true
+		}
+		plain = unescaped(plain[:0], plain)
+	}
+}
+
+// hasEscapes reports whether a text may have escapes of JSON that no form has.
+func hasEscapes(text []byte) bool {
+	return bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\/`))
+}
+
+// unescapedTimes returns a text that is unescaped so many times, and text itself for none.
+func unescapedTimes(text []byte, times int) []byte {
+	if times == 0 {
+		return text
+	}
+	plain := unescaped(make([]byte, 0, len(text)), text)
+	for range times - 1 {
+		plain = unescaped(plain[:0], plain)
+	}
+	return plain
 }
 
 // merged sorts spans and joins those that overlap.
@@ -43,7 +73,7 @@ func merged(spans []span) []span {
 	return out
 }
 
-// origins translates sorted spans of unescaped(text) into spans of text.
+// origins translates sorted spans of what a text is unescaped into spans of the text.
 func origins(text []byte, spans []span) []span {
 	at, n := 0, 0 // offsets in text, and in what it is unescaped
 	for i, s := range spans {
@@ -57,9 +87,9 @@ func origins(text []byte, spans []span) []span {
 	return spans
 }
 
-// unescaped returns a text with each escape of JSON in it replaced by what it stands for.
-func unescaped(text []byte) []byte {
-	out := make([]byte, 0, len(text))
+// unescaped appends a text to out, with each escape of JSON in it replaced by what it stands
+// for. That is never longer, and so out may be text[:0].
+func unescaped(out, text []byte) []byte {
 	for at := 0; at < len(text); {
 		next := bytes.IndexByte(text[at:], '\\')
 		if next < 0 {
