@@ -15,10 +15,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
 )
@@ -34,8 +36,8 @@ const (
 	pause = time.Minute
 	// longest bounds a fetch, whatever its caller's deadline.
 	longest = 5 * time.Minute
-	// atOnce is how many modules are fetched at the same time.
-	atOnce = 4
+	// together is how many modules of the largest size are held while they are fetched.
+	together = 4
 )
 
 // Options configures a Store.
@@ -59,9 +61,11 @@ type Options struct {
 
 // Store fetches modules. Its methods may be called from any goroutine.
 type Store struct {
-	opts  Options
-	kept  *cache
-	slots chan struct{} // holds a value for each fetch under way
+	opts Options
+	kept *cache
+	// room is for what was read of modules that are being fetched. Their hosts share it:
+	// a server that hangs takes no more of it than it has sent.
+	room *turns.Room
 
 	mu      sync.Mutex // guards fetches
 	fetches map[key]*fetch
@@ -84,7 +88,7 @@ func New(opts Options) *Store {
 	return &Store{
 		opts:    opts,
 		kept:    newCache(opts.Dir, opts.MaxCache, opts.Log),
-		slots:   make(chan struct{}, atOnce),
+		room:    turns.NewRoom(together * opts.MaxBytes),
 		fetches: map[key]*fetch{},
 	}
 }
@@ -93,6 +97,16 @@ func New(opts Options) *Store {
 type key struct {
 	place, digest string
 	pull          secret.Ref
+}
+
+// owner is whose share of the room a fetch takes: its host's. It is not the caller's, since
+// other callers wait for the same module.
+func (k key) owner() turns.Owner {
+	_, host, _ := strings.Cut(k.place, "://")
+	if end := strings.IndexAny(host, "/?#"); end >= 0 {
+		host = host[:end]
+	}
+	return turns.Owner{Session: strings.ToLower(host)}
 }
 
 // Fetch returns the module at place, an https:// or oci:// address, which has
@@ -122,8 +136,9 @@ type source interface {
 	settled() ([]byte, bool)
 	// former returns what the address had when it was last looked at, or nil.
 	former() []byte
-	// look asks what the address has, and returns it. former is what former returned.
-	look(ctx context.Context, former []byte) ([]byte, error)
+	// look asks what the address has, and returns it. kept says that former returned
+	// something. What it reads is held by the context's turns.Held.
+	look(ctx context.Context, kept bool) ([]byte, error)
 	// putOff makes what former returned settled for a while.
 	putOff()
 	// String is the address, without what may be a secret.
@@ -139,20 +154,16 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	if module, ok := from.settled(); ok {
 		return module, nil
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	former := from.former()
+	kept := from.former() != nil // it is read again when it is needed: a server may hang until then
 	patience := longest
-	if deadline, ok := ctx.Deadline(); ok && former != nil {
+	if deadline, ok := ctx.Deadline(); ok && kept {
 		patience = min(patience, time.Until(deadline)/2) // the rest is for what to do without it
 	}
 	patient, cancel := context.WithTimeoutCause(ctx, patience, fault.New(fault.Timeout, "it was not there within %s", patience.Round(time.Millisecond)))
 	defer cancel()
-	module, err := from.look(patient, former)
+	holding, release := s.room.Hold(patient, k.owner())
+	defer release()
+	module, err := from.look(holding, kept)
 	if err == nil {
 		return module, nil
 	}
@@ -161,10 +172,12 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	}
 	f := *fault.From(err)
 	f.Reason = "module " + from.String() + ": " + f.Reason
-	if former != nil && f.Retryable() && ctx.Err() == nil {
-		from.putOff()
-		s.opts.Log.Warn("module is served as it was fetched before", "module", from.String(), "err", &f)
-		return former, nil
+	if kept && f.Retryable() && ctx.Err() == nil {
+		if former := from.former(); former != nil {
+			from.putOff()
+			s.opts.Log.Warn("module is served as it was fetched before", "module", from.String(), "err", &f)
+			return former, nil
+		}
 	}
 	return nil, &f
 }

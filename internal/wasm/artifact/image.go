@@ -85,7 +85,7 @@ func (i *image) find(manifest digest.Digest) ([]byte, bool) {
 }
 
 // look implements source.
-func (i *image) look(ctx context.Context, _ []byte) ([]byte, error) {
+func (i *image) look(ctx context.Context, _ bool) ([]byte, error) {
 	module, err := i.pull(ctx)
 	if err != nil {
 		return nil, i.why(ctx, err)
@@ -171,7 +171,7 @@ func (i *image) fetchManifest(ctx context.Context, d digest.Digest) ([]byte, err
 		return nil, err
 	}
 	defer func() { _ = body.Close() }() // what was needed of it was read
-	return readBody(body, desc.Size, maxManifest)
+	return readBody(ctx, body, desc.Size, maxManifest)
 }
 
 func (i *image) fetchLayer(ctx context.Context, want ocispec.Descriptor) ([]byte, error) {
@@ -180,7 +180,7 @@ func (i *image) fetchLayer(ctx context.Context, want ocispec.Descriptor) ([]byte
 		return nil, err
 	}
 	defer func() { _ = body.Close() }() // what was needed of it was read
-	return readBody(body, want.Size, i.store.opts.MaxBytes)
+	return readBody(ctx, body, want.Size, i.store.opts.MaxBytes)
 }
 
 // specified are the codes of errors that registries may give; others are their

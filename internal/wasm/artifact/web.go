@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
@@ -55,7 +56,7 @@ func (w *web) looked(at time.Time) {
 }
 
 // look implements source.
-func (w *web) look(ctx context.Context, former []byte) ([]byte, error) {
+func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url.String(), nil)
 	if err != nil {
 		return nil, invalid("its address is no URL")
@@ -63,7 +64,7 @@ func (w *web) look(ctx context.Context, former []byte) ([]byte, error) {
 	req.Header.Set("Accept", "application/wasm, application/octet-stream;q=0.9, */*;q=0.1")
 	req.Header.Set("Accept-Encoding", "identity") // what is counted and hashed is the file
 	req.Header.Set("User-Agent", w.store.opts.UserAgent)
-	if former != nil {
+	if kept {
 		w.unlessChanged(req)
 	}
 	resp, err := w.store.tls().Do(req)
@@ -71,14 +72,25 @@ func (w *web) look(ctx context.Context, former []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
-	if resp.StatusCode == http.StatusNotModified && former != nil {
-		w.looked(time.Now())
-		return former, nil
+	if resp.StatusCode == http.StatusNotModified && kept {
+		return w.unchanged()
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, statusFault(resp.StatusCode, outbound.RetryAfter(resp.Header))
 	}
-	return w.take(resp)
+	return w.take(ctx, resp)
+}
+
+// unchanged is what look returns where there is what was there before.
+func (w *web) unchanged() ([]byte, error) {
+	former := w.former()
+	if former == nil { // thrown away meanwhile
+		f := fault.New(fault.ExecutionFailed, "what was kept of it is gone")
+		f.Retry = new(true)
+		return nil, f
+	}
+	w.looked(time.Now())
+	return former, nil
 }
 
 // unlessChanged makes req one for what is not what was there before.
@@ -92,11 +104,11 @@ func (w *web) unlessChanged(req *http.Request) {
 }
 
 // take reads the module, and keeps it if it is one.
-func (w *web) take(resp *http.Response) ([]byte, error) {
+func (w *web) take(ctx context.Context, resp *http.Response) ([]byte, error) {
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, invalid("the server sends it in an encoding that it was not asked for")
 	}
-	module, err := readBody(resp.Body, resp.ContentLength, w.store.opts.MaxBytes)
+	module, err := readBody(ctx, resp.Body, resp.ContentLength, w.store.opts.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +129,12 @@ func (w *web) take(resp *http.Response) ([]byte, error) {
 }
 
 // readBody reads what is size bytes long, or -1 where that was not said, and refuses
-// what is over max before it has read it.
-func readBody(r io.Reader, size, max int64) ([]byte, error) {
+// what is over max before it has read it. It waits for room for what it reads.
+func readBody(ctx context.Context, r io.Reader, size, max int64) ([]byte, error) {
 	if size > max {
 		return nil, tooLarge(max)
 	}
-	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	data, err := io.ReadAll(turns.HeldBy(ctx).Reader(ctx, io.LimitReader(r, max+1)))
 	switch {
 	case err != nil:
 		return nil, err
