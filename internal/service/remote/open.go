@@ -72,8 +72,7 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 		return context.Cause(ctx)
 	}
 	if line := oneLine(body); line != nil && m.isRequest() {
-		if _, ok := answers(line, m.id); ok {
-			s.hand(line, m) //nolint:contextcheck // an answer waits in the context of its call
+		if _, ok := answers(line, m.id); ok && s.hand(line, m) { //nolint:contextcheck // an answer waits in the context of its call
 			return nil
 		}
 	}

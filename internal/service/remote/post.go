@@ -211,7 +211,7 @@ func (s *session) tooLarge() *fault.Error {
 }
 
 // hand passes a message of the server's on, and reports whether it was the answer
-// to m.
+// to m, and still is one without the secrets in it.
 func (s *session) hand(line []byte, m message) (answered bool) {
 	if m.isRequest() {
 		var result []byte
@@ -227,6 +227,5 @@ func (s *session) hand(line []byte, m message) (answered bool) {
 			s.learn(m, line)
 		}
 	}
-	s.pass(line)
-	return answered
+	return s.pass(line) && answered
 }

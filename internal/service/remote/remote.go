@@ -31,6 +31,7 @@ import (
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/outbound"
@@ -339,9 +340,12 @@ func (s *session) show(c auth.Credentials) {
 	s.shown = append([]auth.Credentials{c}, s.shown[:min(len(s.shown), few-1)]...)
 }
 
-// pass hands a message to the capsule. text is the caller's no more.
-func (s *session) pass(text []byte) {
-	text = s.clean(text)
+// pass hands a message to the capsule, and reports whether it still is one without the
+// secrets in it. text is the caller's no more.
+func (s *session) pass(text []byte) (whole bool) {
+	clean := s.clean(text)
+	whole = &clean[0] == &text[0] || rawjson.Valid(clean) // as a rule there was nothing to take out
+	text = clean
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
 	defer func() {
@@ -352,6 +356,7 @@ func (s *session) pass(text []byte) {
 	if unasked := s.conn.Receive(text); unasked > 0 {
 		s.pauses.Wait(s.conn.Over(), unasked, len(text))
 	}
+	return whole
 }
 
 // maxLine bounds a line for the log in bytes.
