@@ -49,9 +49,6 @@ func (*Group) Kill() {}
 // Pids lists none.
 func (*Group) Pids() []int { return nil }
 
-// Populated reports false.
-func (*Group) Populated() bool { return false }
-
 // OutOfMemory reports false.
 func (*Group) OutOfMemory() bool { return false }
 

@@ -62,8 +62,8 @@ func TestClaim(t *testing.T) {
 	if err := g.Add(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if u := g.Usage(); !slices.Equal(u.Processes, []int{cmd.Process.Pid}) || !g.Populated() {
-		t.Errorf("it has %+v, populated %t", u, g.Populated())
+	if u := g.Usage(); !slices.Equal(u.Processes, []int{cmd.Process.Pid}) || !g.populated() {
+		t.Errorf("it has %+v, populated %t", u, g.populated())
 	}
 	if g.OutOfMemory() {
 		t.Error("it is out of memory")

@@ -120,15 +120,6 @@ func (g *Group) tree() []string {
 	return dirs
 }
 
-// Populated reports whether a process lives in the Group or below it. Zombies
-// do not count.
-func (g *Group) Populated() bool {
-	if g != nil && g.legacy != nil {
-		return len(g.Pids()) > 0
-	}
-	return g != nil && strings.Contains("\n"+read(g.dir, "cgroup.events"), "\npopulated 1")
-}
-
 // OutOfMemory reports whether the kernel has killed in the Group for its limit
 // of memory.
 func (g *Group) OutOfMemory() bool {

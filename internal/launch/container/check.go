@@ -26,17 +26,17 @@ func form(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// CheckImage reports why ref cannot be the name of an image.
-func CheckImage(ref string) error {
+// checkImage reports why ref cannot be the name of an image.
+func checkImage(ref string) error {
 	if !imageForm().MatchString(ref) {
 		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of an image", ref)
 	}
 	return nil
 }
 
-// CheckNetwork reports why name cannot be a container's network. That of this
+// checkNetwork reports why name cannot be a container's network. That of this
 // machine, or of another container, is none of its own.
-func CheckNetwork(name string) error {
+func checkNetwork(name string) error {
 	switch {
 	case name == "":
 		return nil
@@ -56,10 +56,10 @@ func sharesNetwork(name string) bool {
 }
 
 func (o Options) check() error {
-	if err := CheckImage(o.Image); err != nil {
+	if err := checkImage(o.Image); err != nil {
 		return err
 	}
-	if err := CheckNetwork(o.Network); err != nil && (!o.Shared || !sharesNetwork(o.Network) || !networkForm().MatchString(o.Network)) {
+	if err := checkNetwork(o.Network); err != nil && (!o.Shared || !sharesNetwork(o.Network) || !networkForm().MatchString(o.Network)) {
 		return err
 	}
 	switch {

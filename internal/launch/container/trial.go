@@ -69,7 +69,7 @@ func untried(ctx context.Context, m *made, err error) error {
 // present returns the first of images that the engine has.
 func (e *Engine) present(ctx context.Context, m *made, images []string) (image, string) {
 	for _, name := range images {
-		if CheckImage(name) != nil {
+		if checkImage(name) != nil {
 			continue
 		}
 		if found, err := e.inspectImage(ctx, m, name); err == nil {

@@ -39,7 +39,7 @@ type Options struct {
 	Context    string // of that file. If "", its current one
 	Namespace  string // of all that is made. Required
 	// TTL is after how long the cluster removes a Job that has ended and that
-	// Orla did not remove. If zero, DefaultTTL.
+	// Orla did not remove. If zero, defaultTTL.
 	TTL time.Duration
 	// Instance names the Orla that uses the namespace, and stays the same when it
 	// is started again: its tools' folder. What an earlier one of this machine left is swept.
@@ -50,8 +50,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// DefaultTTL is how long a Job that has ended is kept when Orla did not remove it.
-const DefaultTTL = 5 * time.Minute
+// defaultTTL is how long a Job that has ended is kept when Orla did not remove it.
+const defaultTTL = 5 * time.Minute
 
 // Tool is what all Jobs of one tool have in common.
 type Tool struct {
@@ -97,7 +97,7 @@ type Cluster struct {
 // New returns a Cluster, which the caller closes. It does nothing yet.
 func New(opts Options) *Cluster {
 	if opts.TTL == 0 {
-		opts.TTL = DefaultTTL
+		opts.TTL = defaultTTL
 	}
 	host, err := os.Hostname()
 	if err != nil {
