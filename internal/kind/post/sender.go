@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// DefaultMaxOutput bounds an answer where nothing else is said.
-	DefaultMaxOutput = 8 << 20
+	// defaultMaxOutput bounds an answer where nothing else is said.
+	defaultMaxOutput = 8 << 20
 	// maxWords is how much is read of an answer that is not a result. So much of each
 	// call nobody counts, and more than that has no place in the room for answers.
 	maxWords = turns.Little
@@ -53,7 +53,7 @@ func NewSender(t manifest.Tool, opts Options) (*Sender, error) {
 	}
 	s := &Sender{name: t.Name, contract: spoken, auth: auth.New(t.Resource.Auth, opts.Auth), max: t.Run.MaxOutput, opts: opts}
 	if s.max == 0 {
-		s.max = DefaultMaxOutput
+		s.max = defaultMaxOutput
 	}
 	return s, nil
 }
