@@ -69,7 +69,7 @@ func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
 	if home, err := os.UserHomeDir(); err == nil {
 		l.Home = home
 	}
-	l.Path = l.ExpandHome(l.Path)
+	l.Path = l.expandHome(l.Path)
 	for _, k := range flagKeys() {
 		if flag := set.Lookup(k.flag()); flag.Changed {
 			l.Flags = append(l.Flags, Setting{k.key, flag.Value.String(), flag.Name})

@@ -38,14 +38,14 @@ func (c *Config) morePaths() []*string {
 // that messages say which folder they are about.
 func (l *Loader) locate(c *Loaded) {
 	for key, path := range c.paths() {
-		*path = l.ExpandHome(*path)
+		*path = l.expandHome(*path)
 		fromFile := c.OriginOf(key).Rank == FromFile && key != "log_file"
 		if fromFile && *path != "" && !filepath.IsAbs(*path) && !hasTilde(*path) && (key != "socket" || *path != NoSocket) {
 			*path = filepath.Join(filepath.Dir(c.File), *path)
 		}
 	}
 	for _, path := range c.morePaths() {
-		*path = l.ExpandHome(*path)
+		*path = l.expandHome(*path)
 	}
 	for i, path := range c.HotLoadFolders {
 		if c.OriginOf("hot_load_folders").Rank == FromFile && path != "" && !filepath.IsAbs(path) && !hasTilde(path) {
@@ -57,9 +57,9 @@ func (l *Loader) locate(c *Loaded) {
 	}
 }
 
-// ExpandHome replaces the ~ of ~ and ~/… by the home. A shell does that too, but not in
+// expandHome replaces the ~ of ~ and ~/… by the home. A shell does that too, but not in
 // quotes, in --flag=~/…, or in a file.
-func (l *Loader) ExpandHome(path string) string {
+func (l *Loader) expandHome(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~"); ok && l.Home != "" && (rest == "" || rest[0] == '/') {
 		return filepath.Join(l.Home, rest)
 	}
@@ -73,7 +73,7 @@ func PathOf(argument string) (string, error) {
 	if err != nil {
 		home = ""
 	}
-	path := (&Loader{Home: home}).ExpandHome(argument)
+	path := (&Loader{Home: home}).expandHome(argument)
 	if hasTilde(path) {
 		return "", errors.New(tilde(path))
 	}
