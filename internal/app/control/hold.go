@@ -25,12 +25,12 @@ type Owner struct {
 	Dir      string    `json:"dir"` // where it was started
 }
 
-// TakenError says that another process has a socket.
-type TakenError struct {
+// takenError says that another process has a socket.
+type takenError struct {
 	Owner Owner // zero if it has not said yet who it is
 }
 
-func (e *TakenError) Error() string {
+func (e *takenError) Error() string {
 	return fmt.Sprintf("process %d has it, which serves %s", e.Owner.Pid, e.Owner.URL)
 }
 
@@ -68,7 +68,7 @@ func occupy(ctx context.Context, place Place, owner Owner) (*hold, net.Listener,
 // lockOf is the path of the lock beside a socket.
 func lockOf(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + lockSuffix }
 
-// takeLock takes the lock with a path, or returns a TakenError. Whoever has
+// takeLock takes the lock with a path, or returns a takenError. Whoever has
 // just taken it is given a moment to say who it is.
 func takeLock(ctx context.Context, path string) (*os.File, error) {
 	const looks = 20
@@ -90,7 +90,7 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 			owner := readOwner(f)
 			_ = f.Close()
 			if owner.Pid != 0 || look >= looks {
-				return nil, &TakenError{Owner: owner}
+				return nil, &takenError{Owner: owner}
 			}
 		default:
 			_ = f.Close()
