@@ -13,9 +13,9 @@ import (
 const (
 	// MetaCall is the id of the request that it is about, as the peer got it.
 	MetaCall = "orla/call"
-	// MetaName is what the peer calls a question by. Clients of the stateless era
+	// metaName is what the peer calls a question by. Clients of the stateless era
 	// find it by that name, and may answer it before it is asked.
-	MetaName = "orla/name"
+	metaName = "orla/name"
 )
 
 // About returns the id of the request that params are about; 0 if they name none.
@@ -50,7 +50,7 @@ func Unmarked(params json.RawMessage) json.RawMessage {
 // that can be one.
 func NameOf(params json.RawMessage) string {
 	const long = 64
-	name := rawjson.String(meta(params, MetaName))
+	name := rawjson.String(meta(params, metaName))
 	if len(name) > long {
 		return ""
 	}

@@ -19,13 +19,6 @@ func (c *Conn) Sole() (id int64, about any, shared bool) {
 	return id, about, false
 }
 
-// Shared reports whether the other side has been sent requests of several clients.
-func (c *Conn) Shared() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.served.shared
-}
-
 // About returns what the call of an id has said of itself; nil when it is not in flight.
 func (c *Conn) About(id int64) any {
 	c.mu.Lock()
