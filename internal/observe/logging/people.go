@@ -57,9 +57,9 @@ func (h *recorder) toPeople(ctx context.Context, r slog.Record, handler slog.Han
 // stateEvent is the msg of a capsule's change of state.
 const stateEvent = "state"
 
-// Crashed is the message for people about a capsule that is STOPPED by its failures. Only a
+// crashed is the message for people about a capsule that is STOPPED by its failures. Only a
 // change of its files starts it again, or an operator.
-const Crashed = "crashed; waiting for a change"
+const crashed = "crashed; waiting for a change"
 
 // stateForPeople returns a change of state as people see it, and the lines of stderr that
 // belong below it: none if they were shown when the tool wrote them.
@@ -86,7 +86,7 @@ func (h *recorder) stateForPeople(r slog.Record) (shown slog.Record, stderr stri
 		return a, true
 	})
 	if failed {
-		shown.Message = Crashed
+		shown.Message = crashed
 	}
 	return shown, stderr
 }

@@ -34,7 +34,7 @@ type Tracing struct {
 	Endpoint string
 	// Headers go with each batch. They are secret.
 	Headers map[string]string
-	// Timeout bounds the sending of a batch. If zero, DefaultSpanTimeout.
+	// Timeout bounds the sending of a batch. If zero, defaultSpanTimeout.
 	Timeout time.Duration
 	// Ratio is how many traces of those that begin here are sampled, if
 	// Sampled; a client's word on its own holds. If not, the SDK decides.
@@ -42,8 +42,8 @@ type Tracing struct {
 	Sampled bool
 }
 
-// DefaultSpanTimeout bounds the sending of a batch of spans.
-const DefaultSpanTimeout = 10 * time.Second
+// defaultSpanTimeout bounds the sending of a batch of spans.
+const defaultSpanTimeout = 10 * time.Second
 
 // flushTime is how long spans that were not sent yet may take at the end.
 const flushTime = 2 * time.Second
@@ -62,7 +62,7 @@ func newSpans(ctx context.Context, to Tracing, log *slog.Logger) (*spans, error)
 		return nil, errors.New("the endpoint for traces is no http or https address")
 	}
 	if to.Timeout <= 0 {
-		to.Timeout = DefaultSpanTimeout
+		to.Timeout = defaultSpanTimeout
 	}
 	complaints := &complaints{log: log}
 	// The SDK has one handler for the whole program; without it, it would write
