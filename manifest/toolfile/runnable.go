@@ -36,7 +36,7 @@ func ShebangFor(file string) (line string, ok bool) {
 // lost its mode. A module that scripts import has none of these.
 func LooksLikeTool(file string) bool {
 	head := FirstBytes(file, firstRead)
-	return bytes.HasPrefix(head, []byte("#!")) || filepath.Ext(file) == "" && IsProgramFile(head) ||
+	return bytes.HasPrefix(head, []byte("#!")) || filepath.Ext(file) == "" && isProgramFile(head) ||
 		!bytes.ContainsRune(head, 0) && nearlyOpening.Match(head)
 }
 
@@ -50,15 +50,15 @@ var programs = append([]string{
 // machO are the first bytes of programs of macOS, of one architecture each.
 var machO = []string{"\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe", "\xfe\xed\xfa\xcf", "\xfe\xed\xfa\xce"}
 
-// IsProgramFile reports whether a file that begins so is a program.
-func IsProgramFile(head []byte) bool {
+// isProgramFile reports whether a file that begins so is a program.
+func isProgramFile(head []byte) bool {
 	return slices.ContainsFunc(programs, func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) })
 }
 
 // cannotRun says why no system runs a file without a shebang that begins so; nil if one may.
 func cannotRun(file string, head []byte) error {
 	switch line, _ := ShebangFor(file); {
-	case IsProgramFile(head):
+	case isProgramFile(head):
 		return nil
 	case len(head) == 0:
 		return errors.New("is empty")
