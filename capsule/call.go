@@ -23,9 +23,9 @@ import (
 )
 
 var (
-	// errGone is for calls that were not begun.
+	// errGone refuses calls that were not sent.
 	errGone = fault.Unsent(fault.Wrap(fault.NotReady, peer.ErrGone, "the capsule is being stopped; try again"))
-	// errCut is for calls that were.
+	// errCut ends calls that were sent.
 	errCut = fault.New(fault.NotReady, "the capsule was stopped during the call; try again")
 )
 
@@ -37,7 +37,7 @@ func (c *Capsule) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	return peer.Answer{Raw: raw}, err
 }
 
-// CallOriginal does as Call, with the capsule's own name for the tool.
+// CallOriginal is like Call, but call.Tool is the capsule's own name of the tool.
 func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	raw, err := c.call(ctx, call, call.Tool)
 	return peer.Answer{Raw: raw}, err
@@ -75,13 +75,13 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	}
 }
 
-// maxBeside is how many calls a caller may have at a capsule without max_concurrency
-// while there is another caller, and a session while there is another session of its
-// caller: what one floods is answered between the calls of others.
+// maxBeside is how many calls a caller may have at once at a capsule without
+// max_concurrency while another caller has some too; the same holds for the sessions of one
+// caller. So a caller that floods the capsule does not keep it from the others.
 const maxBeside = 16
 
-// maxBesideSerial is the same for a capsule that may work on one call after the
-// other: another caller's call waits for as many of them.
+// maxBesideSerial is the same for a capsule that may work on one call at a time: the call
+// of another caller waits for as many of them.
 const maxBesideSerial = 2
 
 func placesOf(concurrency int) *turns.Queue {
@@ -91,8 +91,8 @@ func placesOf(concurrency int) *turns.Queue {
 	return turns.NewQueue(turns.NoLimit, maxBesideSerial)
 }
 
-// place waits in a line for a place, inside ctx, when the capsule is READY: what
-// is down says so at once, however many calls there are.
+// place waits for a place until ctx ends. If the capsule is down, it returns the error at
+// once, however many calls wait.
 func (c *Capsule) place(ctx context.Context, owner turns.Owner) error {
 	if c.places.Try(owner) {
 		return nil
@@ -135,7 +135,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	if who.client != nil {
 		who.name = who.client.Session()
 	}
-	// Beside max_concurrency: a call in flight may wait for what its client reads first.
+	// These do not count for max_concurrency: a call in flight may wait for its client to
+	// read something first.
 	if err := c.requests.Take(ctx, who.owner); err != nil {
 		forget()
 		return nil, fault.Unsent(err)
@@ -158,8 +159,8 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	return result, nil
 }
 
-// repeated makes a request other than a call, again if it requires input that its
-// client is asked for.
+// repeated makes a request other than a call. If the answer requires input, it asks the
+// client for it and makes the request again.
 func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, params json.RawMessage) (json.RawMessage, error) {
 	given := c.inputs.Given(who.owner)
 	defer given.Drop()
@@ -180,7 +181,7 @@ func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, par
 type asker struct {
 	owner  turns.Owner // see peer.Call
 	name   string      // see rpc.Request.Client
-	client peer.Client // nil if it cannot be spoken to
+	client peer.Client // nil if nothing can be sent to it
 	input  peer.Input
 }
 
@@ -196,10 +197,10 @@ func askerOf(call peer.Call) asker {
 	return who
 }
 
-// send makes one request of the process that is READY, or that will be soon
-// enough. late is called instead of a return of its place by the caller where the error is
-// a *rpc.LateError. params are told the context of the process's own part, and whose it is. It
-// reports as well whether the process speaks 2026-07-28.
+// send sends one request to the process that is READY, or that will be in time. params gets
+// the trace context of the process's part, the process and the id of the request. stateless
+// reports whether the process speaks 2026-07-28. If the error is a *rpc.LateError, late gives
+// back the place of the request later, and the caller must not.
 func (c *Capsule) send(ctx context.Context, who asker, method string, late func(turns.Owner), params func(context.Context, *protocol.Peer, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
 	req := rpc.Request{Method: method, Client: who.name, About: who.client, Owner: who.owner}
 	if c.opts.Connect == nil { // a far server does not hear of a request that is given up
@@ -229,7 +230,7 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, late func(
 		case missed(err) && ctx.Err() != nil:
 			return nil, false, fault.Unsent(context.Cause(ctx))
 		case missed(err):
-			last = conn // it is on its way out; the next one will do
+			last = conn // it is ending; the next process will do
 		default:
 			err, late := isLate(err)
 			if err = c.sendError(err); late {
@@ -248,14 +249,14 @@ func isLate(err error) (cause error, late bool) {
 	return err, false
 }
 
-// errUnknownState answers a requestState that no process that is there has given.
+// errUnknownState refuses a requestState that the present process cannot have given.
 var errUnknownState = &jsonrpc.Error{
 	Code:    jsonrpc.CodeInvalidParams,
 	Message: "requestState is not that of an open call: its time is over, it has been used, or the request is another; call again without it",
 }
 
-// noteSideBySide lets callers have more calls at once beside others when the process
-// has shown that it does not work on one after the other.
+// noteSideBySide lets callers have more calls at once, if the process has answered calls
+// out of order and so works on several at a time.
 func (c *Capsule) noteSideBySide(conn *protocol.Peer) {
 	now := conn.SideBySide()
 	if c.sideBySide.Load() == now || c.sideBySide.Swap(now) == now { // as a rule, nothing is written
@@ -269,7 +270,7 @@ func (c *Capsule) noteSideBySide(conn *protocol.Peer) {
 	c.requests.SetBeside(most)
 }
 
-// sendError gives a code to what went wrong with a request that was sent.
+// sendError returns the error of a request that was sent, with an error code.
 func (c *Capsule) sendError(err error) error {
 	if failed, ok := errors.AsType[*rpc.TransportError](err); ok {
 		return c.named(failed.Fault)
@@ -292,13 +293,11 @@ func (c *Capsule) sendError(err error) error {
 	return c.crashedDuring(err, err.Error())
 }
 
-// betweenTries is the least time between two calls that try whether a far server
-// is there again.
+// betweenTries is the least time between two calls that try to reach a remote server again.
 const betweenTries = time.Second
 
-// ready returns the connection of the process that is READY, if it is not the
-// one that has failed already. It waits while one may still come: inside ctx and
-// until then at most (SPEC D10). Its error says that nothing was sent.
+// ready returns the process that is READY, if it is not failed. It waits for one until ctx
+// ends or until is reached (SPEC D10). Its error says that nothing was sent.
 func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol.Peer, until time.Time) (*protocol.Peer, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
@@ -329,7 +328,7 @@ func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol
 		case s.starts == byCall:
 			select {
 			case c.wake <- struct{}{}:
-			default: // somebody was faster
+			default: // a token is there already
 			}
 		}
 		select {
@@ -342,7 +341,7 @@ func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol
 	}
 }
 
-// gaveUp is why a call ends that waited until its own deadline, or its leave.
+// gaveUp returns the error of a call whose context ended while it waited.
 func (c *Capsule) gaveUp(cause error) error {
 	f := fault.From(cause)
 	if f.Code != fault.Timeout {
@@ -351,8 +350,8 @@ func (c *Capsule) gaveUp(cause error) error {
 	return fault.Unsent(fault.Wrap(fault.Timeout, f.Err, "%s: %s", f.Reason, fault.From(c.notReady(c.status.Load())).Reason))
 }
 
-// notReady is what a call is told that does not wait any longer: the state, the
-// cause, the last lines on stderr and when the next start is due (SPEC D10).
+// notReady returns the error of a call that does not wait any longer: the state, the cause,
+// the last lines of stderr and when the next start is due (SPEC D10).
 func (c *Capsule) notReady(s *status) error {
 	if s.starts == byOperator {
 		return fault.Unsent(c.heldError(fmt.Sprintf("is %s: it was stopped by an operator", s.state)))
@@ -395,8 +394,8 @@ func (c *Capsule) notReady(s *status) error {
 	return f
 }
 
-// heldError is what calls are told of a capsule that was stopped by an operator: to
-// try again cannot help.
+// heldError returns the error of calls to a capsule that an operator has stopped: trying
+// again does not help.
 func (c *Capsule) heldError(what string) error {
 	never := false
 	f := fault.New(fault.NotReady, "%s %s; \"orla start %s\" starts it", c.tool.Name, what, c.tool.Name)

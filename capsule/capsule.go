@@ -1,17 +1,16 @@
-// Package capsule keeps one process alive for many calls (RFC 2, SPEC D, E).
+// Package capsule keeps one process running for many calls (RFC 2, SPEC D, E).
 //
 //	CREATED ─► STARTING ─► READY ─► RELOADING ─► STARTING
 //	              │          ├─► CRASHED ─► STARTING, or STOPPED at the limit
 //	              └──────────┴─► STOPPING ─► STOPPED
 //
-// A Capsule is a service: Serve owns its state, its process and its restarts,
-// and is the only one to change them. Everyone else reads an immutable status,
-// or waits for the next one. What a capsule says is JSON-RPC, and is passed on
-// as it came.
+// A Capsule is a service: only Serve changes its state, its process and its restarts.
+// Everyone else reads an immutable status, or waits for the next one. The messages of a
+// capsule are JSON-RPC and are passed on unchanged.
 //
-// Its invariants (RFC 2 §7.1): there is one process at most, the next is not
-// started before all of the last is gone (in mode replace, beside it), and no
-// call is sent unless READY.
+// Its invariants (RFC 2 §7.1): there is at most one process; the next one starts only when
+// nothing of the last one is left (in mode replace it starts while the last one still runs);
+// and no call is sent unless the state is READY.
 package capsule
 
 import (
@@ -41,46 +40,47 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Defaults that stand where the configuration has none.
+// The defaults of settings that are 0.
 const (
 	DefaultQueueTimeout = 10 * time.Second // SPEC D10
 	DefaultMaxMessage   = 16 << 20         // bytes; SPEC D5
 )
 
 const (
-	// maxWaiting bounds the calls of one line that wait for READY (SPEC D10). What all
-	// may have together is twice that, and nobody more than is left.
+	// maxWaiting bounds the calls of one owner that wait for READY (SPEC D10). All owners
+	// may have twice as many together, and none of them more than are left.
 	maxWaiting = 1024
-	// defaultCallTimeout stands where the manifest and the configuration have none.
+	// defaultCallTimeout applies if neither the manifest nor the configuration sets one.
 	defaultCallTimeout = 30 * time.Second
 )
 
-// Options is what a Capsule needs beside its manifest.
+// Options is what a Capsule needs in addition to its manifest.
 type Options struct {
 	// Launcher starts the processes. Required without Connect.
 	Launcher launch.Launcher
-	// Elsewhere: the Launcher's processes have programs of their own, and not
-	// this machine's: interpreters are found by their names, there.
+	// Elsewhere says that the Launcher's processes do not use the programs of this machine:
+	// interpreters are found by their names where the processes run.
 	Elsewhere bool
-	// Connect makes a connection in place of one with a process of the Launcher's. An
-	// error is a *fault.Error. ctx bounds only the start. If nil, the Launcher starts one.
+	// Connect makes the connection, in place of one with a process of the Launcher. An
+	// error is a *fault.Error. ctx bounds only the start. If nil, the Launcher starts a
+	// process.
 	Connect func(context.Context) (Connection, error)
 	// Environ is what processes may inherit, as environ.Clean returns it.
 	Environ []string
 	// Secrets resolves what the manifest's SecretEnv names, at each start. Required
 	// with such a manifest.
 	Secrets func(secret.Ref) (secret.Value, error)
-	// Version is told to the capsule as Orla's own.
+	// Version is Orla's own version, which the capsule is told.
 	Version string
 	// Hub watches files for all capsules. If nil, the capsule has one of its own.
 	Hub *watch.Hub
 	// Lists remembers what capsules offered. If nil, nothing is remembered.
 	Lists *records.Lists
-	// Holds remembers which capsules were stopped by an operator. If nil, each Capsule
-	// knows it of itself.
+	// Holds remembers which capsules an operator has stopped. If nil, a Capsule remembers it
+	// only for itself.
 	Holds *records.Holds
-	// Shared reports whether clients of several callers may call the capsule: what it
-	// printed on stderr for one of them is not shown to another. If nil, they may not.
+	// Shared reports whether several callers may call the capsule. If so, a caller is not
+	// shown its stderr, which may be about the call of another one. If nil, there is one.
 	Shared func() bool
 	// Log is required.
 	Log *slog.Logger
@@ -97,7 +97,7 @@ type Capsule struct {
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
 	orders   orders
-	asked    wishes // what clients asked for that a new process must be told again
+	asked    wishes // the requests of clients that a new process must get too
 
 	signals
 	facts
@@ -117,35 +117,35 @@ type settings struct {
 type parts struct {
 	files  *files.Watcher
 	offers *offers.Offering
-	orla   *protocol.Orla // speaks with its processes
+	orla   *protocol.Orla // Orla's side of the protocol
 	inputs *clients.Inputs
 }
 
-// admission bounds what is asked of a capsule at once, and shares it by caller.
+// admission bounds the calls and requests at one time, and shares them between callers.
 type admission struct {
 	places     *turns.Queue  // of calls
-	requests   *turns.Queue  // of other requests of one caller, where there is another
+	requests   *turns.Queue  // of other requests; bounds those of a caller while there is another caller
 	waiting    *turns.Shares // of calls that wait for READY or for a place
 	sideBySide atomic.Bool   // the process works on several calls at once
 
 	lateCall, lateRequest func(turns.Owner) // give back the place of one whose client has not waited for the answer
 }
 
-// output is what its processes print that is not a message.
+// output is what processes print that is not a message.
 type output struct {
-	stderr atomic.Pointer[tail.Buffer] // the last lines of the process that the status is about; nil if there was none
-	logged tail.Quota                  // of what the log has of the lines of all
-	noise  limiter                     // of lines about stray output
+	stderr atomic.Pointer[tail.Buffer] // the last lines of the present or last process; nil if there was none
+	logged tail.Quota                  // bounds the lines of stderr in the log
+	noise  limiter                     // bounds the lines in the log about stray output
 }
 
-// signals reach Serve's goroutine, and those who follow the capsule.
+// signals reach Serve's goroutine, and the readers of Updated.
 type signals struct {
 	kick    chan trigger  // holds one request to reload
 	wake    chan struct{} // holds a token when a call wants the capsule started
 	updates chan string   // URIs of resources that were updated
 }
 
-// facts are what Life tells besides the status.
+// facts are what Life returns in addition to the status.
 type facts struct {
 	settled  atomic.Bool  // see peer.Life
 	wasReady atomic.Bool  // once at least
@@ -160,15 +160,15 @@ type facts struct {
 
 // serving is owned by Serve.
 type serving struct {
-	seen    *order    // the last one that was followed
+	seen    *order    // the last order that was followed
 	began   time.Time // the last start
-	because string    // why the next one is made, if somebody said so
+	because string    // the reason of the next start, if it is known already
 }
 
 // trigger is a request to reload.
 type trigger struct {
 	reason string
-	at     time.Time // of the change; a process that was started later has it already
+	at     time.Time // of the change; a process that started later does not need the reload
 }
 
 // New returns the Capsule that tool describes, in state CREATED.
@@ -207,7 +207,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	})
 	c.orders.init()
 	c.seen = c.orders.last.Load()
-	// What nobody knows the tools of nobody can call: it has to be started once.
+	// A lazy capsule whose tools are unknown has to be started once: nobody can call it.
 	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
 		c.amend(func(s *status) { s.starts = byCall })
 		c.settled.Store(true)
@@ -216,9 +216,9 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	return c, nil
 }
 
-// withFreshCode has Python write no bytecode beside code that is reloaded: it
-// tells whether that is up to date by the second, so that of two saves within
-// one the next process may run the first.
+// withFreshCode keeps Python from writing bytecode next to code that is watched. Python
+// compares times in seconds: after two saves within a second, the next process could run the
+// bytecode of the first.
 func withFreshCode(environ []string, tool manifest.Tool) []string {
 	const name = "PYTHONDONTWRITEBYTECODE="
 	given := func(kv string) bool { return strings.HasPrefix(kv, name) }
@@ -231,10 +231,10 @@ func withFreshCode(environ []string, tool manifest.Tool) []string {
 // String names the capsule in logs.
 func (c *Capsule) String() string { return "capsule " + c.tool.Name }
 
-// Tools returns the tools that it offers now.
+// Tools returns the tools that the capsule offers now.
 func (c *Capsule) Tools() []*mcp.Tool { return c.Offers().Tools }
 
-// Offers returns what it offers now.
+// Offers returns what the capsule offers now.
 func (c *Capsule) Offers() *peer.Offers { return c.offers.Current() }
 
 // Original returns a tool as the capsule itself listed it; see offers.Offering.
@@ -243,7 +243,7 @@ func (c *Capsule) Original(name string) (tool *mcp.Tool, known bool) { return c.
 // Updated delivers the URIs of resources that the capsule says were updated.
 func (c *Capsule) Updated() <-chan string { return c.updates }
 
-// Life tells where the capsule is in its life.
+// Life returns the state of the capsule, for operators.
 func (c *Capsule) Life() peer.Life {
 	s := c.status.Load()
 	life := peer.Life{
@@ -269,26 +269,26 @@ func (c *Capsule) Life() peer.Life {
 	return life
 }
 
-// Reload has the process ended and a new one started (SPEC E1), unless the
-// capsule waits to be called: the process that a call starts is a new one. It
-// returns at once. Requests that come while one is waiting are one with it.
+// Reload requests a new process in place of the present one (SPEC E1). It does nothing if
+// the capsule waits for a call, which starts a new process anyway. It returns at once.
+// Requests that come while one is waiting are merged with it.
 func (c *Capsule) Reload(reason string) { c.trigger(trigger{reason, time.Now()}) }
 
 func (c *Capsule) trigger(t trigger) {
 	select {
 	case waiting := <-c.kick:
-		t.reason = waiting.reason // the first one names the burst, the last one dates it
+		t.reason = waiting.reason // of several, the reason of the first and the time of the last count
 	default:
 	}
 	select {
 	case c.kick <- t:
-	default: // another one was faster, and will do
+	default: // another one came first, and has the same effect
 	}
 }
 
-// Serve keeps the capsule running until ctx ends, and returns ctx's error. It
-// owns every change of state. No process, goroutine or watch of the capsule's
-// is left when it returns.
+// Serve keeps the capsule running until ctx ends, and returns ctx's error. All changes of
+// state are made here. When it returns, no process, goroutine or watch of the capsule is
+// left.
 func (c *Capsule) Serve(ctx context.Context) error {
 	defer c.finish(ctx)
 	var helpers sync.WaitGroup
@@ -302,15 +302,15 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	restarts := restarts.New(c.tool.Runtime.Restart)
 	for c.awaitStart(ctx, restarts) {
 		if end := c.liveUntilHeld(ctx, restarts); end.reload {
-			restarts.Forgive() // new files deserve a new chance
+			restarts.Forgive() // the files are new, so earlier failures do not count
 		}
 		c.pause(ctx, restarts)
 	}
 	return ctx.Err()
 }
 
-// finish publishes that nothing is to be expected of the capsule any more,
-// from whatever state a panic has left it in.
+// finish publishes that the capsule is not served any more, from whatever state a panic may
+// have left it in.
 func (c *Capsule) finish(ctx context.Context) {
 	s := c.status.Load()
 	reason := "Orla stops it"
@@ -319,8 +319,8 @@ func (c *Capsule) finish(ctx context.Context) {
 	}
 	last := status{reason: reason, starts: byNobody}
 	if s.state == Stopped || s.state == Created {
-		// The state stays, and those who wait in it must not. What has never begun
-		// does not stop: another one of its name may be stopping now.
+		// The state stays, and whoever waits is woken. A capsule that never started does not
+		// become STOPPED: another one of the same name may be stopping now.
 		last.state, last.since, last.changed = s.state, s.since, make(chan struct{})
 		c.status.Store(&last)
 		close(s.changed)
@@ -335,7 +335,7 @@ func (c *Capsule) finish(ctx context.Context) {
 	c.become(last)
 }
 
-// count publishes how often the capsule has failed in a row.
+// count publishes how many times in a row the capsule has failed.
 func (c *Capsule) count(r *restarts.Schedule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

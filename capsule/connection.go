@@ -9,51 +9,51 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
-// Connection is one life of what a capsule speaks with: a process and its pipes
-// (capsule/stdio), or a session with a server that is far away (internal/service/remote). The
-// calls on it are an rpc.Conn's (docs/decisions/0035).
+// Connection is what a capsule speaks with: a process and its pipes (capsule/stdio), or a
+// session with a remote server (internal/service/remote). The calls on it are those of an
+// rpc.Conn (docs/decisions/0035).
 type Connection interface {
-	// Open returns the calls on it. It is called once, before all else.
+	// Open returns the calls on it. It is called once, before any other method.
 	Open(opts rpc.Options) *rpc.Conn
 	// Listen begins to read. It is called once, after Open. logged is called for each line
-	// of text for the log, of which some bytes may have been dropped, and panicked for a
-	// panic over what was said.
+	// of stderr, with the number of bytes that were dropped from it. panicked is called with
+	// a panic while reading.
 	Listen(logged func(line []byte, dropped int), panicked func(p any))
-	// Exited is closed when what it speaks with is gone.
+	// Exited is closed when the process, or the session, has ended.
 	Exited() <-chan struct{}
-	// ExitText tells how that ended, as it goes on after "it". It may be called only
-	// after Exited.
+	// ExitText says how it ended, as the rest of a sentence that begins with "it". It may be
+	// called only after Exited.
 	ExitText() string
-	// Heard is closed when nothing more can come: all that was said has been heard.
+	// Heard is closed when everything that was sent has been read, and nothing more can come.
 	Heard() <-chan struct{}
-	// AwaitLast waits for a moment, after Exited, until what was said before has been
-	// heard.
+	// AwaitLast waits briefly, after Exited, until what was sent before has been read.
 	AwaitLast()
-	// Finish ends it in order, within patience. What is to be answered was answered, or is
-	// wanted no more. It returns at once.
+	// Finish ends it in order, within patience. Nobody waits for answers any more. It
+	// returns at once.
 	Finish(patience time.Duration)
 	// Kill ends it without grace. It returns at once.
 	Kill()
-	// Gone is closed when nothing of it is left there, or all was tried that ends it.
+	// Gone is closed when nothing of it is left on the other side, or every way to end it
+	// was tried.
 	Gone() <-chan struct{}
-	// Release gives back what it has here. It is called after Gone, and returns when no
-	// goroutine of it is left.
+	// Release frees what it uses in Orla. It is called after Gone, and returns when none of
+	// its goroutines is left.
 	Release()
 }
 
 // A Process is a Connection with a process.
 type Process interface {
 	Connection
-	// Pid is 0 for what is no process of this machine.
+	// Pid is 0 if the process is not on this machine.
 	Pid() int
-	// Held tells which of the limits that it was started with hold.
+	// Held returns which of the limits that it was started with are in effect.
 	Held() launch.Held
 }
 
-// An Expirer is a Connection that may also end in order, without having failed: a
-// session that its server has ended. The next one follows at once.
+// An Expirer is a Connection that can also expire, which is not a failure: its server ended
+// the session. The next one begins at once.
 type Expirer interface {
-	// Expired reports whether it ended so. It may be called only after Exited.
+	// Expired reports whether it expired. It may be called only after Exited.
 	Expired() bool
 }
 
@@ -84,7 +84,7 @@ func (in *incarnation) pid() int {
 	return 0
 }
 
-// held tells which limits hold for the process.
+// held returns which limits are in effect for the process.
 func (in *incarnation) held() launch.Held {
 	if p, ok := in.connection.(Process); ok {
 		return p.Held()

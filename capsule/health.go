@@ -12,10 +12,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// ping asks the capsule again and again whether it is well (SPEC D12). Any
-// answer will do, a refusal too: somebody is there. While it works on calls it
-// is not asked: it may do one thing at a time, and a call has a limit of its own.
-// Only when it has said nothing for as long as a call may take, it is.
+// ping sends a ping at each interval (SPEC D12). Any answer counts, also an error. While
+// calls are in flight no ping is sent, since the process may do one thing at a time and each
+// call has its own time limit; unless the process has sent nothing for that long.
 func (in *incarnation) ping(ctx context.Context, health manifest.Health) {
 	ticker := time.NewTicker(health.Interval)
 	defer ticker.Stop()

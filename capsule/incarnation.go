@@ -23,9 +23,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// incarnation is one process of a capsule, from its start until nothing of it
-// is left. Whatever waits for it, or for a moment of its life, does so in the
-// goroutine that began it: no timer and no event can reach the next one.
+// incarnation is one process of a capsule, from its start until nothing of it is left.
+// Everything that waits for it runs in the goroutine that began it, so that no timer and no
+// event of one process can reach the next one.
 type incarnation struct {
 	c          *Capsule
 	connection Connection
@@ -34,33 +34,33 @@ type incarnation struct {
 	began      time.Time
 	ready      time.Time // when it became READY; zero if it did not
 
-	greeted   atomic.Bool    // the handshake is over, or is none of orla.hello
+	greeted   atomic.Bool    // the first message has come, or the handshake is MCP's
 	greetings chan greeting  // receives its first message
-	hello     hello          // what that said
-	silent    bool           // it has not answered a question for its lists; owned by followLists
-	insisted  bool           // it was asked once more for that, with more patience; the same
-	unheard   bool           // an MCP server left a list unanswered that it may have; the same
-	relay     *clients.Relay // of what it says unasked, to clients
+	hello     hello          // the params of its orla.hello
+	silent    bool           // it did not answer a request for a list; owned by followLists
+	insisted  bool           // it was asked once more, with more patience; owned by followLists
+	unheard   bool           // an MCP server did not answer a request for a list; owned by followLists
+	relay     *clients.Relay // passes on its notifications and requests to clients
 
-	stray atomic.Pointer[string] // what it printed first that is not a message; nil if there was none
+	stray atomic.Pointer[string] // the first line that is not a message; nil if there was none
 
 	stderr tail.Buffer // its last lines
 
 	helpers sync.WaitGroup // what runs while it is READY
-	unwell  chan error     // receives why it is not well, from health
+	unwell  chan error     // receives why it has to be ended, from ping or a panic
 	relist  chan struct{}  // holds a token when it says that its lists have changed
-	// acknowledged holds a token when it says that it tells of changes; see listen.
+	// acknowledged holds a token when it has acknowledged a subscription; see listen.
 	acknowledged chan struct{}
 }
 
 // greeting is the first message of a capsule.
 type greeting struct {
 	hello hello
-	err   error // it was none, or not a good one
+	err   error // why it is not a valid hello; else nil
 }
 
-// maxHello is how much is shown of a name or a version in an orla.hello, and of what was
-// printed in place of one, in bytes.
+// maxHello bounds, in bytes, what an error shows of a name or a version in an orla.hello, and
+// of a line that came in place of one.
 const maxHello = 128
 
 // hello is the params of orla.hello (RFC 2 §9).
@@ -70,10 +70,10 @@ type hello struct {
 	Capabilities []string `json:"capabilities"`
 }
 
-// begin starts a process, after the order of an operator of a number, and reads what
-// it says.
+// begin starts a process and begins to read from it. order is the number of the last order
+// of an operator before it.
 func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
-	began := time.Now() // before the start: what changes from now on, it may not have
+	began := time.Now() // before the start: the process may have missed every change after this
 	connection, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -102,25 +102,25 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 // run names the process.
 func (in *incarnation) run() run { return run{pid: in.pid(), began: in.began, order: in.order} }
 
-// contain keeps a panic over what a capsule said from ending more than the
-// capsule's process (SPEC F2). It is deferred.
+// contain is deferred: a panic while handling a capsule's message ends the capsule's
+// process, and nothing else (SPEC F2).
 func (in *incarnation) contain() {
 	if p := recover(); p != nil {
 		in.panicked(p)
 	}
 }
 
-// panicked ends a process over what it said.
+// panicked logs a panic and has the process ended.
 func (in *incarnation) panicked(p any) {
 	in.c.log.Error("panic over what a capsule said", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	select {
 	case in.unwell <- errors.New("what it said made Orla panic; the log has the details"):
-	default: // there is a reason already
+	default: // it is being ended for another reason
 	}
 }
 
-// greet waits until the capsule says that it is ready (SPEC D4, D8). An error
-// is a failure of the start, or ctx's.
+// greet waits for the end of the handshake (SPEC D4, D8). An error is a failure of the
+// start, or ctx's.
 func (in *incarnation) greet(ctx context.Context) error {
 	within := in.c.tool.Runtime.StartupTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errSilent)
@@ -143,7 +143,7 @@ func (in *incarnation) greet(ctx context.Context) error {
 	return brief(err)
 }
 
-// withStray adds to why there was no handshake what the capsule printed in its place.
+// withStray adds to the error of a failed handshake what the capsule printed instead.
 func (in *incarnation) withStray(err error) error {
 	select {
 	case <-in.connection.Exited():
@@ -171,7 +171,7 @@ func (in *incarnation) awaitHello(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	select {
-	case g := <-in.greetings: // what it said tells more than that it is gone
+	case g := <-in.greetings: // its message says more than its end
 		return in.accept(g)
 	default:
 		return in.withStray(err)
@@ -187,7 +187,7 @@ func (in *incarnation) accept(g greeting) error {
 	return in.checkHello()
 }
 
-// negotiateOr makes the MCP handshake, and sees to it that an exit ends it.
+// negotiateOr makes the MCP handshake. The end of the process ends it.
 func (in *incarnation) negotiateOr(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -213,10 +213,10 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 	return err
 }
 
-// exitOr tells how the process ended when it is about to, and before what; else
-// what else is wrong.
+// exitOr returns an error that says how the process ended, if it ends soon, and before what;
+// else an error with the text otherwise.
 func (in *incarnation) exitOr(before, otherwise string) error {
-	const soon = 2 * time.Second // a machine may be busy, and an exit says more than a closed pipe
+	const soon = 2 * time.Second // an exit says more than a closed pipe, and a machine may be busy
 	timer := time.NewTimer(soon)
 	defer timer.Stop()
 	select {
@@ -239,7 +239,7 @@ func (in *incarnation) checkHello() error {
 	return nil
 }
 
-// Notified takes a notification.
+// Notified implements rpc.Handler.
 func (in *incarnation) Notified(method string, params json.RawMessage) {
 	if in.greeted.CompareAndSwap(false, true) {
 		g := greeting{err: fmt.Errorf("its first message is %s, not orla.hello", method)}
@@ -300,19 +300,19 @@ func (in *incarnation) updated(params json.RawMessage) {
 	}
 	select {
 	case in.c.updates <- about.URI:
-	default: // it says "look again", and enough of that is on its way
+	default: // clients are about to be told to look again anyway
 	}
 }
 
-// relistSoon has the capsule asked for its lists.
+// relistSoon requests the lists of the capsule again.
 func (in *incarnation) relistSoon() {
 	select {
 	case in.relist <- struct{}{}:
-	default: // it will be asked anyway
+	default: // a token is there already
 	}
 }
 
-// Asked takes a request of the capsule's own.
+// Asked implements rpc.Handler: it takes a request of the capsule.
 func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawMessage) {
 	if in.greeted.CompareAndSwap(false, true) {
 		in.greetings <- greeting{err: fmt.Errorf("its first message is the request %s, not orla.hello", method)}
@@ -326,8 +326,8 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 	in.relay.Asked(id, method, params)
 }
 
-// objectOf returns the params of a message as an object, which params that are missing
-// are as well; false for any other value.
+// objectOf returns the params of a message as an object: an empty one if they are missing. It
+// reports false for any other value.
 func objectOf(params json.RawMessage) (json.RawMessage, bool) {
 	if params == nil || string(params) == "null" {
 		return json.RawMessage("{}"), true
@@ -335,7 +335,7 @@ func objectOf(params json.RawMessage) (json.RawMessage, bool) {
 	return params, rawjson.IsObject(params)
 }
 
-// Unclaimed takes an answer that nobody waits for.
+// Unclaimed implements rpc.Handler: it takes an answer that no call waits for.
 func (in *incarnation) Unclaimed(id json.RawMessage) {
 	if in.greeted.CompareAndSwap(false, true) {
 		in.greetings <- greeting{err: errors.New("its first message is an answer, not orla.hello")}
@@ -344,7 +344,8 @@ func (in *incarnation) Unclaimed(id json.RawMessage) {
 	in.c.log.Debug("an answer to no call, or to one that is over", "tool", in.c.tool.Name, "id", string(id))
 }
 
-// Noise takes a line that is no message: a stray print, mostly (SPEC D5).
+// Noise implements rpc.Handler: it takes a line that is not a message, which mostly is a
+// stray print (SPEC D5).
 func (in *incarnation) Noise(line []byte, why string) {
 	if in.c.tool.Runtime.Remote == nil && in.stray.Load() == nil {
 		text := cut(strings.ToValidUTF8(string(line), "\uFFFD"), maxHello)
@@ -356,14 +357,15 @@ func (in *incarnation) Noise(line []byte, why string) {
 	}
 	text := strings.ToValidUTF8(string(line), "\uFFFD")
 	if in.c.tool.Runtime.Remote != nil {
-		text = "" // it is an answer, which may repeat arguments (SPEC I2)
+		text = "" // an answer may repeat arguments (SPEC I2)
 	}
 	in.c.log.Warn("a capsule printed what is no message; logs belong on stderr", "tool", in.c.tool.Name,
 		"why", why, "text", text, "not_shown", left)
 }
 
-// close ends the process for good: its calls get why, its stdin the end, and
-// its tree what SPEC D11 says. Nothing of it is left when close returns.
+// close ends the process: it waits up to drain for calls in flight, ends those that are left
+// with why, closes stdin, and ends the process tree (SPEC D11). Nothing of the process is
+// left when close returns.
 func (in *incarnation) close(drain time.Duration, why error) {
 	idle := in.conn.Drain()
 	if drain > 0 {
@@ -380,7 +382,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 	}
 	select {
 	case <-in.connection.Exited():
-		in.connection.AwaitLast() // what it answered before it died are answers
+		in.connection.AwaitLast() // answers from before its end count
 	default:
 	}
 	in.relay.Close()
@@ -392,14 +394,14 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		text := in.connection.ExitText()
 		in.c.exited(in.began, text)
 		in.c.log.Info("ended", "tool", in.c.tool.Name, "pid", in.pid(), "exit", text)
-	default: // it could not be killed, which the launcher has said
+	default: // it could not be killed, which the launcher has logged
 	}
 	in.connection.Release()
 	in.c.reportStderr()
 }
 
-// cutShort is what calls are told in place of why when the process fails while it
-// may end them: it is not their time that is over.
+// cutShort returns the error of calls whose process failed while it was draining: it replaces
+// errLate, since their time was not over.
 func (in *incarnation) cutShort(why error) error {
 	if !errors.Is(why, errLate) {
 		return why
@@ -413,7 +415,7 @@ type exit struct {
 	text  string
 }
 
-// exited notes how a process ended, unless a later one has ended before it.
+// exited keeps how a process ended, unless a later one has ended already.
 func (c *Capsule) exited(began time.Time, text string) {
 	for {
 		last := c.exits.Load()
@@ -423,7 +425,7 @@ func (c *Capsule) exited(began time.Time, text string) {
 	}
 }
 
-// offersLists reports whether its hello names something that is to be asked for.
+// offersLists reports whether the hello has a capability with a list.
 func (h hello) offersLists() bool {
 	return slices.ContainsFunc(h.Capabilities, func(c string) bool {
 		return c == "tools" || c == "resources" || c == "prompts"

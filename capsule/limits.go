@@ -8,8 +8,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// noteLimits keeps which limits hold for the capsule's processes, and says so in
-// the log when that is new (SPEC K3).
+// noteLimits keeps which limits are in effect for the capsule's processes, and logs them
+// when they change (SPEC K3).
 func (c *Capsule) noteLimits(held launch.Held) {
 	wanted := c.tool.Isolation.Resources
 	if wanted == (manifest.Resources{}) {

@@ -18,14 +18,13 @@ import (
 const (
 	// listPatience is how long an MCP server may take for a page of a list.
 	listPatience = 10 * time.Second
-	// relistPause is the time between two times that a capsule is asked for its
-	// lists, however often it says that they have changed.
+	// relistPause is the least time between two requests for the lists of a capsule,
+	// however often it says that they have changed.
 	relistPause = time.Second
-	// relistEach is added to that for each thing that an McpServer has listed:
-	// one with thousands must not keep Orla busy with what they are now.
+	// relistEach is added to relistPause for each thing that an McpServer has listed, so
+	// that a server with thousands of them cannot keep Orla busy.
 	relistEach = 2 * time.Millisecond
-	// unheardPause is the time before a server that is far away is asked again
-	// which could not be heard.
+	// unheardPause is the time before a remote server that did not answer is asked again.
 	unheardPause = 10 * time.Second
 )
 
@@ -61,7 +60,7 @@ func (in *incarnation) followLists(ctx context.Context) {
 	}
 }
 
-// betweenLists is the time between two times that the capsule is asked for its lists.
+// betweenLists is the least time between two requests for the lists.
 func (in *incarnation) betweenLists() time.Duration {
 	if !in.c.tool.Runtime.Generated {
 		return relistPause
@@ -71,9 +70,9 @@ func (in *incarnation) betweenLists() time.Duration {
 	return relistPause + time.Duration(listed)*relistEach
 }
 
-// awaitRelist waits until the capsule is to be asked again: when it says that its
-// lists have changed, and one that is far away also after a while when it could
-// not be heard. It reports false when ctx ends before.
+// awaitRelist waits until the lists are to be requested again: when the capsule says that
+// they have changed, or, for a remote server that did not answer, after unheardPause. It
+// reports false if ctx ends before.
 func (in *incarnation) awaitRelist(ctx context.Context) bool {
 	var again <-chan time.Time
 	if in.unheard && in.c.tool.Runtime.Remote != nil {
@@ -102,8 +101,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// learn asks what the capsule offers (SPEC D7). It reports false when the process
-// is over: what it did not say then is not what it does not have.
+// learn asks what the capsule offers (SPEC D7). It reports false if the process ended:
+// lists that are missing then must not be taken for empty ones.
 func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, bool) {
 	switch {
 	case in.tellsNothing():
@@ -119,15 +118,15 @@ func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, 
 	return in.ask(ctx)
 }
 
-// tellsNothing reports whether there is nothing to ask the capsule for: it is
-// what its manifest says, or one tool.
+// tellsNothing reports whether the capsule has no lists to ask for: its manifest declares
+// what it offers, or it is one tool.
 func (in *incarnation) tellsNothing() bool {
 	r := in.c.tool.Runtime
 	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.offersLists()
 }
 
-// ask asks for every list that the capsule says it has. Of an MCP server that
-// does not answer in time the last list of the kind stands.
+// ask requests every list that the capsule says it has. If an MCP server does not answer
+// in time, its previous list of that kind stays.
 func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 	before := in.c.offers.Last()
 	ok, in.unheard = true, false
@@ -168,7 +167,7 @@ func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 	if caps.Prompts != nil {
 		o.Prompts = list("prompts/list", "prompts", before.Prompts)
 	}
-	o.Completes, o.Logs = caps.Completions != nil, caps.Logging != nil //nolint:staticcheck // as above
+	o.Completes, o.Logs = caps.Completions != nil, caps.Logging != nil //nolint:staticcheck // logging is deprecated, and in use
 	return o, ok
 }
 
@@ -178,10 +177,10 @@ func refused(err error) bool {
 	return ok
 }
 
-// missed reports whether a request met the end of a process, and no server.
+// missed reports whether a request was not sent because the process was ending.
 func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) }
 
-// capabilities are what a hello says, in the protocol's words.
+// capabilities converts the capabilities of a hello to those of MCP.
 func (h hello) capabilities() *mcp.ServerCapabilities {
 	caps := &mcp.ServerCapabilities{}
 	for _, name := range h.Capabilities {
@@ -197,8 +196,8 @@ func (h hello) capabilities() *mcp.ServerCapabilities {
 	return caps
 }
 
-// listen has a process that speaks 2026-07-28 say when its lists and the resources
-// that clients follow have changed, until ctx ends.
+// listen asks a process that speaks 2026-07-28 to say when its lists, and the resources
+// that clients follow, have changed, until ctx ends.
 func (in *incarnation) listen(ctx context.Context) {
 	const firstPause, lastPause = time.Second, time.Minute
 	pause, release := firstPause, func() {}
@@ -213,7 +212,7 @@ func (in *incarnation) listen(ctx context.Context) {
 				ended <- in.conn.Listen(listening, filter)
 			})
 			in.awaitAcknowledged(ctx)
-			release() // of the one before: nothing is missed between the two
+			release() // ends the previous request only now, so that nothing is missed
 			release = cancel
 		} else {
 			release()
@@ -237,12 +236,13 @@ func (in *incarnation) listen(ctx context.Context) {
 				return
 			}
 			pause = min(2*pause, lastPause)
-			in.relistSoon() // something may have changed that nobody told of
+			in.relistSoon() // a change may have been missed
 		}
 	}
 }
 
-// awaitAcknowledged waits for a moment until a process says that it has begun to tell.
+// awaitAcknowledged waits, for AskPatience at most, until the process acknowledges the
+// subscription.
 func (in *incarnation) awaitAcknowledged(ctx context.Context) {
 	timer := time.NewTimer(protocol.AskPatience)
 	defer timer.Stop()

@@ -21,17 +21,17 @@ type ending struct {
 	reload bool          // another one is wanted
 	reason string        // for the log
 	ready  time.Duration // how long it was READY
-	run    run           // zero if there was none
+	run    run           // the process; zero if there was none
 }
 
-// live runs one process from its start until nothing of it is left, and
-// reports why it ended. The state that it leaves behind is published before the
-// process is ended, so that no call reaches a dying one.
+// live runs one process from its start until nothing of it is left, and returns why it
+// ended. The next state is published before the process is ended, so that no call reaches a
+// process that is ending.
 func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending {
 	s := c.status.Load()
 	c.become(status{state: Starting, reason: c.startReason(s)})
 	c.began = time.Now()
-	c.stderr.Store(nil) // what earlier ones printed is not about this one
+	c.stderr.Store(nil) // the lines of earlier processes
 	in, err := c.begin(ctx, c.seen.n)
 	if err != nil {
 		end := ending{err: err}
@@ -40,7 +40,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	}
 	var retired sync.WaitGroup // those that were replaced
 	defer retired.Wait()
-	defer func() { in.kill() }() // no way out leaves a process
+	defer func() { in.kill() }() // no return and no panic leaves a process running
 	c.stderr.Store(&in.stderr)
 	c.amend(func(s *status) { s.run = in.run() })
 
@@ -48,14 +48,14 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	if end.err = in.greet(ctx); end.err != nil {
 		select {
 		case <-in.connection.Exited():
-			in.connection.AwaitLast() // its last words say more than its exit
+			in.connection.AwaitLast() // its last lines say more than its exit
 		default:
 		}
 	} else {
 		end, in = c.attend(ctx, in, restarts, &retired)
 	}
-	// Looked at once: it may be stopped by an operator at any moment, and what is said
-	// of its end must not be of two minds.
+	// The cause is read once: an operator may stop the capsule at any moment, and everything
+	// that follows has to agree on the cause.
 	cause := context.Cause(ctx)
 	if cause != nil {
 		end.err = nil
@@ -70,7 +70,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	return end
 }
 
-// startReason says why a capsule in a state is started.
+// startReason returns why a capsule with a status is started.
 func (c *Capsule) startReason(s *status) string {
 	if why := c.because; why != "" {
 		c.because = ""
@@ -89,7 +89,7 @@ func (c *Capsule) startReason(s *status) string {
 	return "restart after a failure"
 }
 
-// kill sees to it that a process is gone, whatever happened to its owner.
+// kill ends a process, if it has not ended, for the case that its owner panicked.
 func (in *incarnation) kill() {
 	select {
 	case <-in.connection.Gone():
@@ -99,9 +99,8 @@ func (in *incarnation) kill() {
 	}
 }
 
-// attend keeps a capsule READY for as long as its process is well, and returns
-// why it is not to be any more, and the process that this holds for: in mode
-// replace a younger one takes over.
+// attend keeps a capsule READY for as long as its process is healthy. It returns why this is
+// over, and the process that is to be ended: in mode replace that may be a newer one than in.
 func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts.Schedule, retired *sync.WaitGroup) (ending, *incarnation) {
 	c.become(status{state: Ready, reason: "handshake complete", run: in.run(), conn: in.conn})
 	ctx, cancel := context.WithCancel(ctx)
@@ -113,11 +112,11 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	defer stable.Stop()
 	idle := newIdleTimer(c.tool.Runtime.IdleTimeout)
 	defer idle.Stop()
-	var coming chan successor // the process that is to replace this one
-	var again *trigger        // another one, which came in between
+	var coming chan successor // receives the process that is to replace this one; nil for none
+	var again *trigger        // a request for yet another process, which came before that one
 	look := c.seen            // the last order of an operator that was looked at
 	fail := func(err error) (ending, *incarnation) {
-		if coming != nil { // it was to replace one that is gone now
+		if coming != nil { // there is nothing to replace any more
 			cancel()
 			if s := <-coming; s.in != nil {
 				s.in.kill()
@@ -135,9 +134,9 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 		case <-in.connection.Exited():
 			return fail(fmt.Errorf("it %s", in.connection.ExitText()))
 		case <-in.connection.Heard():
-			in.conn.Drain() // what comes now waits for the next process
+			in.conn.Drain() // new calls wait for the next process
 			select {
-			case err := <-in.unwell: // why it is read no more
+			case err := <-in.unwell: // why reading has ended
 				return fail(err)
 			default:
 			}
@@ -151,13 +150,13 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 		case change := <-c.files.Changed():
 			c.noteChange(change)
 		case t := <-c.kick:
-			if !t.at.Before(in.began) { // else it was started after that
+			if !t.at.Before(in.began) { // else the process has the change already
 				request = &t
 			}
 		case <-look.changed:
 			look = c.orders.last.Load()
 			if request = c.follow(look, in.order); coming != nil {
-				request = nil // it is looked at again when that one is here
+				request = nil // the order is looked at again when the new process is there
 			}
 		case s := <-coming:
 			coming = nil
@@ -172,7 +171,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			c.count(restarts)
 		case <-idle.C:
 			left := c.tool.Runtime.IdleTimeout - in.conn.Unused()
-			if c.waiting.Taken() > 0 { // whoever waited for it has not come to call yet
+			if c.waiting.Taken() > 0 { // a call is about to be sent
 				left = c.tool.Runtime.IdleTimeout
 			}
 			if left > 0 || !in.conn.DrainUnused(c.tool.Runtime.IdleTimeout) {
@@ -190,14 +189,14 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			e.reload, e.reason = true, request.reason
 			return e, in
 		case coming != nil:
-			again = request // when that one is here
+			again = request // for when the new process is there
 		default:
 			coming = c.replace(ctx, *request, look.n)
 		}
 	}
 }
 
-// expired reports whether the process ended in order.
+// expired reports whether the connection has expired; see Expirer.
 func (in *incarnation) expired() bool {
 	select {
 	case <-in.connection.Exited():
@@ -217,7 +216,7 @@ func newIdleTimer(d time.Duration) *time.Timer {
 	return t
 }
 
-// help starts what goes on while in is READY. The function that it returns ends it.
+// help starts the goroutines that run while in is READY. end ends them, and waits for that.
 func (in *incarnation) help(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	in.helpers.Go(func() {
@@ -236,7 +235,7 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 	}
 }
 
-// leave publishes what follows on a process (SPEC D1). cause is why its life was
+// leave publishes the state that follows the end of a process (SPEC D1). cause is why it was
 // ended from outside; nil if it was not.
 func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 	next, wait, again := status{reason: end.reason, run: end.run}, time.Duration(0), false
@@ -246,14 +245,14 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		next.state, next.reason, next.starts = Stopping, errHeld.Error(), byOperator
 	case cause != nil:
 		next.state, next.reason, next.starts = Stopping, "Orla stops it", byNobody
-	case refusal != nil: // no failure to count: somebody has to mend the credentials
+	case refusal != nil: // not counted as a failure: somebody has to fix the credentials
 		next.state, next.reason, next.starts, next.cause = Stopping, refusal.Reason, byCall, end.err
 		wait, again = restarts.Later(), true
 	case end.err != nil:
 		wait, again = restarts.After(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
-			next.stderr = shortOf(c.stderr.Load()) // what there is of it; all of it is in the log
+			next.stderr = shortOf(c.stderr.Load()) // the rest is in the log
 		}
 		next.cause = end.err
 	case end.reload:
@@ -261,14 +260,14 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 	default: // idle
 		next.state, next.starts = Stopping, byCall
 	}
-	c.count(restarts) // first: whoever sees the state sees the count
+	c.count(restarts) // before the state, so that who sees the state sees the count
 	if next.since = time.Now(); again {
 		next.next = next.since.Add(wait)
 	}
 	c.become(next)
 }
 
-// reasonOf is an error's text without a code, which is for calls.
+// reasonOf returns the text of an error without its error code.
 func reasonOf(err error) string {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Reason
@@ -276,10 +275,10 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// errLate is in the chain of what calls are told that are cut when drain_ms is over.
+// errLate is in the chain of the error of calls that did not end within drain_ms.
 var errLate = errors.New("the time to drain is over")
 
-// endReason is what the calls are told that a process leaves unanswered.
+// endReason returns the error of the calls that a process leaves unanswered.
 func (c *Capsule) endReason(cause error, end ending) error {
 	name := c.tool.Name
 	switch {
@@ -295,8 +294,8 @@ func (c *Capsule) endReason(cause error, end ending) error {
 	return fault.New(fault.NotReady, "%s was stopped during the call (%s); try again", name, end.reason)
 }
 
-// crashedDuring is what a call is told whose process failed, and whether another one is
-// started.
+// crashedDuring returns the error of a call whose process failed. It says whether another
+// process is started.
 func (c *Capsule) crashedDuring(cause error, how string) *fault.Error {
 	f := fault.Wrap(fault.Crashed, cause, "%s crashed during the call: %s", c.tool.Name, how)
 	switch s := c.status.Load(); {
@@ -312,23 +311,23 @@ func (c *Capsule) crashedDuring(cause error, how string) *fault.Error {
 	return f
 }
 
-// gaveUpOn reports whether nothing but a change or an operator starts the capsule again in
-// this status, so that to repeat a call cannot help.
+// gaveUpOn reports whether only a change of files or an operator starts the capsule again,
+// so that repeating a call does not help.
 func (c *Capsule) gaveUpOn(s *status) bool {
 	return !c.far() && (s.state == Stopped && s.starts != byCall || s.state == Crashed && s.next.IsZero())
 }
 
-// noteChange requests a reload, if a change is to make one. Only Serve's goroutine calls
-// it.
+// noteChange requests a reload for a change of files, unless the change is not to make one.
+// Only Serve's goroutine calls it.
 func (c *Capsule) noteChange(change watch.Change) {
 	if reason, reload := c.files.Reloads(change); reload {
 		c.trigger(trigger{reason: reason, at: change.At})
 	}
 }
 
-// pause waits for what comes after a process: in CRASHED until the next start
-// is due, in STOPPED until something changes (SPEC D9). It returns at once after
-// a reload, and when something is asked for by an operator.
+// pause waits after the end of a process: in CRASHED until the next start is due, in STOPPED
+// until files change (SPEC D9). It returns at once after a reload, and when an operator
+// requests something.
 func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 	s := c.status.Load()
 	switch {
@@ -367,7 +366,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 			continue
 		case t := <-c.kick:
 			if t.at.Before(c.began) {
-				continue // that is what has failed already
+				continue // the process that failed had this change already
 			}
 			c.because = t.reason
 			restarts.Forgive()
@@ -379,12 +378,12 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 	}
 }
 
-// far reports whether the capsule is a session with a server elsewhere, of which
-// nobody tells when it is back.
+// far reports whether the capsule is a session with a remote server. Nothing tells Orla when
+// such a server is back.
 func (c *Capsule) far() bool { return c.tool.Runtime.Remote != nil }
 
-// forgetWake forgets a call that wanted the capsule started. Whoever waits still asks
-// again.
+// forgetWake drops the request of a call to start the capsule. A call that still waits
+// requests it again.
 func (c *Capsule) forgetWake() {
 	select {
 	case <-c.wake:
@@ -392,7 +391,7 @@ func (c *Capsule) forgetWake() {
 	}
 }
 
-// amend changes what is told of the present state, without a move.
+// amend publishes a change of the status that is not a change of state.
 func (c *Capsule) amend(change func(*status)) {
 	old := c.status.Load()
 	next := *old
@@ -402,8 +401,7 @@ func (c *Capsule) amend(change func(*status)) {
 	close(old.changed)
 }
 
-// successor is a process that is ready to replace another, or the news that
-// there is none.
+// successor is a process that is ready to replace another, or why there is none.
 type successor struct {
 	in    *incarnation
 	err   error
@@ -411,18 +409,18 @@ type successor struct {
 	order int // see incarnation
 	began time.Time
 
-	stderr string // the last lines of one that did not start
+	stderr string // the last lines of a process that did not start
 }
 
 var errPanicked = errors.New("what the new process said made Orla panic; the log has the details")
 
-// replace starts a process beside the one that serves (SPEC D7b), after the
-// order of an operator of a number.
+// replace starts a process while another one serves (SPEC D7b). order is the number of the
+// last order of an operator before it.
 func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan successor {
 	coming := make(chan successor, 1)
 	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)
 	began := time.Now()
-	go func() { // attend takes what it sends, on every way out
+	go func() { // attend receives from coming before it returns
 		var in *incarnation
 		var err error
 		defer recovered.To(c.log, "replace a capsule's process", func(any) {
@@ -447,8 +445,8 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 	return coming
 }
 
-// succeed lets s take over from in, if it can, and returns who serves now. The
-// old one ends its calls meanwhile.
+// succeed lets s take over from in, if s has started, and returns the process that serves
+// now. The old process ends its calls in a goroutine of retired.
 func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end func(), retired *sync.WaitGroup) (*incarnation, func()) {
 	if s.err != nil {
 		if ctx.Err() == nil {

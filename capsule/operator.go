@@ -13,21 +13,20 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// errHeld is why the life of a process ends that is stopped by an operator.
+// errHeld is the cause with which the context of a process ends when an operator stops it.
 var errHeld = errors.New("stopped by an operator")
 
-// order is what was last asked of a capsule by an operator (SPEC D9, J1). It is never
-// changed, only replaced.
+// order is the last request of an operator (SPEC D9, J1). It is never changed, only replaced.
 type order struct {
-	n      int // it is the nth; the 0th is none
+	n      int // its number; 0 before the first order
 	reason string
-	held   bool // the capsule is to be STOPPED until the next order
-	after  int  // a process that was started before the after-th order is to go
+	held   bool // the capsule stays STOPPED until the next order
+	after  int  // a process that was started before the order with this number has to end
 
 	changed chan struct{} // closed when a newer order replaces this one
 }
 
-// orders brings what is asked by an operator to Serve's goroutine, which follows it.
+// orders passes the requests of operators to Serve's goroutine, which follows them.
 type orders struct {
 	last atomic.Pointer[order]
 
@@ -37,8 +36,7 @@ type orders struct {
 
 func (o *orders) init() { o.last.Store(&order{changed: make(chan struct{})}) }
 
-// giveLocked makes an order the last one. One that is fresh does away with the
-// process that there is.
+// giveLocked adds an order. With fresh, the present process has to end.
 func (o *orders) giveLocked(reason string, held, fresh bool) *order {
 	old := o.last.Load()
 	next := &order{n: old.n + 1, reason: reason, held: held, after: old.after, changed: make(chan struct{})}
@@ -53,8 +51,8 @@ func (o *orders) giveLocked(reason string, held, fresh bool) *order {
 	return next
 }
 
-// attach returns a context for the life of a process, which ends with the cause
-// errHeld when the capsule is held, and the last order before that life.
+// attach returns a context for one process, which ends with the cause errHeld when the
+// capsule is held, and the last order before it.
 func (o *orders) attach(ctx context.Context) (context.Context, *order, context.CancelFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,17 +61,17 @@ func (o *orders) attach(ctx context.Context) (context.Context, *order, context.C
 	return ctx, o.last.Load(), func() { end(nil) }
 }
 
-// give has the capsule do what an operator asks, and remembers a hold.
+// give adds an order, and saves whether the capsule is held.
 func (c *Capsule) give(reason string, held, fresh bool) *order {
 	c.log.Info("operator request", "tool", c.tool.Name, "reason", reason)
-	c.orders.mu.Lock() // while the hold is written too: what is kept is what the last order says
+	c.orders.mu.Lock() // also while the hold is saved, so that it is that of the last order
 	defer c.orders.mu.Unlock()
 	c.opts.Holds.Save(c.tool, held, c.log)
 	return c.orders.giveLocked(reason, held, fresh)
 }
 
-// recall makes what is remembered of a hold an order: the capsule of an earlier
-// manifest, or of an earlier Orla, may have had it.
+// recall turns a saved hold into an order. It may come from an earlier manifest of the
+// capsule, or from an earlier run of Orla.
 func (c *Capsule) recall() {
 	c.orders.mu.Lock()
 	defer c.orders.mu.Unlock()
@@ -87,9 +85,9 @@ func (c *Capsule) recall() {
 	}
 }
 
-// Stop stops the capsule until Start or Restart is called, of this Capsule or of
-// another one of the same manifest, and returns when it is STOPPED. ctx bounds
-// only the waiting.
+// Stop stops the capsule, and returns when it is STOPPED. It stays so until Start or Restart
+// is called, on this Capsule or on another one of the same manifest. ctx bounds only the
+// waiting.
 func (c *Capsule) Stop(ctx context.Context) error {
 	o := c.give(errHeld.Error(), true, true)
 	return c.await(ctx, func(s *status) (reached bool, err error) {
@@ -105,20 +103,20 @@ func (c *Capsule) Stop(ctx context.Context) error {
 	})
 }
 
-// Start ends a stop by an operator, and starts the capsule at once if it is not READY,
-// with a fresh count of its failures. It returns when the capsule is READY, or
-// with why it is not to be. ctx bounds only the waiting.
+// Start ends a stop by an operator. If the capsule is not READY, it is started at once, and
+// its failures are counted from 0. Start returns when the capsule is READY, or why it does
+// not become so. ctx bounds only the waiting.
 func (c *Capsule) Start(ctx context.Context) error {
 	return c.awaitReady(ctx, c.give("started by an operator", false, false))
 }
 
-// Restart does as Start, but with a new process in any case.
+// Restart is like Start, but always with a new process.
 func (c *Capsule) Restart(ctx context.Context) error {
 	return c.awaitReady(ctx, c.give("restarted by an operator", false, true))
 }
 
-// awaitReady returns when a process that obeys o is READY, or when a start that
-// was made for o has failed.
+// awaitReady returns when a process that o allows is READY, or when the start that o
+// requested has failed.
 func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 	return c.await(ctx, func(s *status) (reached bool, err error) {
 		switch {
@@ -129,11 +127,11 @@ func (c *Capsule) awaitReady(ctx context.Context, o *order) error {
 			case s.order >= o.after:
 				return true, nil
 			case s.refused == nil || s.tried < o.after:
-				return false, nil // a process that obeys is to come yet
+				return false, nil // the process that o requested is still to come
 			case o.n == o.after:
 				return true, s.refused
 			}
-			return true, nil // it was a restart before o that failed, and the old process is READY
+			return true, nil // an earlier restart failed, and the old process is READY
 		case s.heard < o.n || s.state != Crashed && s.state != Stopped:
 			return false, nil // Serve's goroutine has yet to follow it
 		case s.state == Crashed && s.next.IsZero():
@@ -162,13 +160,13 @@ func (c *Capsule) await(ctx context.Context, ends func(*status) (reached bool, e
 	}
 }
 
-// notServed is for those who wait for what nobody does any more.
+// notServed is the error of a wait for a capsule that is not served any more.
 func (c *Capsule) notServed() error {
 	return fault.Wrap(fault.NotReady, peer.ErrGone, "%s is not served any more: its manifest has changed or gone, or Orla stops", c.tool.Name)
 }
 
-// awaitStart waits until a process is to be started, and reports whether one is:
-// not while the capsule is held; at once, unless it is one that a call starts.
+// awaitStart waits until a process has to be started, and reports true then; false when ctx
+// ends. It waits while the capsule is held, and while a lazy capsule has no call.
 func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts.Schedule) bool {
 	for ctx.Err() == nil {
 		o, s := c.orders.last.Load(), c.status.Load()
@@ -192,8 +190,8 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts.Schedule) b
 	return false
 }
 
-// awaitChange waits until something is to be looked at again. It reports whether a
-// process is to be started: a call wants it, or its time has come.
+// awaitChange waits until the order or the status has to be looked at again. It reports
+// whether a process has to be started: a call needs it, or the next start is due.
 func (c *Capsule) awaitChange(ctx context.Context, o *order, s *status) bool {
 	var due <-chan time.Time
 	if !s.next.IsZero() {
@@ -207,14 +205,14 @@ func (c *Capsule) awaitChange(ctx context.Context, o *order, s *status) bool {
 	case <-due:
 		c.because = "it is tried again"
 		return true
-	case <-c.files.Changed(): // the next process will have it
+	case <-c.files.Changed(): // the next process has the change anyway
 	case <-o.changed:
 	case <-ctx.Done():
 	}
 	return false
 }
 
-// rest leaves a capsule that has no process STOPPED, as o wants it.
+// rest makes a capsule without a process STOPPED, as the order o says.
 func (c *Capsule) rest(o *order) {
 	c.seen = o
 	switch c.status.Load().state {
@@ -230,7 +228,7 @@ func (c *Capsule) rest(o *order) {
 	c.become(status{state: Stopped, reason: o.reason, starts: byOperator})
 }
 
-// liveUntilHeld runs one process, unless the capsule is held meanwhile.
+// liveUntilHeld runs one process until it ends or the capsule is held.
 func (c *Capsule) liveUntilHeld(ctx context.Context, restarts *restarts.Schedule) ending {
 	ctx, o, release := c.orders.attach(ctx)
 	defer release()
@@ -241,21 +239,20 @@ func (c *Capsule) liveUntilHeld(ctx context.Context, restarts *restarts.Schedule
 	return c.live(ctx, restarts)
 }
 
-// follow looks at an order while a capsule has a process that was started after
-// the nth. It returns a request for another one, if that is what the order comes to.
+// follow follows an order while the capsule has a process that was started after the order
+// with the number n. It returns a request for another process, if the order requires one.
 func (c *Capsule) follow(o *order, n int) *trigger {
 	switch {
 	case n >= o.after:
 		c.seen = o
 		return nil
 	case o.held:
-		return nil // the life of the process ends by its context
+		return nil // the context of the process ends
 	}
 	return &trigger{o.reason, time.Now()}
 }
 
-// refuse tells those who wait for a process that was to replace another that it
-// does not start.
+// refuse publishes why a process that was to replace another did not start.
 func (c *Capsule) refuse(s successor) {
 	text := fmt.Sprintf("%s: the new process does not start, and the old one serves on: %s", c.tool.Name, reasonOf(s.err))
 	if s.stderr != "" {

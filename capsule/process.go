@@ -11,7 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
-// spec is how the next process is started.
+// spec returns how the next process is started.
 func (c *Capsule) spec() (launch.Spec, error) {
 	t := c.tool
 	variables, secrets, err := c.withSecrets()
@@ -52,9 +52,9 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	return spec, nil
 }
 
-// withSecrets returns the environment of the next process, and what of it is
-// secret. Secrets are resolved at each start and kept by nobody, so that the next
-// process has a rotated one.
+// withSecrets returns the environment of the next process, and the variables with secrets
+// apart. Secrets are resolved at each start and not kept, so that each process gets the
+// current values.
 func (c *Capsule) withSecrets() (variables, secrets []string, err error) {
 	variables = slices.Clip(c.environ)
 	if len(c.tool.Run.SecretEnv) == 0 {
@@ -78,6 +78,6 @@ func (c *Capsule) withSecrets() (variables, secrets []string, err error) {
 	return variables, secrets, nil
 }
 
-// clean takes the secrets that the last process was given out of a line that it
-// wrote, so that they are in no answer, no error and no log (SPEC-TOOLS 5.3).
+// clean removes the secrets of the last process from a line that it wrote, so that they do
+// not appear in an answer, an error or the log (SPEC-TOOLS 5.3).
 func (c *Capsule) clean(line []byte) []byte { return c.redactor.Load().RedactBytes(line) }

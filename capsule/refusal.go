@@ -14,10 +14,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// callError is a call's error as the client is to see it. An error that has a
-// code of the taxonomy's kind is a fault of that code (SPEC-TOOLS 4.1). Of the
-// others, what an MCP server refuses stays as it said it, and trouble of a
-// capsule of the plain kind is trouble of its tool (SPEC G5).
+// callError returns the error of a call as the client gets it. An error with one of Orla's
+// error codes becomes a fault with that code (SPEC-TOOLS 4.1). Other errors of an MCP server
+// stay as they are; those of other capsules are failures of the tool (SPEC G5).
 func (c *Capsule) callError(err error) error {
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
@@ -36,7 +35,7 @@ func (c *Capsule) callError(err error) error {
 	return fault.New(code, "%s: %s", c.tool.Name, wire.Message)
 }
 
-// named returns a fault with the capsule's name before its reasons.
+// named returns a copy of a fault with the capsule's name before its reasons.
 func (c *Capsule) named(f *fault.Error) *fault.Error {
 	named := *f
 	named.Reason = c.tool.Name + ": " + cut(f.Reason, maxReason)
@@ -46,8 +45,8 @@ func (c *Capsule) named(f *fault.Error) *fault.Error {
 	return &named
 }
 
-// refusedBy is the code of why a capsule does not start, where that says more than
-// that it does not: who runs Orla has to mend something. "" for anything else.
+// refusedBy returns the code of a failed start if the operator has to fix something;
+// else "".
 func refusedBy(cause error) fault.Code {
 	f := faultIn(cause)
 	if f == nil {
@@ -61,8 +60,9 @@ func refusedBy(cause error) fault.Code {
 	}
 }
 
-// faultIn is the fault that a cause is, that its transport failed with, or that an answer in
-// its chain has the code of; nil if there is none.
+// faultIn returns the fault in the chain of an error: a fault.Error, that of a
+// rpc.TransportError, or that of a JSON-RPC error with one of Orla's error codes; nil if
+// there is none.
 func faultIn(cause error) *fault.Error {
 	if f, ok := errors.AsType[*fault.Error](cause); ok {
 		return f
@@ -77,8 +77,8 @@ func faultIn(cause error) *fault.Error {
 	return nil
 }
 
-// unauthorized is why a remote server does not take Orla's credentials, which is not
-// a crash; nil if that is not the cause.
+// unauthorized returns the fault of a remote server that refused Orla's credentials, which is
+// not a crash; nil for any other cause.
 func (c *Capsule) unauthorized(cause error) *fault.Error {
 	if f := faultIn(cause); c.far() && f != nil && f.Code == fault.AuthInvalid {
 		return f
@@ -88,11 +88,11 @@ func (c *Capsule) unauthorized(cause error) *fault.Error {
 
 const (
 	maxReason     = 4 << 10             // bytes
-	maxRetryAfter = 30 * 24 * time.Hour // what is longer is for ever
+	maxRetryAfter = 30 * 24 * time.Hour // longer times are cut to this
 )
 
-// coded is the fault that a JSON-RPC error is by what its data says: tool_code,
-// and perhaps tool_reason, retryable and retry_after_ms.
+// coded returns the fault that the data of a JSON-RPC error describes: by tool_code, and
+// optionally tool_reason, retryable and retry_after_ms.
 func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 	var said struct {
 		Code       string  `json:"tool_code"`
@@ -101,7 +101,7 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		RetryAfter float64 `json:"retry_after_ms"`
 	}
 	if json.Unmarshal(wire.Data, &said) != nil {
-		return nil, false //nolint:nilerr // it says something else
+		return nil, false //nolint:nilerr // the data describes something else
 	}
 	code, ok := fault.Parse(said.Code)
 	if !ok {
@@ -115,7 +115,7 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 	return f, true
 }
 
-// cut returns a text, or as much of a long one's beginning as most bytes have room for.
+// cut returns a text, cut to about most bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -123,7 +123,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// brief bounds the text of an error, which may quote what a capsule has said (SPEC S2).
+// brief bounds the text of an error, which may quote a capsule (SPEC S2).
 func brief(err error) error {
 	if err == nil || len(err.Error()) <= maxReason {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// asResult makes a CallToolResult of what a capsule answered: a result that is
-// one passes through whole, any other JSON value is the text (SPEC D7).
+// asResult returns what a capsule answered as a CallToolResult. It returns a CallToolResult
+// unchanged; any other JSON value becomes the text of one (SPEC D7).
 func asResult(result json.RawMessage) json.RawMessage {
 	if isToolResult(result) {
 		return result

@@ -9,12 +9,11 @@ import (
 	"github.com/orla-project/orla/capsule/protocol"
 )
 
-// State is where a capsule is in its life (RFC 2 §7). The table legal is the
-// whole machine.
+// State is the state of a capsule (RFC 2 §7). The table legal has all transitions.
 type State int
 
-// The states of RFC 2 §7, and Stopping, in which a process is being ended for
-// good: calls must not go to it any more, and it is not gone yet.
+// The states of RFC 2 §7, and Stopping: the process is being ended and is not replaced. It
+// gets no more calls, and has not ended yet.
 const (
 	Created State = iota
 	Starting
@@ -41,12 +40,12 @@ func (s State) String() string {
 	return [...]string{"CREATED", "STARTING", "READY", "RELOADING", "CRASHED", "STOPPING", "STOPPED"}[s]
 }
 
-// startedBy is what starts a capsule that does not run.
+// startedBy says what starts a capsule that has no process.
 type startedBy int
 
 const (
-	byItself   startedBy = iota // Orla does, at next; nothing does if there is no next
-	byCall                      // a call: it is lazy, or was idle; a remote server that failed is tried at next as well
+	byItself   startedBy = iota // Orla, at status.next, or when files change
+	byCall                      // a call: it is lazy, or was idle; a remote server that failed is also tried at status.next
 	byOperator                  // an operator, who has stopped it
 	byNobody                    // nothing: it is not served any more
 )
@@ -61,11 +60,11 @@ type status struct {
 	cause  error          // why it is Crashed, or Stopped by its failures; else nil
 	stderr string         // the last lines of a process that was never READY, for the log
 	next   time.Time      // when the next start is due; zero if none is
-	starts startedBy      // what starts it where it does not run
+	starts startedBy      // what starts it, if it has no process
 
 	heard   int   // the number of the last order of an operator that was followed
-	tried   int   // that of the last order before a process was to replace this one, and could not
-	refused error // why it could not; nil if none was tried
+	tried   int   // the number of the last order before a process that did not start in place of this one
+	refused error // why that process did not start; nil if there was none
 
 	changed chan struct{} // closed when a newer status replaces this one
 }
@@ -77,9 +76,9 @@ type run struct {
 	order int // the number of the last order of an operator before its start
 }
 
-// become publishes the next status and writes its line in the log (SPEC D1,
-// I3). Only Serve's goroutine calls it, and it does so before it acts: no call
-// may reach a process that is about to end. It dates next, if that has no date.
+// become publishes the next status and logs it (SPEC D1, I3). Only Serve's goroutine calls
+// it, and it does so before it acts: no call may reach a process that is about to end. It
+// sets next.since, if that is zero.
 func (c *Capsule) become(next status) {
 	old := c.status.Load()
 	if !slices.Contains(legal[old.state], next.state) {
@@ -100,7 +99,7 @@ func (c *Capsule) become(next status) {
 	}
 	pid := next.pid
 	if pid == 0 && next.state != Starting {
-		pid = old.pid // of the process that this is about
+		pid = old.pid // of the process that has ended
 	}
 	attrs := []any{
 		slog.String("tool", c.tool.Name),
@@ -117,7 +116,7 @@ func (c *Capsule) become(next status) {
 		attrs = append(attrs, slog.String("stderr", next.stderr))
 	}
 	log("state", attrs...)
-	close(old.changed) // wakes everyone who was looking at old
+	close(old.changed) // wakes everyone who waits for a change of old
 	if next.state == Crashed || next.state == Stopped {
 		c.offers.GiveUp()
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/observe/tail"
 )
 
-// logStderr logs one line of stderr as it is, but for secrets, and keeps it with
-// the last ones of its process (SPEC D5).
+// logStderr logs one line of stderr without its secrets, and keeps it among the last lines
+// of its process (SPEC D5).
 func (c *Capsule) logStderr(pid int, last *tail.Buffer, line []byte, dropped int) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if dropped > 0 {
@@ -27,14 +27,14 @@ func (c *Capsule) logStderr(pid int, last *tail.Buffer, line []byte, dropped int
 	c.log.InfoContext(ctx, "stderr", "tool", c.tool.Name, "stream", "stderr", "pid", pid, "text", string(line))
 }
 
-// reportStderr says how much of stderr was not logged, if something was not.
+// reportStderr logs how much of stderr was left out of the log, if anything was.
 func (c *Capsule) reportStderr() {
 	if lines, bytes := c.logged.Left(); lines > 0 {
 		c.log.Warn("a capsule printed too much on stderr; these lines are not in the log", "tool", c.tool.Name, "lines", lines, "bytes", bytes)
 	}
 }
 
-// limiter lets a few lines of log pass in each minute, and counts the others.
+// limiter lets a few lines of the log pass each minute, and counts the others.
 type limiter struct {
 	mu    sync.Mutex // guards the fields that follow
 	since time.Time
@@ -42,8 +42,8 @@ type limiter struct {
 	left  int
 }
 
-// allow reports whether a line may be logged, and how many were not since the
-// last one that was.
+// allow reports whether a line may be logged, and how many were suppressed since the last
+// one.
 func (l *limiter) allow() (ok bool, left int) {
 	const window, most = time.Minute, 10
 	l.mu.Lock()
@@ -60,8 +60,8 @@ func (l *limiter) allow() (ok bool, left int) {
 	return true, left
 }
 
-// shortOf is the end of what a process printed on stderr, short enough for an error. There
-// may be no buffer.
+// shortOf returns the last lines of a process's stderr, short enough for an error message.
+// The buffer may be nil.
 func shortOf(stderr *tail.Buffer) string {
 	if stderr == nil {
 		return ""

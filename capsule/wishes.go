@@ -13,8 +13,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
-// wishes are what clients have asked of a capsule for good, and what therefore
-// each of its processes must be told.
+// wishes are the requests of clients that outlast a process: each new process gets them
+// too.
 type wishes struct {
 	mu         sync.Mutex              // guards the fields that follow
 	level      json.RawMessage         // params of logging/setLevel
@@ -23,7 +23,7 @@ type wishes struct {
 	changed chan struct{} // holds a token when subscribed has changed
 }
 
-// wishMethods are the requests that are wishes.
+// wishMethods are the methods of these requests.
 var wishMethods = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 
 // subscription is a resource that a process is told that clients follow.
@@ -36,7 +36,7 @@ type subscription struct {
 func (w *wishes) noteLocked() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // whoever looks sees this as well
+	default: // a token is there already
 	}
 }
 
@@ -61,8 +61,9 @@ func (w *wishes) followed() []string {
 // lets clients have as many in all.
 const maxSubscribed = 4096
 
-// remember notes a request that is such a wish, before it is made: a process that
-// takes over meanwhile is told as well. forget undoes that, when it was refused.
+// remember keeps a request, if it is one of wishMethods. It is called before the request is
+// sent, so that a process that takes over at that moment gets it too. forget undoes it, for
+// a request that was refused.
 func (w *wishes) remember(req peer.Request) (forget func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,14 +106,14 @@ func (w *wishes) wantedLevel() json.RawMessage {
 	return w.level
 }
 
-// repeat tells a new process.
+// repeat sends the requests to a new process.
 func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 	w.mu.Lock()
 	subscribed := slices.Collect(maps.Values(w.subscribed))
 	w.mu.Unlock()
 	for sent, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, sent) && ctx.Err() == nil; level = w.wantedLevel() {
 		in.tell(ctx, "logging/setLevel", level, "")
-		sent = level // a client may have wished for another meanwhile, and been overtaken
+		sent = level // a client may have set another one while this was sent
 	}
 	for _, s := range subscribed {
 		if !w.stands(s.params) {
@@ -124,8 +125,8 @@ func (w *wishes) repeat(ctx context.Context, in *incarnation) {
 	}
 }
 
-// tell makes a request of the process's for a client that must not be asked about it; for
-// nobody if client is "".
+// tell sends one such request to the process. client is whose it is; "" if nobody's. The
+// process must not ask the client about it.
 func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.AskPatience)
 	defer cancel()
