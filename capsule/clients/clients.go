@@ -1,13 +1,12 @@
-// Package clients passes what a capsule says in addition to its answers to the clients
-// that it is for: progress and log messages for the client that asked, and requests of
-// the capsule's own to that client (SPEC D6, D8).
+// Package clients passes the notifications and requests of a capsule to clients: progress
+// and log messages go to the client that made the call, and so do requests of the capsule
+// (SPEC D6, D8).
 //
-// A process serves many clients, and before 2026-07-28 MCP does not say on a pipe
-// which of them a log message or a request is for. A message may say it: by a
-// progress token, or by the id of a request (peer.MetaCall). One that does not goes
-// to the only client that the process has ever served. Once there were two, it
-// goes to nobody: it may be about a call of the other one, even if that call has
-// ended (SPEC N2, docs/decisions/0030).
+// A process serves many clients, and before 2026-07-28 MCP does not say which of them a log
+// message or a request on a pipe is for. A message may name it, by a progress token or by the
+// id of a request (peer.MetaCall). Any other message goes to the client, if the process has
+// served only one. If it has served several, the message goes to nobody: it may be about a
+// call of any of them, even one that has ended (SPEC N2, docs/decisions/0030).
 package clients
 
 import (
@@ -25,8 +24,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
-// Relay passes on what comes over one connection. Its methods may be called from any
-// goroutine.
+// Relay passes on the notifications and requests of one connection. Its methods may be called
+// from any goroutine.
 type Relay struct {
 	conn      *rpc.Conn
 	tool      string // the capsule's name
@@ -85,12 +84,12 @@ func (r *Relay) Message(params json.RawMessage) {
 	}
 }
 
-// codeUnattributed is the code of the error that a capsule gets for a request that
-// is for none of the clients that it could be for.
+// codeUnattributed is the code of the error for a request of a capsule of which it is not
+// known which client it is for.
 const codeUnattributed = jsonrpc.CodeInvalidRequest
 
-// meant returns the client that params of a question are for. A progress token in
-// them is the capsule's own, and says nothing.
+// meant returns the client that a request of the capsule is for. A progress token in its
+// params was chosen by the capsule, and so does not name a client.
 func (r *Relay) meant(params json.RawMessage) (peer.Client, *jsonrpc.Error) {
 	if id := peer.About(params); id != 0 {
 		client, ok := r.conn.About(id).(peer.Client)
@@ -119,7 +118,7 @@ func refusal(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}
 }
 
-// Asked answers a request of the capsule's own. A question is asked of a client first.
+// Asked answers a request of the capsule. It asks a client first, if the request is for one.
 func (r *Relay) Asked(id json.RawMessage, method string, params json.RawMessage) {
 	switch method {
 	case "ping":

@@ -19,8 +19,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// maxRequired bounds the values in an answer that requires input. Decoded they take many
-// times their bytes.
+// maxRequired bounds the JSON values in an answer that requires input: decoded, a value takes
+// many times its bytes.
 const maxRequired = 10_000
 
 // maxRounds bounds how often one request may require input of a client.
@@ -50,8 +50,8 @@ func Requires(result json.RawMessage) bool {
 	return is
 }
 
-// Inputs asks clients of older versions for what their requests require. Its methods
-// may be called from any goroutine.
+// Inputs asks clients of older protocol versions for the input that a capsule requires. Its
+// methods may be called from any goroutine.
 type Inputs struct {
 	tool string // the capsule's name
 	log  *slog.Logger
@@ -63,15 +63,15 @@ func NewInputs(tool string, maxMessage int64, log *slog.Logger) *Inputs {
 	return &Inputs{tool: tool, log: log, room: turns.NewShares(roomForLargest(maxMessage))}
 }
 
-// Given counts the answers of a client that a request is to be repeated with: they stay in
-// memory until it is answered.
+// Given counts the bytes of the client's answers with which a request is repeated. They stay
+// in memory until the request is answered.
 type Given struct {
 	room  *turns.Shares
 	owner turns.Owner
 	size  int64
 }
 
-// Given returns what is given to one request. The caller must Drop it.
+// Given returns the Given of one request. The caller must Drop it.
 func (in *Inputs) Given(owner turns.Owner) *Given { return &Given{room: in.room, owner: owner} }
 
 func (g *Given) keep(answer json.RawMessage) bool {
@@ -83,7 +83,7 @@ func (g *Given) keep(answer json.RawMessage) bool {
 	return true
 }
 
-// Drop gives the room of the answers back.
+// Drop gives back the room of the answers.
 func (g *Given) Drop() {
 	if g.size > 0 {
 		g.room.Give(g.owner, g.size)
@@ -91,10 +91,10 @@ func (g *Given) Drop() {
 	g.size = 0
 }
 
-// Fulfil asks a client of an older version for what a result requires, one thing after the
-// other, and returns what the request is to be repeated with.
+// Fulfil asks a client of an older version for the input that a result requires, one question
+// after the other, and returns the input with which the request is to be repeated.
 func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.RawMessage, round int, given *Given) (peer.Input, error) {
-	given.Drop() // what the request was repeated with last
+	given.Drop() // of the previous round
 	var need required
 	if rawjson.Values(result) > maxRequired || json.Unmarshal(result, &need) != nil || len(need.Requests) > maxQuestions {
 		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s requires input in a form that is not MCP's", in.tool)
@@ -102,7 +102,7 @@ func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.Ra
 	switch {
 	case round == maxRounds:
 		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s required input %d times for one request", in.tool, maxRounds)
-	case len(need.Requests) == 0: // it says: try again
+	case len(need.Requests) == 0: // it asks for a repetition only
 		if !wait(ctx, time.Duration(round)*100*time.Millisecond) {
 			return peer.Input{}, fault.From(context.Cause(ctx))
 		}
@@ -129,7 +129,7 @@ func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.Ra
 	return peer.Input{Responses: responses, State: need.State}, nil
 }
 
-// ask asks a client. A panic over what it is asked is an error.
+// ask asks a client. A panic while asking becomes an error.
 func (in *Inputs) ask(ctx context.Context, client peer.Client, method string, params json.RawMessage) (answer json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {

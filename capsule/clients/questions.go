@@ -13,36 +13,36 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// questions are the requests that a capsule has made of clients.
+// questions are the requests of a capsule to clients that have no answer yet.
 type questions struct {
 	mu     sync.Mutex                     // guards the fields that follow
-	open   map[string]*context.CancelFunc // by their ids as they came
-	shares *turns.Shares                  // of 2*maxQuestions
-	bytes  *turns.Shares                  // of most, of their params
+	open   map[string]*context.CancelFunc // by their ids, as the capsule wrote them
+	shares *turns.Shares                  // of 2*maxQuestions requests
+	bytes  *turns.Shares                  // of most bytes of params
 	most   int64
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// maxQuestions bounds the requests that a capsule may have open to one caller. To all it
-// may have twice as many, so that no caller keeps it from asking another.
+// maxQuestions bounds the open requests of a capsule to one caller. It may have twice as many
+// to all callers together, so that one caller does not keep it from asking another.
 const maxQuestions = 64
 
-// newQuestions bounds the params of what is open, which stay in memory, so that a session has room
-// for the largest message, beside another caller for one.
+// newQuestions returns questions whose params may take roomForLargest bytes in memory.
 func newQuestions(maxMessage int64) questions {
 	most := roomForLargest(maxMessage)
 	return questions{open: map[string]*context.CancelFunc{}, shares: turns.NewShares(2 * maxQuestions), bytes: turns.NewShares(most), most: most}
 }
 
-// roomForLargest is how many bytes of messages there is room for at least, so that a session
-// has room for the largest.
+// roomForLargest returns a number of bytes of which a session's share has room for the largest
+// message.
 func roomForLargest(maxMessage int64) int64 {
 	const least, parts = 64 << 20, 4 // of which a session has one; see turns.Shares
 	return max(least, parts*maxMessage)
 }
 
-// begin asks the client that is meant, and answers the capsule when it has.
+// begin asks the client that a request is for, and answers the capsule when the client has
+// answered.
 func (r *Relay) begin(id json.RawMessage, method string, params json.RawMessage) {
 	client, none := r.meant(params)
 	if none != nil {
@@ -68,7 +68,7 @@ func (r *Relay) begin(id json.RawMessage, method string, params json.RawMessage)
 		})
 		result, err := client.Ask(ctx, method, peer.Unmarked(params))
 		if !r.questions.finish(key, &cancel) {
-			return // the capsule does not wait any more
+			return // the capsule has cancelled the request
 		}
 		if err != nil {
 			r.conn.Reply(client.Owner(), id, nil, asWire(err))
@@ -78,7 +78,7 @@ func (r *Relay) begin(id json.RawMessage, method string, params json.RawMessage)
 	}()
 }
 
-// enter counts a request in, or says why it cannot be made.
+// enter counts a request as open, or returns why it is refused.
 func (q *questions) enter(key string, owner turns.Owner, size int64, cancel *context.CancelFunc) (why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,8 +114,8 @@ func (q *questions) end(key string) {
 	}
 }
 
-// finish lets an id be used again, before its request is answered, and reports
-// whether the capsule still waits for it.
+// finish frees the id of a request, before it is answered, and reports whether the capsule
+// still waits for the answer.
 func (q *questions) finish(key string, cancel *context.CancelFunc) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *Relay) Cancel(params json.RawMessage) {
 	}
 }
 
-// Close ends all requests of the capsule's, and lets no other begin.
+// Close ends all requests of the capsule, and refuses new ones.
 func (r *Relay) Close() { r.questions.close() }
 
 func (q *questions) close() {

@@ -1,5 +1,5 @@
-// Package files tells when the files of a capsule have changed so that it is to be
-// reloaded (SPEC E1), and finds out when a capsule writes a file that it watches itself.
+// Package files watches the files of a capsule, so that it is reloaded when they change
+// (SPEC E1), and notices a capsule that itself writes a file that is watched.
 package files
 
 import (
@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// flapWindow and maxFlaps: a capsule that is reloaded more often than that
-	// for one file writes that file itself (SPEC E3).
+	// A capsule that one file reloads more than maxFlaps times within flapWindow probably
+	// writes the file itself (SPEC E3).
 	flapWindow = time.Minute
 	maxFlaps   = 10
 )
@@ -31,11 +31,11 @@ type Watcher struct {
 	all     []*watch.Watcher
 	changes <-chan watch.Change // nil when nothing is watched
 	merged  chan watch.Change   // of several watchers; nil for one
-	flaps   flaps               // owned by who calls Reloads
+	flaps   flaps               // owned by the goroutine that calls Reloads
 }
 
-// New returns a Watcher of what the manifest of a tool wants watched. hub may be nil.
-// The manifests are left out: a change of theirs is applied by whoever reads them (SPEC E1).
+// New returns a Watcher of the files that the manifest of a tool lists. hub may be nil.
+// Manifests are left out: their changes are applied by a reload of Orla (SPEC E1).
 func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
 	w := &Watcher{tool: tool, log: log}
 	h := tool.Runtime.HotLoad
@@ -93,15 +93,15 @@ func (w *Watcher) forward(ctx context.Context, from <-chan watch.Change) {
 	}
 }
 
-// Reloads reports whether a change is to reload the capsule, and why: not if one file has
-// made too many. It is for one goroutine.
+// Reloads reports whether a change reloads the capsule, and why. It does not if one file has
+// made too many reloads. It must be called by one goroutine.
 func (w *Watcher) Reloads(change watch.Change) (reason string, reload bool) {
 	name := change.Path
 	if rel, err := filepath.Rel(w.tool.Dir, change.Path); err == nil && filepath.IsLocal(rel) {
 		name = rel
 	}
 	if _, err := os.Stat(w.tool.Source); errors.Is(err, fs.ErrNotExist) {
-		return "", false // the package is going, or being put in place again: then files change once more
+		return "", false // the package is being removed or replaced; when it is back, files change again
 	}
 	reload, suspended := w.flaps.count(name, time.Now())
 	if suspended {
@@ -111,7 +111,7 @@ func (w *Watcher) Reloads(change watch.Change) (reason string, reload bool) {
 	return name + " changed", reload
 }
 
-// flaps finds out that one file makes a capsule reload again and again.
+// flaps detects that one file reloads a capsule again and again.
 type flaps struct {
 	times     map[string][]time.Time // of the last reloads, by the file that made them
 	suspended bool

@@ -11,15 +11,15 @@ import (
 // maxName is the longest name that clients accept (SPEC A3).
 const maxName = 64
 
-// scheme is how the things that a capsule offers are called by clients.
+// scheme says how clients call what a capsule offers.
 type scheme struct {
-	own    string              // the capsule's name, for what has none
+	own    string              // the capsule's name, for an item without a name
 	prefix string              // before the names of the others
-	fit    func(string) string // leaves what may be in a name
+	fit    func(string) string // replaces what a name must not contain
 	hash   string              // stands before a hash
 }
 
-// schemeOf is the scheme for so many things.
+// schemeOf returns the scheme for a number of things.
 func schemeOf(t manifest.Tool, things int) scheme {
 	s := scheme{own: t.Name, fit: allowed, hash: "_"}
 	switch {
@@ -40,12 +40,13 @@ func (s scheme) full(name string) string {
 	return s.prefix + name
 }
 
-// namesOf gives each thing that a capsule offers, by its own name, the name that
-// clients use: a single one its own, several the capsule's name before theirs
-// (SPEC D7); those of an McpServer are SERVER--NAME in any case (SPEC-TOOLS 3.5).
-// One that would be too long, or the same as another's, ends in a hash
-// of its own, so that it stays what it is in whatever order they are listed; of
-// those that would be the same, the one that is written so keeps the name.
+// namesOf maps the capsule's name of each thing to the name that clients use. A single
+// thing keeps its name; several get the capsule's name as a prefix (SPEC D7). Those of an
+// McpServer are always SERVER--NAME (SPEC-TOOLS 3.5).
+//
+// A name that is too long, or that two things would share, ends in a hash of the full name,
+// so that it does not depend on the order of the list. If one of the two needs no change to
+// fit, it keeps the name without a hash.
 func namesOf(t manifest.Tool, own []string) map[string]string {
 	s := schemeOf(t, len(own))
 	same := map[string]int{}
@@ -79,16 +80,16 @@ func allowed(name string) string {
 	}, name)
 }
 
-// dashed leaves letters, digits and dashes in a name.
+// dashed replaces everything in a name but letters, digits and dashes.
 func dashed(name string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(allowed(name))
 }
 
-// hashed is a name with a hash of it at its end, that is not taken.
+// hashed returns a name that ends in a hash of the full name and is not taken.
 func (s scheme) hashed(full string, taken map[string]bool) string {
 	plain := s.fit(full)
 	sum := sha256.Sum256([]byte(full))
-	for digits := 4; ; digits++ { // one that is taken is a name made to be
+	for digits := 4; ; digits++ { // a name is taken only if somebody chose it to collide
 		suffix := s.hash + hex.EncodeToString(sum[:digits])
 		name := plain[:min(len(plain), maxName-len(suffix))] + suffix
 		if !taken[name] || digits == len(sum)-1 {

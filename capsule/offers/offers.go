@@ -1,5 +1,5 @@
-// Package offers has what a capsule offers to clients: what it said, checked, under
-// the names that clients use. Whoever speaks with the capsule sets it.
+// Package offers holds what a capsule offers to clients: the lists that it sent, checked,
+// and under the names that clients use.
 package offers
 
 import (
@@ -22,8 +22,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Offering is what a capsule offers to clients: what it said, under the names
-// that clients use (SPEC D7). Its methods may be called from any goroutine.
+// Offering is what a capsule offers to clients, under the names that they use (SPEC D7). Its methods may be called from any goroutine.
 type Offering struct {
 	tool    manifest.Tool
 	lists   *records.Lists
@@ -56,7 +55,7 @@ func New(tool manifest.Tool, lists *records.Lists, log *slog.Logger) *Offering {
 	return o
 }
 
-// Current is what is records.Offered now.
+// Current returns what is offered now.
 func (o *Offering) Current() *peer.Offers { return &o.current.Load().Offers }
 
 // maxNamed is how many tools a line of the log names.
@@ -100,7 +99,7 @@ func (o *Offering) Last() records.Offered {
 	return *o.said
 }
 
-// GiveUp ends the waiting for what the capsule has to say.
+// GiveUp ends the wait for the lists of the capsule.
 func (o *Offering) GiveUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,7 +108,7 @@ func (o *Offering) GiveUp() {
 	}
 }
 
-// GiveUpAfter does so when the time to say it is over.
+// GiveUpAfter calls GiveUp after a time, unless the lists are known or ctx ends before.
 func (o *Offering) GiveUpAfter(ctx context.Context, wait time.Duration) {
 	if o.current.Load().Known {
 		return
@@ -143,7 +142,7 @@ func (o *Offering) publishLocked(known bool) {
 	}
 }
 
-// named gives what the capsule said its names.
+// named returns what the capsule offers, under the names that clients use.
 func (o *Offering) named() *named {
 	t := o.tool
 	n := &named{Offers: peer.Offers{Talks: true}, tools: map[string]string{}, prompts: map[string]string{}}
@@ -180,8 +179,8 @@ func (o *Offering) named() *named {
 	return n
 }
 
-// included leaves the tools that the manifest includes, as they are to be
-// renamed, and notes all of them as they are.
+// included returns the tools that the manifest includes, which may be renamed. It keeps a
+// copy of every listed tool in originals.
 func included(t manifest.Tool, listed []*mcp.Tool, originals map[string]*mcp.Tool) (served []*mcp.Tool) {
 	wanted := make(map[string]bool, len(t.Runtime.Include))
 	for _, name := range t.Runtime.Include {
@@ -226,8 +225,8 @@ func (o *Offering) warnOfRenamed(before, now *named) {
 	}
 }
 
-// plain reports whether the capsule is one tool of its own name: it is declared
-// so, or is none of MCP's and listed nothing.
+// plain reports whether the capsule is one tool with the capsule's name: its manifest
+// declares the tool, or it does not speak MCP and has listed nothing.
 func (o *Offering) plain(said *records.Offered) bool {
 	r := o.tool.Runtime
 	switch {
@@ -241,8 +240,7 @@ func (o *Offering) plain(said *records.Offered) bool {
 	return len(said.Resources)+len(said.Templates)+len(said.Prompts) == 0
 }
 
-// decoded reads a list. What is not of the protocol's shape is left out, with a
-// line in the log.
+// decoded decodes the items of a list. It leaves out invalid items and logs how many.
 func decoded[T any](o *Offering, raw []json.RawMessage, good func(*T) bool) []*T {
 	var list []*T
 	var left leftOut
@@ -258,8 +256,8 @@ func decoded[T any](o *Offering, raw []json.RawMessage, good func(*T) bool) []*T
 	return list
 }
 
-// maxTemplates bounds the resource templates of a capsule. The URIs of its clients may
-// have to be compared with all of them.
+// maxTemplates bounds the resource templates of a capsule: a URI may have to be compared
+// with each of them.
 const maxTemplates = 256
 
 // templates reads and compiles a list of resource templates.
@@ -275,7 +273,7 @@ func (o *Offering) templates(raw []json.RawMessage) []peer.Template {
 	return compiled
 }
 
-// leftOut counts what is left out of a list, for one line of log.
+// leftOut counts the items that are left out of a list, for one line of the log.
 type leftOut struct {
 	n     int
 	first error
@@ -306,7 +304,7 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:maxReason], "") + "…"
 }
 
-// tools reads a list of tools. Schemas stay the JSON that they are.
+// tools decodes a list of tools. Schemas stay JSON.
 func tools(o *Offering, raw []json.RawMessage) []*mcp.Tool {
 	var list []*mcp.Tool
 	seen := map[string]bool{}

@@ -18,18 +18,17 @@ const (
 	// maxPages and maxItems bound what a capsule may list.
 	maxPages, maxItems = 100, 10_000
 	maxListed          = 8 << 20 // bytes
-	// maxListedValues bounds the values of a list: some stay in memory, decoded, in
-	// which small ones take many times their bytes.
+	// maxListedValues bounds the JSON values of a list. Some of them stay in memory, decoded:
+	// a small value takes many times its bytes there.
 	maxListedValues = 400_000
-	// maxCursor bounds what a capsule may call a page, in bytes.
+	// maxCursor bounds a cursor in bytes.
 	maxCursor = 64 << 10
 )
 
-// ErrLost is in the chain of the error of a list that a process was asked
-// for that is over.
+// ErrLost is in the chain of the error of List if the process has ended.
 var ErrLost = errors.New("the process is over")
 
-// List fetches all pages of a list. Beside an error it returns the pages before.
+// List fetches all pages of a list. With an error it returns the items of the pages before it.
 func (p *Peer) List(ctx context.Context, method, key string, patience time.Duration) (items []json.RawMessage, err error) {
 	cursor, size, values := "", 0, 0
 	for range maxPages {
@@ -100,7 +99,7 @@ func itemsIn(result json.RawMessage, key string) (items []json.RawMessage, next 
 	if long {
 		return nil, "", fmt.Errorf("the answer has a cursor of over %d bytes", maxCursor)
 	}
-	if listed < len(result)/2 { // the items stay, and are not to keep the rest
+	if listed < len(result)/2 { // copies, so that the items do not keep the whole result in memory
 		for i, item := range items {
 			items[i] = bytes.Clone(item)
 		}
@@ -108,16 +107,16 @@ func itemsIn(result json.RawMessage, key string) (items []json.RawMessage, next 
 	return items, next, nil
 }
 
-// Listen has a peer that speaks 2026-07-28 tell of changes, as a filter says, until ctx
-// ends or it does not tell any more.
+// Listen subscribes to changes at a peer that speaks 2026-07-28, with a filter. It returns
+// when ctx or the subscription ends.
 func (p *Peer) Listen(ctx context.Context, filter json.RawMessage) error {
 	params := p.orla.stateless(slices.Concat([]byte(`{"notifications":`), filter, []byte("}")))
 	_, err := p.Call(ctx, rpc.Request{Method: "subscriptions/listen", Params: params, Own: true, Standing: true})
 	return err
 }
 
-// Filter is what there is to listen for, as JSON; nil for nothing. followed are the URIs
-// of the resources that clients follow.
+// Filter returns the params of a subscription for everything that the peer can report; nil if
+// that is nothing. followed are the URIs of the resources that clients follow.
 func (p *Peer) Filter(followed []string) json.RawMessage {
 	wanted := struct {
 		Tools     bool     `json:"toolsListChanged,omitempty"`

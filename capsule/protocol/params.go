@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// CallParams are the params of a tools/call, with a _meta in place of the call's own. Its
-// id is its progress token.
+// CallParams returns the params of a tools/call, with meta in place of the call's own _meta.
+// The id of the request is its progress token.
 func (p *Peer) CallParams(own string, call peer.Call, meta json.RawMessage, id int64) [][]byte {
 	if p.Stateless() {
 		return p.orla.statelessCall(own, call, meta, id)
@@ -20,7 +20,7 @@ func (p *Peer) CallParams(own string, call peer.Call, meta json.RawMessage, id i
 	return callParams(own, call, meta, id)
 }
 
-// RequestParams are those of a client's request other than a call.
+// RequestParams returns the params of a client's request other than a call.
 func (p *Peer) RequestParams(req peer.Request, params json.RawMessage, input peer.Input, id int64) [][]byte {
 	if p.Stateless() {
 		return [][]byte{p.orla.statelessParams(req, params, input, id)}
@@ -28,8 +28,7 @@ func (p *Peer) RequestParams(req peer.Request, params json.RawMessage, input pee
 	return Just(params)(id)
 }
 
-// statelessCall are the params of a tools/call in statelessVersion. Its id is its
-// progress token.
+// statelessCall returns the params of a tools/call in statelessVersion.
 func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
 	args := rawjson.Compact(call.Args)
 	if args == nil {
@@ -54,7 +53,7 @@ func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, 
 	return [][]byte{head, args, append(tail, '}')}
 }
 
-// callParams are the params of a tools/call. Its id is its progress token.
+// callParams returns the params of a tools/call in an older version.
 func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
 	args := rawjson.Compact(call.Args)
 	if args == nil {
@@ -69,7 +68,7 @@ func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][
 	return [][]byte{head, args, tail}
 }
 
-// withToken writes a _meta object, with a progress token when there is to be one.
+// withToken appends a _meta object to buf, with id as the progress token if token is true.
 func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 	switch {
 	case !token:
@@ -81,7 +80,8 @@ func withToken(buf []byte, meta json.RawMessage, token bool, id int64) []byte {
 	return append(buf, meta[1:]...)
 }
 
-// statelessParams are those of a client's request other than a call.
+// statelessParams returns the params of a client's request other than a call, in
+// statelessVersion.
 func (o *Orla) statelessParams(req peer.Request, params json.RawMessage, input peer.Input, id int64) json.RawMessage {
 	var own json.RawMessage
 	if !rawjson.IsObject(params) {
@@ -110,8 +110,8 @@ func (o *Orla) statelessParams(req peer.Request, params json.RawMessage, input p
 	return rawjson.Compact(params)
 }
 
-// identity is what each request of statelessVersion says of Orla, up to what its client
-// has declared.
+// identity returns the beginning of the _meta of each request in statelessVersion: the version
+// and Orla's name, up to the capabilities of the client.
 func identity(version string) []byte {
 	info, err := json.Marshal(&mcp.Implementation{Name: "orla", Title: "Orla", Version: version})
 	if err != nil { // strings
@@ -120,11 +120,11 @@ func identity(version string) []byte {
 	return fmt.Appendf(nil, `{"%s":"%s","%s":%s,"%s":`, mcp.MetaKeyProtocolVersion, statelessVersion, mcp.MetaKeyClientInfo, info, mcp.MetaKeyClientCapabilities)
 }
 
-// ownDeclared is what Orla declares for requests that are no client's.
+// ownDeclared is what Orla declares in its own requests.
 var ownDeclared = peer.Declared{Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}`)}
 
-// appendMeta writes the _meta of a request of statelessVersion. own are the members that
-// it has besides, as an object; nil for none. token is 0 for no progress token.
+// appendMeta appends the _meta of a request in statelessVersion. own has further members, as
+// an object; nil for none. A token of 0 means no progress token.
 func (o *Orla) appendMeta(buf []byte, of peer.Declared, token int64, own json.RawMessage) []byte {
 	buf = append(buf, o.identity...)
 	if of.Capabilities == nil {
@@ -145,7 +145,7 @@ func (o *Orla) appendMeta(buf []byte, of peer.Declared, token int64, own json.Ra
 
 const metaLogLevel = "io.modelcontextprotocol/logLevel"
 
-// own gives the params of a request of Orla's own.
+// own returns the params of a request that Orla makes for itself.
 func (p *Peer) own(params json.RawMessage) func(int64) [][]byte {
 	if !p.stateless.Load() {
 		return Just(params)
@@ -153,7 +153,7 @@ func (p *Peer) own(params json.RawMessage) func(int64) [][]byte {
 	return p.orla.stateless(params)
 }
 
-// stateless gives the params of a request of Orla's own in statelessVersion.
+// stateless returns the params of a request that Orla makes for itself, in statelessVersion.
 func (o *Orla) stateless(params json.RawMessage) func(int64) [][]byte {
 	if params == nil {
 		params = json.RawMessage("{}")
@@ -161,7 +161,7 @@ func (o *Orla) stateless(params json.RawMessage) func(int64) [][]byte {
 	return Just(rawjson.Set(params, "_meta", o.appendMeta(nil, ownDeclared, 0, nil)))
 }
 
-// Just gives params that do not depend on the request.
+// Just returns params that do not depend on the id of the request.
 func Just(params json.RawMessage) func(int64) [][]byte {
 	if params == nil {
 		params = json.RawMessage("{}")

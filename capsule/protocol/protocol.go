@@ -1,5 +1,5 @@
-// Package protocol is MCP as Orla speaks it with a capsule: which version, what its
-// requests say, and how lists are read. What is asked when is the capsule's business.
+// Package protocol is MCP between Orla and a capsule: the version, the params of requests, and
+// the reading of lists. Package capsule decides which request is made when.
 package protocol
 
 import (
@@ -25,25 +25,24 @@ import (
 )
 
 const (
-	// statelessVersion is the version of the protocol without sessions. A process that
-	// speaks it is told with each request who makes it, and answers a request that
-	// needs more with what it needs (docs/decisions/0030).
+	// statelessVersion is the version of the protocol without sessions. Each request says
+	// what its client has declared, and a request that needs input is answered with what it
+	// needs (docs/decisions/0030).
 	statelessVersion = "2026-07-28"
-	// newestWithHandshake is the newest version before that, with a handshake.
+	// newestWithHandshake is the newest version with a handshake.
 	newestWithHandshake = "2025-11-25"
 )
 
 const (
-	// AskPatience is how long a capsule that need not know MCP may take to say
-	// so (SPEC D7).
+	// AskPatience bounds a request to a capsule that may not speak MCP (SPEC D7).
 	AskPatience = time.Second
-	// discoverPatience is how long an MCP server may take to say that it speaks
-	// statelessVersion, if its startup_timeout is not shorter.
+	// discoverPatience bounds a server/discover to an MCP server, unless half of its
+	// startup_timeout is shorter.
 	discoverPatience = 5 * time.Second
 )
 
-// Orla speaks with all processes of one capsule. Its methods may be called from any
-// goroutine.
+// Orla is Orla's side of the protocol with all processes of one capsule. Its methods may be
+// called from any goroutine.
 type Orla struct {
 	tool     manifest.Tool
 	version  string // Orla's own
@@ -52,7 +51,7 @@ type Orla struct {
 	probing  probing // whether a new process is asked which versions it speaks
 }
 
-// New returns what speaks with the processes of a capsule. version is Orla's own.
+// New returns the Orla of a capsule. version is Orla's version.
 func New(tool manifest.Tool, version string, log *slog.Logger) *Orla {
 	return &Orla{tool: tool, version: version, identity: identity(version), log: log}
 }
@@ -66,19 +65,19 @@ type Peer struct {
 	caps      *mcp.ServerCapabilities // see Capabilities
 }
 
-// With returns the Peer on a connection, with whom nothing is negotiated yet.
+// With returns the Peer on a connection. Negotiate has to be called next.
 func (o *Orla) With(conn *rpc.Conn) *Peer { return &Peer{Conn: conn, orla: o} }
 
 // Stateless reports whether the peer speaks 2026-07-28.
 func (p *Peer) Stateless() bool { return p.stateless.Load() }
 
-// Capabilities are what it has said that it offers; nil if it has not. They may be read
-// after Negotiate.
+// Capabilities returns the capabilities that the peer has declared; nil if it has not. It may
+// be called after Negotiate.
 func (p *Peer) Capabilities() *mcp.ServerCapabilities { return p.caps }
 
-// Negotiate makes the MCP handshake by the SDK's client, over the connection
-// that everything else uses as well. The client is let go of then: calls are
-// passed on as the bytes that they are, which its types would not allow.
+// Negotiate finds out whether the peer speaks statelessVersion, and makes the MCP handshake if
+// it does not. The SDK's client makes the handshake over the connection that calls use too,
+// and is not used after that: calls are passed on without decoding them.
 func (p *Peer) Negotiate(ctx context.Context) error {
 	protocol := p.orla.tool.Runtime.Protocol
 	switch {
@@ -112,9 +111,9 @@ func (p *Peer) initialize(ctx context.Context) error {
 	defer func() { _ = t.Close() }() // it has no error
 	client := mcp.NewClient(&mcp.Implementation{Name: "orla", Title: "Orla", Version: p.orla.version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
-			Sampling:    &mcp.SamplingCapabilities{}, //nolint:staticcheck // on its way out, and in use
+			Sampling:    &mcp.SamplingCapabilities{}, //nolint:staticcheck // deprecated, and in use
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
-			RootsV2:     &mcp.RootCapabilities{}, //nolint:staticcheck // as above
+			RootsV2:     &mcp.RootCapabilities{}, //nolint:staticcheck // deprecated, and in use
 		},
 	})
 	session, err := client.Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: newestWithHandshake})
@@ -128,11 +127,11 @@ func (p *Peer) initialize(ctx context.Context) error {
 	return nil
 }
 
-// maxSaid bounds the values of what a capsule says of itself in its handshake. Decoded
-// they take many times their bytes.
+// maxSaid bounds the JSON values in a message of the handshake: decoded, a value takes many
+// times its bytes.
 const maxSaid = 10_000
 
-// TooMuchSaid is why what a capsule says of itself in a message is not read; nil if it is.
+// TooMuchSaid returns an error if a message of the handshake has more than maxSaid values.
 func TooMuchSaid(in string, raw json.RawMessage) error {
 	if rawjson.Values(raw) > maxSaid {
 		return fmt.Errorf("its %s has over %d values", in, maxSaid)
@@ -140,7 +139,7 @@ func TooMuchSaid(in string, raw json.RawMessage) error {
 	return nil
 }
 
-// keep keeps what of a server's capabilities Orla asks about.
+// keep keeps the capabilities that Orla uses.
 func (p *Peer) keep(caps *mcp.ServerCapabilities) {
 	p.caps = &mcp.ServerCapabilities{}
 	if caps != nil {
@@ -149,14 +148,14 @@ func (p *Peer) keep(caps *mcp.ServerCapabilities) {
 	}
 }
 
-// noHandshake is why there was no answer to initialize, or what the answer was in place
-// of a result. The SDK's client passes it on as it is.
+// noHandshake wraps the error of a request of the handshake. The SDK's client passes it on
+// unchanged.
 type noHandshake struct{ error }
 
 func (e *noHandshake) Unwrap() error { return e.error }
 
-// tap is a transport for the SDK's client that shares a connection, for as long
-// as the handshake lasts.
+// tap is a transport for the SDK's client. It uses the connection of a Peer during the
+// handshake.
 type tap struct {
 	call    func(rpc.Request) (json.RawMessage, error)
 	tell    func(method string, params json.RawMessage) error
@@ -185,7 +184,7 @@ func (t *tap) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (t *tap) Write(_ context.Context, msg jsonrpc.Message) error {
 	req, ok := msg.(*jsonrpc.Request)
 	switch {
-	case !ok: // the client is asked nothing
+	case !ok: // a response: the client gets no requests
 		return nil
 	case !req.IsCall():
 		return t.tell(req.Method, req.Params)
@@ -209,9 +208,9 @@ func (t *tap) Close() error {
 	return nil
 }
 
-// probing is whether a new process is asked which versions it speaks. A server that
-// does not know the question may take it badly: a server that once left it without
-// an answer is not asked again, and one that ended is not asked at its next start.
+// probing says whether a new process is sent server/discover. Some servers do not handle an
+// unknown request well: one that did not answer it is not asked again, and one that ended is
+// not asked at its next start.
 type probing struct{ state atomic.Int32 }
 
 const (
@@ -221,7 +220,7 @@ const (
 )
 
 // discover asks which versions of the protocol the process speaks, and reports whether
-// it is statelessVersion. It may say nothing: then it is spoken to as before 2026-07-28.
+// statelessVersion is one of them. If there is no answer, it is not.
 func (p *Peer) discover(ctx context.Context) bool {
 	r := p.orla.tool.Runtime
 	if only := r.Protocol == manifest.ProtocolStateless; !p.orla.probing.state.CompareAndSwap(probes, skipsOne) && !only {
@@ -261,5 +260,5 @@ func (p *Peer) discover(ctx context.Context) bool {
 // initialized notes that the process has made the handshake of the older versions.
 func (p *probing) initialized() { p.state.CompareAndSwap(skipsOne, skipsAll) }
 
-// refused notes that it has not: it may have to be asked after all.
+// refused notes that a process has refused that handshake: the next one is asked again.
 func (p *probing) refused() { p.state.Store(probes) }

@@ -8,9 +8,9 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// Traced is a call's _meta with the trace context that ctx carries in place of
-// the client's: that is further up in the same trace, or the same. Without one
-// it is meta itself, which may be nil.
+// Traced returns a call's _meta with the trace context of ctx in place of the client's, which
+// is the same or further up in the same trace. If ctx has none, it returns meta, which may be
+// nil.
 func Traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
 	t := trace.From(ctx)
 	if t.IsZero() {
@@ -30,7 +30,7 @@ func Traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
 		}
 		return true
 	})
-	if !ok || had == t.Parent() { // it is odd, or the client's own: it stays as it came
+	if !ok || had == t.Parent() { // it cannot be read, or is the client's own context: it stays unchanged
 		return meta
 	}
 	with, _ := rawjson.Edit(meta, nil, own...)

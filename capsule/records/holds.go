@@ -44,7 +44,7 @@ func holdKey(t manifest.Tool) string {
 	return key(t)
 }
 
-// Load reports whether t is held; known is false when nobody remembers.
+// Load reports whether t is held; known is false for a nil Holds.
 func (h *Holds) Load(t manifest.Tool) (held, known bool) {
 	if h == nil {
 		return false, false

@@ -1,5 +1,5 @@
-// Package records keeps what Orla is to know of capsules the next time that it
-// starts: what they offer, and which of them an operator has stopped.
+// Package records keeps what Orla has to know about capsules at its next start: what they
+// offer, and which of them an operator has stopped.
 package records
 
 import (
@@ -42,8 +42,7 @@ func NewLists(dir string) *Lists {
 	return &Lists{dir: dir, known: map[string]Offered{}}
 }
 
-// Renew returns Lists in the same folder that do not know what is there. What a capsule says
-// replaces it.
+// Renew returns Lists in the same folder that ignore the files there, and replace them.
 func (l *Lists) Renew() *Lists { return &Lists{dir: l.dir, renewed: true, known: map[string]Offered{}} }
 
 // Offered is what a capsule said that it offers, in its own words.
@@ -106,7 +105,7 @@ func (l *Lists) Load(t manifest.Tool) (Offered, bool) {
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil || json.Unmarshal(raw, &said) != nil {
-		return Offered{}, false // it is asked for anew, and written over
+		return Offered{}, false // the capsule is asked again, and the file is replaced
 	}
 	l.known[key(t)] = said.Offered
 	return said.Offered, true

@@ -10,8 +10,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// healthy is how long a capsule must have been READY for its first failure to
-// be an accident, which is repaired at once (SPEC D9).
+// healthy is how long a capsule must have been READY so that it is started again at once
+// after its first failure (SPEC D9).
 const healthy = time.Second
 
 // Schedule decides when one capsule that failed is started again (SPEC D9). It
@@ -33,18 +33,17 @@ func New(policy manifest.Restart) *Schedule {
 	)}
 }
 
-// Healthy reports whether a time of READY was long enough for a failure after it to be an
-// accident.
+// Healthy reports whether a capsule was READY for long enough to be started again at once.
 func (*Schedule) Healthy(ready time.Duration) bool { return ready >= healthy }
 
 // Failures is how many there were in a row.
 func (s *Schedule) Failures() int { return s.failures }
 
-// After counts a failure that came after a time of READY, 0 for none. It returns
-// how long to wait before the next start, or false when there is to be none.
+// After counts a failure of a capsule that was READY for some time; 0 if it never was. It
+// returns how long to wait before the next start, or false if there is none.
 //
-// The jitter goes upward only, so that a pause that was told is never cut short,
-// and capsules that died together do not start together for ever.
+// The jitter only adds, so that a pause is never shorter than it was said to be. Without
+// it, capsules that failed together would always start together.
 func (s *Schedule) After(ready time.Duration) (time.Duration, bool) {
 	if ready >= s.policy.ResetAfter && ready > 0 {
 		s.Forgive()
@@ -59,12 +58,12 @@ func (s *Schedule) After(ready time.Duration) (time.Duration, bool) {
 	return jittered(s.pauses.NextBackOff()), true
 }
 
-// mostLater is the longest pause before a remote server is tried again that has failed
-// max_failures times: it is tried for ever, at a low rate.
+// mostLater is the longest pause before the next attempt to reach a remote server that has
+// failed max_failures times. The attempts never end.
 const mostLater = 2 * time.Minute
 
-// AfterLimit returns the pause before a remote server is tried again after
-// max_failures failures. It goes on doubling.
+// AfterLimit returns the pause before the next attempt to reach a remote server that has
+// failed max_failures times. It doubles each time, up to mostLater.
 func (s *Schedule) AfterLimit() time.Duration {
 	most := max(mostLater, s.policy.Initial)
 	pause := s.policy.Initial
@@ -74,7 +73,7 @@ func (s *Schedule) AfterLimit() time.Duration {
 	return jittered(pause)
 }
 
-// Later returns the pause before a remote server is tried again that does not take
+// Later returns the pause before the next attempt to reach a remote server that refused
 // Orla's credentials.
 func (s *Schedule) Later() time.Duration { return jittered(mostLater) }
 
@@ -84,7 +83,7 @@ func jittered(pause time.Duration) time.Duration {
 	return pause + time.Duration(rand.Float64()*jitter*float64(pause))
 }
 
-// Forgive starts the count afresh.
+// Forgive resets the count of failures.
 func (s *Schedule) Forgive() {
 	s.failures = 0
 	s.pauses.Reset()

@@ -14,16 +14,16 @@ import (
 	"github.com/orla-project/orla/internal/observe/tail"
 )
 
-// maxLogLine bounds a line of stderr in bytes. What is over is dropped, and said.
+// maxLogLine bounds a line of stderr in bytes. The rest is dropped, and the log says so.
 const maxLogLine = 64 << 10
 
-// lastWords is how long what a process has written may take to be read when
-// it is gone. It is in the pipe already, but for another process that holds that open.
+// lastWords bounds the time to read the rest of the output of a process that has ended. The
+// output is in the pipe already, but another process may keep the pipe open.
 const lastWords = 200 * time.Millisecond
 
 // Process is one life of a process, as a launch.Process is.
 type Process interface {
-	// Pid is 0 for what is no process of this machine.
+	// Pid is 0 if the process is not on this machine.
 	Pid() int
 	Streams() (stdin, stdout, stderr linerpc.Stream)
 	// Exited is closed when the process itself is gone, Gone when its tree is.
@@ -117,7 +117,7 @@ func (c *Connection) AwaitLast() {
 // Finish implements capsule.Connection: it ends the process by the end of its stdin.
 func (c *Connection) Finish(patience time.Duration) {
 	stdin, _, _ := c.Streams()
-	c.Process.Finish(patience) // first: an exit after the end of stdin is no crash
+	c.Process.Finish(patience) // first: an exit after the end of stdin is not a crash
 	closeStreams(stdin)
 }
 
