@@ -21,9 +21,9 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// answerCall answers one call. What it returns beside an error is nothing. The
-// caller has record write the call's line in the log, when the answer is on
-// its way or before. It completes asked.
+// answerCall answers one call. It fills in the Task and the Owner of asked. The caller passes
+// the loggedCall to record, when the answer is on its way or before. With an error, the answer
+// is empty.
 func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.Origin) (a results.Answer, c *loggedCall, rpcErr *jsonrpc.Error) {
 	began := time.Now()
 	c = &loggedCall{id: callid.New(), tool: asked.Tool, argumentBytes: len(asked.Args), from: *from}
@@ -39,7 +39,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	return a, c, rpcErr
 }
 
-// answerTo makes what a client gets of what the catalog gave.
+// answerTo turns the answer of the catalog into what the client gets, and what the log says.
 func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (results.Answer, outcome, *jsonrpc.Error) {
 	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
@@ -81,7 +81,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 	return results.Answer{Result: res}, how, nil
 }
 
-// ask calls the catalog. A provider that panics has failed its call, no more.
+// ask calls the catalog. A panic of a provider fails the call, and nothing else.
 func (b *Bridge) ask(ctx context.Context, call *peer.Call) (got supervisor.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {

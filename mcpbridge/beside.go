@@ -10,10 +10,10 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
-// Call answers a call that comes from beside MCP with a CallToolResult as JSON,
-// or with a JSON-RPC error. It is logged and observed as any other; but the
-// answer is whole, however large it is, since there is no client here that
-// would drop its connection for it.
+// Call answers a call that does not come by MCP, such as one of the control API, with a
+// CallToolResult as JSON or with a JSON-RPC error. It is logged and observed like any other
+// call. The answer is never cut: MCP clients drop the connection if an answer is too large,
+// and this caller does not.
 func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *jsonrpc.Error) {
 	answer, made, rpcErr := b.answerCall(ctx, &asked, &client.Origin{Caller: asked.Caller, Transport: client.Control, Whole: true})
 	b.record(ctx, made)

@@ -1,15 +1,15 @@
-// Package mcpbridge speaks MCP to clients and nothing else.
+// Package mcpbridge serves MCP to clients.
 //
 // Every request goes the same way, whichever transport it comes by: Streamable HTTP
 // in both protocol eras, the legacy SSE transport, or stdio. The transport (a package below
 // transport) reads a message, which package wire takes apart; NewRequest finds out who asks
 // for what; Exchange answers it. Package client knows who asks, package results makes results
 // of what tools answer, and package budget counts the bytes of requests. What a client may
-// call comes from a Catalog; the bridge follows it, so that every session sees additions,
-// removals and changes as they happen (SPEC G3).
+// call comes from a Catalog, which the bridge follows: sessions see additions, removals and
+// changes as they happen (SPEC G3).
 //
-// Its invariant: a client gets an answer or an error it can act on; internal
-// text never crosses, and no panic and no bad schema ends the process.
+// Its invariant: a client gets an answer or an error that it can act on, without internal
+// text; and no panic and no invalid schema ends the process.
 package mcpbridge
 
 import (
@@ -34,18 +34,18 @@ import (
 type Catalog interface {
 	Catalog() *supervisor.Catalog
 	Call(ctx context.Context, call peer.Call) (supervisor.Answer, error)
-	// Request passes on what is no call. An error is a *fault.Error, or a
+	// Request passes on a request that is not a call. An error is a *fault.Error, or a
 	// *jsonrpc.Error for the client.
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
-	// Settle waits until all that is offered is known, or ctx ends.
+	// Settle waits until everything that is offered is known, or ctx ends.
 	Settle(ctx context.Context)
-	// Waiting counts a request of an owner that waits for something, before it is a call or
-	// another request, until leave is called. An error refuses it: there are too many.
+	// Waiting counts a request of an owner that waits, before it is passed to Call or
+	// Request, until leave is called. An error refuses it, because too many wait.
 	Waiting(ctx context.Context, owner turns.Owner) (_ context.Context, leave func(), _ error)
 	// End ends the calls and requests in flight of some owners.
 	End(of func(turns.Owner) bool)
-	// Updated delivers the URIs of resources that have changed. The bridge is
-	// its one reader; nil delivers none.
+	// Updated delivers the URIs of resources that have changed. Only the bridge reads from
+	// it. A nil channel delivers none.
 	Updated() <-chan string
 }
 
@@ -53,37 +53,37 @@ const (
 	// DefaultMaxInline is the size in bytes from which an answer is kept as a
 	// resource: clients drop the connection at 8 to 10 MiB (SPEC G5a).
 	DefaultMaxInline = 4 << 20
-	// MinMaxInline is the least that head, tail and links fit into.
+	// MinMaxInline is the least MaxInline: head, tail and links of a cut answer fit into it.
 	MinMaxInline = 64 << 10
-	// around is what may come around a result on its way: the JSON-RPC
-	// message, the server's name, and the frame of an event.
+	// around is how many bytes a message may have in addition to its result: of JSON-RPC,
+	// the server's name and the frame of an event.
 	around = 2 << 10
 )
 
 // Options configures a Bridge.
 type Options struct {
-	// Version is told to clients as the server's version. Required.
+	// Version is Orla's version, which clients are told. Required.
 	Version string
 	// MaxInline bounds the size of an answer in bytes; a larger one is kept
 	// as a resource (SPEC G5a). If zero, DefaultMaxInline; MinMaxInline is the
 	// least.
 	MaxInline int64
-	// Starting names what is not ready yet, for /readyz (SPEC G6). If nil,
-	// everything is.
+	// Starting names what is not ready yet, for /readyz (SPEC G6). If nil, everything is
+	// ready.
 	Starting func() []string
-	// Denying reports that every call is denied, for /readyz. If nil, it is not so.
+	// Denying reports whether every call is denied, for /readyz. If nil, it is not.
 	Denying func() bool
-	// Admitted, if not nil, is told of each HTTP request that may call, with its context
-	// and the name of its caller; "" without authentication.
+	// Admitted, if not nil, is called for each HTTP request that may call tools, with its
+	// context and the name of its caller, which is "" without authentication.
 	Admitted func(ctx context.Context, caller string)
-	// HeadersRead, if not nil, is told of each HTTP request whose headers are not needed
-	// any more, with its context, before it is answered.
+	// HeadersRead, if not nil, is called for each HTTP request, with its context, when its
+	// headers are not needed any more, before it is answered.
 	HeadersRead func(ctx context.Context)
-	// Observe, if not nil, is told of each call, also of one that is refused:
-	// it may put a trace into ctx, and the function it returns is told how the
-	// call ended, before the answer is on its way.
+	// Observe, if not nil, is called for each call, also for one that is refused. It may put
+	// a trace into the context. The function that it returns is called with how the call
+	// ended, before the answer is sent.
 	Observe func(ctx context.Context, call CallStart) (context.Context, func(CallEnd))
-	// Metrics, if not nil, is served at /metrics (SPEC G6), to those who may call.
+	// Metrics, if not nil, is served at /metrics (SPEC G6), to callers who may call tools.
 	Metrics http.Handler
 	// Log is required.
 	Log *slog.Logger
@@ -96,8 +96,8 @@ type Bridge struct {
 	opts          Options
 	log           *slog.Logger
 	large         *largeAnswers
-	room          *turns.Room   // of the answers that are on their way
-	requests      *turns.Shares // bytes of those that are being read or answered
+	room          *turns.Room   // for the bytes of answers that are being sent
+	requests      *turns.Shares // of the bytes of requests that are being read or answered
 	verbosity     *verbosity
 	audience      *audience
 	notifier      *client.Notifier
@@ -105,7 +105,7 @@ type Bridge struct {
 	conversations conversations
 	states        *results.States
 	self          *mcp.Implementation
-	selfJSON      json.RawMessage // self
+	selfJSON      json.RawMessage // self as JSON
 	lists         lists
 }
 
@@ -147,7 +147,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 	return b
 }
 
-// SetMaxInline sets Options.MaxInline for the answers from now on.
+// SetMaxInline changes Options.MaxInline for all answers from now on.
 func (b *Bridge) SetMaxInline(size int64) {
 	if size == 0 {
 		size = DefaultMaxInline
@@ -155,7 +155,7 @@ func (b *Bridge) SetMaxInline(size int64) {
 	b.large.inline.Store(max(size, MinMaxInline))
 }
 
-// inline is how large a result may be.
+// inline returns how many bytes a result may have.
 func (b *Bridge) inline() int64 { return b.large.inline.Load() - around }
 
 // String names the bridge in logs.

@@ -11,7 +11,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// loggedCall is what the log tells of a call.
+// loggedCall is what the log says about a call.
 type loggedCall struct {
 	id, tool      string
 	argumentBytes int
@@ -21,8 +21,8 @@ type loggedCall struct {
 	how           outcome
 }
 
-// record writes the one line that a call leaves in the log (SPEC I2). docs/LOG.md has its keys. Of nil,
-// which is none, it writes nothing.
+// record writes the line of a call in the log (SPEC I2). docs/LOG.md has its keys. For nil it
+// writes nothing.
 func (b *Bridge) record(ctx context.Context, c *loggedCall) {
 	to := b.log.Handler()
 	if c == nil || !to.Enabled(ctx, slog.LevelInfo) {
@@ -55,21 +55,22 @@ func (b *Bridge) record(ctx context.Context, c *loggedCall) {
 			attrs = append(attrs, slog.String("err", wire.Brief(cause.Error())))
 		}
 	}
-	line := slog.NewRecord(time.Now(), slog.LevelInfo, "call", 0) // a Logger would look for the caller's place in the code
+	line := slog.NewRecord(time.Now(), slog.LevelInfo, "call", 0) // a Logger would also look up the source line
 	line.AddAttrs(attrs...)
 	_ = to.Handle(ctx, line) // as a Logger does
 }
 
-// outcome is what the log tells of how a call ended.
+// outcome is how a call ended, for the log.
 type outcome struct {
 	ok          bool
-	answerBytes int    // of the result that the client gets: of its JSON if a peer wrote it, else of its text and data
+	answerBytes int    // size of the result that the client gets: of the JSON if a peer wrote it, else of its text and data
 	code        string // why it is not ok
 	fault       *fault.Error
-	attempts    int // that were made
+	attempts    int // how many were made
 }
 
-// end is the same for who observes calls.
+// end returns the CallEnd for the observer. result says that the answer is a result, not a
+// JSON-RPC error.
 func (o outcome) end(result bool, took time.Duration) CallEnd {
 	return CallEnd{OK: o.ok, Code: o.code, IsError: result && !o.ok, Fault: o.fault, Attempts: o.attempts, ResponseBytes: o.answerBytes, Took: took}
 }

@@ -25,7 +25,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	if !ok || args != nil && args[0] != '{' && args[0] != 'n' {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	if _, there := b.listedTraits(name); !there { // the calls of what is listed do not wait for others to be listed
+	if _, there := b.listedTraits(name); !there { // a call of a listed tool does not wait for the others
 		l, refused := b.settle(ctx, r)
 		if refused != nil {
 			return nil, refused
@@ -57,16 +57,16 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	})
 }
 
-// callOf is what a call asks for, and for whom.
+// callOf returns the Asking of a call.
 func callOf(r *Request, asked *peer.Call) results.Asking {
 	return results.Asking{Client: r.Session(), Method: wire.MethodCall, Name: asked.Tool, Args: asked.Args}
 }
 
-// callWith makes a call for a client; nil if it cannot be spoken to meanwhile.
+// callWith makes a call for a client; nil if nothing can be sent to it before the answer.
 func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 	asked.Client = client
 	a, made, refused := b.answerCall(ctx, asked, &r.from)
-	if _, later := client.(*conversation); later { // the request may have been answered with questions
+	if _, later := client.(*conversation); later { // r may have been answered with questions already
 		b.record(ctx, made)
 	} else {
 		r.made = made
@@ -81,14 +81,14 @@ func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, cli
 		a.Passed.Sign(b.states, callOf(r, asked))
 	}
 	result, err := b.encoded(a, r.newest)
-	if err != nil { // bound has seen to it that it can be encoded
+	if err != nil { // cannot be: Cutter.Bound has replaced what cannot be encoded
 		b.log.Error("encode an answer", "tool", asked.Tool, "err", err)
 		return nil, wire.InternalError()
 	}
 	return result, nil
 }
 
-// unknownTool refuses a call of no tool, which leaves a line in the log as any other.
+// unknownTool refuses a call of a tool that does not exist. It is logged like any other call.
 func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *jsonrpc.Error {
 	began := time.Now()
 	f := fault.New(fault.UnsupportedTool, "unknown tool %q", wire.BriefName(name))
@@ -100,7 +100,8 @@ func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *json
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: f.Reason}
 }
 
-// encoded is an answer as a result, in the stateless era or another.
+// encoded returns an answer as the JSON of a result. newest says that it is for the stateless
+// era.
 func (b *Bridge) encoded(a results.Answer, newest bool) (wire.Parts, error) {
 	var self json.RawMessage
 	if newest {
@@ -124,7 +125,7 @@ func (b *Bridge) encoded(a results.Answer, newest bool) (wire.Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the stateless era has in every result; the SDK keeps the field to itself.
+	// The stateless era requires this member in every result; the SDK does not export it.
 	return wire.Parts{bytes.TrimSuffix(result, wire.Closing), []byte(`,"resultType":"complete"}`)}, nil
 }
 

@@ -19,46 +19,46 @@ import (
 )
 
 const (
-	// together is how long a question waits for others of its peer, so that a client
-	// is asked at once what is asked at once.
+	// together is how long a question waits for further questions of the same peer, so that
+	// the client gets questions that belong together in one answer.
 	together = 20 * time.Millisecond
 	// holdTime is how long a client has for its answers before its call is given up.
 	holdTime = 5 * time.Minute
-	// maxParked bounds the calls of one caller that wait for answers at one time. All
-	// callers may have twice as many.
+	// maxParked bounds the calls of one caller that wait for the client's answers. All callers
+	// together may have twice as many.
 	maxParked = 256
-	// maxParkedBytes bounds their requests, which stay in memory. The answers come with the
-	// whole request again, which counts by itself.
+	// maxParkedBytes bounds the bytes of their requests, which stay in memory. The request
+	// with the client's answers counts separately.
 	maxParkedBytes = 128 << 20
 )
 
-// conversation is a request of the stateless era whose peer may ask the client
-// something. No request can be made of the client there, so the client's own is
-// answered with the questions (input_required), the peer is kept waiting, and
-// the client asks again, with the answers.
+// conversation is a request of the stateless era whose peer may ask the client something.
+// The server cannot send requests in that era. So the client's request is answered with the
+// questions (input_required), the peer keeps waiting, and the client repeats the request with
+// the answers.
 //
-// It is the peer's Client for as long as the peer works, whichever request of
-// the client's is open meanwhile.
+// It is the peer.Client for as long as the peer works, across all requests of the client that
+// belong to it.
 type conversation struct {
-	of      [sha256.Size]byte  // the request; see asking
-	first   *Request           // what the client asked first: it knows what the client takes
+	of      [sha256.Size]byte  // the request; see results.Asking.Sum
+	first   *Request           // the first request, with the capabilities of the client
 	cancel  context.CancelFunc // ends the peer's work
 	release func()             // gives back the room for answers that the work holds
-	inquiry                    // what the peer asks
+	inquiry                    // the questions of the peer
 
 	done   chan struct{} // closed when the fields that follow are set
 	result wire.Parts
 	err    *jsonrpc.Error
 
 	// What follows is guarded by conversations.mu.
-	counted bool // the bytes of the request are, in conversations.bytes
-	parked  bool // the client is thinking
-	ended   bool // the work has
+	counted bool // the bytes of the request are counted in conversations.bytes
+	parked  bool // it waits for the client's answers
+	ended   bool // the peer's work has ended
 }
 
 var _ peer.Client = (*conversation)(nil)
 
-// size is how many bytes of the request stay in memory.
+// size returns how many bytes of the request stay in memory.
 func (v *conversation) size() int64 { return int64(len(v.first.Params.Raw)) }
 
 // Session implements peer.Client.
@@ -79,8 +79,7 @@ func (v *conversation) WantsProgress() bool {
 	return c != nil && c.WantsProgress()
 }
 
-// Notify implements peer.Client. While the client is thinking there is no way
-// to it.
+// Notify implements peer.Client. Between two requests of the client nothing can be sent.
 func (v *conversation) Notify(ctx context.Context, method string, params json.RawMessage) {
 	if c := v.current(); c != nil {
 		c.Notify(ctx, method, params)
@@ -116,8 +115,8 @@ func (v *conversation) Ask(ctx context.Context, method string, params json.RawMe
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + " was given up before the client answered"}
 }
 
-// gathered are the questions, if there are any, once no more have come for a
-// moment; nil also when there is nobody left to ask or to answer.
+// gathered waits until no further question has come for a moment, and returns the questions.
+// It returns nil if there are none, or the work or ctx has ended.
 func (v *conversation) gathered(ctx context.Context) json.RawMessage {
 	if v.questions() == nil {
 		return nil
@@ -138,19 +137,19 @@ func (v *conversation) gathered(ctx context.Context) json.RawMessage {
 	}
 }
 
-// work is what a peer does for a client.
+// work makes a request of a peer for a client.
 type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
 
-// answersLater reports whether the client of a request can be asked something only with
-// the answer to it.
+// answersLater reports whether questions to the client can only be sent as the answer to its
+// request, so that it answers them with a later one.
 func (r *Request) answersLater() bool { return r.newest && r.says.Askable() }
 
-// converse does the work for the client of a request that answers later. Its result may be
+// converse does the work for a request for which answersLater holds. The result may be
 // questions to the client.
 func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do work) (wire.Parts, *jsonrpc.Error) {
 	state, answers := answersIn(r.Params)
 	var v *conversation
-	if !strings.HasPrefix(state, results.HeldPrefix) { // a state that is the peer's goes to the peer
+	if !strings.HasPrefix(state, results.HeldPrefix) { // a peer's own state goes to the peer
 		v = b.conversations.begin(ctx, b, r, of, do)
 	} else if v = b.conversations.take(state, of); v == nil {
 		return nil, results.ErrUnknownState
@@ -182,18 +181,18 @@ func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do
 	}
 }
 
-// answersIn returns what a client answers in the params of a request, and to what. More
-// answers than anybody has questions are none: each takes ten times its bytes.
+// answersIn returns the requestState and the answers in the params of a request. It ignores
+// answers that are too many: each takes ten times its bytes in memory.
 func answersIn(p wire.Params) (state string, answers map[string]json.RawMessage) {
 	state, _ = wire.TextOf(p.State)
 	if p.Responses != nil && wire.FewMembers(p.Responses) {
-		_ = json.Unmarshal(p.Responses, &answers) // what is no object answers nothing
+		_ = json.Unmarshal(p.Responses, &answers) // anything but an object has no answers
 	}
 	return state, answers
 }
 
-// inputIn is what a client gives to a peer that required more in the stateless era. An
-// error says that the peer's state was not given to this client for this request.
+// inputIn returns the input of a client for a peer that required it, in the stateless era. It
+// refuses a requestState that this client was not given for this request.
 func (b *Bridge) inputIn(r *Request, of results.Asking) (in peer.Input, refused *jsonrpc.Error) {
 	in.Responses, in.State = r.Params.Responses, r.Params.State
 	if in.State == nil {

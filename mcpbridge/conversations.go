@@ -14,16 +14,16 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// conversations are those whose clients are thinking, by an unguessable state that is good
-// for one request, and those whose peers work.
+// conversations are all conversations: those that wait for their clients, by a secret state
+// that is valid for one request, and those whose peers work.
 type conversations struct {
-	running budget.Counter // the work of all conversations; some may begin while others are waited for
+	running budget.Counter // of conversations whose peers work; not a WaitGroup, since some may begin during the wait
 
 	mu     sync.Mutex // guards the fields that follow
 	all    map[*conversation]bool
 	parked map[string]parked
-	shares *turns.Shares // of 2*maxParked
-	bytes  *turns.Shares // of maxParkedBytes
+	shares *turns.Shares // of 2*maxParked conversations
+	bytes  *turns.Shares // of maxParkedBytes bytes
 }
 
 // parked is a conversation that waits for its client.
@@ -65,12 +65,12 @@ func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of res
 	return v
 }
 
-// park keeps a conversation for as long as its client may think, and returns the
-// state to go on with. It reports false when there are too many.
+// park keeps a conversation until its client answers, or holdTime is over, and returns the
+// state with which it goes on. It reports false if there are too many.
 func (c *conversations) park(v *conversation) (state string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !v.counted && !c.bytes.Try(v.Owner(), v.size()) { // until now they count for the POST, which is about to be answered
+	if !v.counted && !c.bytes.Try(v.Owner(), v.size()) { // until now the bytes counted for the POST, which is about to be answered
 		return "", false
 	}
 	v.counted = true
@@ -91,12 +91,13 @@ func (c *conversations) park(v *conversation) (state string, ok bool) {
 	return state, true
 }
 
-// take returns the conversation that its owner goes on with; nil if there is none.
+// take returns the conversation with a state, for the same request of the same client; nil if
+// there is none.
 func (c *conversations) take(state string, of results.Asking) *conversation {
 	if !c.isParked(state) {
 		return nil
 	}
-	sum := of.Sum() // of all arguments, which takes too long for a lock
+	sum := of.Sum() // outside of the lock: it hashes all arguments
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.parked[state]
@@ -117,7 +118,7 @@ func (c *conversations) isParked(state string) bool {
 // giveUp ends a conversation that nobody can go on with.
 func (v *conversation) giveUp() {
 	v.cancel()
-	v.release() // what it answers nobody gets
+	v.release() // nobody gets its answer
 }
 
 // unparkLocked forgets that a conversation waits for its client.
@@ -133,7 +134,8 @@ func (c *conversations) unparkLocked(state string) {
 	c.forgetLocked(p.conversation)
 }
 
-// forgetLocked counts the request of a conversation no more, if nothing holds it.
+// forgetLocked stops counting the bytes of a conversation's request, if they are not kept any
+// more.
 func (c *conversations) forgetLocked(v *conversation) {
 	if v.counted && v.ended && !v.parked {
 		v.counted = false

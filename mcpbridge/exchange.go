@@ -11,11 +11,10 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Exchange answers a request, on every transport in the same order: hold room for the
-// answer, make it, write it, give back the room, and write the call into the log. When it
-// is called, the bytes of the request are counted and its id is taken; to give these back
-// is write's, which also gives back the room, by release, when the answer is written. code is
-// that of an error; 0 for none. ctx is r's.
+// Exchange answers a request. The order is the same on every transport: hold room for the
+// answer, make the answer, write it, give back the room, log the call. Before Exchange, the
+// transport has counted the bytes of the request and noted its id. write gives both back, and
+// calls release when the answer is written. code is that of the JSON-RPC error; 0 for none.
 func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64, release func())) {
 	ctx, release := b.room.Hold(r.ctx, r.from.As)
 	response, code := b.respond(ctx, r)
@@ -29,7 +28,7 @@ func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64
 	b.record(ctx, r.made)
 }
 
-// respond makes the response to a request. A panic fails that request, no more.
+// respond makes the response to a request. A panic fails the request, and nothing else.
 func (b *Bridge) respond(ctx context.Context, r *Request) (response wire.Parts, code int64) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// inquiry is what a peer asks the client of a conversation.
+// inquiry is the questions of a peer to the client of a conversation.
 type inquiry struct {
 	asked chan struct{} // holds a token when there is a new question
 
 	mu      sync.Mutex // guards the fields that follow
 	open    *Request   // the request that is being answered; nil while the peer is kept waiting
 	pending []*question
-	given   map[string]json.RawMessage // by the open request, for what has not been asked yet
+	given   map[string]json.RawMessage // answers in the open request to questions that have not been asked yet
 	serial  int
 }
 
@@ -27,7 +27,7 @@ type question struct {
 	id     string
 	method string
 	params json.RawMessage
-	answer chan json.RawMessage // has room for the one answer
+	answer chan json.RawMessage // has room for the answer; nil refuses the question
 }
 
 func (i *inquiry) current() *Request {
@@ -36,8 +36,8 @@ func (i *inquiry) current() *Request {
 	return i.open
 }
 
-// put makes q a question to be asked, by a name if it has one that is not in use.
-// If the client has answered it already, that is returned instead.
+// put adds a question to be asked. Its id is name, if that is not "" and not in use. If the
+// client has answered it already, put returns the answer instead.
 func (i *inquiry) put(q *question, name string) (given json.RawMessage) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -60,9 +60,9 @@ func (i *inquiry) drop(q *question) {
 	i.pending = slices.DeleteFunc(i.pending, func(p *question) bool { return p == q })
 }
 
-// reply hands answers to those who asked, and keeps the others for questions that
-// come while the request is open. A question without one is asked again, as is
-// one whose answer is none: any result of a client's is an object.
+// reply passes answers to the questions, and keeps the others for questions that come while
+// the request is open. A question without an answer is asked again, and so is one whose answer
+// is not an object, which no result of a client can be.
 func (i *inquiry) reply(answers map[string]json.RawMessage) {
 	maps.DeleteFunc(answers, func(_ string, raw json.RawMessage) bool { return !rawjson.IsObject(raw) })
 	i.mu.Lock()
@@ -78,7 +78,7 @@ func (i *inquiry) reply(answers map[string]json.RawMessage) {
 	i.given = answers
 }
 
-// questions are what is to be asked now, as inputRequests; nil if nothing is.
+// questions returns the open questions as inputRequests; nil if there are none.
 func (i *inquiry) questions() json.RawMessage {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -94,7 +94,7 @@ func (i *inquiry) questions() json.RawMessage {
 	return append(out, []byte("}")).Join()
 }
 
-// refuseAll gives the questions no answer.
+// refuseAll ends all open questions without an answer.
 func (i *inquiry) refuseAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

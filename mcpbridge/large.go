@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// answersBudget bounds the answers in bytes that are on their way from tools to
-	// clients, whatever answers; one that finds no room waits, inside its deadline.
+	// answersBudget bounds the bytes of all answers on their way from tools to clients. An
+	// answer without room waits, within its deadline.
 	answersBudget = 128 << 20
-	// maxReads bounds the reads and lists of one caller that wait for room. All may be
-	// twice as many.
+	// maxReads bounds the reads and lists of one caller that wait for room. All callers together
+	// may have twice as many.
 	maxReads = 256
 )
 
@@ -34,8 +34,8 @@ const (
 type largeAnswers struct {
 	store    *results.Store
 	inline   atomic.Int64  // Options.MaxInline
-	reads    *turns.Shares // those that wait for room
-	patience time.Duration // how long they do
+	reads    *turns.Shares // of reads that wait for room
+	patience time.Duration // how long a read waits
 	encoding *turns.Queue  // lets one of them at a time be measured, or written as JSON
 }
 
@@ -48,7 +48,7 @@ func newLargeAnswers() *largeAnswers {
 	}
 }
 
-// readLarge answers resources/read for an answer or a part of it.
+// readLarge answers a resources/read of a kept answer, or of a part of one.
 func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Parts, *jsonrpc.Error) {
 	notFound := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	path, ok := strings.CutPrefix(uri, results.Prefix)
@@ -69,8 +69,8 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 		}
 		a = a.Part(from, most)
 	}
-	// Where messages share one stream, too large a one ends the connection,
-	// and all that is in flight with it. A response of HTTP stands alone.
+	// On a stream of many messages, one that is too large ends the connection and every call
+	// in flight. An HTTP response is separate.
 	most := 2 * b.large.inline.Load()
 	if r.from.Transport == client.StreamableHTTP {
 		most = math.MaxInt64
@@ -90,8 +90,8 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 	return result, nil
 }
 
-// inTurn does what takes milliseconds for a large answer: for one read at a time, and
-// for callers in turn.
+// inTurn does work that takes milliseconds for a large answer: for one read at a time, and for
+// the callers in turn.
 func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 	owner := turns.HeldBy(ctx).Owner()
 	if err := b.large.encoding.Take(ctx, owner); err != nil {
@@ -102,8 +102,8 @@ func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 	return nil
 }
 
-// roomToRead returns how long an answer is as JSON. If that is not over most, it waits
-// a while for room for so much.
+// roomToRead returns the size of an answer as JSON. If it is not over most, it also waits for
+// room for it.
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
 	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, held *turns.Held) error {
 		if err := b.inTurn(ctx, func() { size = a.EncodedSize() }); err != nil || size > most {
@@ -116,8 +116,8 @@ func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (s
 
 var errNoRoomToRead = fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
 
-// awaitRoom has one of a bounded number of requests wait a while for room for its answer.
-// The error is crowded when there are more of them, or when the time is over.
+// awaitRoom lets a request wait for room for its answer, for a limited time. The error is crowded if
+// too many requests wait, or the time is over.
 func (b *Bridge) awaitRoom(ctx context.Context, crowded *fault.Error, wait func(context.Context, *turns.Held) error) error {
 	held := turns.HeldBy(ctx)
 	if !b.large.reads.Try(held.Owner(), 1) {

@@ -16,23 +16,23 @@ import (
 // serve answers a request with the JSON of a result, or with an error.
 type serve func(b *Bridge, ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error)
 
-// era is in which eras of the protocol there is a method.
+// era says in which eras of the protocol a method exists.
 type era int
 
 const (
 	anyEra     era = iota
-	stateful       // those with sessions
-	newestOnly     // the stateless one
+	stateful       // only in those with sessions
+	newestOnly     // only in the stateless one
 )
 
 // method is how a method is answered.
 type method struct {
 	serve serve // nil for a notification
 	era   era
-	bare  bool // it may come without params
+	bare  bool // params may be missing
 }
 
-// methods are all that clients can ask for or tell.
+// methods are all requests and notifications of clients.
 var methods = map[string]method{
 	wire.MethodInitialize: {serve: (*Bridge).initialize, era: stateful},
 	wire.MethodPing:       {serve: (*Bridge).ping, era: stateful, bare: true},
@@ -61,8 +61,8 @@ var methods = map[string]method{
 	"notifications/roots/list_changed": {bare: true},
 }
 
-// capabilities are the server's. Said outright, since one that starts without any tool
-// would seem to have none for good.
+// capabilities are the server's. They do not depend on what there is: tools and resources may
+// come later.
 var capabilities = json.RawMessage(`{"completions":{},"logging":{},"prompts":{"listChanged":true},` +
 	`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
 
@@ -88,7 +88,8 @@ func (b *Bridge) initialize(_ context.Context, r *Request) (wire.Parts, *jsonrpc
 	return wire.Parts{[]byte(`{"capabilities":`), capabilities, []byte(`,"protocolVersion":"` + version + `","serverInfo":`), b.selfJSON, wire.Closing}, nil
 }
 
-// EndSession forgets what a session has, and ends what it does. Peers hear of it soon.
+// EndSession ends a session, with its requests, questions and subscriptions. Peers are told
+// soon after.
 func (b *Bridge) EndSession(s *client.Session) {
 	if !s.End() {
 		return
@@ -98,7 +99,7 @@ func (b *Bridge) EndSession(s *client.Session) {
 	b.verbosity.leave(s.LoggedFrom())
 }
 
-// leftMeanwhile forgets a session that has ended while it began to hear of something.
+// leftMeanwhile removes the subscriptions of a session that has ended while one was added.
 func (b *Bridge) leftMeanwhile(s *client.Session) {
 	if s.Ended() {
 		b.left(s.Inbox)
@@ -109,7 +110,7 @@ func (b *Bridge) ping(context.Context, *Request) (wire.Parts, *jsonrpc.Error) {
 	return wire.Parts{[]byte("{}")}, nil
 }
 
-// discover tells a client of the stateless era what the server is.
+// discover answers a server/discover.
 func (b *Bridge) discover(context.Context, *Request) (wire.Parts, *jsonrpc.Error) {
 	spoken, err := json.Marshal(wire.Versions)
 	if err != nil { // strings

@@ -12,37 +12,37 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// CallStart is a call as it begins.
+// CallStart describes a call that begins.
 type CallStart struct {
 	Tool string // as the client wrote it
-	// Listed says that there is such a tool. The name of one that there is not
-	// can be anything, as long as a request, and another each time.
+	// Listed says that the tool exists. The name of one that does not can be any text of any
+	// length, and a different one in each call.
 	Listed       bool
 	ID           string // the call_id of the log
 	Caller       string // the authenticated subject, else the transport
-	Session      string // enough to tell sessions apart; "" where there is none
+	Session      string // the beginning of its id, enough to distinguish sessions; "" without one
 	Transport    client.Transport
 	Version      string          // of the protocol; "" where the client need not say it
 	Request      json.RawMessage // the JSON-RPC id, if it is at hand
 	RequestBytes int             // of the arguments
-	// Parent is where the client's trace is, from _meta or else from the HTTP
-	// headers; zero if it sent none. It is in the context as well.
+	// Parent is the client's trace context, from _meta or else from the HTTP headers; zero if
+	// it sent none. The context has it too.
 	Parent trace.Context
 }
 
-// CallEnd is how a call ended.
+// CallEnd describes how a call ended.
 type CallEnd struct {
 	OK            bool
 	Code          string // why not: a fault.Code, a tool's own code, or a JSON-RPC error's number
 	IsError       bool   // the answer is a result with isError
 	Fault         *fault.Error
-	Attempts      int // that were made; 1 as a rule
+	Attempts      int // how many were made; usually 1
 	ResponseBytes int // of the result that the client gets; see outcome
 	Took          time.Duration
 }
 
-// observe tells the observer, if there is one, of a call that begins. The
-// context is the call's from here on; ended is to be told how it ends.
+// observe calls Options.Observe, if it is set. The call uses the context that it returns, and
+// calls ended when it ends.
 func (b *Bridge) observe(ctx context.Context, id string, asked *peer.Call, from *client.Origin) (_ context.Context, ended func(CallEnd)) {
 	ctx = trace.With(ctx, from.Parent)
 	if b.opts.Observe == nil {

@@ -18,34 +18,34 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Request is a request of a client's while it is answered. To the peer that answers it, it
-// is the client. From Begin on it is only read, but for what has a lock.
+// Request is a request of a client while it is answered. It is the peer.Client of the peer that
+// answers it. After Begin it is not changed, except for the fields that have a lock.
 type Request struct {
 	bridge *Bridge
 	*wire.Message
 	from    client.Origin
-	newest  bool // it is of the stateless era
+	newest  bool // it belongs to the stateless era
 	says    wire.Declared
-	level   string          // in the stateless era: from which on log messages are wanted
+	level   string          // in the stateless era: the least level of log messages that the client wants
 	token   json.RawMessage // for progress; nil for none
 	session *client.Session // nil without one
-	to      client.Outlet   // nil if nothing can be said to the client beside the answer
+	to      client.Outlet   // nil if nothing but the answer can be sent to the client
 
 	ctx       context.Context // ends with the request, its cancellation or its client's access
 	stop      context.CancelFunc
-	cancelled atomic.Bool // its client has cancelled it
-	// What is done when the answer is on its way, and when it is written.
-	made    *loggedCall // goes into the log; nil for nothing
-	release func()      // gives back the room of a conversation; nil for none
+	cancelled atomic.Bool // by its client
+	made      *loggedCall // is logged when the answer is written; nil for nothing
+	release   func()      // gives back the room of a conversation, when the answer is written; nil for none
 
-	lacks   atomic.Pointer[string] // the capability that a peer missed; nil if none did
+	lacks   atomic.Pointer[string] // the capability that a peer needed and the client has not declared; nil for none
 	sending sync.RWMutex           // held for reading while something is sent; guards ended
 	ended   bool                   // nothing is sent for it any more
 }
 
 var _ peer.Client = (*Request)(nil)
 
-// NewRequest reads what a message asks for, and whom it is from. An error refuses it.
+// NewRequest makes a Request of a message, and checks whether its method, era and session allow
+// it. An error refuses it.
 func (b *Bridge) NewRequest(m *wire.Message, from client.Origin, s *client.Session, to client.Outlet) (*Request, *jsonrpc.Error) {
 	r := &Request{bridge: b, Message: m, from: from, session: s, to: to}
 	r.from.Request = m.ID
@@ -87,7 +87,7 @@ func (b *Bridge) NewRequest(m *wire.Message, from client.Origin, s *client.Sessi
 	return r, nil
 }
 
-// readMeta reads what the _meta of a request says of it.
+// readMeta reads the _meta of a request.
 func (r *Request) readMeta() *jsonrpc.Error {
 	meta := r.Params.Meta
 	if string(meta) == "null" {
@@ -112,26 +112,26 @@ func (r *Request) readMeta() *jsonrpc.Error {
 	return nil
 }
 
-// Begin gives a request its time: until ctx ends, or Stop is called.
+// Begin sets the context of a request, which ends with ctx or when Stop is called.
 func (r *Request) Begin(ctx context.Context) { r.ctx, r.stop = context.WithCancel(ctx) }
 
-// Stop ends a request, which has been answered or will not be.
+// Stop ends the context of a request.
 func (r *Request) Stop() { r.stop() }
 
-// Cancel ends a request that its client has cancelled.
+// Cancel ends a request because its client has cancelled it.
 func (r *Request) Cancel() {
 	r.cancelled.Store(true)
 	r.stop()
 }
 
-// Cancelled reports whether its client has cancelled a request.
+// Cancelled reports whether the client has cancelled the request.
 func (r *Request) Cancelled() bool { return r.cancelled.Load() }
 
-// Stateless reports whether a request is of the stateless era.
+// Stateless reports whether the request belongs to the stateless era.
 func (r *Request) Stateless() bool { return r.newest }
 
-// end makes the client one that is spoken to no more: what is being sent goes out first,
-// and what has been asked is given up.
+// end stops everything that is sent for the request: it waits for a message that is being sent,
+// and ends open questions.
 func (r *Request) end() {
 	r.stop()
 	r.sending.Lock()
@@ -139,7 +139,7 @@ func (r *Request) end() {
 	r.ended = true
 }
 
-// self is what the server says of itself in the answer: nothing but in the stateless era.
+// self returns what the answer says about the server: nil except in the stateless era.
 func (r *Request) self() json.RawMessage {
 	if r.newest {
 		return r.bridge.selfJSON
@@ -158,7 +158,7 @@ func (r *Request) Declared() peer.Declared {
 	return peer.Declared{Capabilities: r.says.Capabilities, LogLevel: r.wants(), Repeats: r.newest}
 }
 
-// wants is from which level on the client wants log messages now; "" for none.
+// wants returns the least level of log messages that the client wants now; "" for none.
 func (r *Request) wants() string {
 	switch {
 	case r.newest:
@@ -166,7 +166,7 @@ func (r *Request) wants() string {
 	case r.session != nil:
 		return r.session.LoggedFrom()
 	}
-	return "info" // there is nowhere to set one
+	return "info" // without a session, no level can be set
 }
 
 // Hears implements peer.Client.
@@ -175,7 +175,7 @@ func (r *Request) Hears() bool { return r.to != nil && (r.token != nil || r.want
 // WantsProgress implements peer.Client.
 func (r *Request) WantsProgress() bool { return r.token != nil }
 
-// Notify implements peer.Client. What does not arrive is the client's business: it has left.
+// Notify implements peer.Client. It ignores errors of sending: the client has left.
 func (r *Request) Notify(ctx context.Context, method string, params json.RawMessage) {
 	switch method {
 	case wire.MethodProgress:
@@ -201,8 +201,8 @@ func (r *Request) Notify(ctx context.Context, method string, params json.RawMess
 	}
 }
 
-// speak begins to send something for the request. It reports false when it is over, or
-// where nothing can be sent.
+// speak begins to send something for the request. It reports false if the request is over, or
+// nothing can be sent to the client. release must be called when it has been sent.
 func (r *Request) speak() (release func(), ok bool) {
 	if r.to == nil {
 		return nil, false
@@ -236,7 +236,7 @@ func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage
 	return r.session.Questions.Ask(ctx, r.bridge.log, r.to, method, params)
 }
 
-// refuses says why a client cannot be asked something, if so.
+// refuses returns why the client cannot be asked something; nil if it can.
 func (r *Request) refuses(method string) error {
 	lacks := map[string]string{wire.MethodSample: "sampling", wire.MethodElicit: "elicitation", wire.MethodRoots: "roots"}[method]
 	switch {
@@ -249,9 +249,9 @@ func (r *Request) refuses(method string) error {
 	return nil
 }
 
-// missing is the error of a request of the stateless era that failed after its peer had
-// missed a capability of the client's: there it MUST be told which (2026-07-28,
-// basic/lifecycle). It is nil if there is none.
+// missing returns the error of a failed request whose peer needed a capability that the client
+// has not declared. In the stateless era the client MUST be told which (2026-07-28,
+// basic/lifecycle). It returns nil if there is none.
 func (r *Request) missing() *jsonrpc.Error {
 	lacks := r.lacks.Load()
 	if lacks == nil || !r.newest {
@@ -264,7 +264,8 @@ func (r *Request) missing() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "this needs a client that has declared " + *lacks, Data: data}
 }
 
-// rpcError is an error as one that a client may see. Text of an unexpected one stays here.
+// rpcError returns the error that a client gets for err. The text of an unexpected error goes
+// to the log only.
 func (b *Bridge) rpcError(r *Request, err error) *jsonrpc.Error {
 	if given, ok := errors.AsType[*jsonrpc.Error](err); ok && given.Code != 0 {
 		if given.Data != nil && !rawjson.Valid(given.Data) {

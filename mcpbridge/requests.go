@@ -14,14 +14,15 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// relay passes on what is not a call: a peer answers it, and its result goes out as it is.
+// relay passes a request other than a call to its peer, and the peer's result to the client,
+// unchanged.
 func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts, *jsonrpc.Error) {
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
 	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As}
 	if r.newest {
-		of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // its trace may be another when it is repeated
+		of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // without the trace, which may differ when the request is repeated
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, of); refused != nil {
 			return nil, refused
@@ -41,7 +42,7 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	return b.converse(ctx, r, of, do)
 }
 
-// requested does what a request asks for.
+// requested makes a request of a peer, and returns its result as the client gets it.
 func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
 	raw, err := b.catalog.Request(ctx, asked)
 	if err != nil {
@@ -52,14 +53,14 @@ func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, a
 		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", r.Method))
 	}
 	p.Sign(b.states, of)
-	if r.newest && r.Method == wire.MethodRead && !p.Requires { // the stateless era asks for it
+	if r.newest && r.Method == wire.MethodRead && !p.Requires { // required in the stateless era
 		p.Raw = results.Cacheable(p.Raw)
 	}
 	return p.Parts(r.self()), nil
 }
 
-// refused is the error that a client gets of a request that is no call: there
-// is no result that could say it.
+// refused returns the error that a client gets for a request other than a call. Unlike a call,
+// it has no result that could report a failure.
 func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc.Error {
 	if given, ok := results.Refusal(err); ok {
 		return given
@@ -74,10 +75,10 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: f.Reason, Data: data}
 }
 
-// maxReadURI bounds the URI of a resource that is read, in bytes: a refusal repeats it.
+// maxReadURI bounds the URI of a resource that is read, in bytes: an error repeats it.
 const maxReadURI = 32 << 10
 
-// read answers a resources/read: what Orla itself keeps, or a peer's.
+// read answers a resources/read, of an answer that Orla keeps or of a peer's resource.
 func (b *Bridge) read(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 	uri, ok := wire.TextOf(r.Params.URI)
 	if !ok {

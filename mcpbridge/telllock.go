@@ -6,13 +6,13 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// tellLock lets one at a time tell peers something, so that what they are told last
-// is what is true. It holds a token while somebody does.
+// tellLock lets one goroutine at a time tell peers something, so that the last message that
+// they get is the current one. It holds a token while it is locked.
 type tellLock chan struct{}
 
 func newTellLock() tellLock { return make(tellLock, 1) }
 
-// take waits for the turn until ctx ends, and reports whether the caller has it.
+// take waits for the lock until ctx ends, and reports whether the caller has it.
 func (t tellLock) take(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:
@@ -20,14 +20,14 @@ func (t tellLock) take(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	select {
-	case t <- struct{}{}: // it was free as well
+	case t <- struct{}{}: // both were ready
 		return true
 	default:
 		return false
 	}
 }
 
-// try takes the turn if nobody has it.
+// try takes the lock if nobody has it.
 func (t tellLock) try() bool {
 	select {
 	case t <- struct{}{}:
@@ -39,8 +39,8 @@ func (t tellLock) try() bool {
 
 func (t tellLock) give() { <-t }
 
-// takeTurn takes a turn for an owner. One that waits for it counts among the calls in flight,
-// since its client may have left: an error says that it does not have the turn.
+// takeTurn waits for the lock for an owner. The wait counts among the requests that wait, since
+// its client may have left. An error says that the caller does not have the lock.
 func (b *Bridge) takeTurn(ctx context.Context, t tellLock, owner turns.Owner) error {
 	if t.try() {
 		return nil
@@ -59,8 +59,8 @@ func (b *Bridge) takeTurn(ctx context.Context, t tellLock, owner turns.Owner) er
 	return nil
 }
 
-// tellInTurn calls say in turn for as long as there is news. Who does not get the turn is
-// heard all the same: who has it looks again afterwards. It counts as owner's.
+// tellInTurn calls say, with the lock, for as long as there is news. If it does not get the
+// lock, whoever has it looks for news again afterwards. The wait counts as owner's.
 func (b *Bridge) tellInTurn(ctx context.Context, t tellLock, owner turns.Owner, news func() bool, say func() error) error {
 	for news() && b.takeTurn(ctx, t, owner) == nil {
 		err := say()

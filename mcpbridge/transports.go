@@ -9,12 +9,12 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// What transports need of a bridge, beside NewRequest and Exchange.
+// What transports need of a bridge, in addition to NewRequest and Exchange.
 
-// Log is Options.Log.
+// Log returns Options.Log.
 func (b *Bridge) Log() *slog.Logger { return b.log }
 
-// Requests are the bytes of requests that are being read or answered.
+// Requests returns the shares of the bytes of requests that are being read or answered.
 func (b *Bridge) Requests() *turns.Shares { return b.requests }
 
 // Admitted calls Options.Admitted.
@@ -23,33 +23,32 @@ func (b *Bridge) Admitted(ctx context.Context, caller string) { b.opts.Admitted(
 // HeadersRead calls Options.HeadersRead.
 func (b *Bridge) HeadersRead(ctx context.Context) { b.opts.HeadersRead(ctx) }
 
-// Metrics is Options.Metrics.
+// Metrics returns Options.Metrics.
 func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }
 
 // Denied reports whether every call is denied.
 func (b *Bridge) Denied() bool { return b.opts.Denying() }
 
-// Starting names what is not ready yet.
+// Starting calls Options.Starting.
 func (b *Bridge) Starting() []string { return b.opts.Starting() }
 
 // Tools returns how many tools there are.
 func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }
 
-// HeaderParams returns the arguments of a tool that stand in HTTP headers as well; nil for
-// none.
+// HeaderParams returns the arguments of a tool that HTTP headers repeat; nil for none.
 func (b *Bridge) HeaderParams(tool string) *wire.HeaderParam {
 	known, _ := b.listedTraits(tool)
 	return known.headers
 }
 
-// Knows reports whether there is a method.
+// Knows reports whether a method exists.
 func Knows(method string) bool {
 	_, known := methods[method]
 	return known
 }
 
-// EndCallers ends what some authenticated callers have here: calls in flight and kept
-// answers.
+// EndCallers ends the calls in flight and the conversations of some authenticated callers, and
+// drops their kept answers.
 func (b *Bridge) EndCallers(is func(caller string) bool) {
 	b.catalog.End(func(l turns.Owner) bool { return l.Caller != "" && is(l.Caller) })
 	b.conversations.endOf(is)

@@ -15,27 +15,26 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// tellTime bounds how long peers are told something, and how long a client waits
-// for it.
+// tellTime bounds the time to tell peers something, and the wait of a client for it.
 const tellTime = 5 * time.Second
 
-// verbosity knows which log messages clients want. A peer has one level for all
-// of them, so it is told the most verbose; each client gets what it asked for.
+// verbosity keeps which log messages clients want. A peer has one level for all clients, so it
+// is told the most verbose one; each client gets only what it asked for.
 type verbosity struct {
 	telling tellLock // of who tells peers
 
 	mu   sync.Mutex        // guards the fields that follow
 	of   map[string]int    // how many sessions have set a level
-	once string            // the most verbose that a request of the stateless era asked for; "" for none
-	sent string            // what peers know; "" for nothing
-	who  []supervisor.Peer // those that do
+	once string            // the most verbose level that a request of the stateless era asked for; "" for none
+	sent string            // the level that peers were told last; "" for none
+	who  []supervisor.Peer // the peers that were told
 }
 
 func newVerbosity() *verbosity {
 	return &verbosity{telling: newTellLock(), of: map[string]int{}}
 }
 
-// set notes what a session wants.
+// set sets the level of a session.
 func (v *verbosity) set(s *client.Session, level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -47,7 +46,7 @@ func (v *verbosity) set(s *client.Session, level string) {
 	v.of[level]++
 }
 
-// leave notes that a session that had set a level is over.
+// leave removes the level of a session that has ended.
 func (v *verbosity) leave(level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,15 +62,14 @@ func (v *verbosity) leaveLocked(level string) {
 	}
 }
 
-// ask notes what one request wants. It is not forgotten: there will be more.
+// ask notes the level of one request. It is never forgotten: more requests will follow.
 func (v *verbosity) ask(level string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.once = moreVerbose(v.once, level)
 }
 
-// news returns what the peers there are have to be told; "" for nothing that is
-// new to any of them.
+// news returns the level that peers have to be told; "" if all of them know it.
 func (v *verbosity) news(peers []supervisor.Peer) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,11 +85,11 @@ func (v *verbosity) news(peers []supervisor.Peer) string {
 
 // within reports whether all of some peers are among others.
 func within(some, others []supervisor.Peer) bool {
-	return slices.Equal(some, others) || // as a rule
+	return slices.Equal(some, others) || // usually
 		!slices.ContainsFunc(some, func(p supervisor.Peer) bool { return !slices.Contains(others, p) })
 }
 
-// knows notes what peers have been told.
+// knows notes which level peers have been told.
 func (v *verbosity) knows(level string, who []supervisor.Peer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -105,8 +103,8 @@ func moreVerbose(a, b string) string {
 	return a
 }
 
-// wantsLevel notes which messages a client wants, and tells the peers. That goes
-// on when the client does not wait for it: nobody else would.
+// wantsLevel calls note, which sets the level of a client, and tells the peers. It goes on when
+// the client stops waiting.
 func (b *Bridge) wantsLevel(ctx context.Context, owner turns.Owner, note func()) {
 	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
@@ -114,8 +112,8 @@ func (b *Bridge) wantsLevel(ctx context.Context, owner turns.Owner, note func())
 	b.tellLevel(wait, context.WithoutCancel(ctx), owner)
 }
 
-// tellLevel tells the peers the level that is wanted, if it is new to any. wait
-// bounds how long it waits for its turn, which counts as owner's.
+// tellLevel tells the peers the level, if it is new to any of them. wait bounds the wait for the
+// lock, which counts as owner's.
 func (b *Bridge) tellLevel(wait, ctx context.Context, owner turns.Owner) {
 	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
 	if err := b.tellInTurn(wait, b.verbosity.telling, owner, news, func() error { return b.sayLevel(ctx) }); err != nil {
@@ -123,7 +121,7 @@ func (b *Bridge) tellLevel(wait, ctx context.Context, owner turns.Owner) {
 	}
 }
 
-// sayLevel tells the peers what is news. The caller has the turn.
+// sayLevel tells the peers the level, if it is new. The caller has the lock.
 func (b *Bridge) sayLevel(ctx context.Context) error {
 	peers := b.catalog.Catalog().Loggers()
 	level := b.verbosity.news(peers)
@@ -139,11 +137,11 @@ func (b *Bridge) sayLevel(ctx context.Context) error {
 	return err
 }
 
-// levelPatience bounds how long a request of the stateless era waits for peers to know the
-// level that it has: one that does not answer must not delay what others are asked.
+// levelPatience bounds how long a request of the stateless era waits until peers know its level:
+// a peer that does not answer must not delay requests to the others.
 const levelPatience = 100 * time.Millisecond
 
-// asksLevel notes the level that a request of the stateless era has.
+// asksLevel notes the level of a request of the stateless era, and tells the peers.
 func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	if !r.newest || r.level == "" {
 		return
@@ -151,7 +149,7 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	b.verbosity.ask(r.level)
 	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
 	if !news() || !b.verbosity.telling.try() {
-		return // who tells them now looks for news afterwards
+		return // whoever has the lock looks for news afterwards
 	}
 	done := make(chan struct{})
 	ctx = context.WithoutCancel(ctx)
