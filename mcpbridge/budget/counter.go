@@ -4,14 +4,14 @@ import (
 	"sync"
 )
 
-// Counter counts what is open.
+// Counter counts what is open. Unlike a sync.WaitGroup, it may be added to while somebody waits.
 type Counter struct {
 	mu   sync.Mutex // guards the fields that follow
 	open int
 	zero chan struct{} // closed at the next 0; nil while nobody waits
 }
 
-// Add counts n more, or fewer.
+// Add adds n, which may be negative.
 func (c *Counter) Add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

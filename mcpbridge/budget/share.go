@@ -1,5 +1,5 @@
-// Package budget counts the bytes of the requests that are being read or answered, and has
-// a request that finds no room wait or be refused.
+// Package budget counts the bytes of the requests that are being read or answered. A request
+// without room waits, or is refused.
 package budget
 
 import (
@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// Requests bounds the bytes of requests that are being read or answered.
-	// A client that is alone gets half of it (turns.Shares).
+	// Requests bounds the bytes of requests that are being read or answered. A client that is
+	// alone may have half of it (turns.Shares).
 	Requests = 128 << 20
-	// Small is how many bytes of each nobody counts: a connection takes more.
+	// Small is up to how many bytes a request is not counted: a connection takes more.
 	Small = 4 << 10
-	// EachMessage is what each message counts as that waits beside others: to be answered,
-	// and for its client to take the answer.
+	// EachMessage is how many bytes a message counts in addition to its own, if other messages
+	// of its client wait too.
 	EachMessage = 16 << 10
 )
 
-// NoRoom is why a request is refused.
+// NoRoom is the text of the error of a request without room.
 const NoRoom = "there is no room for the request beside those that are being answered"
 
 // ErrNoRoom is the cause with which Grow gives up.
 var ErrNoRoom = errors.New(NoRoom)
 
-// Share is what a request holds of the budget. nil holds nothing.
+// Share is what a request holds of the budget. A nil Share holds nothing.
 type Share struct {
 	of    *turns.Shares
 	owner turns.Owner
@@ -43,16 +43,16 @@ type Share struct {
 	place atomic.Pointer[turns.Brief] // of those that are worked on; nil for none
 }
 
-// NewShare returns an empty share of one who takes part in a budget.
+// NewShare returns an empty Share for an owner.
 func NewShare(of *turns.Shares, owner turns.Owner) *Share { return &Share{of: of, owner: owner} }
 
-// Size is how many bytes are held.
+// Size returns how many bytes are held.
 func (s *Share) Size() int64 { return s.n.Load() }
 
-// Work notes the place that is held among those that are worked on.
+// Work keeps a place in the queue of the requests that are worked on.
 func (s *Share) Work(place *turns.Brief) { s.place.Store(place) }
 
-// Grow makes the share one of n bytes, and waits at most patience for the room.
+// Grow makes the share n bytes large. It waits up to patience for the room.
 func (s *Share) Grow(ctx context.Context, n int64, patience time.Duration) error {
 	more := n - s.n.Load()
 	if more <= 0 {
@@ -69,7 +69,7 @@ func (s *Share) Grow(ctx context.Context, n int64, patience time.Duration) error
 	return nil
 }
 
-// End gives back what is held. It may be called more than once.
+// End gives back everything that is held. It may be called more than once.
 func (s *Share) End() {
 	if s == nil {
 		return
@@ -80,7 +80,7 @@ func (s *Share) End() {
 	s.Worked()
 }
 
-// Worked gives back the place among those that are worked on.
+// Worked gives back the place that Work has kept.
 func (s *Share) Worked() {
 	if s == nil {
 		return
@@ -90,7 +90,7 @@ func (s *Share) Worked() {
 	}
 }
 
-// PassOn makes the share another's to end.
+// PassOn moves what is held to a new Share, which somebody else ends.
 func (s *Share) PassOn() *Share {
 	if s == nil {
 		return nil
@@ -104,10 +104,10 @@ func (s *Share) PassOn() *Share {
 // Patience is how long a request waits for room.
 const Patience = 10 * time.Second
 
-// RetryAfter is after how long a client should try again that found no room.
+// RetryAfter is when a client that found no room should try again.
 const RetryAfter = 30 * time.Second
 
-// RefusalJSON is the error response to what there is no room for.
+// RefusalJSON returns the error response for a request without room.
 func RefusalJSON(id json.RawMessage, text string) json.RawMessage {
 	return wire.ErrorOf(id, &jsonrpc.Error{
 		Code:    jsonrpc.CodeInternalError,

@@ -13,7 +13,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Origin is where a call came from.
+// Origin is where a request comes from.
 type Origin struct {
 	Caller    string // the authenticated subject, else the transport
 	Subject   string // the authenticated subject; "" without authentication
@@ -22,14 +22,14 @@ type Origin struct {
 	Transport Transport
 	Version   string          // of the protocol; "" where it is not known
 	Request   json.RawMessage // the JSON-RPC id, if it is at hand
-	Parent    trace.Context   // where the client's trace is
+	Parent    trace.Context   // the client's trace context
 	Task      string          // see SessionTask; "" where it is not known yet
 	Whole     bool            // the answer may be of any size
-	As        turns.Owner     // what Owner returns, where it is known already
+	As        turns.Owner     // the result of Owner, once it has been computed
 }
 
-// Owner is whose share of what is bounded a call takes: the authenticated caller's,
-// and of that its session's, or else that of its address.
+// Owner returns whose share of the bounded resources a request uses: that of its authenticated
+// caller, and within it that of its session, or else of its address.
 func (o Origin) Owner() turns.Owner {
 	if o.As != (turns.Owner{}) {
 		return o.As
@@ -37,11 +37,12 @@ func (o Origin) Owner() turns.Owner {
 	return OwnerOf(o.Subject, o.Session, o.Host)
 }
 
-// withoutSession begins the Session of an owner without one. No session has a space in its id.
+// withoutSession is the prefix of Owner.Session for a request without a session. An id of a
+// session contains no space.
 const withoutSession = "at "
 
-// OwnerOf is the owner of a session of a caller, or else of its address. Without
-// authentication the caller is "", and the session or the address counts by itself.
+// OwnerOf returns the owner for a session of a caller, or else for its address. Without
+// authentication the caller is "", and each session or address is an owner of its own.
 func OwnerOf(caller, session, host string) turns.Owner {
 	if session == "" {
 		session = withoutSession + host
@@ -49,8 +50,8 @@ func OwnerOf(caller, session, host string) turns.Owner {
 	return turns.Owner{Caller: caller, Session: session}
 }
 
-// Client tells apart whom peers may speak to: it is the session, or else the caller.
-// Callers without a token are told apart by their address.
+// Client distinguishes the clients that peers may send messages to: by the session, or else by
+// the caller, or else, without a token, by the address.
 func (o Origin) Client() string {
 	switch {
 	case o.Session != "":
@@ -61,7 +62,7 @@ func (o Origin) Client() string {
 	return "caller " + o.Caller
 }
 
-// NameOf is Client of an origin with this owner.
+// NameOf returns Client of an origin with this owner.
 func NameOf(owner turns.Owner) string {
 	host, none := strings.CutPrefix(owner.Session, withoutSession)
 	if !none {
@@ -70,12 +71,12 @@ func NameOf(owner turns.Owner) string {
 	return Origin{Subject: owner.Caller, Caller: owner.Caller, Host: host}.Client()
 }
 
-// metaTask is where a client says in _meta what its call is a part of.
+// metaTask is the key in _meta with which a client names the task that its call is a part of.
 const metaTask = "orloj.dev/task"
 
-// TaskOf is what a call is a part of: what its client says, else a name of the
-// session; "" without either (SPEC-TOOLS 2.1). Services get to see it, so that
-// the session's id must not: it would let them take the session over.
+// TaskOf returns the task that a call is a part of: the one that its client names, else a name
+// for the session; "" without either (SPEC-TOOLS 2.1). Services see it, so it must not be the
+// session's id, with which they could take the session over.
 func TaskOf(meta json.RawMessage, from *Origin) string {
 	const longest = 256
 	said := ""
@@ -93,13 +94,13 @@ func TaskOf(meta json.RawMessage, from *Origin) string {
 	return SessionTask(from.Session)
 }
 
-// SessionTask is the name of a session for those who are not to know its id.
+// SessionTask returns a name for a session that does not reveal its id.
 func SessionTask(session string) string {
 	digest := sha256.Sum256([]byte(session))
 	return "session-" + hex.EncodeToString(digest[:8])
 }
 
-// Transport is the way that a call came in.
+// Transport is the transport by which a request came.
 type Transport string
 
 // The transports.
@@ -107,11 +108,11 @@ const (
 	StreamableHTTP Transport = "http"
 	LegacySSE      Transport = "sse"
 	Stdio          Transport = "stdio"
-	Control        Transport = "control" // the control API: no MCP
+	Control        Transport = "control" // the control API, which is not MCP
 )
 
-// ParentIn is the trace that a _meta says, without escapes in it. "The tracestate header is
-// meaningless without traceparent": they come from one place.
+// ParentIn returns the trace context in a _meta. It does not read keys and values with escapes.
+// traceparent and tracestate are always taken from the same place.
 func ParentIn(meta json.RawMessage) trace.Context {
 	if meta == nil {
 		return trace.Context{}
@@ -133,7 +134,7 @@ func ParentIn(meta json.RawMessage) trace.Context {
 	return c
 }
 
-// ParentOf is the trace that the headers of a request say.
+// ParentOf returns the trace context in the headers of a request.
 func ParentOf(headers http.Header) trace.Context {
 	given := headers["Traceparent"]
 	if len(given) != 1 { // "multiple traceparent headers" are none (W3C Trace Context, §3.2)

@@ -10,15 +10,15 @@ import (
 	"github.com/orla-project/orla/internal/call/recovered"
 )
 
-// Outlet takes what is said to a client beside answers.
+// Outlet sends messages other than answers to a client.
 type Outlet interface {
 	// Tell sends a message. It may block for as long as the client does, or until ctx ends.
 	Tell(ctx context.Context, message json.RawMessage) error
 }
 
-// SendWithin sends something, and returns when it is sent or ctx ends: who speaks to a client
-// that does not read is needed elsewhere. What has begun goes on, since half a message
-// would end the connection.
+// SendWithin calls send, and returns when it has returned or ctx ends, so that a client that
+// does not read does not block the caller. send goes on then, since half a message would end
+// the connection.
 func SendWithin(ctx context.Context, send func() error) error {
 	if ctx.Done() == nil {
 		return send()
@@ -38,7 +38,8 @@ func SendWithin(ctx context.Context, send func() error) error {
 	}
 }
 
-// Joined returns a context with the values of one that ends with either.
+// Joined returns a context with the values of the first context, which ends when either of the
+// two ends. The function must be called when it is not needed any more.
 func Joined(of, with context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(of)
 	forget := context.AfterFunc(with, cancel)
@@ -48,7 +49,7 @@ func Joined(of, with context.Context) (context.Context, func()) {
 	}
 }
 
-// ErrCannotBeAsked answers a question to a client that has no way to be asked one.
+// ErrCannotBeAsked is the error of a question to a client whose connection takes no requests.
 var ErrCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
 
 // ErrHungUp is why nothing is sent any more.

@@ -1,5 +1,5 @@
-// Package client knows the clients that Orla answers: where a request comes from, the session
-// that it belongs to, what its client is asked, and the news that wait for it.
+// Package client describes the clients of Orla: where a request comes from, its session, the
+// questions to its client, and the notifications that wait for it.
 package client
 
 import (
@@ -28,17 +28,18 @@ type Session struct {
 	mu     sync.Mutex // guards the fields that follow
 	opened bool       // its client has been introduced
 	says   wire.Declared
-	level  string            // from which on log messages are wanted; "" for none
+	level  string            // the least level of log messages that it wants; "" for none
 	calls  map[string]func() // requests in flight, by wire.IDKey; of Streamable HTTP
 	ended  bool
 }
 
-// New returns the session with an id.
+// New returns a session with an id.
 func New(id string) *Session {
 	return &Session{ID: id, Inbox: NewInbox(), Done: make(chan struct{}), calls: map[string]func(){}}
 }
 
-// Introduce notes what the client says of itself. It reports false for a second time.
+// Introduce keeps what the client has declared in its initialize. It reports false if it was
+// called before.
 func (s *Session) Introduce(says wire.Declared) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,21 +50,22 @@ func (s *Session) Introduce(says wire.Declared) bool {
 	return true
 }
 
-// Declared returns what the client has said of itself, and whether it has.
+// Declared returns what the client has declared, and whether Introduce was called.
 func (s *Session) Declared() (wire.Declared, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.says, s.opened
 }
 
-// LoggedFrom is from which level on log messages are wanted; "" for none.
+// LoggedFrom returns the least level of log messages that the client wants; "" for none.
 func (s *Session) LoggedFrom() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.level
 }
 
-// SetLevel sets it, and returns what it was. It reports false when the session is over.
+// SetLevel sets this level, and returns the previous one. It reports false if the session has
+// ended.
 func (s *Session) SetLevel(level string) (before string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +76,8 @@ func (s *Session) SetLevel(level string) (before string, ok bool) {
 	return before, true
 }
 
-// Add notes a request in flight, which stop ends. taken says that one with its id is.
+// Add adds a request in flight, which stop ends. taken says that there is one with this id
+// already, ended that the session is over.
 func (s *Session) Add(id json.RawMessage, stop func()) (taken, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +89,7 @@ func (s *Session) Add(id json.RawMessage, stop func()) (taken, ended bool) {
 	return taken, s.ended
 }
 
-// Remove forgets a request that has been answered.
+// Remove removes a request that has been answered.
 func (s *Session) Remove(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +105,7 @@ func (s *Session) Cancel(id json.RawMessage) {
 	}
 }
 
-// End ends the session, its requests, streams and questions. It reports false if it was over.
+// End ends the session, with its requests and streams. It reports false if it had ended before.
 func (s *Session) End() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,19 +120,19 @@ func (s *Session) End() bool {
 	return true
 }
 
-// Ended reports whether the session is over.
+// Ended reports whether the session has ended.
 func (s *Session) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
 }
 
-// questions are what a client is asked, in the eras in which it can be.
+// questions are the requests of the server to a client, in the eras with sessions.
 type questions struct {
 	mu     sync.Mutex // guards the fields that follow
 	last   int64
 	open   map[string]chan *wire.Message // by wire.IDKey
-	closed string                        // why none is answered any more; "" while they are
+	closed string                        // why no question can be asked any more; "" while one can
 }
 
 // Ask sends a question and waits for its answer, or until ctx ends.
@@ -157,7 +160,7 @@ func (q *questions) Ask(ctx context.Context, log *slog.Logger, to Outlet, method
 		}
 		return answerOf(m)
 	case <-ctx.Done():
-		// The client may not read: nobody waits for it.
+		// In a goroutine, since the client may not read.
 		go func() {
 			defer recovered.To(log, "tell a client that it is not asked any more", nil)
 			_ = to.Tell(context.WithoutCancel(ctx), wire.Notification(wire.MethodCancelled, json.RawMessage(`{"requestId":`+id+`}`)))
@@ -166,7 +169,7 @@ func (q *questions) Ask(ctx context.Context, log *slog.Logger, to Outlet, method
 	}
 }
 
-// answerOf is what a client has answered.
+// answerOf returns the result, or the error, of a client's response.
 func answerOf(m *wire.Message) (json.RawMessage, error) {
 	if m.Failed == nil {
 		return m.Result, nil
@@ -215,7 +218,7 @@ func (q *questions) why() string {
 	return q.closed
 }
 
-// Answer hands an answer to who waits for it; to nobody if nobody does.
+// Answer passes a response of the client to the question with its id, if there is one.
 func (q *questions) Answer(m *wire.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -226,7 +229,7 @@ func (q *questions) Answer(m *wire.Message) {
 	}
 }
 
-// Close gives up what has been asked: the client answers nothing any more.
+// Close ends all questions, and refuses new ones. why is the text of their error.
 func (q *questions) Close(why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

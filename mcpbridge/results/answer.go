@@ -18,20 +18,19 @@ const (
 	MetaToolCode   = "tool_code"
 	MetaToolReason = "tool_reason"
 	MetaRetryable  = "retryable"
-	// MetaRetryAfter is when trying again can help at the earliest, if a
-	// service has said so.
+	// MetaRetryAfter is the earliest time to try again, if a service has given one.
 	MetaRetryAfter = "retry_after_ms"
 	// MetaAttempts is how many attempts were made, if there was more than one.
 	MetaAttempts = "attempts"
 )
 
-// Answer is what a client gets of a call: a result of ours, or a peer's as it is.
+// Answer is what a client gets for a call: a result that Orla encodes, or a peer's unchanged.
 type Answer struct {
 	Result *mcp.CallToolResult // nil if Passed is not
 	Passed *Passed
 }
 
-// Failed reports whether it says of itself that it is none.
+// Failed reports whether the result has isError.
 func (a Answer) Failed() bool {
 	if a.Passed != nil {
 		return a.Passed.Failed
@@ -39,12 +38,11 @@ func (a Answer) Failed() bool {
 	return a.Result.IsError
 }
 
-// Of makes what a client sees of a provider's answer and error: trouble of
-// a tool is a result with isError, text a model can act on and the code in
-// _meta; an unknown tool, and what a peer refuses by an error of the protocol,
-// is a JSON-RPC error (SPEC G5). The second value is non-nil exactly when the
-// first is nil. The provider's result is not modified. What a peer answered is
-// decoded as far as it can be, and is text where it cannot.
+// Of turns the answer and the error of a provider into a result or a JSON-RPC error, one of
+// which is nil. A failure of a tool is a result with isError, a text that a model can act on,
+// and the error code in _meta. An unknown tool, and a JSON-RPC error of a peer, is a JSON-RPC
+// error (SPEC G5). The provider's result is not modified. A peer's result that cannot be
+// decoded becomes text.
 func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
 	if errors.Is(err, supervisor.ErrUnknownTool) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
@@ -68,7 +66,7 @@ func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) 
 	if got.Result != nil {
 		*answer = *got.Result
 	}
-	// Copies: the SDK adds to the map, and the slice may have room that is the provider's.
+	// Copies, since both may belong to the provider, and are appended to below and by the SDK.
 	answer.Content = append(make([]mcp.Content, 0, len(answer.Content)+1), answer.Content...)
 	answer.Meta = ownMeta(answer.Meta)
 	switch f := fault.From(err); {
@@ -81,7 +79,7 @@ func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) 
 		if f.RetryAfter > 0 {
 			setDefault(answer, MetaRetryAfter, f.RetryAfter.Milliseconds())
 		}
-	case answer.IsError: // the tool's own word; it may have given a code too
+	case answer.IsError: // the tool reports a failure; it may have given a code too
 		setDefault(answer, MetaToolCode, string(fault.ExecutionFailed))
 		setDefault(answer, MetaRetryable, false)
 	}
@@ -97,8 +95,8 @@ const (
 	briefRefusal = 4 << 10
 )
 
-// Refusal returns the JSON-RPC error that a peer gave, if err is one. Of one over
-// maxRefusal it is the beginning of the text.
+// Refusal returns the JSON-RPC error of a peer, if err is one. If it is over maxRefusal, only
+// the beginning of its text is kept.
 func Refusal(err error) (*jsonrpc.Error, bool) {
 	if _, ours := errors.AsType[*fault.Error](err); ours {
 		return nil, false
@@ -108,7 +106,7 @@ func Refusal(err error) (*jsonrpc.Error, bool) {
 		return nil, false
 	}
 	refused := &jsonrpc.Error{Code: given.Code, Message: given.Message, Data: given.Data}
-	if refused.Code == 0 { // what the SDK takes for none
+	if refused.Code == 0 { // the SDK takes 0 for no error
 		refused.Code = jsonrpc.CodeInternalError
 	}
 	switch size := len(refused.Message) + len(refused.Data); {
@@ -121,8 +119,8 @@ func Refusal(err error) (*jsonrpc.Error, bool) {
 	return refused, true
 }
 
-// ownMeta copies a result's _meta without what the protocol keeps for the
-// parties themselves: a tool behind Orla is none.
+// ownMeta copies a result's _meta without the keys that the protocol reserves for the client and
+// the server: a tool behind Orla is neither.
 func ownMeta(meta mcp.Meta) mcp.Meta {
 	var own mcp.Meta
 	for key, value := range meta {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// keepInline is how much of the head and of the tail stay in the answer.
+	// keepInline is how many bytes of the head and of the tail stay in the answer.
 	keepInline = 16 << 10
-	// Sixfold is how much longer text can get in JSON, "\u0001" for one byte.
+	// Sixfold is how many times longer text can get in JSON: "\u0001" for one byte.
 	Sixfold = 6
 	// metaFullSize marks a block of which only head and tail are inline.
 	metaFullSize = "full_size"
 )
 
-// Bound makes an answer one that can be sent, and small enough for every
-// client: what is too large keeps its head and tail inline and becomes a
-// resource. Blocks keep their order. With structured, clients expect a
-// structured answer, and take none without for an error.
+// Bound returns an answer that can be encoded and is small enough for every client. Of a part
+// that is too large, head and tail stay in the answer, and the whole part becomes a resource.
+// Blocks keep their order. structured says that clients expect structuredContent, and treat an
+// answer without it as an error.
 func (c *Cutter) Bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolResult {
 	res = sendable(res)
 	if meta, ok := ordinary(res.Meta); ok && int64(Payload(res)+meta+128*len(res.Content))*Sixfold <= c.budget && plain(res.Content) {
@@ -41,7 +41,7 @@ func (c *Cutter) Bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolRe
 	return res
 }
 
-// plain reports whether the blocks have nothing but text.
+// plain reports whether all blocks are text.
 func plain(content []mcp.Content) bool {
 	for _, block := range content {
 		if t, ok := block.(*mcp.TextContent); !ok || t.Meta != nil || t.Annotations != nil {
@@ -51,8 +51,7 @@ func plain(content []mcp.Content) bool {
 	return true
 }
 
-// sendable replaces what has no form in JSON: the SDK would send no answer at
-// all.
+// sendable replaces what cannot be encoded as JSON: the SDK would send no answer at all.
 func sendable(res *mcp.CallToolResult) *mcp.CallToolResult {
 	for i, block := range res.Content {
 		if t, ok := block.(*mcp.TextContent); ok && t != nil && t.Meta == nil {
@@ -102,7 +101,7 @@ func encodes(block mcp.Content) (ok bool) {
 	return err == nil
 }
 
-// Cutter takes the parts of one answer that are too large out of it.
+// Cutter removes the parts of one answer that are too large, and keeps them as resources.
 type Cutter struct {
 	large  *Store
 	budget int64 // of the whole answer, as JSON
@@ -111,15 +110,15 @@ type Cutter struct {
 	owner  turns.Owner // whose call it is
 }
 
-// NewCutter returns what cuts the answer of a call to a budget.
+// NewCutter returns a Cutter that makes the answer of a call fit a budget in bytes.
 func NewCutter(large *Store, budget int64, callID string, owner turns.Owner) Cutter {
 	return Cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
 }
 
-// metaOfOrla is what Orla says in the _meta of an error.
+// metaOfOrla are the keys that Orla sets in the _meta of a failure.
 var metaOfOrla = []string{MetaToolCode, MetaToolReason, MetaRetryable}
 
-// cutMeta keeps of a large _meta what Orla itself says there.
+// cutMeta keeps only the keys of Orla of a _meta that is too large.
 func (c *Cutter) cutMeta(res *mcp.CallToolResult) {
 	if sizeOf(res.Meta) <= c.budget/16 {
 		return
@@ -138,7 +137,7 @@ func (c *Cutter) cutMeta(res *mcp.CallToolResult) {
 	res.Content = append(res.Content, c.link(Large{text: string(raw), mime: "application/json"}, "_meta"))
 }
 
-// cutBlocks cuts the blocks that are large by themselves.
+// cutBlocks cuts the blocks that are too large by themselves.
 func (c *Cutter) cutBlocks(res *mcp.CallToolResult) {
 	content := make([]mcp.Content, 0, len(res.Content)+4)
 	for i, block := range res.Content {
@@ -151,12 +150,12 @@ func (c *Cutter) cutBlocks(res *mcp.CallToolResult) {
 	res.Content = content
 }
 
-// cut keeps one block and returns what stands for it.
+// cut keeps one block as a resource, and returns the blocks that replace it.
 func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 	switch block := block.(type) {
 	case *mcp.TextContent:
 		text := strings.ToValidUTF8(block.Text, "\uFFFD")
-		if len(text) <= 2*c.keep { // it is its _meta that is large
+		if len(text) <= 2*c.keep { // the block's _meta is large
 			raw, err := json.Marshal(block)
 			if err != nil {
 				return nil // sendable has seen to it
@@ -186,7 +185,7 @@ func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 	return []mcp.Content{c.link(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
 }
 
-// cutStructured moves a large structured answer out.
+// cutStructured keeps structuredContent that is too large as a resource.
 func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 	raw, _ := res.StructuredContent.(json.RawMessage)
 	if rawSize(raw) <= c.budget/4 {
@@ -205,8 +204,8 @@ func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 	}
 }
 
-// cutRest keeps as many blocks as fit, from the first on, and the last if it
-// is small: it says how the call ended. The rest becomes one resource.
+// cutRest leaves as many blocks as fit in the answer, from the first on, and also the last one
+// if it is small, which usually says how the call ended. The rest becomes one resource.
 func (c *Cutter) cutRest(res *mcp.CallToolResult) {
 	if resultSize(res) <= c.budget {
 		return
@@ -234,9 +233,9 @@ func (c *Cutter) cutRest(res *mcp.CallToolResult) {
 	res.Content = kept
 }
 
-// link keeps an answer and returns the link to it.
+// link keeps a part of an answer and returns the link to it.
 func (c *Cutter) link(a Large, name string) *mcp.ResourceLink {
-	const longest = 127 // of a type's two halves each, RFC 6838
+	const longest = 127 // bytes of each half of a media type, RFC 6838
 	if len(a.mime) > 2*longest+1 || strings.ContainsFunc(a.mime, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		a.mime = "application/octet-stream"
 	}
@@ -253,8 +252,8 @@ func cutText(text string, n int) (head, tail string) {
 	return text[:runeStart(text, n)], text[start:]
 }
 
-// Payload is how many bytes of text and data are in an answer. What a tool wrote
-// itself (output: mcp) counts as the JSON that it is.
+// Payload returns how many bytes of text and data an answer has. Parts that a tool wrote as
+// JSON (output: mcp) count as JSON.
 func Payload(res *mcp.CallToolResult) int {
 	if res == nil {
 		return 0
@@ -275,7 +274,7 @@ func Payload(res *mcp.CallToolResult) int {
 	return size
 }
 
-// split takes a block apart: the payload, and a copy without it.
+// split returns a copy of a block without its payload, and the payload.
 func split(block mcp.Content) (light mcp.Content, text string, data []byte) {
 	switch c := block.(type) {
 	case *mcp.TextContent:
@@ -301,7 +300,7 @@ func withoutPayload(block mcp.Content) (mcp.Content, bool) {
 	return light, len(text)+len(data) > 0
 }
 
-// resultSize is the most that an answer can be as JSON, in bytes.
+// resultSize returns an upper bound for the size of an answer as JSON.
 func resultSize(res *mcp.CallToolResult) int64 {
 	raw, _ := res.StructuredContent.(json.RawMessage)
 	size := int64(128) + rawSize(raw) + sizeOf(res.Meta)
@@ -325,7 +324,7 @@ func blockSize(block mcp.Content) int64 {
 	return size + int64(len(raw))
 }
 
-// sizeOf is the size of what is small as a rule.
+// sizeOf returns the size of a value as JSON. The value is usually small.
 func sizeOf(value any) int64 {
 	if m, ok := value.(mcp.Meta); ok && len(m) == 0 {
 		return 0
@@ -337,7 +336,7 @@ func sizeOf(value any) int64 {
 	return int64(len(raw))
 }
 
-// rawSize is the most that JSON can be once encoding/json has been over it.
+// rawSize returns an upper bound for the size of JSON after encoding/json has rewritten it.
 func rawSize(raw json.RawMessage) int64 {
 	size := int64(len(raw))
 	for i, c := range raw {
@@ -351,7 +350,7 @@ func rawSize(raw json.RawMessage) int64 {
 	return size
 }
 
-// jsonSize is the most that text can be as a JSON string.
+// jsonSize returns an upper bound for the size of text as a JSON string.
 func jsonSize(text string) int64 {
 	size := int64(len(text)) + 2
 	for i := 0; i < len(text); {

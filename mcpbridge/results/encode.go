@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// ordinary reports whether a _meta has nothing but numbers, words and truth
-// values, as that of a simple tool's answer, and how long these are.
+// ordinary reports whether a _meta has only numbers, strings and booleans, as that of a simple
+// tool's answer has, and how many bytes they take.
 func ordinary(meta mcp.Meta) (size int, ok bool) {
 	const number = 20 // digits at most
 	for key, value := range meta {
@@ -29,10 +29,10 @@ func ordinary(meta mcp.Meta) (size int, ok bool) {
 	return size, true
 }
 
-// Encode is a result as JSON, byte for byte as the SDK makes it: by reflection,
-// which costs more than all else that is done for a short answer. self is what
-// the server says of itself in the stateless era; nil in the others. It reports
-// false for what is not made of texts with an ordinary _meta.
+// Encode returns a result as JSON, byte for byte as the SDK encodes it. The SDK uses reflection,
+// which costs more than everything else that is done for a short answer. self is the server's
+// Implementation as JSON in the stateless era; nil in the others. Encode reports false for a
+// result that has more than text blocks and an ordinary _meta.
 func Encode(res *mcp.CallToolResult, self json.RawMessage) ([]byte, bool) {
 	_, ok := ordinary(res.Meta)
 	if _, says := res.Meta[mcp.MetaKeyServerInfo]; says || !ok || !plain(res.Content) || res.Content == nil || res.StructuredContent != nil || res.InputRequests != nil {
@@ -54,7 +54,7 @@ func Encode(res *mcp.CallToolResult, self json.RawMessage) ([]byte, bool) {
 	if res.IsError {
 		out = append(out, `,"isError":true`...)
 	}
-	if self != nil { // which the SDK keeps to itself
+	if self != nil { // the SDK does not export this member
 		out = append(out, `,"resultType":"complete"`...)
 	}
 	return append(out, '}'), true

@@ -24,7 +24,7 @@ const (
 	largeBudget = 128 << 20
 )
 
-// Store keeps what was too large to send, for a while.
+// Store keeps parts of answers that were too large to send, for largeTTL at most.
 type Store struct {
 	mu    sync.Mutex // guards what follows
 	kept  map[string]*list.Element
@@ -34,7 +34,7 @@ type Store struct {
 	sweep *time.Timer // set while something is kept
 }
 
-// keptOf is what is kept of one caller, or of a session without one.
+// keptOf is what is kept for one caller, or for a session without a caller.
 type keptOf struct {
 	order list.List // of *keptAnswer, oldest first
 	size  int64
@@ -59,7 +59,7 @@ type Large struct {
 
 func (a Large) size() int64 { return int64(len(a.text) + len(a.blob)) }
 
-// EncodedSize is how long it is as JSON, in bytes.
+// EncodedSize returns its size as JSON, in bytes.
 func (a Large) EncodedSize() int64 {
 	return jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
 }
@@ -69,8 +69,8 @@ func NewStore() *Store {
 	return &Store{kept: map[string]*list.Element{}, of: map[turns.Owner]*keptOf{}}
 }
 
-// keep stores an answer for its owner and returns the unguessable URI it can be read
-// at. When there is no room, whoever has the most loses the oldest.
+// keep stores an answer for its owner and returns its URI, which cannot be guessed. Without
+// room, the caller with the most bytes loses its oldest answers.
 func (l *Store) keep(a Large, owner turns.Owner) string {
 	id := rand.Text()
 	l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *Store) keep(a Large, owner turns.Owner) string {
 	return Prefix + id
 }
 
-// mostLocked returns the caller that has the most.
+// mostLocked returns the caller with the most bytes.
 func (l *Store) mostLocked() (most *keptOf) {
 	for _, of := range l.of { // each has an answer too large to be inline
 		if most == nil || of.size > most.size {
@@ -108,7 +108,7 @@ func (l *Store) mostLocked() (most *keptOf) {
 	return most
 }
 
-// expire forgets what is over, and comes again while there is more.
+// expire removes answers that are older than largeTTL, and sets the timer for the next one.
 func (l *Store) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Store) dropLocked(k *keptAnswer) {
 	}
 }
 
-// DropOf forgets what some authenticated callers have.
+// DropOf removes the answers of some authenticated callers.
 func (l *Store) DropOf(is func(caller string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *Store) DropOf(is func(caller string) bool) {
 	}
 }
 
-// Get returns an answer of a caller, "" for any that came without authentication.
+// Get returns an answer of a caller. The caller is "" without authentication.
 func (l *Store) Get(id, caller string) (Large, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +159,7 @@ func (l *Store) Get(id, caller string) (Large, bool) {
 	return k.Large, k.owner.Caller == caller && k.until.After(time.Now())
 }
 
-// Close ends the timer by which a Store forgets.
+// Close stops the timer of expire.
 func (l *Store) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,8 +168,8 @@ func (l *Store) Close() {
 	}
 }
 
-// Read is the answer as the result of a resources/read. self is what the server says of
-// itself in the stateless era; nil in the others.
+// Read returns the answer as the result of a resources/read. self is the server's Implementation
+// as JSON in the stateless era; nil in the others.
 func (a Large) Read(uri string, self json.RawMessage) wire.Parts {
 	head := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
 	if a.mime != "" {
@@ -191,9 +191,8 @@ func (a Large) Read(uri string, self json.RawMessage) wire.Parts {
 	return wire.Parts{head, whole, []byte(era), self, []byte("}}")}
 }
 
-// Part returns the bytes from on, most at most. Text begins and ends where
-// runes do, at or before the bytes that were asked for, so that neighbouring
-// parts neither overlap nor leave a gap.
+// Part returns up to most bytes, from an offset on. Both ends of a text are moved back to the
+// beginning of a rune, so that consecutive parts neither overlap nor leave a gap.
 func (a Large) Part(from, most int) Large {
 	size := int(a.size())
 	from = min(from, size)

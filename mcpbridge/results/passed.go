@@ -16,33 +16,33 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Passed is a peer's result on its way to the client, a CallToolResult as
-// a rule: the bytes are the peer's own, and of its members only _meta may be another (SPEC L1).
+// Passed is a peer's result on its way to the client, usually a CallToolResult. Its bytes are the
+// peer's; only _meta may be replaced (SPEC L1).
 type Passed struct {
 	Raw      json.RawMessage
-	meta     json.RawMessage // what _meta is to be; nil for none
-	newMeta  bool            // meta is not what raw has
+	meta     json.RawMessage // the _meta for the client; nil for none
+	newMeta  bool            // meta differs from that in Raw
 	Failed   bool            // isError
 	Code     string          // tool_code, if failed
-	complete bool            // raw has a resultType
-	Requires bool            // which says that it is no result yet, and requires input
+	complete bool            // Raw has a resultType
+	Requires bool            // the resultType is input_required
 	State    json.RawMessage // the peer's requestState, if it requires input; nil for none
-	signed   json.RawMessage // what the client is given for it; nil for nothing
+	signed   json.RawMessage // the requestState for the client; nil for none
 }
 
-// Look finds out what has to be known of a peer's answer to a call, or to
-// something else, without decoding it. It reports false for what is no object.
+// Look reads what Orla has to know of a peer's answer, without decoding it. call says that it
+// answers a tools/call. Look reports false for anything but an object.
 func Look(raw json.RawMessage, call bool) (Passed, bool) {
 	p := Passed{Raw: raw}
 	if p.lookAtMembers(call) {
 		return p, true
 	}
-	object, _ := wire.PlainObject(raw) // a key has escapes, or it is none
+	object, _ := wire.PlainObject(raw) // a key has escapes, or raw is not an object
 	p = Passed{Raw: object}
 	return p, object != nil && p.lookAtMembers(call)
 }
 
-// lookAtMembers reports false for what is no plain object.
+// lookAtMembers reports false for anything but an object whose keys have no escapes.
 func (p *Passed) lookAtMembers(call bool) bool {
 	plain := rawjson.Members(p.Raw, func(key []byte, value json.RawMessage) bool {
 		switch string(key) {
@@ -67,9 +67,8 @@ func (p *Passed) lookAtMembers(call bool) bool {
 	return plain
 }
 
-// lookAtMeta takes out of _meta what is the protocol's, since a peer is no
-// party of the client's, and adds to that of a failure what clients act on
-// (SPEC G5).
+// lookAtMeta removes from _meta the keys that the protocol reserves for the client and the
+// server, since a peer is neither, and adds to that of a failure what clients act on (SPEC G5).
 func (p *Passed) lookAtMeta() {
 	had := p.meta
 	meta, changed := wire.PlainObject(had)
@@ -107,8 +106,8 @@ func (p *Passed) lookAtMeta() {
 	}
 }
 
-// Sign has the client be given a state that it alone can give back. Without it, and if
-// the peer's is not a string, as MCP has it, the client gets none.
+// Sign replaces the peer's requestState by a signed one that only this client can give back. A
+// state that is not signed, or not a string, is not passed on.
 func (p *Passed) Sign(with *States, of Asking) {
 	if !bytes.HasPrefix(p.State, []byte(`"`)) {
 		return
@@ -119,7 +118,7 @@ func (p *Passed) Sign(with *States, of Asking) {
 	}
 }
 
-// Tell adds to a failure how many attempts were made, if there was more than one.
+// Tell adds the number of attempts to a failure, if there was more than one.
 func (p *Passed) Tell(attempts int) {
 	if !p.Failed || attempts <= 1 {
 		return
@@ -130,8 +129,8 @@ func (p *Passed) Tell(attempts int) {
 	p.meta, p.newMeta = wire.Replaced(p.meta, wire.Member{Key: MetaAttempts, Value: strconv.AppendInt(nil, int64(attempts), 10)}), true
 }
 
-// Parts is the answer as the client gets it. self is what the server says of
-// itself in the stateless era; nil in the others.
+// Parts returns the answer as the client gets it. self is the server's Implementation as JSON in
+// the stateless era; nil in the others.
 func (p *Passed) Parts(self json.RawMessage) wire.Parts {
 	if self == nil && !p.newMeta && p.State == nil {
 		return wire.Parts{p.Raw}
@@ -157,8 +156,7 @@ func (p *Passed) Parts(self json.RawMessage) wire.Parts {
 // errManyValues says that an answer has too many values to be decoded.
 var errManyValues = errors.New("it has too many values")
 
-// decoded is the answer as a value, for what has to look into it. Its structured content,
-// and the members of _meta, are the bytes that they were.
+// decoded returns the answer decoded. Its structuredContent and the members of _meta stay JSON.
 func (p *Passed) decoded() (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{}
 	rest, _ := rawjson.Edit(p.Raw, func(key string) bool { return key == "structuredContent" || key == "_meta" })
@@ -188,14 +186,14 @@ func (p *Passed) decoded() (*mcp.CallToolResult, error) {
 	return res, err
 }
 
-// Passed makes an answer that is too large one of ours, of which the large parts
-// are kept as resources (SPEC G5a).
+// Passed turns a peer's answer that is too large into a result that fits, and keeps the large
+// parts as resources (SPEC G5a).
 func (c *Cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
 	whole := p.Raw
 	meta := c.takeMeta(p)
 	res, err := p.decoded()
 	if err != nil {
-		// Content that nobody here knows, or too much of it: all of it becomes one resource.
+		// Unknown content, or too much of it: the whole answer becomes one resource.
 		res.StructuredContent = nil
 		link := c.link(Large{text: string(whole), mime: "application/json"}, "the answer as JSON")
 		res.Content = []mcp.Content{
@@ -221,8 +219,8 @@ func (c *Cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
 	return res
 }
 
-// takeMeta takes a large _meta out of an answer before it is decoded, but for what Orla
-// itself says there. It returns the link to it; nil if it is not large.
+// takeMeta removes a large _meta from an answer before it is decoded, except for the keys of
+// Orla. It returns the link to it; nil if it is not large.
 func (c *Cutter) takeMeta(p *Passed) mcp.Content {
 	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= wire.MaxLookedInto {
 		return nil
@@ -232,7 +230,7 @@ func (c *Cutter) takeMeta(p *Passed) mcp.Content {
 	return link
 }
 
-// Cacheable says of a result that has no word on it that it is not to be kept.
+// Cacheable adds ttlMs and cacheScope to a result without them: it must not be cached.
 func Cacheable(raw json.RawMessage) json.RawMessage {
 	change := []wire.Member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}
 	rawjson.Members(raw, func(key []byte, _ json.RawMessage) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// Asking is a request of a client's, and whose it is. A state belongs to one.
+// Asking identifies a request of a client. Each requestState belongs to one.
 type Asking struct {
 	Client string // see peer.Client.Session
 	Method string
@@ -20,7 +20,7 @@ type Asking struct {
 	Args   json.RawMessage
 }
 
-// Sum tells the request from all others.
+// Sum returns a hash of the request.
 func (a Asking) Sum() (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, part := range []string{a.Client, a.Method, a.Name} {
@@ -31,10 +31,10 @@ func (a Asking) Sum() (sum [sha256.Size]byte) {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// States signs what peers give as requestState. A peer does not see which client of
-// Orla's a request comes from, so it is Orla that lets only the client that was given a
-// state give it back, and only with the same request (SPEC N2). The key is new at each
-// start: a state of before is refused, and the client begins again.
+// States signs the requestState of peers. A peer does not see which of Orla's clients a request
+// comes from, so Orla checks that a state comes back from the client that got it, with the same
+// request (SPEC N2). The key is new at each start: older states are refused, and the client
+// begins again.
 type States struct{ key [sha256.Size]byte }
 
 // NewStates returns States with a new key.
@@ -44,20 +44,20 @@ func NewStates() *States {
 	return s
 }
 
-// What a client is given begins with one of the two: heldPrefix for a conversation
-// that Orla holds, signedPrefix for a peer's own state.
+// Each requestState of a client begins with one of these: HeldPrefix for a conversation that
+// Orla keeps, signedPrefix for a peer's own state.
 const (
 	HeldPrefix   = "orla:"
 	signedPrefix = "peer:"
 )
 
-// sign returns what the client is given for a state of its peer.
+// sign returns the requestState that a client gets for a state of a peer.
 func (s *States) sign(of Asking, state string) string {
 	return signedPrefix + s.signature(of, state) + ":" + state
 }
 
-// Check returns the peer's state of what a client gives back. It reports false for what
-// was not given to this client for this request.
+// Check returns the peer's state in a requestState of a client. It reports false if this client
+// was not given it for this request.
 func (s *States) Check(of Asking, given string) (state string, ok bool) {
 	rest, ok := strings.CutPrefix(given, signedPrefix)
 	signature, state, found := strings.Cut(rest, ":")
@@ -72,7 +72,7 @@ func (s *States) signature(of Asking, state string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// ErrUnknownState answers a requestState that the client was not given for its request.
+// ErrUnknownState refuses a requestState that the client was not given for its request.
 var ErrUnknownState = &jsonrpc.Error{
 	Code:    jsonrpc.CodeInvalidParams,
 	Message: "requestState is not that of an open call of yours: its time is over, it has been used, or the request is another; call again without it",
