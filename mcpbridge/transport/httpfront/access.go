@@ -8,20 +8,19 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
-// errRemoved is the cause with which the requests of a caller end that may not call
-// any more.
+// errRemoved is the cause with which the requests of a caller end whose token was removed.
 var errRemoved = errors.New("the caller's token was removed")
 
-// access is the time for which a caller may call: from the Configure that brought
-// its token to the one that takes it away (SPEC N2).
+// access is the time during which a caller may call: from the Configure that adds its token to
+// the one that removes it (SPEC N2).
 type access struct {
 	key string // of Settings.Callers
 	ctx context.Context
 	end context.CancelCauseFunc
 }
 
-// accessOf returns the access that callers have with new settings: the same as before,
-// if they had it with the same key.
+// accessOf returns the access of each caller in new settings. A caller whose key is unchanged
+// keeps its access.
 func accessOf(callers map[string]string, before map[string]*access) map[string]*access {
 	now := map[string]*access{}
 	for name, key := range callers {
@@ -34,14 +33,14 @@ func accessOf(callers map[string]string, before map[string]*access) map[string]*
 	return now
 }
 
-// newAccess begins an access, which lasts beyond any request.
+// newAccess begins an access.
 func newAccess(key string) *access {
 	ctx, end := context.WithCancelCause(context.Background())
 	return &access{key: key, ctx: ctx, end: end}
 }
 
-// during returns a request that ends when its caller's access does. The function
-// must be called at the end of the request.
+// during returns a request whose context ends with the access. The function must be called at
+// the end of the request.
 func (a *access) during(r *http.Request) (*http.Request, func()) {
 	if a == nil {
 		return r, func() {}
@@ -54,19 +53,18 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 	}
 }
 
-// removed reports whether the access of a request's caller has ended meanwhile.
+// removed reports whether a request has ended because the access of its caller did.
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
-// endSessions ends sessions, and what they do, as if it were cancelled.
+// endSessions ends sessions, and cancels their requests.
 func (h *Front) endSessions(these []*client.Session) {
 	for _, s := range these {
 		h.bridge.EndSession(s)
 	}
 }
 
-// endCallers ends what callers have whose access is over: their requests and streams,
-// sessions, calls in flight and kept answers. gone may have "", for all that
-// came without authentication.
+// endCallers ends the requests, streams, sessions, calls in flight and kept answers of callers
+// whose access has ended. The caller "" in gone stands for everybody without authentication.
 func (h *Front) endCallers(gone map[string]*access) {
 	if len(gone) == 0 {
 		return

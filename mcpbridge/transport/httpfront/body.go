@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// bodyStep is what is taken at a time for a body whose length is not told, and
-	// for the first part of one whose length is.
+	// bodyStep is how many bytes are reserved at a time for a body of unknown length, and for
+	// the first part of one of known length.
 	bodyStep = 64 << 10
 )
 
-// readBody reads a request's body within its limits. What it holds until then, the
-// caller ends, also where it is not ok: then readBody has answered by itself.
+// readBody reads the body of a request within its limits. If it is not ok, readBody has answered
+// the request. The caller ends held in any case.
 func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Owner) (_ []byte, held *budget.Share, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
@@ -59,14 +59,14 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 	return raw, held, true
 }
 
-// waits counts the messages of a body as those that wait beside others of their client. It
-// answers by itself where there is no room for them.
+// waits counts the messages of a body among those of their client that wait. If there is no room
+// for them, it answers the request and reports false.
 func (h *Front) waits(w http.ResponseWriter, r *http.Request, held *budget.Share, body []byte) bool {
 	n := int64(1)
 	switch {
 	case wire.IsBatch(body):
 		n = int64(min(bytes.Count(body, []byte("{")), wire.MaxBatch))
-	case len(body) <= budget.Small && !wire.AsksSomething(body): // it may be what others wait for
+	case len(body) <= budget.Small && !wire.AsksSomething(body): // an answer, which other messages may wait for
 		return true
 	}
 	switch err := held.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.Room); {
@@ -78,8 +78,8 @@ func (h *Front) waits(w http.ResponseWriter, r *http.Request, held *budget.Share
 	return false // else the client has left
 }
 
-// readAll reads a body whose length is told, unless it is negative. Memory for all
-// of it is taken when some of it has come.
+// readAll reads a body. A negative length is unknown. Memory for a whole large body is allocated
+// only when some of it has come.
 func readAll(body io.Reader, length int64) ([]byte, error) {
 	if length >= 0 && length <= bodyStep { // in as few reads as may be
 		raw := make([]byte, length)
@@ -98,10 +98,10 @@ func readAll(body io.Reader, length int64) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// arriving is a body that is being read. If its length was not told, it holds as
-// much as has come.
+// arriving is a body that is being read. For one of unknown length, it reserves bytes as they
+// come.
 type arriving struct {
-	ctx      context.Context // an io.Reader is told none
+	ctx      context.Context // for Read, which takes none
 	patience time.Duration
 	held     *budget.Share
 	r        io.Reader
@@ -120,11 +120,11 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// minBodyRate is how many bytes a second a client must send of a body, on average.
+// minBodyRate is the least average rate at which a client must send a body, in bytes per second.
 const minBodyRate = 16 << 10
 
-// pacedBody is a body that must come without a pause of patience, and not slower
-// than minBodyRate after it. Time in which nobody reads does not count.
+// pacedBody is a body that must not pause for longer than patience, and whose average rate must
+// not be below minBodyRate. Time in which nobody reads does not count.
 type pacedBody struct {
 	io.ReadCloser
 	control  *http.ResponseController

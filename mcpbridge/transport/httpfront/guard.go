@@ -18,8 +18,8 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// guarded lets through to next only what may run a tool: the right Host, no
-// foreign web page, a valid token where one is asked for, and JSON (SPEC G8).
+// guarded passes on only requests that may call tools: with an allowed Host, not from another web
+// page, with a valid token if tokens are configured, and with JSON (SPEC G8).
 func (h *Front) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := h.settings.Load()
@@ -51,7 +51,7 @@ func (h *Front) guarded(next http.Handler) http.Handler {
 			checked.ServeHTTP(w, r)
 			return
 		}
-		// RFC 6750 §3: a refusal says what is asked for. Taken back below.
+		// RFC 6750 §3: a refusal has this header. It is removed below if the token is valid.
 		w.Header().Set("WWW-Authenticate", `Bearer realm="orla"`)
 		auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,8 +64,8 @@ func (h *Front) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// known reports whether a request may list tools: it has a valid token where one is
-// asked for, and else comes from where callers may be.
+// known reports whether a request may list tools: it has a valid token, if tokens are configured,
+// or else it has an allowed Host and Origin.
 func (h *Front) known(r *http.Request) bool {
 	s := h.settings.Load()
 	if s.Verify == nil {
@@ -79,12 +79,12 @@ func (h *Front) known(r *http.Request) bool {
 	return err == nil
 }
 
-// jsonOnly refuses bodies of other types. A web page can send those without
-// asking first, so none of them may reach a tool.
+// jsonOnly refuses bodies that are not JSON. A web page can send those without a preflight
+// request, so they must not reach a tool.
 func jsonOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const want = "application/json"
-		if given := header(r, "Content-Type"); given != want { // as a rule it is
+		if given := header(r, "Content-Type"); given != want { // usually they are equal
 			if media, _, err := mime.ParseMediaType(given); err != nil || media != want {
 				refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be "+want)
 				return
@@ -94,8 +94,8 @@ func jsonOnly(next http.Handler) http.Handler {
 	})
 }
 
-// hostAllowed reports whether a Host header is one of ours. A name that an
-// attacker's DNS points here is not (DNS rebinding).
+// hostAllowed reports whether a Host header names this server. This stops DNS rebinding, in which
+// an attacker's name resolves to this machine.
 func hostAllowed(host string, s *Settings) bool {
 	name, port := bareHost(host)
 	if _, err := strconv.ParseUint(port, 10, 16); port != "" && err != nil {
@@ -118,8 +118,8 @@ func hostAllowed(host string, s *Settings) bool {
 	return err == nil && strings.EqualFold(own, name)
 }
 
-// bareHost is a host without brackets and the root's dot, in lower case, and the
-// port beside it; "" for none.
+// bareHost returns a host in lower case, without brackets and a final dot, and its port; "" for
+// none.
 func bareHost(host string) (name, port string) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -128,8 +128,8 @@ func bareHost(host string) (name, port string) {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), ".")), port
 }
 
-// hostEntry is a host as it stands among the allowed ones: each address in one way,
-// and with its port if it has one.
+// hostEntry returns a host, and its port if it has one, in the form in which allowed hosts are
+// compared.
 func hostEntry(name, port string) string {
 	if addr, err := netip.ParseAddr(name); err == nil {
 		name = addr.String()
@@ -140,8 +140,8 @@ func hostEntry(name, port string) string {
 	return net.JoinHostPort(name, port)
 }
 
-// originName is an allowed origin as browsers send it: without the port that its
-// scheme has anyway.
+// originName returns an allowed origin as browsers send it: without the default port of its
+// scheme.
 func originName(origin string) string {
 	u, err := url.Parse(origin)
 	if err != nil {
@@ -160,8 +160,8 @@ func originName(origin string) string {
 	return u.Scheme + "://" + name
 }
 
-// originAllowed reports whether the request is from no web page at all, from
-// one of ours, or from an allowed one.
+// originAllowed reports whether a request does not come from a web page, or comes from a page of
+// this server or of an allowed origin.
 func originAllowed(r *http.Request, s *Settings) bool {
 	origin := header(r, "Origin")
 	if origin == "" {
@@ -189,11 +189,11 @@ func allowCORS(w http.ResponseWriter, origin string) {
 	w.Header().Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
 }
 
-// mcpHeaders are the request headers that a browser client needs; those of
-// tool parameters come on top, by their prefix.
+// mcpHeaders are the request headers that a client in a browser needs. Those of tool parameters
+// are added, by their prefix.
 const mcpHeaders = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"
 
-// preflight answers a browser's question before a request of an allowed origin.
+// preflight answers the CORS preflight request of an allowed origin.
 func preflight(w http.ResponseWriter, r *http.Request) {
 	allowed := []string{mcpHeaders}
 	for asked := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
@@ -210,8 +210,7 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refuse answers a request that reaches no session, as a JSON-RPC error
-// without id, which every client can show.
+// refuse answers a request with a JSON-RPC error without an id, which every client can show.
 func refuse(w http.ResponseWriter, status int, text string) {
 	writeError(w, status, nil, jsonrpc.CodeInvalidRequest, text)
 }
@@ -220,8 +219,8 @@ func writeError(w http.ResponseWriter, status int, id json.RawMessage, code int6
 	writeJSON(w, status, string(wire.ErrorJSON(id, code, text)))
 }
 
-// fromThisMachine reports whether a request came to an address that other machines
-// do not reach: what it came by may be older than the settings.
+// fromThisMachine reports whether a request came to an address that other machines cannot reach.
+// Its listener may be older than the settings.
 func fromThisMachine(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

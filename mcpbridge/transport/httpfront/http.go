@@ -27,46 +27,45 @@ import (
 const (
 	// DefaultMaxRequest bounds a request's body in bytes (SPEC G7).
 	DefaultMaxRequest = 16 << 20
-	// DefaultSessionTimeout is after how long an idle session expires. It is
-	// long, because few clients begin a new session by themselves; a session
-	// whose event stream is open is not idle.
+	// DefaultSessionTimeout is after how long an idle session expires. It is long, because
+	// few clients begin a new session by themselves. A session whose event stream is open is
+	// not idle.
 	DefaultSessionTimeout = 12 * time.Hour
-	// DefaultMaxSessions bounds the sessions at one time. Past it, the client
-	// with the most of them makes room; see sessions.admit.
+	// DefaultMaxSessions bounds the sessions at one time. At the limit, the client with the
+	// most sessions loses one; see sessions.admit.
 	DefaultMaxSessions = 10_000
 )
 
-// maxOpenings is how many sessions may begin at once. To begin one takes many
-// times what a call does, and all that comes together is served side by side:
-// who floods with them would take all of the processor.
+// maxOpenings is how many sessions may begin at once. To begin a session costs many times as much
+// as a call, so that a client that begins many would take all of the processor.
 const maxOpenings = 2
 
-// moment is how long a request counts for what its caller may have worked on beside
-// others: most are answered by then, and the others wait for something.
+// moment is how long a request counts among those that its caller may have worked on at once. Most
+// requests are answered by then, and the others wait for something.
 const moment = 2 * time.Millisecond
 
-// bytesAMoment are as many bytes of a request as may take a moment to look through and to
-// decode: a large one works for longer before it waits for anything.
+// bytesAMoment is about how many bytes of a request can be read and decoded in a moment. A larger
+// request counts for longer.
 const bytesAMoment = 10 << 10
 
-// batchAMoment are as many bytes of a batch: each of its small messages is a request.
+// batchAMoment is the same for a batch, of which each message is a request.
 const batchAMoment = 1 << 10
 
 // Settings is what may change while the front is serving.
 type Settings struct {
 	// AllowedOrigins are the web origins whose pages may call ("https://host[:port]").
 	AllowedOrigins []string
-	// AllowedHosts are names beside localhost and IP addresses that a Host
-	// header may have. They matter where no Verify guards the front.
+	// AllowedHosts are the names that a Host header may have, in addition to localhost and IP
+	// addresses. They are checked only without Verify.
 	AllowedHosts []string
-	// Loopback says that the front listens on loopback only, so that any
-	// other Host is a web page's trick (DNS rebinding).
+	// Loopback says that the front listens on loopback only, so that any other Host means DNS
+	// rebinding.
 	Loopback bool
-	// Verify checks bearer tokens. If nil, none is asked for.
+	// Verify checks bearer tokens. If nil, no token is required.
 	Verify auth.TokenVerifier
-	// Callers are the callers that Verify knows, each with a key that changes when its
-	// token does. What a caller has that is missing or has another key in the next
-	// settings ends: requests, streams, sessions, calls and kept answers.
+	// Callers are the callers that Verify knows, each with a key that changes with its token.
+	// If a caller is missing in the next settings, or has another key, its requests, streams,
+	// sessions, calls and kept answers end.
 	Callers map[string]string
 	// MaxRequest bounds a request's body in bytes. If zero, DefaultMaxRequest.
 	MaxRequest int64
@@ -76,12 +75,11 @@ type Settings struct {
 	// MaxSessions bounds the sessions. If zero, DefaultMaxSessions.
 	MaxSessions int
 
-	access map[string]*access // of Callers; that of "" is everyone's without Verify
+	access map[string]*access // by caller; "" is everybody without Verify
 }
 
-// Front is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz, /metrics, and
-// what Handle adds. It may
-// serve any number of requests at once, and Configure may be called meanwhile.
+// Front is the HTTP front of a Bridge: /mcp, /sse, /healthz, /readyz, /metrics, and what Handle
+// adds. It serves requests concurrently, also with Configure.
 type Front struct {
 	bridge   *mcpbridge.Bridge
 	log      *slog.Logger
@@ -91,7 +89,7 @@ type Front struct {
 	sse      *sse
 	limits   Limits
 	openings *turns.Queue // bounds the sessions that begin at once
-	working  *turns.Queue // lets one caller's requests take half of the processors beside others
+	working  *turns.Queue // bounds a caller's requests to half of the processors while others have some too
 	draining atomic.Bool
 	calls    budget.Counter // requests that end by themselves: POSTs, but for subscriptions
 }
@@ -111,14 +109,13 @@ func New(b *mcpbridge.Bridge, settings Settings) *Front {
 	return h
 }
 
-// Handle serves what is not MCP at a pattern of its own (http.ServeMux). Who may
-// reach it is for next to say: no Host, Origin or token is asked for. A part of
-// its path that the pattern leaves open is kept out of the log. Handle must be
-// called before the first request.
+// Handle adds a handler that is not MCP, at a pattern of http.ServeMux. next checks who may call
+// it: Host, Origin and token are not checked here. The log does not show the wildcards of the
+// path. Handle must be called before the first request.
 func (h *Front) Handle(pattern string, next http.Handler) { h.mux.Handle(pattern, next) }
 
-// Configure makes settings those of every request from now on. It is called by one
-// goroutine at a time.
+// Configure sets the settings of all requests from now on. It must be called by one goroutine at a
+// time.
 func (h *Front) Configure(settings Settings) {
 	if settings.MaxRequest == 0 {
 		settings.MaxRequest = DefaultMaxRequest
@@ -153,7 +150,7 @@ func (h *Front) Configure(settings Settings) {
 // String names the front in logs.
 func (h *Front) String() string { return "http sessions" }
 
-// Serve ends the sessions that are idle for too long, until ctx ends.
+// Serve ends sessions that are idle for too long, until ctx ends.
 func (h *Front) Serve(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -170,27 +167,27 @@ func (h *Front) Serve(ctx context.Context) error {
 // Expire ends the sessions that were idle for longer than timeout.
 func (h *Front) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
 
-// SetLimits makes how long the front waits for its clients another. It must be called before
-// the first request.
+// SetLimits changes how long the front waits for clients, for tests. It must be called before the
+// first request.
 func (h *Front) SetLimits(change func(*Limits)) { change(&h.limits) }
 
-// Openings is the queue of the sessions that begin.
+// Openings returns the queue of the sessions that begin, for tests.
 func (h *Front) Openings() *turns.Queue { return h.openings }
 
-// Drain makes /readyz say that no new work is wanted (SPEC G6).
+// Drain makes /readyz answer 503, so that no new work comes (SPEC G6).
 func (h *Front) Drain() { h.draining.Store(true) }
 
-// CloseSessions ends every session and stream, so that a server's Shutdown
-// does not wait for them. Calls that have ended still get their answers out.
+// CloseSessions ends all sessions and streams, so that a server's Shutdown does not wait for them.
+// Calls that have ended are still answered.
 func (h *Front) CloseSessions() {
 	h.awaitCalls()
 	h.sse.closeAll()
 	h.endSessions(h.sessions.remove(func(*usage) bool { return true }))
 	h.sessions.endStreams()
-	h.awaitCalls() // of those that came meanwhile
+	h.awaitCalls() // for those that came while the sessions ended
 }
 
-// awaitCalls waits a moment for the calls that are being answered.
+// awaitCalls waits, for Limits.Answers at most, for the calls that are being answered.
 func (h *Front) awaitCalls() {
 	grace := time.NewTimer(h.limits.Answers)
 	defer grace.Stop()
@@ -200,7 +197,7 @@ func (h *Front) awaitCalls() {
 	}
 }
 
-// ServeHTTP serves one request and writes a line about it at debug.
+// ServeHTTP serves one request and logs it at level debug.
 func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	out := newResponse(w, h.limits)
@@ -228,8 +225,8 @@ func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loggedPath is a request's path, without what may be a secret: a part that has
-// no name of its own.
+// loggedPath returns a request's path for the log, without the parts that may be a secret: those
+// that match a wildcard of the pattern.
 func loggedPath(r *http.Request) string {
 	if strings.Contains(r.Pattern, "{") {
 		return r.Pattern
@@ -244,9 +241,8 @@ func (h *Front) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
 }
 
-// ready says whether new work is wanted: 503 while draining, while every call is
-// denied and while something is starting. Those who may not list tools get the
-// status alone (SPEC N2).
+// ready answers /readyz: 503 while draining, while every call is denied and while something is
+// starting. Who may not list tools gets the status alone (SPEC N2).
 func (h *Front) ready(w http.ResponseWriter, r *http.Request) {
 	known := h.known(r)
 	if h.draining.Load() {
@@ -279,10 +275,10 @@ func (h *Front) ready(w http.ResponseWriter, r *http.Request) {
 func writeJSON(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body+"\n") // the client's leaving is its own business
+	_, _ = io.WriteString(w, body+"\n") // an error means that the client has left
 }
 
-// under returns the response that the front's own handlers write to.
+// under returns the response that a handler of the front writes to.
 func under(w http.ResponseWriter) *response {
 	out, ok := w.(*response)
 	if !ok {
@@ -291,7 +287,7 @@ func under(w http.ResponseWriter) *response {
 	return out
 }
 
-// workOn waits until a request may be worked on. The place has to be given back.
+// workOn waits until a request may be worked on. The caller gives the place back.
 func (h *Front) workOn(ctx context.Context, from turns.Owner, body []byte) (*turns.Brief, error) {
 	each := bytesAMoment
 	if wire.IsBatch(body) {

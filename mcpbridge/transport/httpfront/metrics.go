@@ -7,11 +7,11 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
-// maxScrapes bounds the requests for metrics at one time: each walks over all series, and
-// lasts for as long as its client takes to read.
+// maxScrapes bounds the requests for metrics at one time: each reads all series, and lasts until
+// its client has read the answer.
 const maxScrapes = 8
 
-// scrapes lets through to metrics what is within its caller's share (SPEC N2).
+// scrapes passes on requests for metrics within the share of their caller (SPEC N2).
 func scrapes(metrics http.Handler) http.Handler {
 	places := turns.NewShares(maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,15 +6,14 @@ import (
 	"context"
 )
 
-// party is whose a session counts as, where sessions are many.
+// party is whom a session counts for, when there are too many sessions.
 type party struct {
 	who     string // the authenticated caller, or else the address
-	program string // of an address, by its own word: of one address, that with the most gives way
+	program string // the client program, by the name that it gives; within one address, the program with the most sessions loses one
 }
 
-// parties counts the sessions and streams of each caller and address, and keeps those of
-// each in the order in which they give way. To find the next one costs the same however
-// many there are (SPEC S1).
+// parties counts the sessions and streams of each caller and address, and keeps them in the order
+// in which they are ended to make room. The next one is found in constant time (SPEC S1).
 type parties struct {
 	of   map[string]*member // by party.who
 	most byCount[*member]
@@ -133,7 +132,7 @@ func (p *parties) removeStream(one *stream) {
 	p.remove(one.member, one.program)
 }
 
-// used puts a session behind the others of its caller when a request of it has begun or
+// used moves a session behind the others of its caller, when one of its requests has begun or
 // ended.
 func (u *usage) used() {
 	if u.member == nil {
@@ -149,8 +148,7 @@ func (u *usage) used() {
 	u.program.idle.join(&u.inProgram, u)
 }
 
-// order is sessions in the order in which they were used, that whose last use is longest
-// ago first.
+// order lists sessions by their last use, the oldest first.
 type order struct{ first, last *rank }
 
 // rank is where a session stands in an order.
@@ -160,7 +158,7 @@ type rank struct {
 	before, after *rank
 }
 
-// oldest returns the session that was not used for longest; nil if there is none.
+// oldest returns the session whose last use is longest ago; nil if there is none.
 func (o *order) oldest() *usage {
 	if o.first == nil {
 		return nil
@@ -207,7 +205,7 @@ type counted struct {
 func (c *counted) count() int { return c.n }
 func (c *counted) put(at int) { c.at = at }
 
-// byCount is a heap of those that have sessions, the one with the most first.
+// byCount is a heap of callers or programs by their sessions, the one with the most first.
 type byCount[T interface {
 	count() int
 	put(at int)

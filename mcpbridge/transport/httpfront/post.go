@@ -46,7 +46,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveStream serves a GET: what has changed, for as long as the client listens.
+// serveStream serves a GET: a stream of notifications, for as long as the client listens.
 func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.Owner) {
 	if _, events := wire.Accepts(r.Header["Accept"]); !events {
 		refuse(out, http.StatusBadRequest, "Accept must contain 'text/event-stream' for GET requests")
@@ -70,7 +70,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 	h.bridge.PassNews(r.Context(), u.Inbox, u.Done, out, as)
 }
 
-// servePost serves a POST: one message, or a batch of them in the versions that have such.
+// servePost serves a POST: one message, or a batch in the versions that have batches.
 func (h *Front) servePost(out *response, r *http.Request) {
 	from := h.senderOf(r)
 	body, held, ok := h.readBody(out, r, from.owner)
@@ -113,7 +113,7 @@ func (h *Front) servePost(out *response, r *http.Request) {
 	h.post(out, r, from, m) //nolint:contextcheck // r has it
 }
 
-// checkPost says what is wrong with the headers of a POST, whatever is in it.
+// checkPost returns what is wrong with the headers of a POST; "" for nothing.
 func checkPost(r *http.Request) string {
 	version := header(r, wire.VersionHeader)
 	plain, events := wire.Accepts(r.Header["Accept"])
@@ -205,7 +205,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	})
 }
 
-// checkVersion says how the headers of a message and what it says of its version differ.
+// checkVersion checks the protocol version in the headers and in the message.
 func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jsonrpc.Error {
 	if m.Asks() && (newest || m.Params.Meta != nil) {
 		given := header(r, wire.VersionHeader)
@@ -226,10 +226,10 @@ func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jso
 	return nil
 }
 
-// take takes what wants no answer.
+// take takes a message that needs no answer.
 func (h *Front) take(out *response, s *client.Session, m *wire.Message) {
 	switch {
-	case s == nil: // it is about nothing
+	case s == nil: // without a session there is nothing that it could be about
 	case m.Answers():
 		s.Questions.Answer(m)
 	default:
@@ -238,8 +238,8 @@ func (h *Front) take(out *response, s *client.Session, m *wire.Message) {
 	out.WriteHeader(http.StatusAccepted)
 }
 
-// start gives a request its time: that of its POST, or in a session until it is cancelled,
-// since a client that leaves has not cancelled. An error refuses it.
+// start begins a request. It ends with its POST, or, in a session, when it is cancelled: a client
+// that disconnects has not cancelled its request. An error refuses it.
 func (h *Front) start(r *http.Request, s *client.Session, asked *mcpbridge.Request) *jsonrpc.Error {
 	if s == nil {
 		asked.Begin(r.Context())
@@ -264,13 +264,13 @@ func (h *Front) refuseRequest(out *response, r *http.Request, id json.RawMessage
 	case refused.Code != jsonrpc.CodeMethodNotFound:
 	case header(r, wire.VersionHeader) >= wire.FirstStateless:
 		status = http.StatusNotFound
-	default: // as the older eras have it: the transport did its part
+	default: // in the older eras, an error of the protocol has status 200
 		status = http.StatusOK
 	}
 	writeRefusal(out, status, id, refused)
 }
 
-// postBatch serves a batch: each answer is an event.
+// postBatch serves a batch. Each answer is an event.
 func (h *Front) postBatch(out *response, r *http.Request, from sender, data []byte) {
 	version := header(r, wire.VersionHeader)
 	if version > wire.LastWithBatches {
@@ -358,7 +358,8 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 // errSessionOver refuses a request of a session that has just ended.
 var errSessionOver = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session has ended"}
 
-// sessionOver refuses a request of a session that has ended: its client begins another.
+// sessionOver refuses a request of a session that has ended, with 404, so that the client begins a
+// new one.
 func sessionOver(w http.ResponseWriter) {
 	http.Error(w, "session not found", http.StatusNotFound)
 }
@@ -367,8 +368,8 @@ func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, refused
 	writeJSON(w, status, string(wire.ErrorOf(id, refused)))
 }
 
-// statusOf is the status that the stateless era has an error of the protocol say
-// as well; 0 for most, which come as any answer does.
+// statusOf returns the HTTP status of a JSON-RPC error in the stateless era; 0 for most errors,
+// which have the status of any answer.
 func statusOf(code int64) int {
 	switch code {
 	case jsonrpc.CodeMethodNotFound:
@@ -379,8 +380,8 @@ func statusOf(code int64) int {
 	return 0
 }
 
-// checkHeaders says what the headers of a message of the stateless era say differently from
-// the message (2026-07-28, basic/transports).
+// checkHeaders returns an error if the headers of a message of the stateless era differ from the
+// message (2026-07-28, basic/transports).
 func (h *Front) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
 	if m.Answers() {
 		return nil

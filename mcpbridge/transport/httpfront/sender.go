@@ -12,13 +12,13 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// sender is who has sent a POST.
+// sender is who sent a POST.
 type sender struct {
 	subject string      // see subject
 	host    string      // see hostOf
 	session string      // the id of the session that it names; "" if it names none
-	own     *usage      // that session, if it is there and its own
-	owner   turns.Owner // whose share it takes: its caller's, and of that its own session's
+	own     *usage      // that session, if it exists and belongs to the caller; else nil
+	owner   turns.Owner // whose share it uses: that of its caller, and within it that of its session
 }
 
 func (h *Front) senderOf(r *http.Request) sender {
@@ -33,12 +33,12 @@ func (h *Front) senderOf(r *http.Request) sender {
 	return s
 }
 
-// origin is where a request of a POST comes from, without its session.
+// origin returns the origin of a request of a POST, without its session.
 func (s sender) origin(r *http.Request) client.Origin {
 	return originOf(r, s.subject, s.host, client.StreamableHTTP)
 }
 
-// originOf is where a request over HTTP comes from.
+// originOf returns the origin of an HTTP request.
 func originOf(r *http.Request, subject, host string, by client.Transport) client.Origin {
 	return client.Origin{
 		Caller: cmp.Or(subject, "anonymous"), Subject: subject, Host: host, Transport: by,
@@ -46,7 +46,7 @@ func originOf(r *http.Request, subject, host string, by client.Transport) client
 	}
 }
 
-// subject is the authenticated caller of a request, "" without authentication.
+// subject returns the authenticated caller of a request; "" without authentication.
 func subject(r *http.Request) string {
 	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
 		return info.UserID
@@ -54,7 +54,7 @@ func subject(r *http.Request) string {
 	return ""
 }
 
-// hostOf is the address that a request came from, without the port.
+// hostOf returns the address that a request came from, without the port.
 func hostOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -63,15 +63,15 @@ func hostOf(r *http.Request) string {
 	return host
 }
 
-// headersRead drops the headers of a request that is understood: an answer may take long,
-// and they are not kept for as long.
+// headersRead drops the headers of a request when they are not needed any more, so that they do
+// not use memory until it is answered.
 func (h *Front) headersRead(r *http.Request) {
-	clear(r.Header) // which copies of the request have as well
+	clear(r.Header) // copies of the request share the map
 	r.Header = nil
 	h.bridge.HeadersRead(r.Context())
 }
 
-// header is first of a request.
+// header returns the first value of a header of a request.
 func header(r *http.Request, canonical string) string { return wire.FirstHeader(r.Header, canonical) }
 
 func partyOf(r *http.Request, program string) party {

@@ -11,22 +11,22 @@ import (
 type sessions struct {
 	mu      sync.Mutex        // guards the fields that follow, and those of a usage
 	known   map[string]*usage // by their ids
-	opening int               // those that have room, and are not known yet
+	opening int               // sessions that were admitted and are not known yet
 	streams map[*stream]bool
-	parties parties // whose they are, those of opening left out
+	parties parties // whose the known ones are
 }
 
-// usage is whose a session is, and how it is used.
+// usage is a session, whose it is, and how it is used.
 type usage struct {
 	*client.Session
 	user  string // who began it
-	party party  // whose room it takes; see admit
+	party party  // whom it counts for; see admit
 
 	open   int       // requests and streams that are open
-	stream bool      // its event stream is
-	last   time.Time // when the last one ended
+	stream bool      // its event stream is open
+	last   time.Time // when the last request or stream ended
 
-	// Where it stands among the sessions of its party; see parties.
+	// Its place among the sessions of its party; see parties.
 	member              *member // nil if it is not known
 	program             *program
 	inMember, inProgram rank
@@ -62,7 +62,8 @@ func (s *sessions) leave(u *usage) {
 	u.used()
 }
 
-// enterStream does as enter for the session's event stream. It reports false if it has one.
+// enterStream is like enter, for the session's event stream. It reports false if the session has
+// one already.
 func (s *sessions) enterStream(u *usage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *sessions) count() int {
 	return len(s.known) + len(s.streams)
 }
 
-// opened ends what admit began: the session is known from now on, if it is not nil.
+// opened follows each admit: the session, if it is not nil, is known from now on.
 func (s *sessions) opened(u *usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +104,7 @@ func (s *sessions) opened(u *usage) {
 	}
 }
 
-// forgetLocked forgets a session that is known.
+// forgetLocked removes a known session.
 func (s *sessions) forgetLocked(u *usage) {
 	delete(s.known, u.ID)
 	s.parties.removeSession(u)
@@ -115,7 +116,7 @@ func (s *sessions) openLocked(one *stream) {
 	s.parties.addStream(one)
 }
 
-// closeLocked does not count a stream any more.
+// closeLocked stops counting a stream.
 func (s *sessions) closeLocked(one *stream) {
 	if s.streams[one] {
 		delete(s.streams, one)
@@ -123,8 +124,8 @@ func (s *sessions) closeLocked(one *stream) {
 	}
 }
 
-// remove forgets the sessions that are over, and returns them. Nobody finds them any more;
-// the caller ends them.
+// remove removes the sessions for which ended reports true, and returns them. The caller ends
+// them.
 func (s *sessions) remove(ended func(u *usage) bool) (removed []*client.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *sessions) remove(ended func(u *usage) bool) (removed []*client.Session)
 	return removed
 }
 
-// removeOne does so of one, if it is still known.
+// removeOne removes one session, if it is still known.
 func (s *sessions) removeOne(u *usage) []*client.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *sessions) removeOne(u *usage) []*client.Session {
 	return []*client.Session{u.Session}
 }
 
-// idle forgets the sessions that were idle for longer than timeout.
+// idle removes the sessions that were idle for longer than timeout, and returns them.
 func (s *sessions) idle(timeout time.Duration) []*client.Session {
 	oldest := time.Now().Add(-timeout)
 	return s.remove(func(u *usage) bool { return u.open == 0 && u.last.Before(oldest) })

@@ -13,16 +13,16 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// fairShare is the part of all sessions that one party may have for certain when
-// there are as many as may be.
+// fairShare says how many sessions a party keeps at the limit: one in fairShare of all sessions.
 const fairShare = 10
 
-// admit reports whether there is room for one more session of a party, where there
-// may be most; opened has to be called when it has begun, or has not. When there is
-// none, the party with the most makes room, if it has more than its share, by the
-// sessions that were idle longest: one that floods takes nothing from others. A
-// party with a token and less than its share gets room also where none is idle. The
-// caller ends those that make room.
+// admit reports whether there is room for one more session of a party, of most in all. opened has
+// to be called afterwards, also if the session does not begin.
+//
+// At the limit, the party with the most sessions loses those that have been idle longest, if it
+// has more than its share, so that a party that begins many takes nothing from others. A party
+// with a token and less than its share gets room even if no session is idle. The caller ends the
+// sessions that admit returns.
 func (s *sessions) admit(most int, of party, known bool) (yielded []*client.Session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,8 +35,8 @@ func (s *sessions) admit(most int, of party, known bool) (yielded []*client.Sess
 	return yielded, ok
 }
 
-// admitStream does the same for a stream, which is counted until the function it
-// returns is called. The stream ends with the request that it returns.
+// admitStream does the same for a stream, which counts until leave is called. The stream ends with
+// the request that it returns.
 func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
 	s, of := h.sessions, partyOf(r, "")
 	yielded, ok := s.admit(h.settings.Load().MaxSessions, of, subject(r) != "")
@@ -109,8 +109,8 @@ func (s *sessions) fullLocked(most int) bool {
 	return len(s.known)+s.opening+len(s.streams) >= most
 }
 
-// yieldLocked forgets sessions that the largest party has to give up for one more of
-// another party: one, or as many as there are too many since max_sessions was lowered.
+// yieldLocked removes sessions of the largest party to make room for one of another party: one, or
+// more if max_sessions was lowered.
 func (s *sessions) yieldLocked(most int, of party, known bool) (yielded []*client.Session) {
 	share := max(1, most/fairShare)
 	for s.fullLocked(most) {
@@ -124,7 +124,7 @@ func (s *sessions) yieldLocked(most int, of party, known bool) (yielded []*clien
 			return yielded
 		}
 		u := program.idle.oldest()
-		if u == nil && !own { // its programs may have many names, and one session each
+		if u == nil && !own { // each of its sessions may be of a program with another name
 			u = largest.idle.oldest()
 		}
 		if u == nil {
@@ -139,8 +139,8 @@ func (s *sessions) yieldLocked(most int, of party, known bool) (yielded []*clien
 	return yielded
 }
 
-// interruptLocked ends the oldest stream of a party that has no idle session, or forgets its
-// session whose last use is longest ago.
+// interruptLocked ends the oldest stream of a party without an idle session, or removes its session
+// whose last use is longest ago.
 func (s *sessions) interruptLocked(of *member) []*client.Session {
 	if oldest := of.streams.Front(); oldest != nil {
 		one, _ := oldest.Value.(*stream)
@@ -153,7 +153,7 @@ func (s *sessions) interruptLocked(of *member) []*client.Session {
 	return []*client.Session{u.Session}
 }
 
-// crowded refuses what there is no room for.
+// crowded refuses a session or a stream for which there is no room.
 func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(budget.RetryAfter.Seconds())))
 	writeJSON(w, http.StatusServiceUnavailable, string(budget.RefusalJSON(id, text)))

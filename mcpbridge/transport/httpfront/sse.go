@@ -61,8 +61,8 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	c.Serve(r.Context())
 }
 
-// ownerOf is who a POST counts as, where requests share a budget: its stream, if
-// that is its own, else the caller at its address.
+// ownerOf returns whose share a POST uses: that of its stream, if the stream belongs to the caller,
+// else that of the caller at its address.
 func (s *sse) ownerOf(r *http.Request) turns.Owner {
 	if c, ok := s.find(r, subject(r)); ok {
 		return c.Owner()
@@ -78,7 +78,7 @@ func (s *sse) find(r *http.Request, who string) (sseConn, bool) {
 	return c, ok && c.caller == who
 }
 
-// post hands one message to its stream, which ends what it holds.
+// post passes one message to its stream, which also ends held.
 func (s *sse) post(w http.ResponseWriter, r *http.Request, message []byte, held *budget.Share, who string) {
 	c, ok := s.find(r, who)
 	if !ok {
@@ -103,7 +103,7 @@ func (s *sse) endOf(is func(caller string) bool) {
 	}
 }
 
-// closeAll ends every stream when what it asked for is answered, or LastAnswers has passed.
+// closeAll ends every stream when its requests are answered, or after stdio.LastAnswers.
 func (s *sse) closeAll() {
 	s.mu.Lock()
 	open := slices.Collect(maps.Values(s.conns))

@@ -10,23 +10,23 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// answers are those that wait to be written on stdio. What came
-// together goes out together: to write a short line costs more than to make it.
+// answers are the answers that wait to be written to stdout. Answers that wait at the same time are
+// written together, since writing a short line costs more than making it.
 type answers struct {
 	unwritten
-	writing bool   // a goroutine is at them
-	spare   []byte // the buffer to begin with; nil if it is in use
+	writing bool   // a goroutine is writing them
+	spare   []byte // a buffer for the next ones; nil if it is in use
 }
 
-// unwritten is what is to be written at once.
+// unwritten is what is written at one time.
 type unwritten struct {
 	chunks [][]byte // whole lines, in order
-	count  int      // of them
+	count  int      // of lines
 	size   int      // in bytes
-	held   []func() // let go of the room that the long ones take
+	held   []func() // give back the room of long answers
 }
 
-// release is called when nothing of it is to be written any more.
+// release gives back the room. It is called when everything is written, or nothing more will be.
 func (u *unwritten) release() {
 	for _, release := range u.held {
 		release()
@@ -34,13 +34,13 @@ func (u *unwritten) release() {
 }
 
 const (
-	longPart    = 16 << 10 // bytes of a part from which on it is not copied
-	answersSize = 64 << 10 // what a pipe holds
-	moreSize    = 4 << 10  // of a buffer behind what was not copied
-	longWatch   = 64       // writes by one call for others, before it goes on to its end
+	longPart    = 16 << 10 // bytes; a part of this size or more is not copied
+	answersSize = 64 << 10 // bytes; what a pipe holds
+	moreSize    = 4 << 10  // bytes of a buffer after a part that was not copied
+	longWatch   = 64       // how many writes the goroutine of a call makes for others
 
-	// From so many bytes of answers on that wait nothing more is read; while any wait, from
-	// so many requests on without one.
+	// Nothing more is read while so many bytes of answers wait, or while any wait and so many
+	// requests have no answer.
 	mostUnread     = 16 << 20
 	mostUnanswered = 1024
 )
@@ -67,7 +67,7 @@ func (a *answers) addPart(part []byte) {
 	if last < 0 || cap(a.chunks[last])-len(a.chunks[last]) < len(part) {
 		buffer := a.spare[:0]
 		switch a.spare = nil; {
-		case cap(buffer) > 0: // nothing was copied since it was written
+		case cap(buffer) > 0: // it is empty
 		case last < 0:
 			buffer = make([]byte, 0, answersSize)
 		default:
@@ -79,7 +79,7 @@ func (a *answers) addPart(part []byte) {
 	a.chunks[last] = append(a.chunks[last], part...)
 }
 
-// take returns what is to be written.
+// take returns what waits to be written.
 func (a *answers) take() unwritten {
 	next := a.unwritten
 	a.unwritten = unwritten{}
@@ -87,7 +87,7 @@ func (a *answers) take() unwritten {
 	return next
 }
 
-// keep keeps one of the buffers that were written.
+// keep keeps one of the written buffers for later.
 func (a *answers) keep(written [][]byte) {
 	for _, chunk := range written {
 		if a.spare == nil && cap(chunk) == answersSize {
@@ -96,12 +96,12 @@ func (a *answers) keep(written [][]byte) {
 	}
 }
 
-// answer ends a request with its answer; nil for none. release is called when nothing of it
-// is to be written any more. When answer returns, it has been written, or waits for others
-// of its batch, or a goroutine is about to write it.
+// answer ends a request with an answer; nil for none. release is called when the answer has been
+// written, or will not be. When answer returns, the answer has been written, or waits for the others
+// of its batch, or another goroutine writes it.
 func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 	if message.Size() <= turns.Little {
-		release() // what is left of it nobody counts
+		release() // the rest of the answer is not counted
 		release = nil
 	}
 	c.mu.Lock()
@@ -114,7 +114,7 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 	switch {
 	case p.in != nil:
 		message, release = p.in.add(message, release)
-	case p.held != nil: // what is not written takes room
+	case p.held != nil: // an answer that waits takes room
 		p.held.Worked()
 		release = both(release, p.held.End)
 	}
@@ -139,17 +139,17 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 	if !first {
 		return
 	}
-	if p.Request != nil && p.Method == wire.MethodInitialize { // it is answered by who reads
+	if p.Request != nil && p.Method == wire.MethodInitialize { // answered by the goroutine that reads
 		c.workers.run(c.ctx, c.watchAnswers)
 		return
 	}
 	if !alone {
-		runtime.Gosched() // the others may be as far
+		runtime.Gosched() // others may be about to add theirs
 	}
 	c.watchAnswers()
 }
 
-// both returns what lets go of two things. The first may be nil.
+// both returns a function that calls two. The first may be nil.
 func both(release, also func()) func() {
 	if release == nil {
 		return also
@@ -171,8 +171,8 @@ func (c *Conn) answerNow(message wire.Parts, release func()) {
 	c.endIfAnsweredLocked()
 }
 
-// watchAnswers writes what waits, and what comes meanwhile. While that has no end
-// another goroutine goes on with it: the call whose this is has to end.
+// watchAnswers writes what waits, until nothing does. After longWatch writes it leaves the rest to
+// another goroutine, so that the call in whose goroutine it runs can end.
 func (c *Conn) watchAnswers() {
 	for range longWatch {
 		if !c.writeAnswers() {
@@ -182,7 +182,7 @@ func (c *Conn) watchAnswers() {
 	c.workers.run(c.ctx, c.watchAnswers)
 }
 
-// writeAnswers writes what waits, and reports whether more may have come meanwhile.
+// writeAnswers writes what waits, and reports whether more may wait.
 func (c *Conn) writeAnswers() bool {
 	ended := false
 	select {
@@ -205,7 +205,7 @@ func (c *Conn) writeAnswers() bool {
 	<-c.writing
 	if err != nil {
 		c.broken(err)
-		return true // what waits is let go of
+		return true // the next round drops what waits
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *Conn) writeAnswers() bool {
 	return next.count > 0
 }
 
-// awaitReader waits while a client that goes on asking does not read its answers.
+// awaitReader waits while the client sends requests but does not read its answers.
 func (c *Conn) awaitReader() {
 	for c.unread() {
 		select {
@@ -226,7 +226,7 @@ func (c *Conn) awaitReader() {
 	}
 }
 
-// unread reports whether too much waits to be written, or so many requests that it will.
+// unread reports whether too many bytes wait to be written, or too many requests for an answer.
 func (c *Conn) unread() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

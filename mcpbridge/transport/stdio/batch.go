@@ -13,12 +13,12 @@ import (
 type batch struct {
 	left    int
 	answers []wire.Parts
-	release []func()      // of the room of those that are in
-	held    *budget.Share // until they are written
+	release []func()      // give back the room of the answers so far
+	held    *budget.Share // of the batch, until the answers are written
 }
 
-// add collects an answer, and returns all of them when it was the last; nil before, and if
-// there are none.
+// add collects an answer. With the last one it returns all of them; nil before, and if there are
+// none.
 func (in *batch) add(answer wire.Parts, release func()) (all wire.Parts, releaseAll func()) {
 	if answer != nil {
 		in.answers = append(in.answers, answer)
@@ -53,7 +53,7 @@ func (c *Conn) takeBatch(data []byte, held *budget.Share) {
 		c.complain(nil, wrong.Code, wrong.Message)
 		return
 	}
-	in := &batch{left: 1, held: held} // held open until all members are in
+	in := &batch{left: 1, held: held} // one more, until all members are added
 	for i, m := range all {
 		var refusal json.RawMessage
 		switch {

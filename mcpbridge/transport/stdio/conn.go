@@ -22,21 +22,21 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Conn is a client's connection made of whole messages, which is its session too: stdio,
-// or a stream of SSE. It outlives a malformed message, and answers all that it has read
-// when its input ends (SPEC G1).
+// Conn is a client's connection and session on which whole messages come: stdio, or an SSE stream. A
+// malformed message does not end it. When its input ends, all requests that were read are still
+// answered (SPEC G1).
 type Conn struct {
 	bridge *mcpbridge.Bridge
 	log    *slog.Logger
 	from   client.Origin // of all requests
 	max    int64         // bytes of a message
-	newest bool          // the transport can carry the stateless era
+	newest bool          // the stateless era may be used
 
 	session *client.Session
-	passing sync.Once // begins to tell the client its news
+	passing sync.Once // begins to send notifications of changes
 
-	send func(wire.Parts) error // writes one message or batch; called by one goroutine at a time; returns when ctx ends
-	out  io.Writer              // takes answers, and may hang for as long as the client does; nil where send does
+	send func(wire.Parts) error // sends one message or batch; called by one goroutine at a time; returns at the latest when ctx ends
+	out  io.Writer              // takes answers; a write may block until the client reads; nil if send takes them
 
 	ctx     context.Context    // ends with the connection
 	end     context.CancelFunc // ends ctx
@@ -45,35 +45,35 @@ type Conn struct {
 	workers workers
 
 	stopOnce sync.Once
-	stop     chan struct{} // closed when no more is to be read
-	writing  chan struct{} // holds a token while send or out is at work
-	taken    chan struct{} // holds a token when answers that waited are being written
+	stop     chan struct{} // closed when nothing more is read
+	writing  chan struct{} // holds a token while send or out is in use
+	taken    chan struct{} // receives a token when answers that waited are being written
 
 	mu         sync.Mutex         // guards the fields that follow
 	awaiting   map[string]pending // the requests that have no answer yet, by wire.IDKey
-	unanswered int                // answers that the end of input waits for
+	unanswered int                // how many answers the end of input waits for
 	ended      bool               // the input has ended
 	answered   chan struct{}      // closed when ended and unanswered is 0
 	failed     error              // why a message could not be sent
-	closed     bool               // no request begins any more
+	closed     bool               // no further request begins
 	soon       answers
 }
 
 // pending is a request that has no answer yet.
 type pending struct {
 	*mcpbridge.Request
-	in   *batch        // nil for a lone request
+	in   *batch        // nil for a request outside of a batch
 	held *budget.Share // until it is answered
-	// open marks a subscription, whose answer is the end of the session: the
-	// end of input does not wait for it.
+	// open marks a subscription. It is answered only at the end of the session, so that the end
+	// of input does not wait for it.
 	open bool
 }
 
-// line is one message as it came, or the news that one was too long.
+// line is one message as it came, or says that one was too long.
 type line struct {
 	data    []byte
 	tooLong bool
-	held    *budget.Share // who takes the line ends it
+	held    *budget.Share // ended by whoever takes the line
 }
 
 func newConn(b *mcpbridge.Bridge, from client.Origin, maxMessage int64) *Conn {
@@ -97,16 +97,16 @@ func newConn(b *mcpbridge.Bridge, from client.Origin, maxMessage int64) *Conn {
 	}
 }
 
-// NewStream returns the connection of a client that POSTs its messages, and is sent its
-// answers by send. It carries the eras with sessions alone.
+// NewStream returns the connection of a client that POSTs its messages, and gets its answers by
+// send. Only the eras with sessions can be used on it.
 func NewStream(b *mcpbridge.Bridge, from client.Origin, maxMessage int64, send func(wire.Parts) error) *Conn {
 	c := newConn(b, from, maxMessage)
 	c.send, c.newest = send, false
 	return c
 }
 
-// Serve returns when the connection is over, or what has been asked is answered, or ctx
-// ends. Nothing is sent from then on.
+// Serve returns when the connection has ended, or when reading has stopped and all requests are
+// answered, or when ctx ends. Nothing is sent after that.
 func (c *Conn) Serve(ctx context.Context) {
 	select {
 	case <-c.answered:
@@ -117,7 +117,7 @@ func (c *Conn) Serve(ctx context.Context) {
 	c.writing <- struct{}{} // for good
 }
 
-// Post takes a message, and what it holds. refused says why it is not taken; "" if it is.
+// Post takes a message, and ends what it holds. refused says why it is not taken; "" if it is.
 func (c *Conn) Post(message []byte, held *budget.Share) (refused string) {
 	select {
 	case <-c.stop:
@@ -132,17 +132,17 @@ func (c *Conn) Post(message []byte, held *budget.Share) (refused string) {
 	}
 }
 
-// Owner is whose share of what is bounded the connection takes.
+// Owner returns whose share of the bounded resources the connection uses.
 func (c *Conn) Owner() turns.Owner { return c.from.Owner() }
 
-// Done is closed when the connection is over.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 
-// take takes a line: it answers what is not a message, and has the others answered. A
-// panic ends the connection: nobody knows how much of the line has been taken.
+// take takes a line: a message, a batch, or something that it refuses. A panic ends the connection,
+// since it is not known how much of the line was taken.
 func (c *Conn) take(l line) {
 	held := l.held
-	defer func() { held.End() }() // unless somebody else is to
+	defer func() { held.End() }() // unless it was passed on
 	defer recovered.To(c.log, "read a line of a client's", func(any) { c.HangUp() })
 	data := wire.Trimmed(l.data)
 	switch {
@@ -168,8 +168,8 @@ func (c *Conn) take(l line) {
 	}
 }
 
-// accept takes a message: a request is answered from now on. It returns the error that
-// refuses a request instead. p.held is the request's, if it is not refused.
+// accept takes a message, and begins to answer a request. It returns the error response if it
+// refuses the request. Otherwise the request ends p.held.
 func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	switch {
 	case m.Answers():
@@ -201,7 +201,7 @@ func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 		r.Stop()
 		return wire.ErrorJSON(m.ID, jsonrpc.CodeInvalidRequest, "a request with this id is being answered")
 	}
-	if m.Method == wire.MethodInitialize { // what follows is said in its session
+	if m.Method == wire.MethodInitialize { // the next messages need the session
 		c.answerRequest(r)
 		if _, opened := c.session.Declared(); opened {
 			c.passNews()
@@ -212,7 +212,7 @@ func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	return nil
 }
 
-// passNews tells the client what has changed, from now on.
+// passNews begins to send notifications of changes to the client.
 func (c *Conn) passNews() {
 	c.passing.Do(func() {
 		c.mu.Lock()
@@ -227,8 +227,8 @@ func (c *Conn) passNews() {
 	})
 }
 
-// answerRequest answers a request. A panic ends the connection: nobody knows what of the
-// answer has been written.
+// answerRequest answers a request. A panic ends the connection, since it is not known how much of
+// the answer was written.
 func (c *Conn) answerRequest(r *mcpbridge.Request) {
 	defer c.lines.Done()
 	working := true
@@ -247,12 +247,12 @@ func (c *Conn) answerRequest(r *mcpbridge.Request) {
 			// response" (MCP, Cancellation). A client that left needs none.
 			response = nil
 		}
-		end() // the write may hang; see Serve
+		end() // before the write, which may block; see Serve
 		c.answer(r.ID, response, release)
 	})
 }
 
-// What enter finds.
+// entering is the result of enter.
 type entering int
 
 const (
@@ -294,8 +294,7 @@ func (c *Conn) cancel(id json.RawMessage) {
 	}
 }
 
-// release ends what the requests hold that will get no answer any more: the
-// connection is over.
+// release ends what requests without an answer hold, when the connection has ended.
 func (c *Conn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +306,7 @@ func (c *Conn) release() {
 	}
 }
 
-// endInput notes that nothing more will be read: the client answers no questions any more.
+// endInput notes that nothing more will be read, and ends the questions to the client.
 func (c *Conn) endInput() {
 	c.mu.Lock()
 	c.ended = true
@@ -345,15 +344,14 @@ func (c *Conn) Tell(ctx context.Context, message json.RawMessage) error {
 	return client.SendWithin(ctx, func() error { return c.write(wire.Parts{message}) })
 }
 
-// deliverLogged sends what no handler waits for.
+// deliverLogged sends a message whose error nobody waits for.
 func (c *Conn) deliverLogged(message wire.Parts) {
 	if err := c.deliver(message); err != nil {
 		c.log.Debug("answer a malformed message", "err", err)
 	}
 }
 
-// deliver sends one message or batch. A client that cannot be written to has
-// left: the connection ends.
+// deliver sends one message or batch. If that fails, the client has left, and the connection ends.
 func (c *Conn) deliver(message wire.Parts) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -363,7 +361,7 @@ func (c *Conn) deliver(message wire.Parts) error {
 	return c.write(message)
 }
 
-// write sends what deliver or tell has the turn for.
+// write sends one message or batch. The caller has the token of writing.
 func (c *Conn) write(message wire.Parts) error {
 	err := c.send(message)
 	<-c.writing
@@ -383,14 +381,14 @@ func (c *Conn) broken(err error) {
 	c.HangUp()
 }
 
-// failure returns why the client could not be written to, if so.
+// failure returns why a message could not be sent; nil if all could.
 func (c *Conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
 }
 
-// StopReading takes no more. The connection ends when what was taken is answered.
+// StopReading takes no further messages. The connection ends when all requests are answered.
 func (c *Conn) StopReading() {
 	c.stopOnce.Do(func() {
 		close(c.stop)
@@ -398,12 +396,12 @@ func (c *Conn) StopReading() {
 	})
 }
 
-// HangUp ends the connection without waiting for answers, and the requests in flight.
+// HangUp ends the connection and the requests in flight, without waiting for answers.
 func (c *Conn) HangUp() { c.end() }
 
 // finish ends the connection, and waits for its requests.
 func (c *Conn) finish() {
-	c.HangUp() // lets go of the goroutines that read and write
+	c.HangUp() // ends the goroutines that read and write
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -413,8 +411,8 @@ func (c *Conn) finish() {
 	c.awaitLog()
 }
 
-// awaitLog waits until the requests that are over are in the log, or for as long
-// as last answers may take: the write before it may hang.
+// awaitLog waits until ended requests are logged, for LastAnswers at most: a request is logged after
+// its answer is written, and the write may block.
 func (c *Conn) awaitLog() {
 	logged := make(chan struct{})
 	go func() {

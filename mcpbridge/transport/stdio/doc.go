@@ -1,5 +1,5 @@
-// Package stdio serves a bridge to one client over a connection made of whole messages: the
-// lines of stdio, or the messages that a client POSTs to an SSE stream. The connection is the
-// client's session too. It outlives a malformed message, and answers all that it has read
-// when its input ends (SPEC G1).
+// Package stdio serves a bridge to one client over a connection on which whole messages come: the
+// lines of stdin, or the messages that a client POSTs to an SSE stream. The connection is also the
+// client's session. A malformed message does not end it. When the input ends, all requests that were
+// read are still answered (SPEC G1).
 package stdio

@@ -15,8 +15,8 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// LastAnswers is how long the answers of calls that have ended may take to
-// reach a client on stdio that is being left.
+// LastAnswers bounds the time to write the answers of calls that have ended, when the connection
+// ends.
 const LastAnswers = 500 * time.Millisecond
 
 // Serve serves one client over in and out until in ends and every request
@@ -24,9 +24,8 @@ const LastAnswers = 500 * time.Millisecond
 // line; maxMessage bounds a line in bytes. It returns why out could not be
 // written to, ctx's error, or nil.
 //
-// Neither a read nor a write can be interrupted on every system, so the
-// goroutine that does it may outlive this function until it is let go. It
-// touches nothing of the bridge's then.
+// Not every system can interrupt a read or a write, so the goroutine that reads or writes may outlive
+// this function. It does not use the bridge then.
 func Serve(ctx context.Context, b *mcpbridge.Bridge, in io.Reader, out io.Writer, maxMessage int64) error {
 	c := newConn(b, client.Origin{Caller: "stdio", Transport: client.Stdio}, maxMessage)
 	c.send = writeLines(out, c.ctx.Done())
@@ -89,7 +88,7 @@ func writeLines(out io.Writer, done <-chan struct{}) func(wire.Parts) error {
 	}
 }
 
-// readLines hands over line after line until the input ends.
+// readLines passes on each line until the input ends.
 func (c *Conn) readLines(r *bufio.Reader) {
 	defer c.endInput()
 	var held *budget.Share // of a line that nobody has taken yet
@@ -125,9 +124,8 @@ func (c *Conn) readLines(r *bufio.Reader) {
 	}
 }
 
-// admit waits for room for a line, and with it the client does. What finds none
-// in time is refused, if it asks for anything; an answer is always let in, since
-// calls in flight may wait for it.
+// admit waits for room for a line, and does not read on meanwhile. A request without room is refused
+// after a while; an answer is always taken, since calls in flight may wait for it.
 func (c *Conn) admit(raw []byte) (held *budget.Share, ok bool) {
 	if len(raw) <= budget.Small {
 		return nil, true
@@ -140,8 +138,8 @@ func (c *Conn) admit(raw []byte) (held *budget.Share, ok bool) {
 	return nil, false
 }
 
-// readLine reads one line of at most maxLine bytes; a longer one is read to its
-// end and dropped. like is kept from line to line.
+// readLine reads one line of at most maxLine bytes. A longer one is read to its end and dropped. like
+// is the size of the last long line, which the caller keeps.
 func readLine(r *bufio.Reader, maxLine int64, like *int) (line, error) {
 	var l line
 	for {
@@ -157,7 +155,7 @@ func readLine(r *bufio.Reader, maxLine int64, like *int) (line, error) {
 			l.data = append(l.data, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			*like = max(len(l.data), *like/2) // a rare one is forgotten by and by
+			*like = max(len(l.data), *like/2) // the effect of a rare long line decays
 			return l, err
 		}
 	}

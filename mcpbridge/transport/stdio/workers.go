@@ -8,8 +8,8 @@ import (
 // maxIdle bounds the goroutines that wait for a job.
 const maxIdle = 64
 
-// workers do jobs in goroutines: in one that is done with another, if there is one, since
-// its stack need not grow again.
+// workers run jobs in goroutines. They reuse a goroutine that has ended its job, whose stack has
+// grown already.
 type workers struct {
 	jobs chan func()  // given to a goroutine that is idle
 	idle atomic.Int32 // those goroutines
