@@ -19,13 +19,13 @@ func IsBatch(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '['
 }
 
-// Trimmed is a body without what may stand around a message.
+// Trimmed returns a body without the white space around its message.
 func Trimmed(body []byte) []byte {
 	return bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")))
 }
 
-// OverBatch says of a batch with too many messages what is wrong; "" of any other
-// message. raw must be valid JSON.
+// OverBatch returns what is wrong with a batch of too many messages; "" for any other message. raw
+// must be valid JSON.
 func OverBatch(raw []byte) string {
 	if !IsBatch(raw) {
 		return ""
@@ -41,8 +41,8 @@ func OverBatch(raw []byte) string {
 	return fmt.Sprintf("a batch may have %d messages at most; send them in smaller batches, or one by one", MaxBatch)
 }
 
-// ReadBatch takes the messages of a batch apart; what refuses one stands at its place.
-// It returns what is wrong with all of it instead. raw must be valid JSON.
+// ReadBatch reads the messages of a batch. refusals has, at the same index, the error that refuses a
+// message; nil for none. wrong refuses the whole batch. raw must be valid JSON.
 func ReadBatch(raw json.RawMessage) (all []*Message, refusals []*jsonrpc.Error, wrong *jsonrpc.Error) {
 	if tooMuch := OverBatch(raw); tooMuch != "" {
 		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: tooMuch}

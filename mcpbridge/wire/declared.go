@@ -31,18 +31,18 @@ func WithSessions(version string) bool {
 	return version != FirstStateless && slices.Contains(Versions, version)
 }
 
-// Declared is what a client has said of itself: in its initialize, or, in the stateless
-// era, with each request.
+// Declared is what a client has declared about itself: in its initialize, or, in the stateless era,
+// with each request.
 type Declared struct {
-	Version string // of the protocol that it asked for; "" if that is none of ours
-	Name    string // its program's, or what is enough of that
-	Task    string // the name of its session, by client.SessionTask; "" without one
+	Version string // the protocol version that it asked for; "" if Orla does not speak it
+	Name    string // of its program, cut to maxName
+	Task    string // a name for its session, by client.SessionTask; "" without one
 
-	Capabilities                json.RawMessage // those for what it may be asked, as JSON; nil for none
-	samples, elicits, listsRoot bool            // it has declared that it takes these questions
+	Capabilities                json.RawMessage // its capabilities as JSON; nil for none
+	samples, elicits, listsRoot bool            // it can be asked these questions
 }
 
-// Takes reports whether a client has declared that it takes a question.
+// Takes reports whether the client has declared the capability for a question.
 func (d *Declared) Takes(method string) bool {
 	switch method {
 	case MethodSample:
@@ -58,7 +58,7 @@ func (d *Declared) Takes(method string) bool {
 // Askable reports whether a client can be asked anything.
 func (d *Declared) Askable() bool { return d.samples || d.elicits || d.listsRoot }
 
-// setCapabilities notes what a client can be asked. It reports false for what are not
+// setCapabilities reads the capabilities of a client. It reports false if raw is not an object of
 // capabilities.
 func (d *Declared) setCapabilities(raw json.RawMessage) bool {
 	if !rawjson.IsObject(raw) {
@@ -91,12 +91,12 @@ func (d *Declared) setCapabilities(raw json.RawMessage) bool {
 	return true
 }
 
-// maxCapabilities bounds what a session keeps of the capabilities of its client, in bytes.
-// Of larger ones it keeps the names.
+// maxCapabilities bounds the capabilities that a session keeps, in bytes. Of larger ones it keeps
+// only the names.
 const maxCapabilities = 1 << 10
 
-// keptCapabilities are the capabilities as a session keeps them. The message is not kept for
-// as long as its session.
+// keptCapabilities returns a copy of the capabilities for a session, so that it does not keep the
+// whole message in memory.
 func (d *Declared) keptCapabilities() json.RawMessage {
 	if len(d.Capabilities) <= maxCapabilities {
 		return slices.Clone(d.Capabilities)
@@ -113,11 +113,11 @@ func (d *Declared) keptCapabilities() json.RawMessage {
 	return json.RawMessage("{" + strings.Join(names, ",") + "}")
 }
 
-// maxName is how much of its program's name is kept of a client, in bytes.
+// maxName bounds the name of a client's program, in bytes.
 const maxName = 64
 
-// ReadInitialize reads what a client says of itself in the params of an initialize. It reports
-// false for what is not of the shape that the protocol gives it.
+// ReadInitialize reads the params of an initialize. It reports false if they do not have the shape
+// that the protocol requires.
 func ReadInitialize(params json.RawMessage) (d Declared, ok bool) {
 	if !rawjson.IsObject(params) {
 		return d, false
@@ -143,8 +143,7 @@ func ReadInitialize(params json.RawMessage) (d Declared, ok bool) {
 	return d, plain && ok
 }
 
-// isImplementation reports whether a value may be what the protocol calls an
-// Implementation, or null.
+// isImplementation reports whether a value is null or can be an Implementation of the protocol.
 func isImplementation(raw json.RawMessage) bool {
 	if string(raw) == "null" {
 		return true
@@ -157,11 +156,11 @@ func isImplementation(raw json.RawMessage) bool {
 	})
 }
 
-// Stateless is what a request of the stateless era says in its _meta.
+// Stateless is what the _meta of a request of the stateless era says.
 type Stateless struct {
 	Version string // "" if the request is of another era
 	Says    Declared
-	Level   string // from which level on it wants log messages; "" for none
+	Level   string // the least level of log messages that it wants; "" for none
 }
 
 // ReadMeta reads a request's _meta (2026-07-28, basic).
@@ -210,7 +209,8 @@ func ReadMeta(meta json.RawMessage) (s Stateless, refused *jsonrpc.Error) {
 	return s, nil
 }
 
-// Unsupported refuses a version of the protocol, and says which there are.
+// Unsupported returns the error for a protocol version that is not supported. It lists those that
+// are.
 func Unsupported(asked string, spoken []string) *jsonrpc.Error {
 	data, err := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: spoken, Requested: asked})
 	if err != nil { // they are strings
@@ -219,12 +219,11 @@ func Unsupported(asked string, spoken []string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: fmt.Sprintf("protocol version %q is not spoken here", asked), Data: data}
 }
 
-// ProtocolPrefix begins the keys of _meta that the protocol keeps for the
-// parties themselves.
+// ProtocolPrefix begins the keys of _meta that the protocol reserves for the client and the server.
 const ProtocolPrefix = "io.modelcontextprotocol/"
 
-// metaLogLevel is where a request of the stateless era says which messages it wants.
+// metaLogLevel is the key in _meta with which a request of the stateless era sets Stateless.Level.
 const metaLogLevel = ProtocolPrefix + "logLevel"
 
-// Levels are those of log messages, from the most verbose on.
+// Levels are the levels of log messages, the most verbose first.
 var Levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

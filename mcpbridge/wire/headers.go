@@ -27,27 +27,27 @@ const (
 	paramHeader   = "Mcp-Param-"
 )
 
-// HeaderParam is an argument of a tool that stands in an HTTP header as well, or that has
-// such arguments in it.
+// HeaderParam is an argument of a tool that an HTTP header repeats, or that contains such arguments.
 type HeaderParam struct {
 	path   string // in dots; "" of all arguments
 	header string // its name; "" for none
 	Keys   []string
-	of     map[string]*HeaderParam // those in it, by keys
+	of     map[string]*HeaderParam // the arguments in it, by key
 }
 
-// maxHeaderDepth is how deep arguments may be that stand in headers: the arguments of a call
-// are looked through once for each level.
+// maxHeaderDepth is how deeply an argument that a header repeats may be nested: the arguments of a
+// call are read once for each level.
 const maxHeaderDepth = 16
 
-// headerSchema is what of a schema says so.
+// headerSchema is the part of a schema that says which arguments headers repeat.
 type headerSchema struct {
 	Type       json.RawMessage            `json:"type"`
 	Header     json.RawMessage            `json:"x-mcp-header"`
 	Properties map[string]json.RawMessage `json:"properties"`
 }
 
-// HeaderParamsIn returns the arguments that an input schema wants in headers; nil for none.
+// HeaderParamsIn returns the arguments that headers repeat according to an input schema; nil for
+// none.
 func HeaderParamsIn(schema json.RawMessage) (*HeaderParam, error) {
 	return headerParamsOf(schema, nil, map[string]bool{})
 }
@@ -100,7 +100,8 @@ func isToken(text string) bool {
 	})
 }
 
-// NamedBy returns the member of params that Mcp-Name repeats, of the methods that have one.
+// NamedBy returns the member of params that the header Mcp-Name repeats. named is false if the method
+// has none.
 func (m *Message) NamedBy() (raw json.RawMessage, named bool) {
 	switch m.Method {
 	case MethodCall, MethodGetPrompt:
@@ -111,8 +112,7 @@ func (m *Message) NamedBy() (raw json.RawMessage, named bool) {
 	return nil, false
 }
 
-// Check compares headers with the arguments that they repeat, of which arg is one. It looks
-// through each once for each level.
+// Check compares headers with the arguments that they repeat. arg is the value of p.
 func (p *HeaderParam) Check(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
 	if p == nil {
 		return nil
@@ -142,7 +142,7 @@ func (p *HeaderParam) Check(headers http.Header, arg json.RawMessage) *jsonrpc.E
 	return nil
 }
 
-// checkOne does so of one argument; nil for none.
+// checkOne compares one argument with its header. arg is nil if the argument is missing.
 func (p *HeaderParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrpc.Error {
 	name, path := paramHeader+p.header, p.path
 	given := headers.Get(name)
@@ -167,7 +167,7 @@ func (p *HeaderParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrp
 	return nil
 }
 
-// repeats reports whether the text of a header says the same as an argument.
+// repeats reports whether the text of a header is equal to an argument.
 func repeats(text string, arg json.RawMessage) bool {
 	if arg[0] == '"' {
 		said, ok := TextOf(arg)
@@ -182,8 +182,8 @@ func repeats(text string, arg json.RawMessage) bool {
 	return err == nil && also == nil && a == b && a == math.Trunc(a) && math.Abs(a) < exact
 }
 
-// HeaderText is the text of a header that may be in base64. It reports false where it
-// should be and is not.
+// HeaderText returns the text of a header, which may be in base64. It reports false if the base64 is
+// invalid.
 func HeaderText(given string) (text string, ok bool) {
 	encoded, marked := strings.CutPrefix(given, "=?base64?")
 	encoded, ends := strings.CutSuffix(encoded, "?=")
@@ -194,13 +194,13 @@ func HeaderText(given string) (text string, ok bool) {
 	return string(raw), err == nil
 }
 
-// Mismatch is the error of headers that say something else than their message.
+// Mismatch returns the error for headers that differ from their message.
 func Mismatch(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf(format, args...)}
 }
 
-// FirstHeader is the first value of a header whose name is in its canonical form, which
-// http.Header.Get would make each time.
+// FirstHeader returns the first value of a header. Unlike http.Header.Get it does not make the name
+// canonical: it has to be.
 func FirstHeader(headers http.Header, canonical string) string {
 	if values := headers[canonical]; len(values) > 0 {
 		return values[0]
@@ -208,7 +208,7 @@ func FirstHeader(headers http.Header, canonical string) string {
 	return ""
 }
 
-// Accepts reports whether a client takes JSON, and events.
+// Accepts reports whether the values of an Accept header allow JSON, and event streams.
 func Accepts(values []string) (json, events bool) {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") {

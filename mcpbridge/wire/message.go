@@ -12,39 +12,38 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// IDOf returns the id of a message that is JSON but maybe no message; nil if it has none, or
-// one of over MaxToken.
+// IDOf returns the id of JSON that may not be a message; nil if it has none, or one of over MaxToken
+// bytes.
 func IDOf(raw json.RawMessage) json.RawMessage {
 	var e struct {
 		ID json.RawMessage `json:"id"`
 	}
-	_ = json.Unmarshal(raw, &e) // what is no object has no id
+	_ = json.Unmarshal(raw, &e) // anything but an object has no id
 	if len(e.ID) > MaxToken {
 		return nil
 	}
 	return e.ID
 }
 
-// maxRequestMeta bounds the _meta of a client's message in bytes: it is for the parties
-// and their tools to say a little of a request, and each of them looks through it.
+// maxRequestMeta bounds the _meta of a client's message in bytes. It is meant for a few short values,
+// and is read several times.
 const maxRequestMeta = 64 << 10
 
-// metaTooLarge is why a message with a larger one is refused.
+// metaTooLarge is the text of the error for a larger _meta.
 var metaTooLarge = fmt.Sprintf("the params' _meta is over %d bytes; what is large belongs in the arguments", maxRequestMeta)
 
-// maxBeside bounds what a client's message, or a batch, may have in bytes beside what is
-// passed on or kept as it came: arguments, and answers to questions.
+// maxBeside bounds the bytes of a client's message, or a batch, without the parts that are passed on
+// unchanged: arguments, and answers to questions.
 const maxBeside = 256 << 10
 
-// maxInitialize bounds an initialize in bytes, without the icons of its client, which may
-// be large and which nobody shows.
+// maxInitialize bounds an initialize in bytes, without the icons of the client, which may be large
+// and are not used.
 const maxInitialize = 16 << 10
 
-// MaxToken bounds an id and a progress token in bytes: each is said again with all that
-// belongs to its request.
+// MaxToken bounds an id and a progress token in bytes: every message about a request repeats them.
 const MaxToken = 1 << 10
 
-// maxValues bounds the values in an initialize, and in a _meta.
+// maxValues bounds the JSON values in an initialize, and in a _meta.
 const maxValues = 512
 
 // What is wrong with a message that is too large in part.
@@ -64,7 +63,7 @@ const (
 	NotShaped  = "params are not of the shape that the protocol gives them"
 )
 
-// Message is a JSON-RPC message, taken apart and not decoded.
+// Message is a JSON-RPC message, split into its members and not decoded.
 type Message struct {
 	ID     json.RawMessage // as it came; nil for none, and for null
 	named  bool            // it has a method: it is not a response
@@ -72,11 +71,11 @@ type Message struct {
 	Params Params          // of a request or a notification
 	Result json.RawMessage // of a response; nil for none
 	Failed json.RawMessage // the error of a response; nil for none
-	beside int             // its bytes beside what is passed on or kept as it came
+	beside int             // its bytes without the parts that are passed on unchanged
 }
 
-// Params are those of a message, as far as more than one method has them. What is missing
-// is nil.
+// Params are the params of a message: the members that more than one method has. A missing one is
+// nil.
 type Params struct {
 	Raw       json.RawMessage // nil for none, and for null
 	Odd       bool            // they are not an object
@@ -89,14 +88,14 @@ type Params struct {
 	State     json.RawMessage // requestState
 }
 
-// Asks reports whether a message wants an answer.
+// Asks reports whether a message is a request.
 func (m *Message) Asks() bool { return m.named && m.ID != nil }
 
-// Answers reports whether a message is the answer to a question.
+// Answers reports whether a message is a response.
 func (m *Message) Answers() bool { return !m.named }
 
-// ReadMessage takes a message apart. raw must be valid JSON, without space before it. The
-// id is known, as far as there is one that can be repeated, also where the message is refused.
+// ReadMessage splits a message into its members. raw must be valid JSON, without leading space. If the
+// message is refused, m has its id, unless there is none or it is too long to be repeated.
 func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 	m = &Message{}
 	refuse := func(code int64, text string) (*Message, *jsonrpc.Error) {
@@ -115,7 +114,7 @@ func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 	m.ID, m.Result, m.Failed = its.ID, its.Result, its.Error
 	version, method, given := its.Version, its.Method, its.Params
 	if !plain {
-		if len(raw) > 2*maxValues { // small ones are written another way
+		if len(raw) > 2*maxValues { // small ones are rewritten without escapes
 			return refuse(jsonrpc.CodeInvalidParams, escapedKeys)
 		}
 		written, changed := PlainObject(raw)
@@ -153,8 +152,8 @@ func ReadMessage(raw json.RawMessage) (m *Message, refused *jsonrpc.Error) {
 	return m, nil
 }
 
-// readParams takes params apart, of a message of a size. tooMuch says what of them is too
-// large; "" for nothing.
+// readParams splits the params of a message into their members. size is that of the message. tooMuch
+// says which part is too large; "" for none.
 func readParams(raw json.RawMessage, size int) (p Params, tooMuch string) {
 	if raw == nil || string(raw) == "null" {
 		return p, ""
@@ -201,8 +200,7 @@ func readParams(raw json.RawMessage, size int) (p Params, tooMuch string) {
 	return p, ""
 }
 
-// measure notes how large a message is beside what is passed on as it came, and says what
-// of it is too large; "" for nothing.
+// measure sets m.beside. tooMuch says which part of the message is too large; "" for none.
 func (m *Message) measure(raw json.RawMessage) (tooMuch string) {
 	if m.beside = len(raw); m.beside <= 2*maxValues { // a value takes two bytes
 		return ""
@@ -230,8 +228,8 @@ func iconsIn(params json.RawMessage) (icons json.RawMessage) {
 	return rawjson.Get(rawjson.Get(params, "clientInfo"), "icons")
 }
 
-// oddID reports whether an id is a number that not every client can hold, and whether it is
-// one at all: a string, a number, null or none.
+// oddID reports whether an id is a number that not every client can represent (odd), and whether it
+// is a string, a number, null or missing (usual).
 func oddID(id json.RawMessage) (odd, usual bool) {
 	switch {
 	case len(id) == 0 || id[0] == '"' || string(id) == "null":
@@ -244,7 +242,7 @@ func oddID(id json.RawMessage) (odd, usual bool) {
 	return err != nil || f != math.Trunc(f) || math.Abs(f) >= exact, true
 }
 
-// IDKey tells an id from others, however it is written.
+// IDKey returns the same key for an id however it is written.
 func IDKey(id json.RawMessage) string {
 	switch {
 	case len(id) == 0:
@@ -261,8 +259,8 @@ func IDKey(id json.RawMessage) string {
 	return string(id)
 }
 
-// AsksSomething reports whether a message that is not read yet gets an answer, as what is no
-// message does.
+// AsksSomething reports whether a message that has not been read yet gets an answer. Something that
+// is not a message gets one too.
 func AsksSomething(raw []byte) bool {
 	raw = Trimmed(raw)
 	if !rawjson.Valid(raw) {
@@ -272,7 +270,7 @@ func AsksSomething(raw []byte) bool {
 	return refused != nil || m.Asks()
 }
 
-// Notified takes a notification of a client's. What it does not know is nobody's trouble.
+// Notified takes a notification of a client. It ignores unknown ones.
 func Notified(m *Message, cancel func(id json.RawMessage)) {
 	if m.Method == MethodCancelled {
 		if id := rawjson.Get(m.Params.Raw, "requestId"); id != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// MaxLookedInto bounds the values of what is decoded of a peer's answer. Each takes many times
-// its bytes.
+// MaxLookedInto bounds the JSON values of a peer's answer that is decoded: each takes many times its
+// bytes.
 const MaxLookedInto = 10_000
 
-// PlainObject returns raw if it is an object whose keys have no escapes, or
-// another way to write it if they have; changed says which. It returns nil for
-// all else, and for what has too many members to be written another way.
+// PlainObject returns an object without escapes in its keys: raw itself, or, if its keys have escapes,
+// a rewritten one, with changed set. It returns nil for anything else, and for an object with too many
+// members to be rewritten.
 func PlainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
 		return nil, false
@@ -34,15 +34,15 @@ func PlainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 		panic(err)
 	}
 	if !rawjson.Members(written, func([]byte, json.RawMessage) bool { return true }) {
-		return nil, false // a key that cannot be written without an escape
+		return nil, false // a key needs an escape
 	}
 	return written, true
 }
 
-// MaxMembers bounds the arguments of what is not a tool.
+// MaxMembers bounds the members of an object that is decoded or rewritten.
 const MaxMembers = 1000
 
-// TextOf returns the text of a JSON string. It reports false for what is not one.
+// TextOf returns the text of a JSON string. It reports false for any other value.
 func TextOf(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -55,7 +55,7 @@ func TextOf(raw json.RawMessage) (text string, ok bool) {
 	return decoded, err == nil
 }
 
-// FewMembers reports whether a value is an object of few members.
+// FewMembers reports whether a value is an object of at most MaxMembers members.
 func FewMembers(value json.RawMessage) bool {
 	n := 0
 	return rawjson.IsObject(value) && rawjson.Members(value, func([]byte, json.RawMessage) bool {

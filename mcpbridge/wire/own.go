@@ -7,10 +7,9 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// OwnMetaOf returns of a request's _meta what is for the peer: not what the
-// protocol and Orla keep for the parties, and no progress token, which is the client's.
-// A peer may give it back with what it says, which must not be about another request.
-// It returns nil if nothing is left.
+// OwnMetaOf returns the part of a request's _meta that the peer gets: without the keys that the
+// protocol or Orla reserves, and without the progress token, which belongs to the client's own
+// request. It returns nil if nothing is left.
 func OwnMetaOf(meta json.RawMessage) json.RawMessage {
 	if meta == nil {
 		return nil
@@ -28,17 +27,16 @@ func OwnMetaOf(meta json.RawMessage) json.RawMessage {
 	return own
 }
 
-// ownPrefix begins the keys of _meta by which a peer says what is about which request
-// (peer.MetaCall).
+// ownPrefix begins the keys of _meta with which a peer says which request a message is about
+// (peer.MetaCall). A client must not set them.
 const ownPrefix = "orla/"
 
-// begins reports whether a key begins so, in any case: some peers do not tell cases apart.
+// begins reports whether a key begins with a prefix, in any case: some peers ignore the case of keys.
 func begins(key, prefix string) bool {
 	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
 }
 
-// OwnParams are the params of a request that are for the peer: not what the protocol keeps
-// for the parties, and no progress token, which is the client's.
+// OwnParams returns the params of a request that the peer gets; see OwnMetaOf.
 func OwnParams(p Params) json.RawMessage {
 	if p.Raw == nil {
 		return nil
@@ -47,8 +45,8 @@ func OwnParams(p Params) json.RawMessage {
 	return own
 }
 
-// keptByOrla reports whether a key of params, in any case, is one that a peer gets from
-// Orla alone: some peers do not tell cases apart.
+// keptByOrla reports whether only Orla sets a key in the params for a peer. The case of the key is
+// ignored, as some peers do.
 func keptByOrla(key string) bool {
 	return strings.EqualFold(key, "_meta") || strings.EqualFold(key, "inputResponses") || strings.EqualFold(key, "requestState")
 }

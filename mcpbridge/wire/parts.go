@@ -8,8 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// Parts is JSON in pieces, in order, so that something can be put around a
-// large payload without a copy of it.
+// Parts is JSON in pieces, so that something can be put around a large payload without copying it.
 type Parts [][]byte
 
 // Size is how many bytes p has.
@@ -24,15 +23,15 @@ func (p Parts) Size() int {
 // Join makes one piece of p.
 func (p Parts) Join() []byte { return slices.Concat(p...) }
 
-// Member is a member of a JSON object. A value of nil takes it out.
+// Member is a member of a JSON object. A nil value removes it.
 type Member = rawjson.Member
 
-// ownPart is the size of a value from which it is a part of its own, and not copied.
+// ownPart is the size from which a value is not copied but becomes a part of Parts.
 const ownPart = 4 << 10
 
-// Rewritten returns raw, an object, with other members: those of change take
-// the place of what has their key. It reports false for an object whose keys
-// have escapes, and for what is not an object. All small members share one buffer.
+// Rewritten returns the object raw with the members of change in place of those with their keys. It
+// reports false for an object whose keys have escapes, and for anything else. All small members share
+// one buffer.
 func Rewritten(raw json.RawMessage, change ...Member) (Parts, bool) {
 	out, small := make(Parts, 0, 4), append(make([]byte, 0, min(len(raw), ownPart)+64), '{')
 	begun, first := 0, true // where the part in small begins, and whether a member is the first one
@@ -64,7 +63,7 @@ func Rewritten(raw json.RawMessage, change ...Member) (Parts, bool) {
 	return append(out, small[begun:]), ok
 }
 
-// Replaced is Rewritten in one piece; raw itself if it is unusual.
+// Replaced is like Rewritten, in one piece. It returns raw if Rewritten reports false.
 func Replaced(raw json.RawMessage, change ...Member) json.RawMessage {
 	out, ok := rawjson.Edit(raw, nil, change...)
 	if !ok {
@@ -73,5 +72,5 @@ func Replaced(raw json.RawMessage, change ...Member) json.RawMessage {
 	return out
 }
 
-// Boolean is a truth value as JSON.
+// Boolean returns a boolean as JSON.
 func Boolean(b bool) json.RawMessage { return strconv.AppendBool(nil, b) }

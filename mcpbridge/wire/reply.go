@@ -6,12 +6,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// ErrorJSON is an error response; a missing id is null.
+// ErrorJSON returns an error response. A missing id becomes null.
 func ErrorJSON(id json.RawMessage, code int64, text string) json.RawMessage {
 	return ErrorOf(id, &jsonrpc.Error{Code: code, Message: text})
 }
 
-// ErrorOf is an error response; a missing id is null.
+// ErrorOf returns an error response. A missing id becomes null.
 func ErrorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
 	if len(id) == 0 {
 		id = json.RawMessage("null")
@@ -27,19 +27,19 @@ func ErrorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
 	return raw
 }
 
-// What stands around the id and the result of a response. Nobody changes it.
+// The parts of a response around its id and its result. They must not be modified.
 var (
 	ResponseHead = []byte(`{"jsonrpc":"2.0","id":`)
 	ResultKey    = []byte(`,"result":`)
 	Closing      = []byte("}")
 )
 
-// InternalError is what a client gets of an error whose text stays in the log.
+// InternalError returns what a client gets for an error whose text goes to the log only.
 func InternalError() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
 }
 
-// Notification is a message that wants no answer.
+// Notification returns a notification.
 func Notification(method string, params json.RawMessage) json.RawMessage {
 	if len(params) == 0 {
 		params = json.RawMessage("{}")
@@ -49,7 +49,7 @@ func Notification(method string, params json.RawMessage) json.RawMessage {
 	return append(append(out, params...), '}')
 }
 
-// MethodNotFound refuses a method that there is not.
+// MethodNotFound returns the error for an unknown method.
 func MethodNotFound(method string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + Quoted(method)}
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// Quoted is a name of a client's in a text.
+// Quoted returns a name that a client gave, bounded and in quotes, for a text.
 func Quoted(name string) string { return string(rawjson.Quote(Brief(name))) }
 
-// Brief bounds what words that are not ours take in the log.
+// Brief bounds a text in the log that Orla did not write.
 func Brief(text string) string { return cut(text, 4<<10) }
 
-// BriefName bounds what the name of a tool takes in the log: that of no tool may be as long
-// as its client likes.
+// BriefName bounds the name of a tool in the log: a client may call a tool that does not exist, by a
+// name of any length.
 func BriefName(name string) string { return cut(name, 128) }
 
 func cut(text string, enough int) string {
@@ -23,8 +23,8 @@ func cut(text string, enough int) string {
 	return strings.ToValidUTF8(text[:enough], "") + "…"
 }
 
-// Shortened gives enough of a session's id to tell sessions apart in a log:
-// the whole of it would let a reader of the log take the session over.
+// Shortened returns the beginning of a session's id, which is enough to distinguish sessions in the
+// log. With the whole id, a reader of the log could take the session over.
 func Shortened(id string) string {
 	const enough = 8
 	if len(id) > enough {
