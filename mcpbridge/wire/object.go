@@ -39,7 +39,7 @@ func PlainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	return written, true
 }
 
-// MaxMembers bounds the members of an object that is decoded or rewritten.
+// MaxMembers bounds the arguments of a prompt, and the answers to questions, which are decoded.
 const MaxMembers = 1000
 
 // TextOf returns the text of a JSON string. It reports false for any other value.
