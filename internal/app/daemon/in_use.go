@@ -10,10 +10,10 @@ import (
 	"github.com/orla-project/orla/internal/app/exit"
 )
 
-// inUseByOrla says which Orla has the configured address, if one of this user's has; nil if
-// none has.
+// inUseByOrla returns an error that names the Orla of this user that has the configured address; nil
+// if none has.
 func inUseByOrla(ctx context.Context, l *config.Loader, cfg *config.Loaded) error {
-	all, _ := control.All(ctx, cfg.SocketDirs(l)) // what cannot be asked is none
+	all, _ := control.All(ctx, cfg.SocketDirs(l)) // an Orla that does not answer is left out
 	for _, one := range all {
 		at, err := url.Parse(one.URL)
 		if err != nil || at.Host != cfg.Address() {

@@ -21,10 +21,10 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// NoToolError is why a tool was not called that does not exist.
+// NoToolError is the error of a call of a tool that does not exist.
 type NoToolError struct {
 	Found  manifest.Result // what the search found
-	Listed []string        // what the capsules offer that might have had the tool
+	Listed []string        // what the capsules that might have had the tool offer
 }
 
 func (e *NoToolError) Error() string { return "there is no such tool" }
@@ -33,7 +33,7 @@ func (e *NoToolError) Error() string { return "there is no such tool" }
 type Once struct {
 	Tool      string
 	Arguments func(inputSchema any) (json.RawMessage, error)
-	Answered  func(result json.RawMessage) error // takes the CallToolResult, before what was started is ended
+	Answered  func(result json.RawMessage) error // is called with the CallToolResult, before the processes are ended
 }
 
 // Call starts what the tool needs, calls it, and ends what was started.
@@ -46,7 +46,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	for i := range tried {
 		tried[i].Runtime.Restart.MaxFailures = 1 // who calls once does not wait for another start
 	}
-	p, diff, err := o.prepare(cfg, found, tried) //nolint:contextcheck // what it sweeps up has a time of its own
+	p, diff, err := o.prepare(cfg, found, tried) //nolint:contextcheck // the sweep of containers has its own time limit
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
@@ -61,7 +61,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == o.Tool })
 	if i < 0 {
 		lives := p.Supervisor.Lives()
-		for _, t := range tried { // what is down has not said what it offers
+		for _, t := range tried { // a capsule that is down has not said what it offers
 			life, alive := lives[t.Name]
 			gone := life.State == "CRASHED" || life.State == "STOPPED" || len(tried) == 1 && len(listed) == 0
 			if alive && gone && (len(tried) == 1 || discovery.BelongsTo(o.Tool, t.Name)) {
@@ -93,9 +93,8 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	return o.Answered(raw)
 }
 
-// prepare joins the parts that serve the tools that were found, and applies those that are
-// tried. What capsules said the last time helps only if the tool was among it: they may offer
-// others now.
+// prepare joins the parts, and applies the tools that are tried. The remembered lists of capsules are
+// used only if the tool is in them, since capsules may offer others now.
 func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifest.Tool) (*wiring.Parts, supervisor.Diff, error) {
 	join := func(remember bool) (*wiring.Parts, supervisor.Diff, error) {
 		p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler))
@@ -120,8 +119,8 @@ func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifes
 	return join(false)
 }
 
-// failed returns the error of a call as its caller has to read it: a capsule that was started
-// for this call is not started again, and what it wrote to stderr is nowhere else.
+// failed returns the error of a call for the person who made it: a capsule that was started for this
+// call is not started again, and its stderr is shown nowhere else.
 func failed(err error, name string, life peer.Life) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Code != fault.Crashed && f.Code != fault.StartFailed {

@@ -25,12 +25,12 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// operations are what the control socket can ask of a running Orla.
+// operations is the control.Backend of a running Orla.
 type operations struct{ *server }
 
 var _ control.Backend = operations{}
 
-// Status is of control.Backend.
+// Status implements control.Backend.
 func (o operations) Status() control.Status {
 	cfg := o.current()
 	status := control.Status{
@@ -55,7 +55,7 @@ func (o operations) Status() control.Status {
 	return status
 }
 
-// logPlace is where the log goes, for people.
+// logPlace says where the log goes, for people.
 func logPlace(cfg *config.Loaded) string {
 	if cfg.LogFile == "" && cfg.LogFormat == logging.Journal {
 		return logging.Journal
@@ -63,7 +63,7 @@ func logPlace(cfg *config.Loaded) string {
 	return cmp.Or(config.Absolute(cfg.LogFile), "stderr")
 }
 
-// url is where clients reach this Orla.
+// url returns the address at which clients reach this Orla.
 func (s *server) url() string {
 	if s.web == nil {
 		return "stdio"
@@ -94,7 +94,7 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 	return list
 }
 
-// live fills in what a capsule has.
+// live fills in what only a capsule has.
 func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
 	t.State, t.Since, t.Reason, t.Held = life.State, life.Since, life.Reason, life.Held
 	t.Pid, t.Started, t.LastExit, t.Next = life.Pid, life.Started, life.LastExit, life.Next
@@ -104,7 +104,7 @@ func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
 	t.Memory, t.CPU, t.Processes = usage.Memory, usage.CPU.Seconds(), usage.Processes
 }
 
-// count fills in what was seen of the calls of a manifest's tools.
+// count fills in the numbers of calls of a manifest's tools.
 func (o operations) count(t *control.ToolStatus, listed []*mcp.Tool) {
 	seen := o.telemetry.Latencies(namesOf(listed)...)
 	t.Calls, t.Errors = seen.Calls, seen.Errors
@@ -121,10 +121,10 @@ func namesOf(tools []*mcp.Tool) []string {
 	return list
 }
 
-// shownStderr is how many lines of its stderr are shown of one tool.
+// shownStderr is how many lines of stderr are shown for one tool.
 const shownStderr = 10
 
-// Tool is of control.Backend.
+// Tool implements control.Backend.
 func (o operations) Tool(name string) (control.ToolStatus, error) {
 	served := o.Supervisor.Manifests()
 	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
@@ -141,7 +141,7 @@ func (o operations) Tool(name string) (control.ToolStatus, error) {
 	return t, nil
 }
 
-// unknown is the error for a name that no manifest has.
+// unknown returns the error for a name that no manifest has.
 func (o operations) unknown(name string) error {
 	if _, err := o.Supervisor.Operate(name); errors.Is(err, supervisor.ErrUnknownTool) {
 		return err
@@ -149,7 +149,7 @@ func (o operations) unknown(name string) error {
 	return fault.New(fault.UnsupportedTool, "there is no tool %q", name) // it has just gone
 }
 
-// Tools is of control.Backend.
+// Tools implements control.Backend.
 func (o operations) Tools(ctx context.Context) []control.ListedTool {
 	o.Supervisor.Settle(ctx)
 	list := []control.ListedTool{}
@@ -180,7 +180,7 @@ func asJSON(schema any) json.RawMessage {
 	return raw
 }
 
-// Call is of control.Backend.
+// Call implements control.Backend.
 func (o operations) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	listed := func() bool {
 		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
@@ -198,7 +198,7 @@ func (o operations) Call(ctx context.Context, tool string, arguments json.RawMes
 	return nil, fault.New(fault.ExecutionFailed, "%s", rpcErr.Message)
 }
 
-// Operate is of control.Backend.
+// Operate implements control.Backend.
 func (o operations) Operate(ctx context.Context, name string, action control.Action) error {
 	operator, err := o.Supervisor.Operate(name)
 	if err != nil {
@@ -215,9 +215,9 @@ func (o operations) Operate(ctx context.Context, name string, action control.Act
 	return &control.Error{Code: control.CodeBadRequest, Message: "there is no action " + string(action)}
 }
 
-// Reload is of control.Backend. The reloader does it, as it does at a signal.
+// Reload implements control.Backend. The reloader does it, as for SIGHUP.
 func (o operations) Reload(ctx context.Context) (control.Reload, error) {
-	answer := make(chan reloaded, 1) // the reloader does not wait for who is gone
+	answer := make(chan reloaded, 1) // the reloader does not wait for a client that has left
 	select {
 	case o.asked <- answer:
 	case <-ctx.Done():
@@ -242,7 +242,7 @@ func (o operations) Reload(ctx context.Context) (control.Reload, error) {
 	return diff, nil
 }
 
-// refusedReload is why a reload changed nothing.
+// refusedReload returns the error of a reload that changed nothing.
 func refusedReload(err error) error {
 	if _, ok := errors.AsType[faultyConfig](err); ok {
 		return &control.Error{Code: control.CodeConfiguration, Message: err.Error(), Hint: "nothing was changed"}
@@ -254,8 +254,7 @@ func refusedReload(err error) error {
 	return e
 }
 
-// Lines is of control.Backend. The lines of a capsule are those of its tools'
-// calls too.
+// Lines implements control.Backend. The lines of a capsule include the calls of its tools.
 func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.RawMessage, int], error) {
 	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events, Keep: q.Wants()}
 	if q.Tool != "" {
@@ -273,7 +272,7 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 			}
 		}, nil
 	}
-	asked.Also = func(tool string) bool { return o.Supervisor.Catalog().Of(tool) == q.Tool } // it may offer more meanwhile
+	asked.Also = func(tool string) bool { return o.Supervisor.Catalog().Of(tool) == q.Tool } // looked up each time: it may offer more later
 	return func(yield func(json.RawMessage, int) bool) {
 		for line, dropped := range o.log.History().Follow(ctx, asked) {
 			if !yield(line.JSON, dropped) {
@@ -283,8 +282,8 @@ func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.
 	}, nil
 }
 
-// speakers are the names under which the log speaks of a tool: those of a
-// manifest and of its tools, or that of something that was there once.
+// speakers returns the names that lines of the log have for a tool: those of a manifest and of its
+// tools, or that of a tool that existed earlier.
 func (o operations) speakers(name string) []string {
 	for _, one := range o.Supervisor.Manifests() {
 		listed := namesOf(one.Listed)
@@ -304,13 +303,13 @@ func (o operations) speakers(name string) []string {
 	return nil
 }
 
-// point has the control socket be where cfg says, as soon as may be.
+// point moves the control socket to where cfg says, as soon as possible.
 func (s *server) point(cfg *config.Loaded) (tried <-chan struct{}) {
 	return s.control.Point(cfg.Place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
 }
 
-// awaitControl makes the control socket, or tells the log why there is none:
-// who reads that Orla serves may ask it something.
+// awaitControl waits until the control socket exists, or could not be made, before the log says that
+// Orla serves.
 func (s *server) awaitControl(ctx context.Context, cfg *config.Loaded) {
 	select {
 	case <-s.point(cfg):

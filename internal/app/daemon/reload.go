@@ -36,7 +36,7 @@ func (s *server) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-s.hup:
-			_, _ = s.reload(ctx, "SIGHUP") // the log has what came of it
+			_, _ = s.reload(ctx, "SIGHUP") // the result is in the log
 		case answer := <-s.asked:
 			done, err := s.reload(ctx, requested)
 			answer <- reloaded{done, err}
@@ -50,15 +50,15 @@ func (s *server) Serve(ctx context.Context) error {
 	}
 }
 
-// current is the configuration in force.
+// current returns the configuration in force.
 func (f *inForce) current() *config.Loaded {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cfg
 }
 
-// problems are what is wrong with the folders of tools now, and what tools offer that is
-// not served.
+// problems returns what is wrong with the folders of tools now, and what tools offer that is not
+// served.
 func (s *server) problems() []manifest.Problem {
 	offered := s.Supervisor.Problems()
 	s.mu.Lock()
@@ -72,10 +72,10 @@ func (f *inForce) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
 	f.cfg, f.wrong = cfg, wrong
 }
 
-// requested is the reason of a reload that was requested over the control socket.
+// requested is the reason of a reload over the control socket.
 const requested = "orla reload"
 
-// reloaded is what came of a reload.
+// reloaded is the result of a reload.
 type reloaded struct {
 	applied
 	err error // why nothing was changed
@@ -88,9 +88,8 @@ type applied struct {
 	took     time.Duration
 }
 
-// reload reads the configuration anew and applies what differs. One that does
-// not hold changes nothing, which the log tells beside the error: whoever asked
-// may have nobody to tell.
+// reload reads the configuration again and applies what differs. A configuration with faults changes
+// nothing. The error is also logged, since not every reload has somebody to return it to.
 func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.notifier.Reloading()
 	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
@@ -114,7 +113,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 			s.Tenants.Store(true) // before the second of them can call
 		}
 		if err = s.move(ctx, cfg); err != nil && logTo != nil {
-			_ = logTo.Close() // nothing was written to it
+			_ = logTo.Close() // unused
 		}
 	}
 	if err != nil {
@@ -142,8 +141,8 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	return done, nil
 }
 
-// govern puts governance documents into force where a reload changes nothing else: they
-// deny, whatever is wrong beside them (SPEC-TOOLS 8.3).
+// govern puts governance documents into force when a reload changes nothing else: they deny calls,
+// whatever else is wrong (SPEC-TOOLS 8.3).
 func (s *server) govern(ctx context.Context) {
 	cfg := s.current()
 	found := s.search(ctx, cfg)
@@ -155,17 +154,15 @@ func (s *server) govern(ctx context.Context) {
 	s.adopt(cfg, found.Problems)
 }
 
-// search finds the tools until ctx ends. Of what it has read before, it reads only what has
-// changed.
+// search finds the tools, until ctx ends. It reads only files that have changed since the last search.
 func (s *server) search(ctx context.Context, cfg *config.Loaded) manifest.Result {
 	return discovery.Search{Stopped: ctx.Err, Seen: &s.seen}.Find(cfg, s.from.Home)
 }
 
-// faultyConfig says that a configuration does not hold.
+// faultyConfig is the error of a configuration with faults.
 type faultyConfig struct{ error }
 
-// move makes the HTTP front what cfg says. If that does not work, it stays as
-// it is.
+// move applies cfg to the HTTP front. On an error the front stays as it is.
 func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	if s.http == nil || cfg.Stdio {
 		return nil
@@ -187,9 +184,8 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	return nil
 }
 
-// apply finds the tools and serves them. What is wrong with one of them is
-// logged when it is new, so that a save elsewhere does not say it again. If ctx ends
-// before all is found, nothing is changed.
+// apply finds the tools and serves them. A problem is logged only when it is new. If ctx ends before
+// the search has, nothing is changed.
 func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) applied {
 	began := time.Now()
 	s.reportWeaker(cfg)
@@ -225,15 +221,15 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 	return done
 }
 
-// keepLiving keeps a capsule whose manifest has become faulty as it was: it
-// serves on until the manifest is mended, or gone. A file that is half saved
-// must not take a running capsule away. It returns where the faulty ones are.
+// keepLiving keeps a running capsule whose manifest has become faulty, until the manifest is fixed or
+// removed: a file that is half saved must not stop a capsule. It returns where the faulty manifests
+// are.
 func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept map[spot]bool) {
 	faulty := map[spot]bool{}
 	var unread []string // folders that could not be read: what is in them may be there still
 	for _, p := range found.Problems {
 		if _, asksTooMuch := errors.AsType[discovery.BeyondTerms](p.Err); asksTooMuch {
-			continue // what the operator takes away is taken from who lives as well
+			continue // the operator does not allow it any more
 		}
 		if p.Severity == manifest.Fault {
 			faulty[spot{p.Path, p.Tool}], faulty[spot{p.Path, anyTool}] = true, true
@@ -277,10 +273,10 @@ func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept ma
 // that is not known.
 type spot struct{ path, tool string }
 
-// anyTool stands for every tool of a path. No tool can be called that.
+// anyTool stands for every tool of a path. It is not a valid name.
 const anyTool = "*"
 
-// names lists what a reload touched, up to a number that a line has room for.
+// names lists what a reload changed, up to a number for which a line of the log has room.
 func names(lists ...[]string) []string {
 	const most = 20
 	all := append([]string{}, slices.Concat(lists...)...) // an empty list is [] in the log, not null
@@ -290,8 +286,7 @@ func names(lists ...[]string) []string {
 	return all
 }
 
-// reportProblems logs the problems that were not there the last time. kept are the paths
-// of what serves on all the same.
+// reportProblems logs the new problems. kept are the places of capsules that are still served.
 func (s *server) reportProblems(problems []manifest.Problem, kept map[spot]bool) {
 	reported := make(map[string]bool, len(problems))
 	for _, p := range problems {

@@ -1,5 +1,5 @@
-// Package daemon is Orla as it serves: the front where work comes in, reloads, what
-// operators ask over the control socket, what systemd is told, and the stop.
+// Package daemon runs Orla as a server: the front, where requests come in, reloads, the answers of the
+// control socket, messages to systemd, and the stop.
 package daemon
 
 import (
@@ -157,7 +157,7 @@ type reloads struct {
 	asked    chan chan<- reloaded
 	reported map[string]bool // problems that were logged; owned by apply
 	seen     discover.Seen   // what searches have seen; owned by apply
-	weaker   []string        // than by default tools are held in these ways; owned by apply
+	weaker   []string        // in which ways tools are isolated less than by default; owned by apply
 }
 
 // inForce is what the last reload left.
@@ -194,12 +194,11 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	return nil
 }
 
-// gcPercent is how much garbage there may be for what is in use, in percent. Of the few MiB
-// that Orla uses, the runtime's 100 % are so little that collections take a fifth of the
-// time of small calls.
+// gcPercent is the value of GOGC. Orla uses only a few MiB, so that with the default of 100, garbage
+// collections take a fifth of the time of small calls.
 const gcPercent = 400
 
-// letGarbageGather sets how much garbage may gather, unless the user has.
+// letGarbageGather sets gcPercent, unless the user has set GOGC.
 func letGarbageGather() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -222,8 +221,8 @@ func (s *server) open(ctx context.Context, cfg *config.Loaded) error {
 	return nil
 }
 
-// serving says that Orla answers. It does not wait for capsules: one that does
-// not start must not fail all others.
+// serving tells the log and systemd that Orla serves. It does not wait for capsules: one that does not
+// start must not affect the others.
 func (s *server) serving(url string) {
 	s.log.Info("serving", "url", url, "tools", len(s.Supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
 	s.notifier.Ready(s.readiness().text)
@@ -299,8 +298,8 @@ var (
 	errEnded      = errors.New("the caller ended it")
 )
 
-// waitForEnd answers signals until one of them, the client or ctx ends Orla, and
-// returns which.
+// waitForEnd handles signals until one of them, the end of the client or ctx ends Orla, and returns
+// which.
 func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan struct{}) error {
 	for {
 		select {
@@ -309,7 +308,7 @@ func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan
 		case <-signals.reload:
 			select {
 			case s.hup <- struct{}{}:
-			default: // one that waits already will see this change too
+			default: // a reload is requested already
 			}
 		case <-signals.state:
 			s.logState()
@@ -336,18 +335,18 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	s.Supervisor.Drain(limited)
 }
 
-// endAtOnce ends Orla on a second signal, until all has stopped. The guard
-// takes care of what is left (SPEC H4).
+// endAtOnce ends the process at once on a second signal, unless Orla has stopped before. The guard
+// ends the processes that are left (SPEC H4).
 func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 	select {
 	case <-s.stopped:
 	case sig := <-signals.end:
 		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
-		os.Exit(int(exit.Failed)) //nolint:forbidigo // whoever sends a second signal wants no more waiting, and whatever waits could be stuck
+		os.Exit(int(exit.Failed)) //nolint:forbidigo // a second signal asks for this, and a return could be stuck
 	}
 }
 
-// logState writes what an operator asks for with SIGUSR1.
+// logState logs the state of Orla, for SIGUSR1.
 func (s *server) logState() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -365,7 +364,7 @@ func (s *server) logState() {
 	}
 }
 
-// httpSettings are what the HTTP front needs of the configuration.
+// httpSettings returns the settings of the HTTP front.
 func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, error) {
 	verify, callers, err := Tokens(cfg)
 	if err != nil {

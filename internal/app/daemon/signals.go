@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// signals are those that Orla answers. Each kind has a channel of its own, since
-// a signal that finds no place is lost: many of one kind must not keep out another.
+// signals are the signals that Orla handles. Each kind has its own channel: a signal is lost if its
+// channel is full, and many of one kind must not displace another.
 type signals struct {
 	end    chan os.Signal // SIGTERM, SIGINT; holds the second as well
 	reload chan os.Signal // SIGHUP
@@ -24,11 +24,11 @@ func newSignals() *signals {
 	return s
 }
 
-// errSearched is the cause of the end of what untilEnd returns, if there was no signal.
+// errSearched is the cause of the context of untilEnd if it ends without a signal.
 var errSearched = errors.New("the search has ended")
 
-// untilEnd returns a context that ends with the first signal to end Orla, which its
-// cause says and which stays to be read, or when done is called.
+// untilEnd returns a context that ends with the first signal that ends Orla, or when done is called.
+// The signal is its cause, and can still be read from end.
 func (s *signals) untilEnd(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over, left := make(chan struct{}), make(chan struct{})

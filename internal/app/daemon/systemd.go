@@ -18,10 +18,10 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// statusPause is the least time between two notes on how many are ready.
+// statusPause is the least time between two updates of the status text.
 const statusPause = time.Second
 
-// readiness keeps systemd's word on Orla up to date, for `systemctl status`.
+// readiness keeps the status text of `systemctl status` up to date.
 type readiness struct {
 	notifier   *systemd.Notifier
 	supervisor *supervisor.Supervisor
@@ -31,7 +31,7 @@ type readiness struct {
 // String names the service in logs.
 func (r *readiness) String() string { return "systemd status" }
 
-// Serve tells what has changed, until ctx ends.
+// Serve sends changes of the text, until ctx ends.
 func (r *readiness) Serve(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -64,7 +64,7 @@ func (r *readiness) Serve(ctx context.Context) error {
 	}
 }
 
-// text is the state of Orla in a few words.
+// text returns the state of Orla in a few words.
 func (r *readiness) text() string {
 	lives, ready := r.supervisor.Lives(), 0
 	for _, life := range lives {
@@ -75,8 +75,8 @@ func (r *readiness) text() string {
 	return fmt.Sprintf("%d of %d capsules ready, %d tools", ready, len(lives), len(r.supervisor.Catalog().Tools))
 }
 
-// watchdog tells systemd that Orla lives, as long as Orla proves that it does.
-// A ticker alone would go on when all else is stuck.
+// watchdog sends systemd's keep-alive message, each time after checking that Orla works. A ticker alone
+// would go on when everything else is stuck.
 type watchdog struct {
 	every time.Duration // half of the time after which systemd ends Orla
 	prove func(ctx context.Context) error
@@ -84,8 +84,7 @@ type watchdog struct {
 	log   *slog.Logger
 }
 
-// newWatchdog returns the service that proves front and s to live, or nil when
-// systemd does not ask for it.
+// newWatchdog returns the watchdog of front and s; nil if systemd did not ask for one.
 func newWatchdog(n *systemd.Notifier, s *supervisor.Supervisor, front *suture.Supervisor, log *slog.Logger) *watchdog {
 	if n.Watchdog() == 0 {
 		return nil
@@ -101,7 +100,7 @@ func newWatchdog(n *systemd.Notifier, s *supervisor.Supervisor, front *suture.Su
 // String names the service in logs.
 func (w *watchdog) String() string { return "systemd watchdog" }
 
-// Serve proves that Orla lives and says so, until ctx ends.
+// Serve checks Orla and sends the message, until ctx ends.
 func (w *watchdog) Serve(ctx context.Context) error {
 	beat := time.NewTicker(w.every)
 	defer beat.Stop()
@@ -142,7 +141,7 @@ func givenSockets(log *slog.Logger) []net.Listener {
 	return given
 }
 
-// exposed returns the address of the first socket that other machines reach, or "".
+// exposed returns the address of the first socket that other machines reach; "" for none.
 func exposed(sockets []net.Listener) string {
 	for _, s := range sockets {
 		if address := s.Addr(); address.Network() != "unix" && !config.IsLoopback(hostOf(address.String())) {

@@ -8,7 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/observe/telemetry"
 )
 
-// newTelemetry joins what is told to machines with where it is known.
+// newTelemetry joins metrics and traces with the sources of their values.
 func (s *server) newTelemetry() *telemetry.Telemetry {
 	return telemetry.New(telemetry.Options{
 		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
@@ -21,10 +21,10 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 	})
 }
 
-// usage is what the processes of each capsule take.
+// usage returns the resources that the processes of each capsule use.
 func (s *server) usage() map[string]telemetry.Usage { return s.usageOf(s.Supervisor.Lives()) }
 
-// usageOf is the same of some capsules alone.
+// usageOf returns the same for some capsules.
 func (s *server) usageOf(lives map[string]peer.Life) map[string]telemetry.Usage {
 	pids := map[string]int{}
 	for name, life := range lives {
@@ -42,7 +42,7 @@ func (s *server) usageOf(lives map[string]peer.Life) map[string]telemetry.Usage 
 	return used
 }
 
-// sessions is the number of open sessions: on stdio there is the one.
+// sessions returns the number of open sessions, which is 1 on stdio.
 func (s *server) sessions() int {
 	if s.http == nil {
 		return 1

@@ -15,18 +15,17 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 )
 
-// minToken is the shortest token that is taken: shorter ones can be guessed.
+// minToken is the least length of a token: shorter ones can be guessed.
 const minToken = 16
 
-// bearer is one token that is known, as a hash, and the caller it stands for.
+// bearer is the hash of a token, and the caller that it identifies.
 type bearer struct {
 	name string
 	hash [sha256.Size]byte
 }
 
-// Tokens reads the configured tokens and returns what checks them, or
-// nil when none are configured. callers are their names, each with the hash of its
-// token.
+// Tokens reads the configured tokens and returns a verifier; nil if none are configured. callers are
+// the names of the callers, each with the hash of its token.
 func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string, _ error) {
 	if len(cfg.Auth.Tokens) == 0 {
 		return nil, nil, nil

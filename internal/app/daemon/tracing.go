@@ -18,8 +18,8 @@ import (
 // tracesPath is where a collector takes traces (OTLP, "OTLP/HTTP Request").
 const tracesPath = "/v1/traces"
 
-// The variables of OpenTelemetry that are Orla's to read. The SDK reads those of
-// the sampler, the resource and the batches by itself.
+// The variables of OpenTelemetry that Orla reads. The SDK reads those of the sampler, the resource and
+// the batches.
 const (
 	otelDisabled       = "OTEL_SDK_DISABLED"
 	otelExporter       = "OTEL_TRACES_EXPORTER"
@@ -28,8 +28,8 @@ const (
 	otelSampler        = "OTEL_TRACES_SAMPLER"
 )
 
-// eitherVariable returns the value of a setting of the exporter: that for traces
-// wins over that for everything. from is the variable that has it.
+// eitherVariable returns the value of a setting of the exporter. The variable for traces wins over the
+// general one. from is the variable that has the value.
 func eitherVariable(environ []string, name string) (value, from string) {
 	for _, of := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
 		if value := otelValue(environ, of+name); value != "" {
@@ -39,13 +39,13 @@ func eitherVariable(environ []string, name string) (value, from string) {
 	return "", ""
 }
 
-// otelValue is the value of a variable of OpenTelemetry.
+// otelValue returns the value of a variable of OpenTelemetry.
 func otelValue(environ []string, name string) string {
 	value, _ := config.LookupEnv(environ, name)
 	return strings.TrimSpace(value)
 }
 
-// destination is where traces are to go; "" for nowhere. from is what says so.
+// destination returns the endpoint for traces; "" for none. from is the setting that says so.
 func destination(cfg *config.Loaded, environ []string) (endpoint, from string, err error) {
 	var base string
 	switch whole := otelValue(environ, otelTracesEndpoint); {
@@ -71,9 +71,9 @@ func destination(cfg *config.Loaded, environ []string) (endpoint, from string, e
 	return u.JoinPath(tracesPath).String(), from, nil
 }
 
-// tracing is what the configuration and the variables of OpenTelemetry say, of
-// which the variables win. A variable that is at fault is of the machine rather
-// than of Orla: it leaves traces off and is returned as a warning.
+// tracing returns the settings of the configuration and of the variables of OpenTelemetry. The variables
+// win. An invalid variable concerns the machine rather than Orla: it turns traces off, and is returned
+// as a warning.
 func tracing(cfg *config.Loaded, environ []string) (to telemetry.Tracing, warning, err error) {
 	exporter := otelValue(environ, otelExporter)
 	if strings.EqualFold(otelValue(environ, otelDisabled), "true") || exporter == "none" {
@@ -114,13 +114,12 @@ func tracing(cfg *config.Loaded, environ []string) (to telemetry.Tracing, warnin
 	return to, nil, err
 }
 
-// batching says why the SDK cannot make its batches as the variables for them
-// say: it takes any number, and panics or spins on some.
+// batching checks the variables for batches: the SDK accepts any number, and panics or spins with some.
 func batching(environ []string) error {
 	const most = 1 << 20
 	for _, name := range [...]string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_SCHEDULE_DELAY"} {
 		value, _ := config.LookupEnv(environ, name)
-		if n, err := strconv.Atoi(value); err == nil && (n < 1 || n > most) { // the SDK leaves aside what is no number
+		if n, err := strconv.Atoi(value); err == nil && (n < 1 || n > most) { // the SDK ignores a value that is not a number
 			return fmt.Errorf("%s: must be between 1 and %d, got %d", name, most, n)
 		}
 	}
@@ -136,8 +135,8 @@ func (s *server) tracing(cfg *config.Loaded) (telemetry.Tracing, error) {
 	return to, err
 }
 
-// trace makes spans go somewhere. A file of headers may have changed with the
-// same configuration.
+// trace sets where spans go. It is called for each reload, since a file of headers may have changed
+// without the configuration.
 func (s *server) trace(ctx context.Context, to telemetry.Tracing) {
 	if reflect.DeepEqual(to, s.traced) {
 		return
@@ -149,8 +148,8 @@ func (s *server) trace(ctx context.Context, to telemetry.Tracing) {
 	s.traced = to
 }
 
-// variableHeaders are those of a variable, written as W3C Baggage is. The error
-// does not say what stands there: it is secret.
+// variableHeaders reads headers from a variable in the format of W3C Baggage. The error does not repeat
+// the value, which is secret.
 func variableHeaders(text, from string) (map[string]string, error) {
 	headers := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -168,7 +167,7 @@ func variableHeaders(text, from string) (map[string]string, error) {
 	return headers, nil
 }
 
-// fileHeaders are those of tracing.headers_file. Nor does this error.
+// fileHeaders reads the headers of tracing.headers_file. The error does not repeat them either.
 func fileHeaders(cfg *config.Loaded) (map[string]string, error) {
 	path := cfg.Tracing.HeadersFile
 	if !filepath.IsAbs(path) {

@@ -12,7 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/file/watch"
 )
 
-// watchers watch the folders of tools. Which those are may change.
+// watchers watch the folders of tools, which may change.
 type watchers struct {
 	hub     *watch.Hub
 	log     *slog.Logger
@@ -25,8 +25,7 @@ func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
 	return &watchers{hub: hub, log: log, changed: make(chan watch.Change), next: make(chan []*watch.Watcher, 1)}
 }
 
-// point makes the watched folders those of cfg. It must not be called from two
-// goroutines at once.
+// point watches the folders of cfg from now on. It must not be called from two goroutines at once.
 func (w *watchers) point(cfg *config.Loaded, home string) {
 	dirs := discovery.Folders(cfg, home)
 	roots := []string{dirs.ToolsDir}

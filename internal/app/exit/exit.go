@@ -44,7 +44,7 @@ func Report(err error, w io.Writer) Code {
 	}
 	f, ok := errors.AsType[*Error](err)
 	if !ok {
-		// What is no failure comes from cobra, which reads the command line; see endWell.
+		// Any other error comes from cobra, which reads the command line; see cli.endWell.
 		f = &Error{Code: Usage, Err: err, Hint: UsageHint}
 	}
 	if text := f.Err.Error(); text != "" {
