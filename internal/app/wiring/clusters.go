@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// clusters are those of Kubernetes that tools run in. Nothing is asked of one
-// before a tool wants it.
+// clusters are the Kubernetes clusters that tools run in. A cluster is used only when a tool needs
+// it.
 type clusters struct {
 	folder  string // that is served
 	serves  bool   // this process does, and looks for what an earlier one left
@@ -57,7 +57,7 @@ func (c *clusters) close() {
 	}
 }
 
-// clusterPlace is the place of a tool whose calls are a Job each.
+// clusterPlace returns the place of a tool whose calls run in a Job each.
 func (p *Parts) clusterPlace(t manifest.Tool) place {
 	i := t.Isolation
 	network := kube.NoNetwork

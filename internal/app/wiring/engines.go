@@ -16,8 +16,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// engines are the container engines that tools name, by their programs. Nothing is
-// asked of one before a tool wants it.
+// engines are the container engines that tools use, by their programs. An engine is used only when
+// a tool needs it.
 type engines struct {
 	local   *launch.Local
 	environ []string
@@ -65,7 +65,7 @@ func (e *engines) close() {
 	}
 }
 
-// contained is the place of a tool whose processes have a container each.
+// contained returns the place of a tool whose processes run in a container each.
 func (p *Parts) contained(t manifest.Tool) place {
 	i := t.Isolation
 	opts := container.Options{
@@ -73,7 +73,7 @@ func (p *Parts) contained(t manifest.Tool) place {
 		Tool:      t.Name,
 		Image:     i.Image,
 		Network:   i.Network,
-		Shared:    discovery.SharedNetwork(i.Network), // withNetwork let it pass: the operator lists it
+		Shared:    discovery.SharedNetwork(i.Network), // discovery.ApplyTerms has checked that the operator allows it
 		User:      i.Terms.User,
 		Runtime:   i.Terms.Runtime,
 		Limits:    cgroup.Limits(i.Resources),

@@ -21,10 +21,10 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Examine says by what tools can be isolated on this machine, and why not by the rest.
-// The latter is a failure only if a tool needs it. An Orla that is running, as a service
-// with its own cgroup, may have what this process lacks. begins is called before what may
-// take seconds.
+// Examine reports which kinds of isolation work on this machine, and why the others do not. A kind
+// that does not work is a failure only if a tool needs it. running says that an Orla runs as a
+// service, which may have a cgroup that this process lacks. begins is called before each check that
+// may take seconds.
 func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, running bool, begins func(what string)) []doctor.Finding {
 	log := slog.New(slog.DiscardHandler)
 	local, err := launch.NewLocal(launch.Options{Log: log})
@@ -59,7 +59,7 @@ func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, run
 	return append(findings, doctor.Finding{Check: "wasm", Level: doctor.OK, Text: "modules run in Orla itself, on every machine"})
 }
 
-// examineSandbox makes a native sandbox, in which nothing runs.
+// examineSandbox makes an empty native sandbox.
 func examineSandbox(ctx context.Context, local *launch.Local, needed []string, log *slog.Logger) doctor.Finding {
 	const check = "sandbox"
 	host := sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log})
@@ -75,11 +75,11 @@ func examineSandbox(ctx context.Context, local *launch.Local, needed []string, l
 	return doctor.Lacking(check, "no native sandbox can be made here: "+strings.Join(why, "; "), reasons[0].Fix, needed)
 }
 
-// enginePatience bounds the container that is tried.
+// enginePatience bounds the trial of an engine.
 const enginePatience = 25 * time.Second
 
-// examineEngine has the container engine run a container, and looks whether it is
-// held as tools' are. An engine may answer and be able to run nothing.
+// examineEngine runs a container with the options that tools get, and checks that they take effect.
+// An engine that answers may still not be able to run anything.
 func examineEngine(ctx context.Context, cfg *config.Loaded, local *launch.Local, tools []manifest.Tool, needed []string) doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, enginePatience)
 	defer cancel()
@@ -124,8 +124,7 @@ func examineCluster(ctx context.Context, cfg *config.Loaded, needed []string) do
 	}
 }
 
-// refused is the finding about something that says itself what is missing, and
-// after that what to do.
+// refused returns the finding for an error that says what is missing, and then what to do.
 func refused(check string, err error, needed []string) doctor.Finding {
 	text, fix := fault.From(err).Reason, ""
 	if i := strings.LastIndex(text, "; "); i >= 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/guard"
 )
 
-// The hidden commands, by which Orla starts itself.
+// The hidden commands with which Orla starts itself.
 const (
 	GuardCommand = "__guard" // a Local's process that outlives it
 	probeCommand = "__probe" // says what a container is, inside it
@@ -18,7 +18,7 @@ const (
 func RunHidden(args []string, out io.Writer) (code int, hidden bool) {
 	switch {
 	case len(args) == 2 && args[0] == GuardCommand:
-		debug.FreeOSMemory() // it may live long, and needs next to nothing of what is here
+		debug.FreeOSMemory() // the guard may run for long, and needs very little memory
 		return guard.Run(args[1]), true
 	case len(args) > 0 && args[0] == probeCommand:
 		return container.Probe(args[1:], out), true

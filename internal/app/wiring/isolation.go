@@ -17,8 +17,8 @@ type place struct {
 	elsewhere bool
 }
 
-// placeOf chooses where the processes of a tool live. It never chooses less than
-// the tool asks for: what cannot be had refuses each start, with what to do.
+// placeOf chooses where the processes of a tool run. It never isolates less than the tool asks for:
+// if that is not possible, each start is refused, with what to do.
 func (p *Parts) placeOf(t manifest.Tool) place {
 	if !t.Isolation.Isolated() {
 		return place{launcher: p.Launcher.Launcher()}
@@ -28,7 +28,7 @@ func (p *Parts) placeOf(t manifest.Tool) place {
 	return at
 }
 
-// isolatedPlace is the place that the terms of a tool name.
+// isolatedPlace returns the place that the terms of a tool name.
 func (p *Parts) isolatedPlace(t manifest.Tool) place {
 	i := t.Isolation
 	if i.Terms.Refused != "" {

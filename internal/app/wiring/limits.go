@@ -45,12 +45,11 @@ func (m *LastProcesses) record(tool string, l launch.Launcher) launch.Launcher {
 	return r
 }
 
-// notCalled stands for the limits of a tool that has not had a process yet.
+// notCalled is the text for the limits of a tool that has had no process yet.
 const notCalled = "not yet called"
 
-// Limits says which limits the last process of an isolated tool was held by; ""
-// of a tool that is not isolated, or a capsule that has not been started. A
-// module has its limits by itself.
+// Limits says which limits were in effect for the last process of an isolated tool; "" for a tool
+// that is not isolated, and for a capsule that was not started. Modules have their own limits.
 func (m *LastProcesses) Limits(t manifest.Tool) string {
 	switch {
 	case t.Isolation.Mode == manifest.IsolationWASM && t.Resource != nil && t.Resource.WASM != nil:

@@ -13,10 +13,10 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// Modules is what tools of type wasm share. It takes nothing before one is called.
+// Modules is what tools of type wasm share. It uses no resources before the first call of one.
 type Modules struct {
 	runtime *wasm.Runtime
-	client  *outbound.Client // a module comes from elsewhere, and never from this machine
+	client  *outbound.Client // fetches modules; it never connects to this machine
 	store   *artifact.Store
 }
 
@@ -31,7 +31,7 @@ func newModules(cfg *config.Loaded, services *Services, log *slog.Logger) *Modul
 	}
 }
 
-// Configure makes the modules what cfg says.
+// Configure applies the settings of cfg.
 func (m *Modules) Configure(cfg *config.Loaded) {
 	m.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
 	m.runtime.SetTotalMemory(int64(cfg.WASMTotalMemory))
@@ -42,8 +42,8 @@ func (m *Modules) close() {
 	m.client.Close()
 }
 
-// wasm makes the provider of a tool of type wasm. Its calls take the places that
-// processes do: they take memory and processors as these do.
+// wasm makes the provider of a tool of type wasm. Its calls count for max_concurrent_calls, as
+// processes do, since they use as much memory and as many processors.
 func (p *Parts) wasm(t manifest.Tool) (supervisor.Provider, error) {
 	return kindwasm.New(t, kindwasm.Options{
 		Runtime: p.Modules.runtime, Fetch: p.Modules.store.Fetch, Slots: p.Slots, Auth: p.Services.auth(), Log: p.log,

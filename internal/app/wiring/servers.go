@@ -10,8 +10,7 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// capsule makes the provider of a capsule: of a package, or of an McpServer on
-// this machine or far away.
+// capsule makes the provider of a capsule: a package, or an McpServer on this machine or elsewhere.
 func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
 	at := p.placeOf(t)
 	opts := capsule.Options{

@@ -20,15 +20,14 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// Services is what tools that are services share: their secrets, the client
-// that reaches them, and the access tokens that they are shown.
+// Services is what tools that are services share: secrets, the HTTP client, and access tokens.
 type Services struct {
 	secrets *secret.Store
 	client  *outbound.Client
 	tokens  *auth.Tokens
 
 	declared []secret.Secret // owned by Declare
-	// Callbacks are what services push their answers to. On stdio nobody can.
+	// Callbacks take the answers that services push. On stdio there is no way to push one.
 	Callbacks *webhook.Callbacks
 }
 
@@ -44,9 +43,9 @@ func newServices(cfg *config.Loaded) *Services {
 	}
 }
 
-// Declare makes the Secret resources those that were found. One whose file is at
-// fault, or cannot be read, stays as it was until that is mended: half a file
-// must not take it away, nor put one of the environment in its place.
+// Declare sets the Secret resources to those that were found. A secret whose file has faults, or
+// cannot be read, stays as it was until that is fixed: a file that is half written must not remove
+// it, nor let one of the environment replace it.
 func (s *Services) Declare(found manifest.Result) {
 	var broken []string
 	for _, p := range found.Problems {
@@ -66,16 +65,16 @@ func (s *Services) Declare(found manifest.Result) {
 	s.secrets.Set(declared)
 }
 
-// Configure makes the services what cfg says.
+// Configure applies the settings of cfg.
 func (s *Services) Configure(cfg *config.Loaded) {
 	s.secrets.SetDir(cfg.SecretsDir)
 	s.client.Allow(outbound.Private(cfg.AllowPrivateEndpoints))
 }
 
-// auth is what makes credentials of secrets.
+// auth returns the options for credentials.
 func (s *Services) auth() auth.Options { return auth.Options{Secrets: s.secrets, Tokens: s.tokens} }
 
-// posting is what tools that are spoken to over HTTP need.
+// posting returns the options of tools that answer by HTTP.
 func (s *Services) posting() post.Options {
 	return post.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()}
 }

@@ -43,7 +43,7 @@ var (
 	_ supervisor.Provider = (*kindwasm.Tool)(nil)
 )
 
-// Parts are the pieces that answer calls, joined. The caller closes them.
+// Parts are the joined parts that answer calls. The caller closes them.
 type Parts struct {
 	launchers
 	Supervisor *supervisor.Supervisor
@@ -53,13 +53,13 @@ type Parts struct {
 	Services   *Services
 	Modules    *Modules
 	Governance governance.Gate
-	Holds      *records.Holds // nil for a call without a server, which a stop by an operator does not bind
+	Holds      *records.Holds // nil for a call without a server, which ignores stops by an operator
 	log        *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
 }
 
-// launchers are what starts processes, on this machine and elsewhere.
+// launchers start processes, on this machine and elsewhere.
 type launchers struct {
 	cgroup        *cgroup.Root // nil where none was delegated
 	Launcher      *launch.Local
@@ -69,17 +69,17 @@ type launchers struct {
 	LastProcesses LastProcesses
 }
 
-// ManyCallers reports whether a configuration has callers who are not to learn of
-// each other (SPEC N2).
+// ManyCallers reports whether a configuration has several callers, who must not learn about each
+// other (SPEC N2).
 func ManyCallers(cfg *config.Loaded) bool { return len(cfg.Auth.Tokens) > 1 }
 
-// Join makes the parts that cfg describes, without any tool yet. guard is the
-// command that outlives this process to clean up after it; nil for a process
-// that does not serve, which takes no cgroup either.
+// Join makes the parts that cfg describes, without any tool yet. guard is the command of the guard,
+// which cleans up after this process; nil for a process that does not serve, which does not take over
+// a cgroup either.
 func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) {
 	var root *cgroup.Root
 	if guard != nil {
-		root = openCgroup(log) // before anything is started, which is to begin there
+		root = openCgroup(log) // before any process is started, so that all of them begin in it
 	}
 	launcher, err := launch.NewLocal(launch.Options{Guard: guard, Cgroup: root, Log: log})
 	if err != nil {
@@ -124,8 +124,8 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	return p, nil
 }
 
-// claimFile is where it is kept who offered something first, of the capsules of a
-// configuration; "" for nowhere.
+// claimFile returns the file that keeps which capsule was the first to offer a name or a resource; ""
+// for none.
 func claimFile(cfg *config.Loaded) string {
 	dir := config.StateDir(cfg, "claims")
 	if dir == "" {
@@ -154,8 +154,8 @@ func openCgroup(log *slog.Logger) *cgroup.Root {
 	return root
 }
 
-// HoldsOf are the stops by an operator that bind whoever serves: who develops one tool
-// wants it to run, whatever was done to it elsewhere.
+// HoldsOf returns the stops by operators for a process that serves. orla dev ignores them: it always
+// runs its tool.
 func HoldsOf(cfg *config.Loaded) *records.Holds {
 	if cfg.Only != "" {
 		return records.NewHolds("")
@@ -163,8 +163,8 @@ func HoldsOf(cfg *config.Loaded) *records.Holds {
 	return records.NewHolds(config.StateDir(cfg, "held"))
 }
 
-// developed returns a capsule as it is served. With orla dev it is not started again after a
-// failure: it waits for a change of its files.
+// developed returns the manifest of a capsule as it is served. With orla dev, a capsule that failed is
+// not started again until its files change.
 func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
 	if cfg.Only != "" && t.Runtime.Remote == nil {
 		t.Runtime.Restart.MaxFailures = 1
@@ -172,8 +172,7 @@ func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
 	return t
 }
 
-// Resize makes max_concurrent_calls what cfg says. Calls under way keep the
-// place they have.
+// Resize applies max_concurrent_calls of cfg. Calls in flight are not affected.
 func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCalls) }
 
 // Close waits for the processes that are left.
@@ -187,8 +186,7 @@ func (p *Parts) Close() {
 	p.cgroup.Close()
 }
 
-// KeepAlive runs the services of the tools that live until the function that it
-// returns is called.
+// KeepAlive runs the services of capsules until end is called.
 func (p *Parts) KeepAlive(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
