@@ -16,9 +16,8 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
-// check returns what is wrong with the values of flags and the environment, each
-// with the place to mend it. What is wrong with those of the file goes to c.doc.
-// The values of bad keys could not be read at all.
+// check returns the faults of values from flags and the environment, each with the place to fix. The
+// faults of values from the file go to c.doc. Keys in bad have values that could not be read.
 func (c *Loaded) check(bad map[string]bool) []error {
 	v := verdict{Loaded: c, bad: bad}
 	if c.ToolsDir == "" {
@@ -83,7 +82,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 
 const maxPort = 65535
 
-// verdict collects what is wrong with values.
+// verdict collects the faults of values.
 type verdict struct {
 	*Loaded
 	bad    map[string]bool
@@ -108,7 +107,7 @@ func (v *verdict) wrong(key, format string, args ...any) {
 	}
 }
 
-// wrongItem is wrong for an item of a list.
+// wrongItem adds a fault of an item of a list.
 func (v *verdict) wrongItem(key string, i int, format string, args ...any) {
 	if v.OriginOf(key).Rank == FromFile {
 		v.doc.Faultf(fmt.Sprintf("%s[%d]", key, i), format, args...)
@@ -117,7 +116,7 @@ func (v *verdict) wrongItem(key string, i int, format string, args ...any) {
 	v.wrong(key, format, args...)
 }
 
-// refuse is wrong for a value that only others forbid.
+// refuse adds a fault of a value that is valid alone, but not together with others.
 func (v *verdict) refuse(key, format string, args ...any) {
 	if v.OriginOf(key).Rank == FromFlag {
 		v.faults = append(v.faults, flagError(key, fmt.Sprintf(format, args...)))
@@ -130,7 +129,7 @@ func flagError(key, msg string) error {
 	return fmt.Errorf("--%s: %s", strings.ReplaceAll(key, "_", "-"), msg)
 }
 
-// tokens checks auth.tokens, which only a file can give.
+// tokens checks auth.tokens, which can only be set in a file.
 func (v *verdict) tokens() {
 	names := map[string]bool{}
 	for i, t := range v.Auth.Tokens {
@@ -147,7 +146,7 @@ func (v *verdict) tokens() {
 	}
 }
 
-// address checks where to listen, and that not everybody can call there.
+// address checks the address to listen on, and that it is not open to everybody.
 func (v *verdict) address() {
 	if v.bad["listen"] || v.bad["port"] {
 		return
@@ -171,7 +170,7 @@ func (v *verdict) address() {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
 
-// webOrigin says why an origin is none that a browser sends.
+// webOrigin returns why a text is not an origin as browsers send it.
 func webOrigin(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -187,7 +186,7 @@ func webOrigin(text string) error {
 	return nil
 }
 
-// allowedHost says why a name is none that a Host header can have.
+// allowedHost returns why a text is not a name that a Host header can have.
 func allowedHost(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -199,8 +198,7 @@ func allowedHost(text string) error {
 	return nil
 }
 
-// wellFormed refuses a host or a port that cannot be one. An empty host is
-// every address of this machine.
+// wellFormed refuses an invalid host or port. An empty host means every address of this machine.
 func wellFormed(host, port string) error {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > maxPort {
 		return errors.New("no port")

@@ -28,8 +28,8 @@ import (
 	"github.com/orla-project/orla/simple"
 )
 
-// Config is the whole configuration (RFC 1 §6, SPEC H1), and the table that everything
-// else that knows its keys is made from. The tags of a key:
+// Config is the whole configuration (RFC 1 §6, SPEC H1). Flags, schema, sample and manual are made from
+// its fields. The tags of a key:
 //
 //	json        its name in orla.yaml; in the environment it is ORLA_ and the name in capitals
 //	jsonschema  what it means, and after "Default" what holds without it: for the schema, the
@@ -76,14 +76,14 @@ type AuthConfig struct {
 	Tokens []TokenConfig `json:"tokens,omitempty" jsonschema:"Static bearer tokens: a name, and a file or a systemd credential each. Default: none." sample:"[{name: ci, file: /etc/orla/ci.token}]"`
 }
 
-// TokenConfig is one bearer token and the caller it stands for.
+// TokenConfig is one bearer token and the caller that it identifies.
 type TokenConfig struct {
 	Name       string `json:"name,omitempty" jsonschema:"The caller's name in logs and rules."`
 	File       string `json:"file,omitempty" jsonschema:"File that holds the token; read again on SIGHUP."`
 	Credential string `json:"credential,omitempty" jsonschema:"Name of a systemd credential (LoadCredential=) that holds the token."`
 }
 
-// Defaults returns what stands where nobody says otherwise.
+// Defaults returns the default configuration.
 func Defaults() Config {
 	return Config{
 		ToolsDir:              "./tools",
@@ -119,13 +119,13 @@ const (
 	FromFlag
 )
 
-// Origin is where a setting's value came from.
+// Origin says where a setting's value came from.
 type Origin struct {
 	Rank Rank
 	Text string // as `orla config` shows it
 }
 
-// Setting is a value that the command line gave, by its key.
+// Setting is a value from the command line, and its key.
 type Setting struct{ Key, Value, Flag string }
 
 // Loader knows the sources of the configuration. Loading may be repeated.
@@ -133,7 +133,7 @@ type Loader struct {
 	Path    string    // of --config; "" looks in the usual places
 	Flags   []Setting // in the order of the command line
 	Environ []string
-	Home    string // the user's home; "" when there is none
+	Home    string // the user's home; "" if there is none
 	journal bool   // stderr is systemd's journal
 	Only    string // the one path to serve, of `orla dev`; "" for the folders
 	Serving bool   // for a process that serves: the tools folder is absolute, as its messages are read elsewhere
@@ -141,7 +141,7 @@ type Loader struct {
 	terminal bool // stderr is one
 }
 
-// Loaded is a configuration that holds, and where it came from.
+// Loaded is a configuration, and where its values came from.
 type Loaded struct {
 	Config
 	File    string            // the file it was read from; "" for none
@@ -150,11 +150,11 @@ type Loaded struct {
 	Only    string            // the one path to serve in place of tools_dir; "" for none
 }
 
-// flagFault is what is wrong with a flag, unlike a file or the environment.
+// flagFault is a fault of a flag, not of a file or the environment.
 type flagFault struct{ error }
 
-// NotLoaded is how the program ends when the configuration has faults: those of
-// flags alone are a matter of usage.
+// NotLoaded returns the error with which the program ends if the configuration has faults. If all of
+// them are of flags, the exit code is that of wrong usage.
 func NotLoaded(err error) error {
 	faults := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -221,8 +221,8 @@ func (l *Loader) Load() (*Loaded, error) {
 	return c, errors.Join(faults...)
 }
 
-// stateDir is where Orla keeps what it remembers when nobody says otherwise: what
-// systemd gives it (StateDirectory=), else the user's own; "" when there is neither.
+// stateDir returns the default of state_dir: the folder that systemd gives (StateDirectory=), else
+// that of the user; "" if there is neither.
 func (l *Loader) stateDir() string {
 	if given, ok := LookupEnv(l.Environ, "STATE_DIRECTORY"); ok && given != "" {
 		first, _, _ := strings.Cut(given, ":")
@@ -237,11 +237,11 @@ func (l *Loader) stateDir() string {
 	return filepath.Join(l.Home, ".local", "state", "orla")
 }
 
-// variable is the environment variable of a key.
+// variable returns the environment variable of a key.
 func variable(key string) string { return "ORLA_" + strings.ToUpper(key) }
 
-// readFile reads the first configuration file there is. The faults of what it
-// says are in c.doc; the error says that it cannot be read.
+// readFile reads the first configuration file that exists. The faults of its values are in c.doc; an
+// error means that it cannot be read.
 func (l *Loader) readFile(c *Loaded) error {
 	path := l.Path
 	if path == "" {
@@ -264,12 +264,11 @@ func (l *Loader) readFile(c *Loaded) error {
 	return nil
 }
 
-// maxSmall is more than any file of the configuration needs.
+// maxSmall bounds a file of the configuration, in bytes. It is more than any of them needs.
 const maxSmall = 1 << 20
 
-// ReadSmall reads a file of the configuration, and refuses what is no file:
-// reading a FIFO waits for its writer, and the next reload would find nothing
-// in it.
+// ReadSmall reads a file of the configuration. It refuses anything but a regular file: reading a FIFO
+// waits for its writer, and the next reload would find it empty.
 func ReadSmall(path string) ([]byte, error) {
 	if path == os.DevNull {
 		return nil, nil
@@ -296,9 +295,8 @@ func (l *Loader) find() string {
 		places = append(places, filepath.Join(l.Home, ".orla", "config.yaml"))
 	}
 	for _, place := range places {
-		// A file that is there but cannot be read is one that the user means;
-		// reading it says what is wrong. A home that is no folder, or is not
-		// for this user to enter, holds none.
+		// A file that exists but cannot be read is returned, so that reading it reports the
+		// error. A home that is not a folder, or that this user cannot enter, has no file.
 		if _, err := os.Lstat(place); err == nil {
 			return place
 		}
@@ -306,8 +304,8 @@ func (l *Loader) find() string {
 	return ""
 }
 
-// Address is the host:port to listen on. A port in listen gives way only to a
-// port from a source that outranks it.
+// Address returns the host:port to listen on. A port in listen is used unless port comes from a source
+// that outranks it.
 func (c *Loaded) Address() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -319,7 +317,7 @@ func (c *Loaded) Address() string {
 	return net.JoinHostPort(host, port)
 }
 
-// IsLoopback reports whether a host is this machine as only itself sees it.
+// IsLoopback reports whether a host can only be reached from this machine.
 func IsLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
@@ -328,7 +326,7 @@ func IsLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// OriginOf is where the value of a key came from.
+// OriginOf returns where the value of a key came from.
 func (c *Loaded) OriginOf(key string) Origin {
 	if o, ok := c.origins[key]; ok {
 		return o

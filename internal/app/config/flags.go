@@ -11,7 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// Flags are the flags that stand for keys of the configuration.
+// Flags are the flags that set keys of the configuration.
 type Flags struct {
 	config string
 }
@@ -21,13 +21,13 @@ type flagKey struct {
 	key       string
 	kind      string // what the flag's value is, as help says; "" for a switch, which needs no value
 	brief     string
-	isolation bool // it is shown apart, with those that say how tools are isolated
+	isolation bool // help shows it in the group of isolation
 }
 
-// flag is the key's, as the command line has it.
+// flag returns the name of the flag.
 func (k flagKey) flag() string { return strings.ReplaceAll(k.key, "_", "-") }
 
-// flagKeys are the keys that every command has a flag for.
+// flagKeys returns the keys that have a flag.
 func flagKeys() []flagKey {
 	var list []flagKey
 	for _, field := range settings(reflect.TypeFor[Config]()) {
@@ -63,7 +63,7 @@ func (t *textFlag) Set(text string) error { t.text = text; return nil }
 
 func (t *textFlag) Type() string { return t.kind }
 
-// Loader returns what loads the configuration for the flags that a command was given.
+// Loader returns a Loader with the flags that a command was given.
 func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
 	l := &Loader{Path: f.config, Environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: terminal.IsTerminal(os.Stderr)}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -78,8 +78,7 @@ func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
 	return l
 }
 
-// LoadTools is Load for a command that looks at the tools: a tools folder that was named
-// has to be there.
+// LoadTools is like Load, for a command that reads the tools: a tools folder that was set has to exist.
 func (f *Flags) LoadTools(set *pflag.FlagSet) (*Loaded, *Loader, error) {
 	cfg, l, err := f.Load(set)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// IsolationConfig is what operators say of tools that are isolated (SPEC-TOOLS 7).
+// IsolationConfig is the operator's settings for isolated tools (SPEC-TOOLS 7).
 type IsolationConfig struct {
 	CLIAllowedCommands []string `json:"cli_allowed_commands,omitempty" jsonschema:"Commands that tools of type cli may run with isolation_mode none, as the tool writes them: names, or absolute paths. Default: none." flag:"COMMANDS" brief:"commands that tools of type cli may run unisolated" sample:"[git, /usr/bin/jq]"`
 	SandboxBackend     string   `json:"sandbox_backend,omitempty" jsonschema:"How isolation_mode sandboxed works: native (Linux), container, or auto: a container for a tool with an image, or if both tool_container_engine and tool_container_image are set; otherwise native. Default auto." flag:"BACKEND" brief:"auto, native or container (default auto)"`
@@ -55,7 +55,7 @@ const (
 	ModulesMemory = 512 << 20
 )
 
-// The values of tool_container_engine and sandbox_backend that are no program.
+// The values of tool_container_engine and sandbox_backend that do not name a program.
 const (
 	Auto     = "auto"
 	NoEngine = "none"
@@ -79,8 +79,8 @@ func isolationDefaults() IsolationConfig {
 	}
 }
 
-// ceilings makes what tools may ask for at most what they have without asking,
-// where nobody says otherwise.
+// ceilings sets each ceiling that is not configured to the limit that tools have if they do not ask for
+// another one.
 func (c *Loaded) ceilings() {
 	follow := func(most, plain string, set func()) {
 		if c.OriginOf(most).Rank == FromDefault && c.OriginOf(plain).Rank != FromDefault {
@@ -145,7 +145,7 @@ func (v *verdict) commands() {
 	}
 }
 
-// ownOfSandbox are folders that a sandbox has of its own.
+// ownOfSandbox are the folders that each sandbox has its own version of.
 var ownOfSandbox = []string{"/", "/proc", "/sys", "/dev", "/tmp"}
 
 func (v *verdict) sandboxPaths() {
@@ -159,7 +159,7 @@ func (v *verdict) sandboxPaths() {
 	}
 }
 
-// What limits may be, here as in manifests.
+// The bounds of limits, which are the same in manifests.
 const (
 	leastMemory         = 1 << 20
 	leastModule         = 64 << 10 // a page
@@ -177,8 +177,8 @@ func (v *verdict) modules() {
 	}
 }
 
-// bounds checks the limits of isolated tools. A ceiling that nobody set is as
-// right as what it follows.
+// bounds checks the limits of isolated tools. A ceiling that is not configured is not checked: it is
+// equal to its limit.
 func (v *verdict) bounds() {
 	for _, bound := range [...]struct {
 		key        string
@@ -194,7 +194,7 @@ func (v *verdict) bounds() {
 		plain, most := "tool_container_"+bound.key, "tool_container_max_"+bound.key
 		within := func(key string, x float64) {
 			switch {
-			case x >= bound.least && x <= bound.most: // which is false for what is no number
+			case x >= bound.least && x <= bound.most: // false for NaN
 			case math.IsInf(bound.most, 1):
 				v.wrong(key, "must be at least %s, got %s", bound.text(bound.least), bound.text(x))
 			default:
@@ -212,5 +212,5 @@ func (v *verdict) bounds() {
 	}
 }
 
-// NumberText is a number without an exponent.
+// NumberText returns a number without an exponent.
 func NumberText(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -13,14 +13,14 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// jsonKey is the name that a field has in files.
+// jsonKey returns the name of a field in files.
 func jsonKey(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 	return name
 }
 
-// settings are the fields of a section of the configuration, and of what is
-// embedded in it, in the order of their declaration.
+// settings returns the fields of a section of the configuration, with those of embedded structs, in the
+// order of their declaration.
 func settings(section reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(section), func(f reflect.StructField) bool { return f.Anonymous })
 }
@@ -41,7 +41,7 @@ func Value(c *Config, key string) reflect.Value {
 	return reflect.ValueOf(c).Elem().FieldByIndex(fields[i].Index)
 }
 
-// set gives a key a value that came as text, from the environment or a flag.
+// set sets a key to a value from the environment or a flag, which is text.
 func set(c *Config, key, text string) error {
 	field := Value(c, key)
 	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
@@ -82,13 +82,12 @@ func set(c *Config, key, text string) error {
 	return nil
 }
 
-// Schema is the JSON Schema of orla.yaml.
+// Schema returns the JSON Schema of orla.yaml.
 func Schema() (json.RawMessage, error) {
 	return yamldoc.Schema[Config](yamldoc.SchemaOptions{Title: "orla.yaml", Description: "Configuration of Orla."})
 }
 
-// KeyHelp is a key of the configuration, with those of its section before it, and
-// what it means.
+// KeyHelp is the path of a key of the configuration, and what it means.
 type KeyHelp struct{ Key, Help string }
 
 // describe lists the keys of a section, each followed by those below it.
@@ -110,7 +109,7 @@ func describe(section reflect.Type, path string) []KeyHelp {
 // Described lists every key of the configuration, in the order of Config.
 func Described() []KeyHelp { return describe(reflect.TypeFor[Config](), "") }
 
-// Text is a value as people read it.
+// Text returns a value for people.
 func Text(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case fmt.Stringer:

@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// paths are the settings that are the path of a file or folder, by key. Those in a
-// section or a list are in morePaths.
+// paths returns the settings that are paths, by key. Those in sections and lists are in morePaths.
 func (c *Config) paths() map[string]*string {
 	return map[string]*string{
 		"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir,
@@ -19,7 +18,7 @@ func (c *Config) paths() map[string]*string {
 	}
 }
 
-// morePaths are the paths in sections and lists.
+// morePaths returns the paths in sections and lists.
 func (c *Config) morePaths() []*string {
 	list := []*string{&c.Tracing.HeadersFile}
 	for i := range c.Auth.Tokens {
@@ -33,9 +32,8 @@ func (c *Config) morePaths() []*string {
 	return list
 }
 
-// locate replaces ~ by the home in every path, and has a path in the configuration file
-// count from that file's folder. A tools folder that somebody named becomes absolute, so
-// that messages say which folder they are about.
+// locate replaces ~ in every path by the home. A relative path in the configuration file is relative to
+// the folder of the file. A tools folder that was set becomes absolute, so that messages name it fully.
 func (l *Loader) locate(c *Loaded) {
 	for key, path := range c.paths() {
 		*path = l.expandHome(*path)
@@ -57,8 +55,8 @@ func (l *Loader) locate(c *Loaded) {
 	}
 }
 
-// expandHome replaces the ~ of ~ and ~/… by the home. A shell does that too, but not in
-// quotes, in --flag=~/…, or in a file.
+// expandHome replaces the ~ of ~ and ~/… by the home. A shell does not do this in quotes, in
+// --flag=~/…, or in a file.
 func (l *Loader) expandHome(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~"); ok && l.Home != "" && (rest == "" || rest[0] == '/') {
 		return filepath.Join(l.Home, rest)
@@ -66,8 +64,8 @@ func (l *Loader) expandHome(path string) string {
 	return path
 }
 
-// PathOf returns the path that an argument of a command means, or a flag that is not a
-// setting: ~ is the home. The error is about a ~ that stands for no home.
+// PathOf returns the path that an argument, or a flag that is not a setting, means: ~ is the home. It
+// returns an error for a ~ that is not the home of a known user.
 func PathOf(argument string) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -82,7 +80,7 @@ func PathOf(argument string) (string, error) {
 
 func hasTilde(path string) bool { return strings.HasPrefix(path, "~") }
 
-// tildes finds paths with a ~ that stands for no home that Orla knows.
+// tildes adds a fault for each path with a ~ that Orla cannot replace.
 func (v *verdict) tildes() {
 	for key, path := range v.paths() {
 		if hasTilde(*path) {
@@ -100,8 +98,8 @@ func tilde(path string) string {
 	return fmt.Sprintf("%q: Orla replaces only ~ and ~/… by a home, and only if there is one; write the whole path, or ./… for a name that begins with ~", path)
 }
 
-// CheckToolsDir says what is wrong with a tools folder that a flag, the environment or the
-// file names. One that nobody named need not exist: the default is there for who has none yet.
+// CheckToolsDir returns what is wrong with a tools folder that a flag, the environment or the file sets.
+// The default folder need not exist.
 func (c *Loaded) CheckToolsDir() error {
 	from := c.OriginOf("tools_dir")
 	if c.Only != "" || from.Rank == FromDefault {
@@ -114,7 +112,7 @@ func (c *Loaded) CheckToolsDir() error {
 		msg = c.ToolsDir + " is a file, not a folder"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		msg = c.ToolsDir + " does not exist; mkdir -p makes it"
-	default: // a folder that cannot be read is reported with what is found in it
+	default: // the search reports a folder that cannot be read
 		return nil
 	}
 	switch from.Rank {

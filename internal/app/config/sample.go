@@ -8,9 +8,8 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// WriteSample writes an orla.yaml in which every key is explained and
-// none is set: a key has no space after its sign, so that an editor can take the
-// signs away again and leave the explanations.
+// WriteSample writes an orla.yaml that explains every key and sets none. The # before a key has no space
+// after it, unlike that of an explanation, so that an editor can remove only the former.
 func WriteSample(w io.Writer) error {
 	const head = `# Configuration of Orla. Every key is here, commented out, with its default or an
 # example. "orla config" prints what is in force and where it came from, "orla

@@ -11,13 +11,13 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 )
 
-// NoSocket is the value of socket that wants no control socket.
+// NoSocket is the value of socket for no control socket.
 const NoSocket = "none"
 
-// Folder is what an Orla with this configuration serves.
+// Folder returns the folder that an Orla with this configuration serves.
 func (c *Loaded) Folder() string { return cmp.Or(c.Only, c.ToolsDir) }
 
-// Place is where an Orla with this configuration has its control socket.
+// Place returns where an Orla with this configuration has its control socket.
 func (c *Loaded) Place(l *Loader) control.Place {
 	switch c.Socket {
 	case NoSocket:
@@ -37,8 +37,8 @@ func (c *Loaded) Place(l *Loader) control.Place {
 	return control.Place{}
 }
 
-// runtimeDirectory is the folder for sockets that systemd gives a service
-// (RuntimeDirectory=); "" if it gives none.
+// runtimeDirectory returns the folder for sockets that systemd gives a service (RuntimeDirectory=); ""
+// for none.
 func (l *Loader) runtimeDirectory() string {
 	given, _ := LookupEnv(l.Environ, "RUNTIME_DIRECTORY")
 	first, _, _ := strings.Cut(given, ":")
@@ -73,10 +73,10 @@ func ownFolder(dir string) string {
 	return filepath.Join(dir, "orla")
 }
 
-// systemDir is where an Orla that is a service of the system has its socket.
+// systemDir is the folder of the socket of an Orla that is a system service.
 const systemDir = "/run/orla"
 
-// SocketDirs are where an Orla may have its socket that this user can talk to.
+// SocketDirs returns the folders with sockets of Orlas that this user can use.
 func (c *Loaded) SocketDirs(l *Loader) []string {
 	var dirs []string
 	for _, dir := range []string{l.runtimeDirectory(), l.sessionDir(), StateDir(c, "run"), systemDir} {
@@ -87,8 +87,8 @@ func (c *Loaded) SocketDirs(l *Loader) []string {
 	return dirs
 }
 
-// IsProject reports whether the folder that one stands in has tools or a configuration of
-// its own: what is asked there is not about another project's Orla.
+// IsProject reports whether the current folder has tools or a configuration: then commands are not about
+// the Orla of another project.
 func (c *Loaded) IsProject() bool {
 	info, err := os.Stat(c.Folder())
 	return err == nil && info.IsDir() || c.File != "" && !filepath.IsAbs(c.File)
@@ -109,11 +109,10 @@ func BelongsHere(o *control.Running) bool {
 		strings.HasPrefix(o.Socket, systemDir+string(filepath.Separator))
 }
 
-// GivenHere reports whether a key was given on the command line or in its
-// environment: whoever did that means it.
+// GivenHere reports whether a key was set on the command line or in the environment, and so on purpose.
 func (c *Loaded) GivenHere(key string) bool { return c.OriginOf(key).Rank >= FromEnviron }
 
-// StateDir is a folder of the state folder; "" if there is none.
+// StateDir returns a folder inside the state folder; "" if there is no state folder.
 func StateDir(cfg *Loaded, name string) string {
 	if cfg.StateDir == "" {
 		return ""
@@ -121,7 +120,7 @@ func StateDir(cfg *Loaded, name string) string {
 	return filepath.Join(cfg.StateDir, name)
 }
 
-// Absolute is a path as it can be read from anywhere. "" stays.
+// Absolute returns an absolute path. "" stays.
 func Absolute(path string) string {
 	if path == "" {
 		return ""

@@ -16,7 +16,7 @@ type TracingConfig struct {
 	HeadersFile string  `json:"headers_file,omitempty" jsonschema:"File of headers to send to the collector, one NAME: VALUE on each line; read again on SIGHUP. Default: none."`
 }
 
-// CollectorURL parses an address that traces are sent to, or says why it is none.
+// CollectorURL parses an address that traces are sent to.
 func CollectorURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -30,7 +30,7 @@ func CollectorURL(text string) (*url.URL, error) {
 	return u, address.CheckHost(u)
 }
 
-// traces checks the section tracing, which only a file can give.
+// traces checks the section tracing, which can only be set in a file.
 func (v *verdict) traces() {
 	t := v.Tracing
 	if t.Endpoint != "" {
