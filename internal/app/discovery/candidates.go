@@ -7,9 +7,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Candidates are the tools that may serve a name: the one of that name, with the
-// McpServer that it is a tool of, else the capsules, which say what they offer
-// when they run. The capsule that the name begins with is enough.
+// Candidates returns the manifests that may serve a name: the one with that name, with the McpServer
+// that it is a tool of; else the capsule whose prefix the name has; else all capsules, which say what
+// they offer only when they run.
 func Candidates(tools []manifest.Tool, name string) []manifest.Tool {
 	if i := slices.IndexFunc(tools, func(t manifest.Tool) bool { return t.Name == name }); i >= 0 {
 		list := []manifest.Tool{tools[i]}

@@ -27,7 +27,7 @@ func PrintProblems(w io.Writer, problems []manifest.Problem) {
 	PrintReported(w, Problems(problems))
 }
 
-// PrintReported writes what is wrong, one fault a line.
+// PrintReported prints problems, a line for each message.
 func PrintReported(w io.Writer, problems []control.Problem) {
 	for _, p := range problems {
 		for _, line := range p.Messages {
@@ -39,7 +39,7 @@ func PrintReported(w io.Writer, problems []control.Problem) {
 	}
 }
 
-// Messages are what a problem says, one fault each.
+// Messages returns the messages of a problem, one for each fault.
 func Messages(p manifest.Problem) []string {
 	var list []string
 	var flatten func(error)
@@ -56,7 +56,7 @@ func Messages(p manifest.Problem) []string {
 	return list
 }
 
-// Problems are problems as the control API has them.
+// Problems converts problems to those of the control API.
 func Problems(problems []manifest.Problem) []control.Problem {
 	list := make([]control.Problem, 0, len(problems))
 	for _, p := range problems {

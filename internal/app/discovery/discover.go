@@ -15,7 +15,7 @@ import (
 	"github.com/orla-project/orla/manifest/discover"
 )
 
-// Folders are where tools are found: the project's first.
+// Folders returns the folders of tools, that of the project first.
 func Folders(cfg *config.Loaded, home string) discover.Options {
 	opts := discover.Options{ToolsDir: cfg.ToolsDir}
 	if _, err := os.Stat(opts.ToolsDir); err != nil {
@@ -31,13 +31,13 @@ func Folders(cfg *config.Loaded, home string) discover.Options {
 // sets, so that a change of those is a change of the tools.
 func Find(cfg *config.Loaded, home string) manifest.Result { return Search{}.Find(cfg, home) }
 
-// Search is how tools are found. The zero Search goes to its end and reads all files.
+// Search has the options of a search. The zero Search reads all files and is not stopped.
 type Search struct {
 	Stopped func() error   // of discover.Options
 	Seen    *discover.Seen // of discover.Options
 }
 
-// Find is the function of that name.
+// Find is like the function Find, with the options of s.
 func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	folders := Folders(cfg, home)
 	folders.Stopped, folders.Seen = s.Stopped, s.Seen
@@ -47,8 +47,7 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	return WithLimits(discover.Tools(folders), cfg)
 }
 
-// WithLimits gives the tools their limits, and takes out those that ask for more
-// than they may have.
+// WithLimits sets the limits of the tools, and removes tools that ask for more than they may have.
 func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	var served []manifest.Tool
 	for _, t := range found.Tools {

@@ -13,12 +13,12 @@ import (
 	"github.com/orla-project/orla/manifest/toolfile"
 )
 
-// mostSearched is how many entries of the tools folders are looked at for one name.
+// mostSearched bounds how many entries of the tools folders are read for one name.
 const mostSearched = 10_000
 
-// Forgotten says which script in the tools folders would be the tool of that name if it
-// could be run, and what it lacks; "" if there is none. A script that nothing but its name
-// shows to be a tool is no problem as long as nobody calls it.
+// Forgotten says which script in the tools folders would be the tool with a name if it could be run, and
+// what it lacks; "" if there is none. The search does not report such scripts, if only their names
+// suggest that they are tools.
 func Forgotten(cfg *config.Loaded, home, name string) string {
 	dirs := Folders(cfg, home)
 	for _, dir := range []string{dirs.ToolsDir, dirs.UserDir} {

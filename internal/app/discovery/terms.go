@@ -14,16 +14,16 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// BeyondTerms is why a tool is not served that asks for more than the operator
-// grants. A tool that lives already does not live on with it.
+// BeyondTerms is the error of a tool that asks for more than the operator allows. A capsule that runs
+// already is stopped.
 type BeyondTerms struct{ error }
 
 func beyond(t *manifest.Tool, format string, args ...any) error {
 	return BeyondTerms{fmt.Errorf("%s: %s", t.Source, fmt.Sprintf(format, args...))}
 }
 
-// ApplyTerms has t held as cfg says: what it asks for where it may, what the
-// operator says where it does not ask. The error says what it may not ask for.
+// ApplyTerms sets how t is isolated: as it asks, where the operator allows it, and as the operator says
+// otherwise. The error says what the operator does not allow.
 func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	if err := watchesOutside(t, cfg); err != nil {
 		return err
@@ -56,8 +56,7 @@ func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	return errors.Join(faults...)
 }
 
-// watchesOutside checks the folders outside of its package that a capsule has watched, and
-// replaces links in them.
+// watchesOutside checks the watched folders outside of a capsule's package, and resolves links in them.
 func watchesOutside(t *manifest.Tool, cfg *config.Loaded) error {
 	var real []string
 	for _, path := range t.Runtime.HotLoad.Outside {
@@ -86,8 +85,8 @@ func withoutLinks(path string) string {
 	return path
 }
 
-// allowed is about a command that runs as Orla does. It has to be listed as it
-// is written: who lists jq does not mean every file of that name.
+// allowed checks a command that runs as Orla's user. It has to be listed exactly as it is written: who
+// lists jq does not mean every file with that name.
 func allowed(t *manifest.Tool, commands []string) error {
 	if command := t.Resource.CLI.Command; !slices.Contains(commands, command) {
 		return beyond(t, "spec.cli.command: %q may not run with isolation_mode none: it is not in cli_allowed_commands, which the operator sets", command)
@@ -121,13 +120,12 @@ func withNetwork(t *manifest.Tool, cfg *config.Loaded) error {
 // noNetwork is the network of a tool that asks for none.
 const noNetwork = "none"
 
-// SharedNetwork reports whether a network is none of the container's own, but that of
-// this machine or of another container.
+// SharedNetwork reports whether a network is that of this machine or of another container.
 func SharedNetwork(network string) bool {
 	return network == "host" || strings.HasPrefix(network, "container:") || strings.HasPrefix(network, "ns:")
 }
 
-// withResources gives t the operator's bounds where it asks for none.
+// withResources sets the operator's limits where t asks for none.
 func withResources(t *manifest.Tool, cfg *config.Loaded) error {
 	var faults []error
 	over := func(asked, most, key string) {
@@ -152,8 +150,8 @@ func withResources(t *manifest.Tool, cfg *config.Loaded) error {
 	return errors.Join(faults...)
 }
 
-// sandboxed chooses what a sandbox is made of. An image holds the programs that
-// the tool means, so that one with an image of its own never runs without it.
+// sandboxed chooses the backend of a sandbox. A tool with an image always runs in it, since the image
+// has the programs that it needs.
 func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) {
 	configured := cfg.ContainerEngine != config.Auto && cfg.ContainerEngine != config.NoEngine && cfg.ContainerImage != ""
 	switch {
@@ -171,7 +169,7 @@ func sandboxed(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) 
 	}
 }
 
-// contained says by which engine.
+// contained sets the container engine.
 func contained(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) {
 	terms.Engine, terms.Runtime, terms.User = cfg.ContainerEngine, cfg.ContainerRuntime, cfg.ContainerUser
 	switch {
@@ -182,7 +180,7 @@ func contained(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) 
 	}
 }
 
-// clustered says in which cluster.
+// clustered sets the cluster.
 func clustered(terms *manifest.Terms, cfg *config.Loaded) {
 	terms.Backend, terms.User = manifest.BackendKubernetes, cfg.ContainerUser
 	terms.Cluster = clusterOf(cfg)
@@ -196,8 +194,7 @@ func clusterOf(cfg *config.Loaded) manifest.Cluster {
 	return manifest.Cluster{Kubeconfig: cfg.K8sKubeconfig, Context: cfg.K8sContext, Namespace: cfg.K8sNamespace, TTL: time.Duration(cfg.K8sTTL)}
 }
 
-// Weaker lists in which ways tools may be held less than by default, which only
-// operators can say.
+// Weaker lists the settings of the operator that isolate tools less than the defaults.
 func Weaker(cfg *config.Loaded) []string {
 	var ways []string
 	add := func(is bool, format string, args ...any) {
