@@ -9,12 +9,11 @@ import (
 	"github.com/thejerf/suture/v4"
 )
 
-// Alive proves that the supervisor is not stuck: it takes the locks that Apply
-// and calls take, and has its tree answer, and those that are given. When ctx
-// ends first it returns an error that says what did not answer.
+// Alive checks that the supervisor is not stuck: it takes the locks that Apply and calls take, and asks
+// its suture tree and those in trees. If ctx ends first, it returns an error that says what did not
+// answer.
 //
-// A lock cannot be waited for with a way out, so that what is stuck keeps a
-// goroutine of Alive's for as long.
+// A wait for a lock cannot be cancelled, so that each stuck check keeps a goroutine.
 func (s *Supervisor) Alive(ctx context.Context, trees ...*suture.Supervisor) error {
 	var at atomic.Value // what is asked
 	say := func(what string) { at.Store(what) }
@@ -38,7 +37,7 @@ func (s *Supervisor) Alive(ctx context.Context, trees ...*suture.Supervisor) err
 	}
 }
 
-// touch returns when nobody holds the lock.
+// touch takes the lock once.
 func touch(lock *sync.Mutex) {
 	lock.Lock()
 	defer lock.Unlock()

@@ -23,10 +23,9 @@ func (d Diff) Empty() bool {
 	return len(d.Added)+len(d.Removed)+len(d.Changed)+len(d.Failed) == 0
 }
 
-// Apply makes tools the ones that exist. What equals what is there already
-// keeps its provider, its process and its calls (SPEC H2); what is gone is
-// stopped once its calls have ended, or their time to is over; what cannot be built is in the Diff and
-// leaves the rest alone.
+// Apply replaces the tools by new ones. A tool that is unchanged keeps its provider, its process and its
+// calls (SPEC H2). A tool that is missing is stopped when its calls have ended, or after a time limit.
+// A tool that cannot be built is in Diff.Failed and does not affect the others.
 func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -76,7 +75,7 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	return diff
 }
 
-// build makes the provider of one manifest and starts it if it lives.
+// build makes the provider of one manifest, and starts its service if it has one.
 func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	build, ok := s.opts.Build[tool.Kind]
 	if !ok {
@@ -105,8 +104,8 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	return l, nil
 }
 
-// stop ends the service of a provider that is not listed any more. It returns
-// at once; the tree waits for the service.
+// stop ends the service of a provider that is not listed any more. It returns at once; the suture tree
+// waits for the service.
 func (s *Supervisor) stop(l *living) {
 	if l.token == nil {
 		return

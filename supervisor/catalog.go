@@ -13,8 +13,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// publish replaces the catalog by one of what is living now. The caller holds
-// applying, or is New.
+// publish replaces the catalog by a new one of the present providers. The caller holds applying, or is
+// New.
 func (s *Supervisor) publish() {
 	changed := make(chan struct{})
 	warn, warned := s.warner()
@@ -138,7 +138,7 @@ func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
 		func(of *mcp.Prompt, p Peer) bool { return put(c.prompts, of.Name, p) })
 }
 
-// share notes that a peer has resources of an authority.
+// share notes that a peer has resources with the scheme and authority of a URI.
 func (c *Catalog) share(uri string, p Peer) {
 	realm := realmOf(uri)
 	if other, known := c.realms[realm]; known && other != p {
@@ -147,8 +147,8 @@ func (c *Catalog) share(uri string, p Peer) {
 	c.realms[realm] = p
 }
 
-// realmOf is the scheme and the authority of a URI, or of the literal beginning of a
-// template; "" if the text ends within them.
+// realmOf returns the scheme and the authority of a URI, or of the literal beginning of a template; ""
+// if the text ends within them.
 func realmOf(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok {
@@ -165,7 +165,7 @@ func realmOf(uri string) string {
 	return strings.ToLower(scheme + "://" + authority[:end])
 }
 
-// put notes whose something is. It reports false if that is known.
+// put notes the peer of a key. It reports false if the key has one already.
 func put(all map[string]Peer, key string, p Peer) bool {
 	_, is := all[key]
 	if !is {
@@ -184,7 +184,7 @@ func isOwn(warn warner, uri, what string, l *living) bool {
 	return true
 }
 
-// offered are the keys of what providers offer of a sort.
+// offered returns the keys of everything of one sort that providers offer.
 func offered[T any](order []*living, of func(*living) []T, key func(T) string) []offer {
 	offers := make([]offer, len(order))
 	for i, l := range order {
@@ -196,8 +196,8 @@ func offered[T any](order []*living, of func(*living) []T, key func(T) string) [
 	return offers
 }
 
-// adopt returns what is served of what peers offer of a sort. serve reports false for what
-// is there already.
+// adopt returns what is served of everything of one sort that peers offer. serve reports false for what
+// is served already.
 func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, Peer) bool) []T {
 	items := make(map[*living][]T, len(peers))
 	for _, l := range peers {
@@ -231,8 +231,7 @@ func (c *Catalog) Peer(name string) (Peer, bool) {
 	return p, ok
 }
 
-// Of is the name of the manifest that a tool comes from; "" if there is no such
-// tool.
+// Of returns the name of the manifest of a tool; "" if the tool does not exist.
 func (c *Catalog) Of(tool string) string {
 	if e, ok := c.entries[tool]; ok {
 		return e.of
@@ -240,12 +239,11 @@ func (c *Catalog) Of(tool string) string {
 	return ""
 }
 
-// Known reports whether every peer had said what it offers, or had its time to,
-// when the catalog was made (SPEC D7a).
+// Known reports whether, when the catalog was made, every peer had said what it offers, or its time to do
+// so was over (SPEC D7a).
 func (c *Catalog) Known() bool { return c.known }
 
-// Settle waits until every peer has said what it offers, or had its time to, or
-// ctx ends.
+// Settle waits until every peer has said what it offers, or its time to do so is over, or ctx ends.
 func (s *Supervisor) Settle(ctx context.Context) {
 	for c := s.Catalog(); !c.Known(); c = s.Catalog() {
 		if c.Wait(ctx) != nil {
@@ -254,8 +252,7 @@ func (s *Supervisor) Settle(ctx context.Context) {
 	}
 }
 
-// Starting names the providers that have not been ready since they are there,
-// and may yet be.
+// Starting returns the names of the providers that have not been ready yet, and still may become so.
 func (s *Supervisor) Starting() []string {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -268,7 +265,7 @@ func (s *Supervisor) Starting() []string {
 	return names
 }
 
-// Lives tells of each provider that lives, by its name.
+// Lives returns the Life of each provider that has one, by name.
 func (s *Supervisor) Lives() map[string]peer.Life {
 	s.applying.Lock()
 	peers := map[string]Peer{}

@@ -15,13 +15,13 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// requestTimeout bounds a request that is no call: no manifest has a word on it.
+// requestTimeout bounds a request that is not a call: manifests have no setting for it.
 const requestTimeout = 30 * time.Second
 
 // othersTimeout bounds how long one peer among several is told something.
 const othersTimeout = 5 * time.Second
 
-// Request passes a request that is no call on to the peer that it is for. An
+// Request passes a request that is not a call to the peer that it is for. An
 // error is a *fault.Error, or a *jsonrpc.Error for the client.
 //
 // logging/setLevel goes to every peer that logs, and succeeds when they have
