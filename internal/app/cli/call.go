@@ -81,7 +81,7 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// oneTool wants the name of a tool and nothing else: its arguments are flags.
+// oneTool requires the name of a tool and nothing else: the tool's arguments are flags.
 func oneTool(_ *cobra.Command, words []string) error {
 	switch {
 	case len(words) == 0:
@@ -92,7 +92,7 @@ func oneTool(_ *cobra.Command, words []string) error {
 	return nil
 }
 
-// argumentHint shows how a word is written that was meant to be an argument of the tool.
+// argumentHint shows how to write a word that was meant to be an argument of the tool.
 func argumentHint(word string) string {
 	name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	if value == "" {
@@ -116,8 +116,8 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 	return err
 }
 
-// callRunning has a running Orla make the call. That has timeouts of its own;
-// one that is given with the command bounds how long this one waits.
+// callRunning lets a running Orla make the call, with its own timeouts. A timeout of the command bounds
+// the wait for the answer.
 func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -140,7 +140,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	}
 	raw, err := client.Call(ctx, name, args)
 	switch {
-	case err != nil && ctx.Err() != nil: // Orla cancels the call, as nobody waits for it
+	case err != nil && ctx.Err() != nil: // Orla cancels the call when this client leaves
 		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}
 	case err != nil:
 		return talk(err)
@@ -148,8 +148,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	return f.finish(name, raw, std)
 }
 
-// noSuchToolRunning says why there is no tool of that name, if the running Orla
-// knows.
+// noSuchToolRunning says why a running Orla has no tool with a name, if Orla knows.
 func noSuchToolRunning(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
 	status, err := client.Status(ctx)
 	if err != nil {
@@ -173,7 +172,7 @@ func noSuchToolRunning(ctx context.Context, client *control.Client, name string,
 	return noSuchTool(name, found, listed, others)
 }
 
-// finish prints the answer of a tool, and ends as it says.
+// finish prints the answer of a tool. It returns an error if the answer is a failure.
 func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Streams) error {
 	answer := new(mcp.CallToolResult)
 	err := json.Unmarshal(raw, answer)
@@ -194,8 +193,8 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Stream
 	return nil
 }
 
-// noSuchTool says why there is no tool of that name, if the search knows. listed
-// is what the capsules offer that might have had it, and others are more tools.
+// noSuchTool says why there is no tool with a name, if the search knows. listed are the tools of the
+// capsules that might have had it, and others are further tools.
 func noSuchTool(name string, found manifest.Result, listed, others []string) error {
 	var known []string
 	for _, p := range found.Problems {
@@ -223,8 +222,8 @@ func noSuchTool(name string, found manifest.Result, listed, others []string) err
 	return f
 }
 
-// namesOfProblem are the names by which somebody may call what a problem is about: that of
-// the tool, of its file with or without extension, or of its package.
+// namesOfProblem returns the names by which somebody may call the tool of a problem: that of the tool, of
+// its file with or without extension, and of its package.
 func namesOfProblem(p manifest.Problem) []string {
 	if p.Tool != "" {
 		return []string{p.Tool, filepath.Base(p.Path)}
@@ -236,7 +235,7 @@ func namesOfProblem(p manifest.Problem) []string {
 	return []string{strings.TrimSuffix(base, filepath.Ext(base)), base}
 }
 
-// located is what a problem says, with its file.
+// located returns the text of a problem, with its file.
 func located(p manifest.Problem) string {
 	messages := discovery.Messages(p)
 	for i, text := range messages {
@@ -251,8 +250,8 @@ func located(p manifest.Problem) string {
 	return strings.Join(messages, "\n")
 }
 
-// nearTool returns the name that was probably meant by a name that no tool has, or "": one
-// that is nearly the same, that of the file, or that of a capsule's tool without its prefix.
+// nearTool returns the tool that was probably meant by an unknown name; "" for none. It is one with a
+// similar name, with the name of the file, or with the name of a capsule's tool without its prefix.
 func nearTool(name string, known []string) string {
 	if near := yamldoc.Nearest(name, known); near != "" {
 		return near
@@ -268,7 +267,7 @@ func nearTool(name string, known []string) string {
 	return ""
 }
 
-// hintOfCapsule says what the capsule offers that a name belongs to; "" if there is none.
+// hintOfCapsule lists the tools of the capsule that a name belongs to; "" if there is none.
 func hintOfCapsule(name string, tools []manifest.Tool, listed []string) string {
 	i := slices.IndexFunc(tools, func(t manifest.Tool) bool {
 		return t.Kind == manifest.Capsule && !t.Runtime.Declared && discovery.BelongsTo(name, t.Name)
@@ -287,8 +286,8 @@ func hintOfCapsule(name string, tools []manifest.Tool, listed []string) string {
 	return fmt.Sprintf("%s offers %s", capsule, strings.Join(listed[:min(len(listed), most)], ", "))
 }
 
-// orForgotten is err, or if nothing explains why there is no such tool, which script would
-// be the tool if it could be run.
+// orForgotten returns err. If err does not explain why the tool does not exist, it adds which script
+// would be the tool if it could be run.
 func orForgotten(err error, cfg *config.Loaded, home, name string) error {
 	if f, ok := errors.AsType[*exit.Error](err); !ok || f.Code != exit.Failed {
 		return err
@@ -350,7 +349,7 @@ func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage
 	return json.Marshal(args)
 }
 
-// isText reports whether a schema's type takes a string, or says nothing.
+// isText reports whether a schema's type allows a string, or is missing.
 func isText(kind any) bool {
 	switch k := kind.(type) {
 	case nil:

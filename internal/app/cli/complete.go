@@ -13,15 +13,14 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// completeTimeout is how long somebody waits who has pressed Tab.
+// completeTimeout bounds a completion.
 const completeTimeout = 400 * time.Millisecond
 
-// completion is what a shell is told of words that may stand where the cursor
-// is. It is silent about what goes wrong: there is nobody to read it.
+// completion returns the words that a shell offers. It ignores errors, since the shell shows none.
 type completion = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective)
 
-// completeManifests completes the names of manifests: as many as most, 0 for any
-// number, of those that fit, nil for all.
+// completeManifests completes up to most names of manifests, 0 for any number, for which fits reports
+// true; nil for all.
 func completeManifests(flags *config.Flags, most int, fits func(control.ToolStatus) bool) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
@@ -73,7 +72,7 @@ func completeTools(flags *config.Flags) completion {
 	}
 }
 
-// completeFolder are the names in the folder of tools.
+// completeFolder returns the names of the tools in the folder of tools.
 func completeFolder(flags *config.Flags, cmd *cobra.Command) []string {
 	cfg, l, err := whatThereIs(flags, cmd)
 	if err != nil {

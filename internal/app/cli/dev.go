@@ -40,8 +40,8 @@ func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	}
 }
 
-// packageOf returns what a path stands for, absolute: for a manifest it is the
-// package, which is watched as a whole.
+// packageOf returns the absolute path to serve. For a manifest it is that of its package, which is
+// watched as a whole.
 func packageOf(path string) (string, error) {
 	path, err := config.PathOf(path)
 	if err == nil {
@@ -63,8 +63,7 @@ func packageOf(path string) (string, error) {
 	return path, nil
 }
 
-// pathOfTool is a hint for who gives the name of a tool in place of its path; "" if there is
-// no such tool.
+// pathOfTool returns a hint if a name of a tool was given in place of a path; "" if there is no such tool.
 func pathOfTool(l *config.Loader, name string) string {
 	cfg, err := l.Load()
 	if err != nil {

@@ -15,12 +15,11 @@ import (
 	"github.com/orla-project/orla/internal/app/version"
 )
 
-// docsCommand is the hidden command that writes what a package brings beside
-// the program.
+// docsCommand is the hidden command that writes the files of a package other than the program.
 const docsCommand = "__docs"
 
-// newDocs writes the files that are made from the help and from Config: whoever
-// packages Orla runs it, so that these files say what this program does.
+// newDocs writes the files that are generated from the help and from config.Config, so that those of a
+// package match its program.
 func newDocs() *cobra.Command {
 	return &cobra.Command{
 		Use:    docsCommand + " DIR",
@@ -33,7 +32,7 @@ func newDocs() *cobra.Command {
 	}
 }
 
-// writeDocs writes each file whole. Nothing in them depends on the machine or the moment.
+// writeDocs writes the files. Their content does not depend on the machine or the time.
 func writeDocs(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -59,8 +58,8 @@ func writeDocs(root *cobra.Command, dir string) error {
 	return nil
 }
 
-// docsDate is the date of the man page: that of the build's source, as those
-// who build packages again and again to compare them say it, or as git does.
+// docsDate returns the date of the man page: SOURCE_DATE_EPOCH, which makes builds reproducible, or that
+// of the commit.
 func docsDate() string {
 	if epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
 		return time.Unix(epoch, 0).UTC().Format(time.DateOnly)

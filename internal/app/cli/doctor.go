@@ -24,10 +24,10 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// doctorPatience bounds the whole examination: what is slow is not looked at.
+// doctorPatience bounds all checks. Those that take longer are left out.
 const doctorPatience = 45 * time.Second
 
-// newDoctor says what this machine lacks.
+// newDoctor checks what this machine lacks.
 func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -79,7 +79,7 @@ func printFindings(std terminal.Streams, findings []doctor.Finding) error {
 	return table.Flush()
 }
 
-// examine looks at everything. A terminal is told what takes long.
+// examine makes all checks. On a terminal it says which check takes long.
 func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doctor.Finding {
 	cfg, err := l.Load()
 	if err != nil {
@@ -108,7 +108,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 	return append(findings, examineMachine(ctx, cfg)...)
 }
 
-// validating is the command that says what is wrong with what l loads.
+// validating returns the command that shows what is wrong with the tools that l loads.
 func validating(l *config.Loader) string {
 	command := []string{"orla validate"}
 	if l.Path != "" {
@@ -122,7 +122,7 @@ func validating(l *config.Loader) string {
 	return strings.Join(command, " ")
 }
 
-// examineTools looks at the tools and what runs them.
+// examineTools checks the tools and their interpreters.
 func examineTools(found manifest.Result, l *config.Loader) []doctor.Finding {
 	needed, missing, faults := map[string][]string{}, map[string][]string{}, 0
 	for _, t := range found.Tools {
@@ -176,7 +176,7 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 	return findings
 }
 
-// examineSockets says whether an Orla runs, and returns the processes of all that do.
+// examineSockets reports whether an Orla runs, and returns the processes of all that run.
 func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (found doctor.Finding, pids []int) {
 	all, _ := control.All(ctx, cfg.SocketDirs(l)) // those of other users cannot be asked, nor have to be
 	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + config.Absolute(cfg.Folder())}
@@ -211,7 +211,8 @@ func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (
 	return found, pids
 }
 
-// examineMachine looks at what does not hang on the configuration, folders to watch aside.
+// examineMachine makes the checks that do not depend on the configuration, except for the folders to
+// watch.
 func examineMachine(ctx context.Context, cfg *config.Loaded) []doctor.Finding {
 	built, _ := time.Parse(time.RFC3339, version.Date()) // the zero time if nobody knows
 	var m doctor.Machine

@@ -10,7 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 )
 
-// groups are those that `orla --help` shows commands in, with what each has.
+// groups are the groups of commands in `orla --help`.
 var groups = []struct{ id, title, commands string }{
 	{"run", "Run tools:", "serve dev call"},
 	{"look", "See what runs:", "tools status logs events"},
@@ -37,7 +37,7 @@ func groupCommands(root *cobra.Command) {
 	}
 }
 
-// grouped returns those of a set's flags that are in a group; "" is no group.
+// grouped returns the flags of a set that are in a group; those in none for "".
 func grouped(set *pflag.FlagSet, group string) *pflag.FlagSet {
 	of := pflag.NewFlagSet(group, pflag.ContinueOnError)
 	set.VisitAll(func(f *pflag.Flag) {
@@ -49,8 +49,8 @@ func grouped(set *pflag.FlagSet, group string) *pflag.FlagSet {
 	return of
 }
 
-// groupFlags leaves the flags about isolation out of the help of every command but serve,
-// where they have a part of their own.
+// groupFlags hides the flags about isolation in the help of every command but serve, which shows them in
+// a separate section.
 func groupFlags(root *cobra.Command) {
 	usage, group := root.UsageFunc(), grouped(root.PersistentFlags(), config.IsolationGroup)
 	hide := func(on bool) { group.VisitAll(func(f *pflag.Flag) { f.Hidden = on }) }

@@ -45,7 +45,7 @@ func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			return showLines(cmd, flags, args, f, control.Query{Follow: f.follow}, std)
 		},
 	}
-	const usual = 100 // without --since, which wants all that there is since then
+	const usual = 100 // without --since, which shows all lines since then
 	f.add(cmd, usual)
 	cmd.Flags().StringVar(&f.level, "level", "", "lines of this `LEVEL` and above: info, warn, error or fatal")
 	cmd.Flags().StringVar(&f.stream, "stream", "", "what tools printed to this `STREAM` only: stderr")
@@ -73,7 +73,7 @@ func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// all is the number of lines that wants all that are kept.
+// all is the number of lines that stands for all lines that are kept.
 const all = -1
 
 func (f *logFlags) add(cmd *cobra.Command, usual int) {
@@ -120,7 +120,7 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	return nearName(cmd.Context(), client, names, err)
 }
 
-// pour hands lines on as they come. An Orla that ends is the end of them.
+// pour passes on lines as they come, until Orla ends.
 func pour(ctx context.Context, client *control.Client, q control.Query, write func([]byte) error) error {
 	for line, err := range client.Logs(ctx, q) {
 		if err != nil {
@@ -133,7 +133,7 @@ func pour(ctx context.Context, client *control.Client, q control.Query, write fu
 	return nil
 }
 
-// parseSince reads a time, or how long ago it was. "" is no time.
+// parseSince reads a time, or how long ago it was. "" means the zero time.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -162,7 +162,7 @@ type lineWriter struct {
 	onlySome bool // of the lines; those of stderr may be missing
 }
 
-// levelWords are the levels as tint writes them.
+// levelWords are the names of levels that tint writes.
 var levelWords = map[string]struct{ word, colour string }{
 	"debug": {"DBG", faint}, "info": {"INF", green}, "warn": {"WRN", yellow}, "error": {"ERR", red}, "fatal": {"FTL", red},
 }
@@ -182,7 +182,7 @@ type pair struct {
 	value json.RawMessage
 }
 
-// members returns those of a JSON object in their order.
+// members returns the members of a JSON object in order.
 func members(object []byte) ([]pair, error) {
 	d := json.NewDecoder(strings.NewReader(string(object)))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -269,7 +269,7 @@ func valueText(value json.RawMessage) string {
 	return string(value)
 }
 
-// quoted is a value that can be told from what is beside it.
+// quoted returns a value, in quotes if it would run into the next one otherwise.
 func quoted(text string) string {
 	if text == "" || strings.ContainsAny(text, " =\"") {
 		return `"` + strings.ReplaceAll(terminal.Printable(text), `"`, `\"`) + `"`

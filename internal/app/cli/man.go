@@ -61,7 +61,7 @@ func writeMan(w io.Writer, root *cobra.Command, date string) error {
 
 type manEntry struct{ term, text string }
 
-// manSections are what no command's help says.
+// manSections are the sections that do not come from the help of commands.
 var manSections = []struct {
 	heading, intro string
 	entries        []manEntry
@@ -87,7 +87,7 @@ var manSections = []struct {
 	}},
 }
 
-// manPage is a page as far as it is written.
+// manPage is a man page that is being written.
 type manPage struct{ strings.Builder }
 
 var manEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...")
@@ -101,7 +101,8 @@ func (m *manPage) macro(name string, args ...string) {
 	m.WriteByte('\n')
 }
 
-// text writes lines that stay as they are. A dot or a quote at the start of one is no request.
+// text writes lines unchanged. It escapes a dot or a quote at the start of a line, which would be a
+// request.
 func (m *manPage) text(s string) {
 	for line := range strings.Lines(s) {
 		line = manEscapes.Replace(strings.TrimRight(line, "\n"))
@@ -122,7 +123,7 @@ func (m *manPage) paragraphs(s string) {
 	}
 }
 
-// filled writes a text whose lines may be broken anew.
+// filled writes a text whose lines may be broken differently.
 func (m *manPage) filled(s string) {
 	for _, line := range terminal.Wrap(s, 72) { // escapes make it longer
 		m.text(line)

@@ -16,7 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// newOperate are the commands that do something to capsules.
+// newOperate returns the commands that stop, start and restart capsules.
 func newOperate(flags *config.Flags, std terminal.Streams) []*cobra.Command {
 	return []*cobra.Command{
 		operateCommand(flags, std, control.Restart, "Give capsules a new process",
@@ -76,8 +76,8 @@ func capsulesOf(ctx context.Context, client *control.Client) ([]string, error) {
 	return names, nil
 }
 
-// operateAll does something to capsules, side by side, and says of each what it
-// is then. One that fails keeps no other from it.
+// operateAll applies an action to capsules, in parallel, and prints the state of each afterwards. A failure
+// of one does not affect the others.
 func operateAll(ctx context.Context, client *control.Client, action control.Action, names []string, out io.Writer) error {
 	const atOnce = 16
 	place := make(chan struct{}, atOnce)

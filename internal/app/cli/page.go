@@ -20,7 +20,7 @@ type page struct {
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
 
-// status writes what there is to say of an Orla.
+// status writes the status of an Orla.
 func (p *page) status(s *control.Status) {
 	p.printf("Orla %s serves %s at %s\n", s.Version, terminal.Printable(s.ToolsDir), terminal.Printable(s.URL))
 	facts := []string{fmt.Sprintf("pid %d, up %s, %s in flight", s.Pid, terminal.ShortAge(p.now.Sub(s.Started)), terminal.Count(s.InFlight, "call"))}
@@ -117,7 +117,7 @@ func stateOf(t *control.ToolStatus) string {
 	return t.State
 }
 
-// table writes a line for each tool, and below one that is not READY, why.
+// table writes a line for each tool. A capsule that is not READY has the reason on the next line.
 func (p *page) table(tools []control.ToolStatus) {
 	rows := [][]string{make([]string, len(columns))}
 	for j, c := range columns {
@@ -140,10 +140,10 @@ func (p *page) table(tools []control.ToolStatus) {
 	}
 }
 
-// gap is what stands between two columns.
+// gap separates two columns.
 const gap = "  "
 
-// widths are those of the columns. The names have what the rest leaves them.
+// widths returns the widths of the columns. The names get what the other columns leave.
 func (p *page) widths(rows [][]string) []int {
 	const leastName = 12
 	widths := make([]int, len(columns))
@@ -177,7 +177,7 @@ func (p *page) row(cells []string, widths []int) {
 	p.printf("%s\n", strings.TrimRight(strings.Join(line, gap), " "))
 }
 
-// why is what an operator wants to know of a capsule that is not READY.
+// why returns the reason why a capsule is not READY, for an operator.
 func (p *page) why(t *control.ToolStatus) string {
 	if t.State == "" || t.State == "READY" {
 		return ""
@@ -203,7 +203,7 @@ func shortened(text string, most int) string {
 	return string([]rune(text)[:max(most-1, 0)]) + "…"
 }
 
-// tool writes all there is to say of one tool.
+// tool writes the status of one tool.
 func (p *page) tool(t *control.ToolStatus) {
 	head := terminal.Printable(t.Name)
 	if t.Version != "" {
@@ -255,7 +255,7 @@ func (p *page) tool(t *control.ToolStatus) {
 	}
 }
 
-// moment is a time and how long ago that is.
+// moment returns a time, and how long ago that is.
 func (p *page) moment(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -270,7 +270,7 @@ func (p *page) ahead(at time.Time) string {
 	return at.Local().Format(time.DateTime) + ", in " + terminal.ShortAge(at.Sub(p.now).Round(time.Second))
 }
 
-// The colours of terminals, by what they are for.
+// The colours of the page.
 const (
 	red        = "\x1b[31m"
 	green      = "\x1b[32m"
@@ -286,7 +286,7 @@ var (
 	severityColours = map[string]string{"error": red, "warning": yellow}
 )
 
-// paint puts a colour on a text, where there are colours.
+// paint returns a text in a colour, if colours are used.
 func (p *page) paint(colour, text string) string {
 	if !p.colours || colour == "" {
 		return text

@@ -13,7 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// newReload has a running Orla reload.
+// newReload makes a running Orla reload.
 func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

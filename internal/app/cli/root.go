@@ -81,8 +81,8 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	return root
 }
 
-// noCommand refuses a word that is no command. cobra suggests near ones only
-// for a root without arguments.
+// noCommand refuses a word that is not a command. cobra suggests similar ones only for a root without
+// arguments.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

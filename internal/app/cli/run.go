@@ -11,7 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/app/wiring"
 )
 
-// Run is the program without its process. It returns how it ended.
+// Run runs the program, and returns its exit code.
 func Run(args []string, std terminal.Streams) exit.Code {
 	if code, hidden := wiring.RunHidden(args, std.Out); hidden {
 		return exit.Code(code)

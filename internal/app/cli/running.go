@@ -16,15 +16,15 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// anyOrla finds the Orla that a command shows something of: the one whose socket was
-// given, else the one that serves the configured folder, else, if nobody named
-// a folder and this is not a project of its own, the only one that runs.
+// anyOrla finds the Orla for a command that only shows something: the one whose socket was given; else the
+// one that serves the configured folder; else, if no folder was set and the current folder is not a
+// project, the only one that runs.
 func anyOrla(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
 	return findOrla(flags, cmd, func(*control.Running) bool { return true })
 }
 
-// orlaHere finds the Orla that a command changes something of. The only one that runs may
-// be another project's, so that it has to belong to the current folder.
+// orlaHere finds the Orla for a command that changes something. The only one that runs may be that of
+// another project, so it also has to belong to the current folder.
 func orlaHere(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
 	return findOrla(flags, cmd, config.BelongsHere)
 }
@@ -62,9 +62,8 @@ func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running
 	return nil, &exit.Error{Code: exit.Usage, Err: errors.Join(lines...), Hint: "say which with --tools-dir"}
 }
 
-// ownOrla finds the Orla of a configuration. The error matches
-// control.ErrNotRunning if there is none. What the file says of the socket may
-// be new to the Orla that runs.
+// ownOrla finds the Orla of a configuration. The error matches control.ErrNotRunning if there is none. The
+// running Orla may not have read the file's present setting of the socket yet.
 func ownOrla(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
 	if cfg.Socket == config.NoSocket && cfg.GivenHere("socket") {
 		return nil, fmt.Errorf("%w that could be talked to: the socket is none", control.ErrNotRunning)
@@ -85,7 +84,7 @@ func ownOrla(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*contro
 	return nil, control.ErrNotRunning
 }
 
-// serving is the Orla that serves what is configured; nil if none does.
+// serving returns the Orla that serves the configured folder; nil if none does.
 func serving(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
 	client, err := ownOrla(ctx, cfg, l)
 	if errors.Is(err, control.ErrNotRunning) {
@@ -94,8 +93,8 @@ func serving(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*contro
 	return client, talk(err)
 }
 
-// developing is the Orla that serves one tool of the configured folder alone, as
-// orla dev does, if that is the one with this name; nil if none does.
+// developing returns the Orla that serves only one tool of the configured folder, as orla dev does, if it is
+// the tool with this name; nil if none does.
 func developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool string) *control.Client {
 	if cfg.GivenHere("socket") {
 		return nil
@@ -114,8 +113,8 @@ func developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool 
 	return nil
 }
 
-// whatThereIs loads the configuration as far as it holds: an Orla that runs can
-// be asked while its configuration is being mended. Flags must hold.
+// whatThereIs loads the configuration, and ignores faults in it: a running Orla can be asked while its
+// configuration is being fixed. Faults in flags are errors.
 func whatThereIs(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *config.Loader, error) {
 	l := flags.Loader(cmd.Flags())
 	cfg, err := l.Load()
@@ -125,8 +124,7 @@ func whatThereIs(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *conf
 	return cfg, l, nil
 }
 
-// nearName gives the error about a name that no tool has a hint: the tool that is called
-// nearly so.
+// nearName adds a hint to the error about an unknown tool: a tool with a similar name.
 func nearName(ctx context.Context, client *control.Client, names []string, err error) error {
 	f, _ := errors.AsType[*exit.Error](err)
 	refused, isRefused := errors.AsType[*control.Error](err)
@@ -153,7 +151,7 @@ func notRunning(err error) error {
 	return &exit.Error{Code: exit.NotRunning, Err: err, Hint: "orla starts one here, orla --tools-dir DIR elsewhere"}
 }
 
-// talk is how a command ends that could not ask, or was refused.
+// talk returns the error of a command whose request failed or was refused.
 func talk(err error) error {
 	var f *exit.Error
 	refused, isRefused := errors.AsType[*control.Error](err)

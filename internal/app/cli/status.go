@@ -57,7 +57,7 @@ type view struct {
 	width   int
 }
 
-// statusTimeout is how long an Orla may take to say how it is.
+// statusTimeout bounds a request for the status.
 const statusTimeout = 10 * time.Second
 
 func (v *view) show(ctx context.Context) error {
@@ -100,8 +100,8 @@ func (v *view) text(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// watch shows it again and again: on a terminal in one place, else one after
-// another; as JSON one line each.
+// watch shows the status repeatedly: on a terminal in the same place, elsewhere one after the other, as
+// JSON one line each.
 func (v *view) watch(ctx context.Context) error {
 	const every = 2 * time.Second
 	again := time.NewTicker(every)

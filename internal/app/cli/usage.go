@@ -12,9 +12,8 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// endWell makes every command below root end as the exit codes promise: what is
-// wrong with the words of the command line is a matter of usage, and what a
-// command meets while it runs is not, output that cannot be written above all.
+// endWell gives the errors of every command below root their exit codes: a wrong command line is wrong
+// usage; an error while the command runs is not, such as output that cannot be written.
 func endWell(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -59,7 +58,7 @@ func misused(cmd *cobra.Command, err error) error {
 	return &exit.Error{Code: exit.Usage, Err: err, Hint: hint}
 }
 
-// wrongFlag is err as a matter of usage of cmd. It says which flag was probably meant.
+// wrongFlag returns err as wrong usage of cmd, with the flag that was probably meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -78,7 +77,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return misused(cmd, err)
 }
 
-// failed is err as what went wrong while a command ran.
+// failed returns err as a failure of a command that ran.
 func failed(err error) error {
 	if _, ok := errors.AsType[*exit.Error](err); ok || err == nil {
 		return err
@@ -86,7 +85,7 @@ func failed(err error) error {
 	return &exit.Error{Code: exit.Failed, Err: err}
 }
 
-// helpOrRefuse makes `orla help NAME` refuse what is no command, as orla NAME does.
+// helpOrRefuse makes `orla help NAME` refuse an unknown command, as orla NAME does.
 func helpOrRefuse(root, help *cobra.Command) {
 	help.Run = nil
 	help.RunE = func(_ *cobra.Command, words []string) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/orla-project/orla/manifest/discover"
 )
 
-// newValidate checks tools and says what is wrong with them.
+// newValidate checks tools and prints their problems.
 func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -50,8 +50,8 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// check finds what `orla validate` speaks of. notLoaded is what is wrong with
-// the configuration, which matters only without a path.
+// check finds the tools to validate. notLoaded is the error of the configuration, which is reported only
+// without a path.
 func check(cfg *config.Loaded, home string, path []string, notLoaded error) manifest.Result {
 	fault := func(err error) manifest.Result {
 		return manifest.Result{Problems: []manifest.Problem{{Path: cfg.File, Severity: manifest.Fault, Err: err}}}
