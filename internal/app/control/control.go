@@ -1,14 +1,12 @@
-// Package control is how a running Orla is asked and steered by those who run
-// it: HTTP and JSON over a unix socket (SPEC J2). It has the server, which is a
-// service of the front, the client, and the words that both speak; what Orla
-// knows and can do comes from a Backend. docs/control-api.yaml describes it for
-// others, and a test holds that against the code.
+// Package control is the control API, with which operators query and control a running Orla: HTTP and JSON
+// over a unix socket (SPEC J2). It has the server, which is a service of the front, the client, and the
+// types of both. A Backend answers the requests. docs/control-api.yaml describes the API, and a test
+// compares it with the code.
 //
-// The socket's name comes from the tools folder, and a lock beside it says who
-// has it (hold.go). Whoever can open the socket may do all that Orla can: it is
-// for Orla's own user and root alone.
+// The socket's name is derived from the tools folder, and a lock file next to it says which process has it
+// (hold.go). Only Orla's user and root can open the socket, since its clients may do everything.
 //
-// Its invariant: nothing that a client does, or fails to do, makes Orla wait.
+// Its invariant: no client can make Orla wait.
 package control
 
 import (
@@ -20,9 +18,8 @@ import (
 	"time"
 )
 
-// Backend is what the server asks. Its methods may be called from any
-// goroutine. An error is an *Error, a *fault.Error, or one that the client is
-// told of as internal.
+// Backend answers the requests of a server. Its methods may be called from any goroutine. An error that is
+// neither an *Error nor a *fault.Error is reported to the client as internal.
 type Backend interface {
 	// Status tells of Orla and of every tool. It does not block.
 	Status() Status

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Owner is who has a socket, as the lock beside it says.
+// Owner is the process that has a socket, as its lock file says.
 type Owner struct {
 	Pid      int       `json:"pid"`
 	ToolsDir string    `json:"tools_dir"`
@@ -34,11 +34,9 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf("process %d has it, which serves %s", e.Owner.Pid, e.Owner.URL)
 }
 
-// hold is a socket that is ours for as long as we hold the lock beside it. The
-// kernel lets go of the lock when its process ends, however it does: a socket
-// whose lock is free is stale. The lock's file is removed before it is let go
-// of, so that whoever gets a lock has to look whether it is still the one with
-// the name.
+// hold is a socket of this process, with the lock on the file next to it. The kernel releases the lock when
+// the process ends, so that a socket whose lock is free is stale. The lock file is removed before the lock
+// is released, so that whoever gets a lock has to check that its file still has the name.
 type hold struct {
 	socket string
 	lock   *os.File
@@ -65,11 +63,11 @@ func occupy(ctx context.Context, place Place, owner Owner) (*hold, net.Listener,
 	return h, listener, nil
 }
 
-// lockOf is the path of the lock beside a socket.
+// lockOf returns the path of the lock file of a socket.
 func lockOf(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + lockSuffix }
 
-// takeLock takes the lock with a path, or returns a takenError. Whoever has
-// just taken it is given a moment to say who it is.
+// takeLock takes the lock with a path, or returns a takenError. A process that has just taken the lock gets
+// a moment to write its Owner.
 func takeLock(ctx context.Context, path string) (*os.File, error) {
 	const looks = 20
 	for look := 1; ; look++ {
@@ -106,8 +104,8 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// isLock reports whether a file was made to be a lock: it is empty, or has what
-// sign wrote. Others have files with such names, which are worth something.
+// isLock reports whether a file is a lock of Orla: it is empty, or sign wrote it. Files of others may have
+// such names, and must not be changed.
 func isLock(f io.ReaderAt) bool {
 	var start [len(`{"pid":`)]byte
 	n, err := f.ReadAt(start[:], 0)
@@ -132,8 +130,7 @@ func readOwner(r io.ReaderAt) (owner Owner) {
 	return owner
 }
 
-// sign writes into the lock who has it. Nothing depends on it but what people
-// are told.
+// sign writes the Owner into the lock file, for messages to people only.
 func (h *hold) sign(owner Owner) {
 	text, err := json.Marshal(owner)
 	if err != nil { // its time is out of range
@@ -150,7 +147,7 @@ func (h *hold) intact() bool {
 	return err == nil && info.Mode().Type() == fs.ModeSocket && same(h.lock, lockOf(h.socket))
 }
 
-// release gives up the socket. Files that are not ours any more stay.
+// release gives up the socket. Files that belong to another process by now stay.
 func (h *hold) release() {
 	if h.stop != nil {
 		_ = h.stop() // there is no next to tell of it
@@ -159,10 +156,10 @@ func (h *hold) release() {
 		_ = removeSocket(h.socket) // if it stays, it is stale
 		_ = os.Remove(lockOf(h.socket))
 	}
-	_ = h.lock.Close() // lets go of the lock
+	_ = h.lock.Close() // releases the lock
 }
 
-// removeSocket removes what a process has left behind, and nothing but a socket.
+// removeSocket removes a socket that a process has left behind, and nothing but a socket.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,8 +174,7 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// listen listens on a socket that is for this user alone. The caller has the
-// lock beside it.
+// listen listens on a socket that only this user can open. The caller has the lock.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := removeSocket(path); err != nil {
 		return nil, err

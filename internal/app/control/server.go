@@ -58,9 +58,8 @@ func New(opts Options) *Server {
 	return &Server{opts: opts, wake: make(chan struct{}, 1)}
 }
 
-// Point makes place the socket that is served, soon. One that cannot be had now
-// is tried for again from time to time. What it returns is closed when it was
-// tried once.
+// Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is
+// closed after the first attempt.
 func (s *Server) Point(place Place, owner Owner) (tried <-chan struct{}) {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -182,7 +181,7 @@ func (p *presence) lacks(want wanted) bool {
 	return path != "" && (p.held == nil || p.held.socket != path)
 }
 
-// tell logs why a socket cannot be had, when that is new.
+// tell logs why a socket cannot be served, if that is new.
 func (p *presence) tell(path string, err error) {
 	text := path + ": " + err.Error()
 	if text == p.warned {
@@ -220,8 +219,8 @@ func (p *presence) leave(ctx context.Context) {
 	p.requests.wait()
 }
 
-// requests knows which requests are being answered, which net/http does not
-// tell once it has closed their connections. A panic in one fails that one.
+// requests counts the requests that are being answered, which net/http does not report after it has closed
+// their connections. A panic in a request fails only that one.
 type requests struct {
 	handler http.Handler
 	log     *slog.Logger
