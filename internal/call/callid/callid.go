@@ -1,7 +1,6 @@
-// Package callid carries a call's id from the edge that logs it to the process
-// that runs it, so that one id finds both. It is a leaf because the bridge, the
-// command line and the providers share it, and a context value because an id
-// that only correlates must not widen every signature on the way.
+// Package callid carries the id of a call in its context, from the bridge, which logs it, to the process
+// that runs the call. The id only correlates log lines, so it is not a parameter of every function on
+// the way. The package imports no other, since the bridge, the command line and the providers share it.
 package callid
 
 import (

@@ -1,6 +1,5 @@
-// Package fault holds the error codes that a client can see, and the one error
-// type that carries them from the place that knows most to the edge that
-// answers. Nothing is ever decided by the text of a message.
+// Package fault has the error codes that a client can see, and the error type that carries them. Code
+// must decide by codes, never by the text of a message.
 //
 // The codes are those of the Tool resource's taxonomy (SPEC-TOOLS §4). They are
 // strings on the wire and are never renamed.
@@ -14,8 +13,8 @@ import (
 	"time"
 )
 
-// Code names one kind of trouble. Whether a call may be tried again is a
-// property of the code, except where a tool says otherwise of its own error.
+// Code names one kind of error. Whether trying again can help is a property of the code, unless a tool
+// says otherwise about its own error.
 type Code string
 
 // The taxonomy of SPEC-TOOLS §4.
@@ -50,9 +49,8 @@ func Codes() []Code {
 	}
 }
 
-// Parse returns the code that a tool gave in its own words, which need not be
-// one of the taxonomy's (SPEC-TOOLS 4.1). It reports false for what is no code:
-// that is 1 to 64 letters, digits, '.', '_' and '-'.
+// Parse returns a code that a tool gave, which need not be one of Orla's (SPEC-TOOLS 4.1). It reports
+// false for a text that is not a code: 1 to 64 letters, digits, '.', '_' and '-'.
 func Parse(text string) (Code, bool) {
 	const longest = 64
 	odd := func(r rune) bool {
@@ -64,8 +62,7 @@ func Parse(text string) (Code, bool) {
 	return Code(text), true
 }
 
-// Retryable reports whether trying again can help when nothing more is known
-// than the code.
+// Retryable reports whether trying again can help, as far as the code tells.
 func (c Code) Retryable() bool {
 	switch c {
 	case RateLimited, Timeout, NotReady, Crashed, StartFailed:
@@ -75,16 +72,16 @@ func (c Code) Retryable() bool {
 	}
 }
 
-// Error is trouble with a code. Its Reason is for people and models: it names
-// what went wrong and what to do, and holds no secret and no internal text.
+// Error is an error with a code. Its Reason is for people and models: it says what went wrong and what to
+// do, without secrets and internal text.
 type Error struct {
 	Code   Code
 	Reason string
-	// Retry overrides Code.Retryable where the producer knows better: a
-	// tool's own word, or a 5xx behind execution_failed.
+	// Retry overrides Code.Retryable if more is known: a tool has said so, or the cause of
+	// execution_failed is a status 5xx.
 	Retry *bool
-	// RetryAfter is how long a service asks its callers to wait before they try
-	// again. Zero: it does not say.
+	// RetryAfter is how long a service asks its callers to wait before they try again; zero if
+	// it has not.
 	RetryAfter time.Duration
 	// Unsent says that the call never reached the tool, so that trying again
 	// repeats nothing.
@@ -153,8 +150,7 @@ func From(err error) *Error {
 	return Wrap(ExecutionFailed, err, "the call failed inside Orla; its log has the cause under this call's call_id")
 }
 
-// Unsent returns what From makes of err, with word that the call never reached
-// the tool. Unsent(nil) is nil.
+// Unsent returns From(err) with Unsent set. Unsent(nil) is nil.
 func Unsent(err error) error {
 	f := From(err)
 	if f == nil {
@@ -165,7 +161,7 @@ func Unsent(err error) error {
 	return &unsent
 }
 
-// CodeOf returns the code of err as From sees it, and "" for nil.
+// CodeOf returns the code of From(err); "" for nil.
 func CodeOf(err error) Code {
 	if f := From(err); f != nil {
 		return f.Code

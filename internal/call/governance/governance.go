@@ -1,5 +1,5 @@
-// Package governance keeps the promise that governance documents are not ignored: while
-// there are any, every call is denied, since this version does not enforce them.
+// Package governance denies every call while there are governance documents, since this version does not
+// enforce them and must not ignore them.
 package governance
 
 import (
@@ -24,12 +24,12 @@ type Gate struct {
 	documents []manifest.Problem // in force; owned by Set
 }
 
-// errGoverned is told to callers, who must not learn what the documents say.
+// errGoverned is what callers get. It does not say what the documents contain.
 var errGoverned = fault.New(fault.PermissionDenied,
 	"tool_permission_denied: governance is not available in this version of Orla, and there are governance documents; every call is denied until the operator removes them (orla status names them)")
 
-// Set puts the documents into force that a search has found. One whose folder
-// cannot be read stays in force: it is added to the problems.
+// Set replaces the documents by those that a search has found. A document whose folder cannot be read
+// stays in force, and is added to the problems.
 func (g *Gate) Set(found *manifest.Result) {
 	documents := slices.DeleteFunc(slices.Clone(found.Problems), func(p manifest.Problem) bool { return !p.Denies })
 	for _, old := range g.documents {
@@ -45,10 +45,10 @@ func (g *Gate) Set(found *manifest.Result) {
 	g.Denies.Store(len(documents) > 0)
 }
 
-// Admit is of supervisor.Options.
+// Admit is for supervisor.Options.
 func (g *Gate) Admit(context.Context, peer.Call) error { return g.decide() }
 
-// AdmitRequest is of supervisor.Options.
+// AdmitRequest is for supervisor.Options.
 func (g *Gate) AdmitRequest(context.Context, peer.Request) error { return g.decide() }
 
 func (g *Gate) decide() error {

@@ -1,6 +1,5 @@
-// Package pace bounds how fast is read what nobody has asked for. A peer that says
-// such things without an end would keep a processor busy (SPEC S2); now it waits, as
-// it would for a reader that is slower.
+// Package pace bounds how fast unrequested data is read: a peer that sends such data without end would
+// keep a processor busy (SPEC S2). It is slowed down instead, as by a slow reader.
 package pace
 
 import (
@@ -9,22 +8,20 @@ import (
 )
 
 const (
-	// MaxLines is how many lines, messages or fields of a peer's are read in a second
-	// that answer nothing.
+	// MaxLines bounds the lines, messages or fields per second that do not answer a request.
 	MaxLines = 20_000
-	// MaxBytes is how many bytes these may have.
+	// MaxBytes bounds their bytes per second.
 	MaxBytes = 8 << 20
 )
 
-// Pace is that of one stream. Its zero value is ready. It is not for several
-// goroutines at once.
+// Pace is the pace of one stream. Its zero value is ready to use. It is not safe for concurrent use.
 type Pace struct {
 	began        time.Time // the second that is counted
 	lines, bytes int
 }
 
-// Wait counts what was read, and waits for the end of the second if that was too much
-// for it, or for done; nil never comes.
+// Wait counts what was read. If that is too much for the present second, it waits for its end, or for
+// done, which may be nil.
 func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) {
 	p.lines += lines
 	p.bytes += bytes

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// Later keeps the first panic of goroutines for the one that waits for them. The zero
-// value is ready for use.
+// Later keeps the first panic of several goroutines, for the goroutine that waits for them. The zero
+// value is ready to use.
 type Later struct {
 	mu   sync.Mutex // guards what
 	what string     // the panic with its stack; "" for none
 }
 
-// Catch is to be deferred by each of the goroutines. After a panic it calls end, which
-// ends what the others do.
+// Catch must be deferred by each of the goroutines. After a panic it calls end, which ends the others.
 func (l *Later) Catch(end func()) {
 	p := recover()
 	if p == nil {
@@ -28,7 +27,7 @@ func (l *Later) Catch(end func()) {
 	end()
 }
 
-// Raise panics as they did, if one did. Its caller has waited for them.
+// Raise panics if one of the goroutines did. The caller has waited for them.
 func (l *Later) Raise() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// failureOf returns what may be tried again about an attempt: its fault, or a
-// result in which the tool itself says that it failed and that trying again can
-// help. It returns nil for a success and for all that a tool refuses.
+// failureOf returns the failure of an attempt that may be repeated: its fault, or a result that says that
+// the tool failed and that trying again can help. It returns nil for a success and for every other
+// failure.
 func failureOf(answer supervisor.Answer, err error) *fault.Error {
 	if err == nil {
 		return saidSo(answer)
@@ -22,7 +22,7 @@ func failureOf(answer supervisor.Answer, err error) *fault.Error {
 	return faultOf(err)
 }
 
-// faultOf returns err as a fault; nil for the JSON-RPC error of a tool's own.
+// faultOf returns err as a fault; nil for a JSON-RPC error of the tool.
 func faultOf(err error) *fault.Error {
 	_, ours := errors.AsType[*fault.Error](err)
 	if _, refused := errors.AsType[*jsonrpc.Error](err); refused && !ours {
@@ -31,8 +31,8 @@ func faultOf(err error) *fault.Error {
 	return fault.From(err)
 }
 
-// saidSo is the failure that a result with isError is, if its _meta says that
-// it is retryable (SPEC-TOOLS 4.1).
+// saidSo returns the failure of a result with isError whose _meta says that it is retryable
+// (SPEC-TOOLS 4.1); else nil.
 func saidSo(answer supervisor.Answer) *fault.Error {
 	failed, meta := answer.Result != nil && answer.Result.IsError, said{}
 	if failed {
@@ -52,7 +52,7 @@ func saidSo(answer supervisor.Answer) *fault.Error {
 	return f
 }
 
-// said is what the _meta of a result says of its failure.
+// said is what the _meta of a result says about its failure.
 type said struct {
 	code      string
 	retryable bool
@@ -85,8 +85,8 @@ func inRaw(raw json.RawMessage) (failed bool, of said) {
 	return true, of
 }
 
-// told is the error that ends a call, with word of its attempts if there was
-// more than one, and of why there was no other.
+// told returns the error that ends a call, with the number of attempts if there was more than one, and why
+// there was not another one.
 func told(err error, attempts int, why string) error {
 	f := faultOf(err)
 	if f == nil {

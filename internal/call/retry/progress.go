@@ -8,9 +8,9 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// rising is the client of a call that may be made more than once. A tool that
-// begins again reports its progress from the start, but "the progress value MUST
-// increase with each notification" (MCP, Progress): what falls back is dropped.
+// rising is the client of a call that may be repeated. A repeated call reports its progress from the start,
+// but "the progress value MUST increase with each notification" (MCP, Progress). So values that do not
+// increase are dropped.
 type rising struct {
 	peer.Client
 

@@ -1,12 +1,11 @@
-// Package retry tries calls again that failed (SPEC-TOOLS 6). It is what
-// supervisor.Options.Wrap puts around the attempts of a tool whose manifest
-// has a policy for it, and nothing at all around those of any other tool.
+// Package retry repeats failed calls (SPEC-TOOLS 6). It wraps the attempts of a tool whose manifest has a
+// policy for retries (supervisor.Options.Wrap). Other tools are not wrapped.
 //
-//	attempt ─► failed, to try again can help, and does no harm ─► pause ─► attempt
-//	        └► all else: that is the answer
+//	attempt ─► failed, and trying again can help and is harmless ─► pause ─► attempt
+//	        └► otherwise: the answer
 //
-// Its invariant: a call is made again only if its failure says that this can
-// help, and if to make it twice is known to be no worse than to make it once.
+// Its invariant: a call is repeated only if its failure says that this can help, and if making it twice is
+// known to be harmless.
 package retry
 
 import (
@@ -25,21 +24,20 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// longestWait is for how long a service may ask to be left alone and still be
-// tried again, unless max_backoff is longer. Nobody waits for a call that
-// pauses for hours: who made it is told when to come back.
+// longestWait bounds the Retry-After of a service that is still waited for, unless max_backoff is longer.
+// For a longer one the call fails, and its caller is told when to try again.
 const longestWait = 5 * time.Minute
 
 // Options configures Wrap.
 type Options struct {
-	// Stopping returns what is closed when nothing is to be tried again any
-	// more, because Orla stops. If nil, that never is.
+	// Stopping returns a channel that is closed when Orla stops, after which nothing is
+	// repeated. If nil, it never is.
 	Stopping func() <-chan struct{}
-	// Log gets a line for each attempt that is to be followed by another. Required.
+	// Log gets a line for each attempt that another one follows. Required.
 	Log *slog.Logger
 }
 
-// Wrap returns a supervisor.Options.Wrap that does what the manifests' policies say.
+// Wrap returns a supervisor.Options.Wrap that follows the policies of manifests.
 func Wrap(opts Options) func(manifest.Tool, *mcp.Tool, supervisor.Attempt) supervisor.Attempt {
 	if opts.Stopping == nil {
 		opts.Stopping = func() <-chan struct{} { return nil }
@@ -53,10 +51,9 @@ func Wrap(opts Options) func(manifest.Tool, *mcp.Tool, supervisor.Attempt) super
 	}
 }
 
-// harmless reports whether a tool's call may be made twice, whatever became of
-// it the first time. Whoever gave a tool resource a policy has said so; of a
-// simple tool, and of what a capsule or an MCP server offers, its annotations do
-// (SPEC-TOOLS 6.3).
+// harmless reports whether a tool's call may be made twice, whatever happened the first time. For a Tool
+// resource, its policy says so; for a simple tool, and for a tool of a capsule or an MCP server, its
+// annotations do (SPEC-TOOLS 6.3).
 func harmless(of manifest.Tool, listed *mcp.Tool) bool {
 	if of.Resource != nil {
 		return true

@@ -1,8 +1,6 @@
-// Package trace carries the W3C trace context of a call from the client that
-// sent it, or the span that Orla has for it, to the tool that answers. It is a
-// leaf without OpenTelemetry, because bridge and providers share it, and a
-// context value because what only correlates must not widen every signature on
-// the way.
+// Package trace carries the W3C trace context of a call, from the client or from Orla's own span, to the
+// tool that answers. It is a context value, since it only correlates. The package does not import
+// OpenTelemetry, since the bridge and the providers share it.
 //
 // Its invariant: a Context that is not zero is well-formed, and safe in a
 // header, in an environment and in JSON.
@@ -22,8 +20,8 @@ const (
 	StateEnv  = "TRACESTATE"
 )
 
-// Context is a place in a trace: what comes of the call happens below it. The
-// zero value is none. Only this package makes others.
+// Context is a trace context: the parent of everything that the call causes. The zero value is none. Only
+// this package makes others.
 type Context struct {
 	parent string // a well-formed traceparent
 	state  string // a tracestate; may be empty
@@ -39,9 +37,9 @@ const (
 	maxState  = 4 << 10
 )
 
-// Parse returns the context that a traceparent and a tracestate say. It reports
-// false for a traceparent that is none: "the vendor creates a new traceparent"
-// then (§3.2.4). A tracestate that cannot be passed on safely is left out.
+// Parse returns the context of a traceparent and a tracestate. It reports false for an invalid traceparent:
+// "the vendor creates a new traceparent" then (§3.2.4). A tracestate that cannot be passed on safely is
+// left out.
 func Parse(parent, state string) (Context, bool) {
 	if !wellFormed(parent) {
 		return Context{}, false
@@ -125,8 +123,8 @@ type carried struct {
 	work Work
 }
 
-// Work begins a part of a call that is worth a span of its own. What it returns
-// carries the new place in the trace, and is to be told when the part is over.
+// Work begins a part of a call that gets its own span. It returns a context with the new trace context, and
+// a function to call when the part has ended.
 type Work func(ctx context.Context) (context.Context, func())
 
 // With returns a context that carries c; ctx itself if c is zero.
@@ -148,8 +146,8 @@ func From(ctx context.Context) Context {
 	return c.at
 }
 
-// Begin is called by a provider when it has waited enough and its tool is at
-// work. The function that it returns must be called when that is over.
+// Begin is called by a provider when the waiting is over and its tool begins to work. The function that it
+// returns must be called when the work has ended.
 func Begin(ctx context.Context) (context.Context, func()) {
 	if c, _ := ctx.Value(key{}).(carried); c.work != nil {
 		return c.work(ctx)

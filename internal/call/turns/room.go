@@ -6,35 +6,34 @@ import (
 	"sync"
 )
 
-// Little is how many bytes of each call nobody counts.
+// Little is how many bytes of each call are not counted.
 const Little = 64 << 10
 
-// step is what is taken at a time, so that a long stream does not ask for each
-// of its pieces.
+// step is how many bytes are taken at a time, so that a long stream does not take each of its pieces.
 const step = 256 << 10
 
-// Room bounds the bytes that many hold together, each as much as comes, and no
-// caller or session more than its part of them (Shares). Who needs more than there is waits, with
-// what it holds, and so all could wait for each other: one at a time may go on
-// beyond the limit, until it lets go of everything.
+// Room bounds the bytes that calls hold together, and the part of each caller and session (Shares). A call
+// holds more bytes as they come. A call without room waits and keeps what it holds, so that all calls could
+// wait for each other. To prevent that, one call at a time may exceed the limit, until it gives back
+// everything.
 type Room struct {
 	bytes  *Shares
-	hand   *Shares       // what waits beside, for those who may not wait themselves
-	beyond chan struct{} // holds a token while one is beyond the limit
+	hand   *Shares       // of bytes that came already and wait for room; see Held.Later
+	beyond chan struct{} // holds a token while a call exceeds the limit
 }
 
-// NewRoom returns a Room of so many bytes, and half as many in hand.
+// NewRoom returns a Room of limit bytes, and half as many in hand.
 func NewRoom(limit int64) *Room {
 	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1)}
 }
 
-// Resize makes it a Room of so many bytes. Nobody loses what it holds.
+// Resize changes the limit. Calls keep what they hold.
 func (r *Room) Resize(limit int64) {
 	r.bytes.Resize(limit)
 	r.hand.Resize(limit / 2)
 }
 
-// Free returns how many bytes nobody holds, those in hand left out.
+// Free returns how many bytes are free, without those in hand.
 func (r *Room) Free() int64 { return r.bytes.Free() }
 
 // InHand returns how many bytes wait in hand.
@@ -47,31 +46,31 @@ type Held struct {
 	owner Owner
 
 	mu     sync.Mutex // guards the fields that follow
-	needed int64      // bytes that it has said it needs
-	taken  int64      // of the room
-	hand   int64      // of what is in hand
-	beyond bool       // it is beyond the limit
+	needed int64      // bytes that it needs
+	taken  int64      // bytes of the room
+	hand   int64      // bytes in hand
+	beyond bool       // it may exceed the limit
 	closed bool
 }
 
 // roomKey is the key of a *Held.
 type roomKey struct{}
 
-// Hold returns a context for one call of an owner, which what answers it finds by
-// HeldBy. The function that it returns lets go of all that the call holds.
+// Hold returns a context for one call of an owner, in which HeldBy finds what the call holds. The function
+// that it returns gives back everything.
 func (r *Room) Hold(ctx context.Context, owner Owner) (context.Context, func()) {
 	h := &Held{room: r, owner: owner}
 	return context.WithValue(ctx, roomKey{}, h), h.close
 }
 
-// HeldBy returns what the call of a context holds; nil where nothing is counted.
+// HeldBy returns what the call of a context holds; nil if nothing is counted.
 func HeldBy(ctx context.Context) *Held {
 	h, _ := ctx.Value(roomKey{}).(*Held)
 	return h
 }
 
-// Beside returns what the same owner holds of the same room for something else, and what
-// lets go of that.
+// Beside returns a new Held of the same owner and room, for something else, and a function that gives back
+// what it holds.
 func (h *Held) Beside() (other *Held, release func()) {
 	if h == nil {
 		return nil, func() {}
@@ -80,8 +79,8 @@ func (h *Held) Beside() (other *Held, release func()) {
 	return other, other.close
 }
 
-// Pass gives another of the same owner and room all that h holds, which h holds no more.
-// It does nothing if the other one is over.
+// Pass moves everything that h holds to another Held of the same owner and room. It does nothing if
+// the other one is closed.
 func (h *Held) Pass(to *Held) {
 	if h == nil {
 		return
@@ -96,11 +95,11 @@ func (h *Held) Pass(to *Held) {
 	to.needed += h.needed
 	to.taken += h.taken
 	to.hand += h.hand
-	to.beyond = to.beyond || h.beyond // there is one beyond the limit at most
+	to.beyond = to.beyond || h.beyond // at most one call may exceed the limit
 	h.needed, h.taken, h.hand, h.beyond = 0, 0, 0, false
 }
 
-// Owner is whose call it is: nobody's on nil.
+// Owner returns the owner of the call; the zero Owner on nil.
 func (h *Held) Owner() Owner {
 	if h == nil {
 		return Owner{}
@@ -108,8 +107,7 @@ func (h *Held) Owner() Owner {
 	return h.owner
 }
 
-// Covers reports whether a Need of n bytes would not wait, since the call has more than it
-// needs so far.
+// Covers reports whether the call has already taken so much that Need(n) would not wait.
 func (h *Held) Covers(n int64) bool {
 	if h == nil {
 		return true
@@ -123,8 +121,7 @@ func (h *Held) coversLocked(n int64) bool {
 	return h.needed+n-Little <= h.taken || h.beyond || h.closed
 }
 
-// Need says that n bytes more are to be held, and waits until there is room for
-// them, or ctx ends.
+// Need adds n bytes to what the call holds. It waits until there is room for them, or ctx ends.
 func (h *Held) Need(ctx context.Context, n int64) error {
 	if h == nil {
 		return nil
@@ -150,7 +147,7 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 		h.taken += lacks
 	}
 	h.mu.Unlock()
-	switch { // the call is over, or another stream of it was faster
+	switch { // the call may have ended, or another stream of it have taken room
 	case keep:
 	case beyond:
 		<-h.room.beyond
@@ -160,7 +157,7 @@ func (h *Held) Need(ctx context.Context, n int64) error {
 	return nil
 }
 
-// take waits for n bytes, or for leave to go beyond the limit.
+// take waits for n bytes, or for the permission to exceed the limit.
 func (r *Room) take(ctx context.Context, owner Owner, n int64) (beyond bool, err error) {
 	if r.bytes.Try(owner, n) {
 		return false, nil
@@ -194,8 +191,8 @@ func (r *Room) take(ctx context.Context, owner Owner, n int64) (beyond bool, err
 	return false, context.Cause(ctx)
 }
 
-// Later takes n bytes in hand, if there is a place for them: for one who has them,
-// and must not wait itself. Settle waits in its place.
+// Later takes n bytes in hand, if there is room in hand: for a goroutine that has the bytes already and must
+// not wait. Settle waits in its place.
 func (h *Held) Later(n int64) bool {
 	if h == nil {
 		return false
@@ -220,7 +217,7 @@ func (h *Held) Settle(ctx context.Context, n int64) error {
 	return err
 }
 
-// close lets go of everything.
+// close gives back everything.
 func (h *Held) close() {
 	h.mu.Lock()
 	taken, hand, beyond := h.taken, h.hand, h.beyond
@@ -233,7 +230,7 @@ func (h *Held) close() {
 	}
 }
 
-// Reader returns r, of which no more is read than there is room for.
+// Reader returns a reader of r that reads only as much as there is room for.
 func (h *Held) Reader(ctx context.Context, r io.Reader) io.Reader {
 	if h == nil {
 		return r
@@ -243,7 +240,7 @@ func (h *Held) Reader(ctx context.Context, r io.Reader) io.Reader {
 
 // counted is a reader whose bytes are held.
 type counted struct {
-	ctx  context.Context // an io.Reader is told none
+	ctx  context.Context // for Read, which takes none
 	held *Held
 	r    io.Reader
 }

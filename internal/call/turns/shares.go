@@ -8,14 +8,13 @@ import (
 	"sync"
 )
 
-// Shares is so much of something. No caller has more than it leaves free: one that
-// is alone gets half, and one that comes later finds what it needs, as long as that
-// is less than what is left. A session of a caller gets half of its caller's part,
-// by the same rule. So a flood of one keeps others from nothing, and one that never
-// gives back keeps only what it has.
+// Shares bounds an amount of something and shares it between callers. No caller may have more than it leaves
+// free: a caller that is alone gets half, and one that comes later gets what it needs, up to half of what
+// is left. A session of a caller gets half of its caller's part, by the same rule. So a caller that takes
+// as much as it can does not keep others from their part.
 //
-// Of those who wait, the one that would have the least is served first. Its methods
-// may be called from any goroutine.
+// Of those that wait, the one that would have the least is served first. Its methods may be called from any
+// goroutine.
 type Shares struct {
 	mu       sync.Mutex // guards what follows
 	limit    int64
@@ -55,12 +54,12 @@ type sharer struct {
 	turn   chan struct{}
 }
 
-// NewShares returns Shares of which limit may be taken at once.
+// NewShares returns Shares of an amount of limit.
 func NewShares(limit int64) *Shares {
 	return &Shares{limit: limit, sessions: map[Owner]*session{}, tenants: map[string]*tenant{}}
 }
 
-// Resize sets how much may be taken at once. Nobody loses what it has.
+// Resize changes the limit. Owners keep what they have.
 func (s *Shares) Resize(limit int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +67,7 @@ func (s *Shares) Resize(limit int64) {
 	s.serveLocked()
 }
 
-// Free returns how much nobody has taken.
+// Free returns how much is not taken.
 func (s *Shares) Free() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +92,7 @@ func (s *Shares) Try(owner Owner, n int64) bool {
 
 func (s *Shares) tryLocked(one *session, n int64) bool {
 	if one.waiters.Len() > 0 {
-		return false // those before it come first
+		return false // earlier ones come first
 	}
 	if one.need(n)+one.tenant.has > s.limit-s.taken && s.taken > 0 {
 		return false
@@ -109,8 +108,8 @@ func (s *Shares) tryLocked(one *session, n int64) bool {
 // half of what c may have, less what c has: 2·(s+n) + c ≤ free.
 func (s *session) need(n int64) int64 { return s.factor * (s.has + n) }
 
-// Take takes n, and waits for it until ctx ends; its error is ctx's cause. What is
-// taken has to be given back.
+// Take takes n, and waits for it until ctx ends. An error is ctx's cause. What is taken has to be given
+// back.
 func (s *Shares) Take(ctx context.Context, owner Owner, n int64) error {
 	at := s.join(owner, n)
 	if at == nil {
@@ -164,14 +163,14 @@ func (s *Shares) leave(owner Owner, at *list.Element, w *sharer) {
 	}
 }
 
-// Add takes n whether there is room or not: of what is there already.
+// Add takes n even if that exceeds the limit.
 func (s *Shares) Add(owner Owner, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addLocked(s.sessionLocked(owner), n)
 }
 
-// Give gives back n, of what the owner has.
+// Give gives back n of what the owner has.
 func (s *Shares) Give(owner Owner, n int64) {
 	if n == 0 {
 		return
