@@ -18,18 +18,17 @@ type Request struct {
 	// changes any more. id is the request's own, which can serve as a progress
 	// token. If nil, there are no params.
 	Params func(id int64) [][]byte
-	// Client names the client that the request is made for. If "", it is nobody's,
-	// and Sole does not count it.
+	// Client names the client that the request is made for. If "", it is for none, and Sole does
+	// not count it.
 	Client string
-	// About is kept for Sole and About.
+	// About is returned by Conn.Sole and Conn.About.
 	About any
 	// Owner is whose share the request takes of what its transport bounds.
 	Owner turns.Owner
 	// Note, if not nil, is called for each of the call's notes, in order and
 	// before Call returns. It may block.
 	Note func(method string, params json.RawMessage)
-	// Own says that the request is not a client's: it is no use in the sense of
-	// Unused.
+	// Own says that the request is not made for a client: Unused does not count it.
 	Own bool
 	// Standing says that the request may stay without an answer for as long as the
 	// connection lasts. InFlight does not count it, and Drain does not wait for it.
@@ -40,8 +39,7 @@ type Request struct {
 	// the latest LateFor after Call has returned. It must not block.
 	Late    func(turns.Owner)
 	LateFor time.Duration
-	// Quiet says that the other side is not told when the request is not waited for any
-	// more.
+	// Quiet says that the other side is not told when the request is cancelled.
 	Quiet bool
 }
 
@@ -54,7 +52,7 @@ type Pending struct {
 	ctx      context.Context // the call's, for who reads its answer
 	room     *turns.Held     // what it holds of the room for answers; nil where nobody counts
 	events   chan event
-	own      bool         // see Request.As
+	own      bool         // see Request.Own
 	standing bool         // see Request.Standing
 	noted    atomic.Int64 // bytes of the notes that wait
 	client   string       // see Request.Client
@@ -62,7 +60,7 @@ type Pending struct {
 	number   int64        // in the order in which requests are sent; guarded by Conn.mu
 }
 
-// event is what happens to a call: notes, and then its answer.
+// event is a note for a call, or its answer.
 type event struct {
 	method string          // of a note; "" for the answer
 	params json.RawMessage // of a note
@@ -71,8 +69,8 @@ type event struct {
 	inHand int64           // bytes of the result that have no room yet
 }
 
-// maxNotes is how many notes a call may have waiting for a slow client. Later
-// ones are dropped: they say how far things are, and the next one says it better.
+// maxNotes bounds the notes of a call that wait for a slow client. Further ones are dropped: they report
+// progress, and a later one replaces them.
 const (
 	maxNotes     = 64
 	maxNoteBytes = 1 << 20
@@ -164,8 +162,8 @@ func (c *Conn) begin(p *Pending) error {
 	return nil
 }
 
-// Sending notes that a message is about to be sent: the one of a call, or any other
-// if that is nil. The error tells why the Conn is over, if it is: then it must not be.
+// Sending notes that a message is about to be sent: that of a call, or any other if call is nil. An error
+// says why the Conn is over; then the message must not be sent.
 func (c *Conn) Sending(call *Pending) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +173,7 @@ func (c *Conn) Sending(call *Pending) error {
 	return c.closed
 }
 
-// forget drops a call that nobody waits for any more, and reports whether it
-// had no answer yet.
+// forget removes a call that nobody waits for any more, and reports whether it had no answer yet.
 func (c *Conn) forget(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,11 +219,10 @@ func (c *Conn) answer(id int64, e event) bool {
 	return true
 }
 
-// Fail ends the call of an id without an answer, if it has none yet. why is what the
-// call returns.
+// Fail ends the call of an id with the error why, if it has no answer yet.
 func (c *Conn) Fail(id int64, why error) { c.answer(id, event{err: why}) }
 
-// FailOnly does as Fail with the one call that is pending, if it is one.
+// FailOnly is like Fail, for the only pending call, if there is exactly one.
 func (c *Conn) FailOnly(why error) {
 	c.mu.Lock()
 	var only int64

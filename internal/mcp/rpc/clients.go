@@ -19,7 +19,7 @@ func (c *Conn) Sole() (id int64, about any, shared bool) {
 	return id, about, false
 }
 
-// About returns what the call of an id has said of itself; nil when it is not in flight.
+// About returns Request.About of the call with an id; nil if it is not in flight.
 func (c *Conn) About(id int64) any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,7 +29,7 @@ func (c *Conn) About(id int64) any {
 	return nil
 }
 
-// Note hands a notification to the call of an id, and reports whether it is in flight.
+// Note passes a notification to the call with an id, and reports whether that is in flight.
 func (c *Conn) Note(id int64, method string, params json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// fewBytes is up to what size a message is one piece: to copy that much is
-// cheaper than to write twice.
+// fewBytes is the size up to which a message is made one piece: copying it is cheaper than writing twice.
 const fewBytes = 16 << 10
 
 // requestLine is a request in pieces.
@@ -44,14 +43,13 @@ func requestLine(id int64, req Request) [][]byte {
 	return [][]byte{append(whole, "}\n"...)}
 }
 
-// Notify sends a notification, and returns when it has its turn: what is sent after
-// it comes after it. params is valid JSON on one line, or nil.
+// Notify sends a notification. It returns when the order is fixed: messages that are sent afterwards come
+// after it. params is valid JSON on one line, or nil.
 func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	return c.transport.Send(ctx, nil, [][]byte{messageLine(`"method":"`+method+`"`, `"params":`, params)})
 }
 
-// Post sends a notification, as soon as it can, and does not wait for that. It takes
-// whose share of what may wait.
+// Post sends a notification later, and does not wait for it. It counts as whose until it is sent.
 func (c *Conn) Post(whose turns.Owner, method string, params json.RawMessage) {
 	c.transport.Post(whose, messageLine(`"method":"`+method+`"`, `"params":`, params))
 }
@@ -64,7 +62,7 @@ func (c *Conn) Reply(whose turns.Owner, id, result json.RawMessage, refusal *jso
 		return
 	}
 	raw, err := json.Marshal(refusal)
-	if err != nil { // its data is no JSON
+	if err != nil { // its data is not JSON
 		raw, _ = json.Marshal(&jsonrpc.Error{Code: refusal.Code, Message: refusal.Message})
 	}
 	c.transport.Post(whose, messageLine(head, `"error":`, raw))

@@ -15,9 +15,9 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// Receive hands a message, or a batch, to whom it concerns. It returns how many
-// messages were not answers to calls. It waits only when there is no room for an answer,
-// and no call of another tenant's waits with it.
+// Receive passes a message, or each message of a batch, to its call or to the Handler. It returns how many
+// messages were not answers to calls. It waits only if there is no room for an answer and no call of
+// another caller would wait too.
 func (c *Conn) Receive(text []byte) (unasked int) {
 	c.heard.Store(int64(time.Since(c.made)))
 	c.unasked = 0
@@ -41,7 +41,7 @@ func (c *Conn) take(text []byte) {
 	case !valid:
 		c.opts.Handler.Noise(shortened(text), "no valid JSON")
 		return
-	case !ascii && !utf8.Valid(text): // what goes on to clients must be text
+	case !ascii && !utf8.Valid(text): // clients must get valid text
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	}
 	switch text[0] {
@@ -101,8 +101,8 @@ func (c *Conn) takeMessage(raw []byte, whole int) {
 	}
 }
 
-// ofItsOwn returns a part of a text so that it does not keep the memory of much more: whoever
-// gets it counts its bytes alone.
+// ofItsOwn returns a part of a text, copied if the text is much larger: whoever gets the part counts only its
+// bytes, and must not keep the whole text in memory.
 func ofItsOwn(part json.RawMessage, whole int) json.RawMessage {
 	const little = 16 << 10
 	if part == nil || whole < little || len(part) > whole/2 {
@@ -130,11 +130,10 @@ func (c *Conn) takeAnswer(m rawjson.Message) {
 	c.unasked--
 }
 
-// makeRoom returns how many bytes of an answer are in hand until its call has found
-// room for them: answers of other calls are not to wait for it. If too much is in
-// hand, it waits itself, and the other side, which is not read from meanwhile, does too.
-// It does so only while no call of another tenant's would wait with it: after that it
-// returns ErrNoRoom.
+// makeRoom takes room for an answer. Without room it takes the bytes in hand and returns their number: the call
+// waits for room then, and answers of other calls go on. If too much is in hand already, it waits, and
+// nothing is read meanwhile. It waits only while no call of another caller would wait too, and returns
+// ErrNoRoom after that.
 func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	c.mu.Lock()
 	p := c.calls.pending[id]
@@ -157,14 +156,14 @@ func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	return 0, nil
 }
 
-// still is a reader that waits for room for an answer of a tenant's.
+// still is the wait of the reader for room for an answer of a caller.
 type still struct {
 	tenant turns.Owner
 	end    context.CancelCauseFunc // nil while it does not
 }
 
-// standStill begins a wait of the reader, which the next call of another tenant's ends. It
-// reports false where there is one already.
+// standStill begins a wait of the reader. The next call of another caller ends it. It reports false if there is
+// such a call already.
 func (c *Conn) standStill(tenant turns.Owner, end context.CancelCauseFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,8 +183,7 @@ func (c *Conn) goOn() {
 	c.still = still{}
 }
 
-// errorOf reads the error of an answer. One that is none of JSON-RPC's is still
-// an error.
+// errorOf reads the error of an answer. An error that does not have the form of JSON-RPC is one too.
 func errorOf(raw json.RawMessage) error {
 	var wire jsonrpc.Error
 	if err := json.Unmarshal(raw, &wire); err != nil || wire.Message == "" && wire.Code == 0 {
@@ -194,7 +192,7 @@ func errorOf(raw json.RawMessage) error {
 	return &wire
 }
 
-// shortened cuts what is quoted in a log or an error.
+// shortened cuts a text that is quoted in the log or an error.
 func shortened(text []byte) []byte {
 	const enough = 4 << 10
 	if len(text) <= enough {

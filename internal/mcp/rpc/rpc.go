@@ -5,9 +5,8 @@
 //	Call ─► Transport.Send ─► the other side ─► Receive ─► the Call that it answers
 //	                                                    └► Handler: notifications, requests, noise
 //
-// It knows nothing of what the messages mean. Results and params are passed on
-// as the bytes that they are. What is not a message is the Handler's business and
-// ends nothing.
+// It does not know what the messages mean. Results and params are passed on without decoding them. A line
+// that is not a message goes to the Handler, and does not end the connection.
 package rpc
 
 import (
@@ -39,8 +38,8 @@ type Transport interface {
 	Close()
 }
 
-// Handler takes what the other side says unasked. Its methods are called one at a
-// time, in the order in which the messages came, and must not block.
+// Handler takes the messages of the other side that are not answers to calls. Its methods are called one at a
+// time, in the order of the messages, and must not block.
 type Handler interface {
 	// Notified is called for a notification.
 	Notified(method string, params json.RawMessage)
@@ -65,7 +64,7 @@ type Options struct {
 	Pings bool
 }
 
-// Errors of a Call that tell what became of it.
+// Errors of a Call that say what happened to it.
 var (
 	// ErrNotSent is in the chain when nothing of the request was sent.
 	ErrNotSent = errors.New("the request was not sent")
@@ -76,8 +75,8 @@ var (
 	ErrNoRoom = errors.New("there is no room for the answer beside those of the same caller that are on their way")
 )
 
-// TransportError is in the chain when the transport failed, and not the other side: it
-// was not reached, or its answer could not be had.
+// TransportError is in the chain if the transport failed: the other side was not reached, or its answer could
+// not be received.
 type TransportError struct {
 	Fault *fault.Error // without a cause
 }
@@ -119,25 +118,25 @@ type table struct {
 	used     time.Time // when the last call of a client ended
 }
 
-// served tells which clients have made requests.
+// served says which clients have made requests.
 type served struct {
-	first  string // of whom the requests were so far; "" before the first one
-	shared bool   // requests of others than first were sent too
+	first  string // the first client; "" before the first request
+	shared bool   // requests of other clients were sent too
 }
 
-// order tells in which order requests are sent and answered.
+// order keeps in which order requests are sent and answered.
 type order struct {
-	sent   int64 // requests that were sent, or nearly
+	sent   int64 // how many requests were sent, or are about to be
 	newest int64 // the highest number of a client's request that was answered
 }
 
-// drain is the wait for the end of the calls that are pending.
+// drain is the wait for the end of pending calls.
 type drain struct {
-	refuses bool          // new calls; see Drain
+	refuses bool          // new calls are refused; see Drain
 	idle    chan struct{} // closed at the next moment without pending calls; nil while nobody waits
 }
 
-// New returns a Conn whose messages t carries.
+// New returns a Conn over a transport.
 func New(t Transport, opts Options) *Conn {
 	return &Conn{
 		transport: t, opts: opts,
@@ -148,8 +147,8 @@ func New(t Transport, opts Options) *Conn {
 	}
 }
 
-// Close fails what is pending with why, and everything from now on. It returns
-// when nothing is written any more. Only the first call counts.
+// Close ends pending and future calls with the error why. It returns when nothing is written any more. Only
+// the first Close has an effect.
 func (c *Conn) Close(why error) {
 	c.GiveUp(why)
 	c.mu.Lock()
@@ -168,8 +167,8 @@ func (c *Conn) Close(why error) {
 	c.transport.Close()
 }
 
-// GiveUp lets nothing be sent any more. What is pending stays so until Close,
-// whose caller knows better why.
+// GiveUp refuses to send anything from now on. Pending calls stay until Close, whose caller knows the reason
+// better.
 func (c *Conn) GiveUp(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,19 +178,19 @@ func (c *Conn) GiveUp(why error) {
 	}
 }
 
-// Over is closed when the Conn has been closed, or cannot be written to any
-// more, which its owner answers with Close.
+// Over returns a channel that is closed when the Conn was closed, or cannot be written to any more. Its owner
+// must call Close then.
 func (c *Conn) Over() <-chan struct{} { return c.over }
 
-// Err tells why the Conn is over; nil before that.
+// Err returns why the Conn is over; nil before that.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
 }
 
-// SideBySide reports whether the other side has answered a client's request before
-// another that it was sent earlier: it does not work on one after the other.
+// SideBySide reports whether the other side has answered requests of clients out of order, and so works on
+// several at a time.
 func (c *Conn) SideBySide() bool { return c.overtaken.Load() }
 
 // InFlight returns the number of calls without an answer.
@@ -201,8 +200,7 @@ func (c *Conn) InFlight() int {
 	return len(c.calls.pending) - c.calls.standing
 }
 
-// Unused returns for how long there has been no call of a client's; 0 while
-// there is one.
+// Unused returns for how long there was no call of a client; 0 while there is one.
 func (c *Conn) Unused() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,13 +216,13 @@ func (c *Conn) unusedLocked() time.Duration {
 	return time.Since(c.calls.used)
 }
 
-// Silent returns for how long the other side has said nothing.
+// Silent returns for how long no message has come.
 func (c *Conn) Silent() time.Duration {
 	return time.Since(c.made) - time.Duration(c.heard.Load())
 }
 
-// Drain refuses calls from now on with ErrNotSent, and returns a channel that is
-// closed when none is without an answer.
+// Drain refuses new calls with ErrNotSent, and returns a channel that is closed when all calls have an
+// answer.
 func (c *Conn) Drain() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,8 +235,8 @@ func (c *Conn) Drain() <-chan struct{} {
 	return idle
 }
 
-// DrainUnused does as Drain if there has been no call of a client's for at least
-// so long, which is more than 0, and reports whether: no call can begin between the two.
+// DrainUnused calls Drain if Unused is at least least, and reports whether it is. No call can begin between
+// the check and Drain.
 func (c *Conn) DrainUnused(least time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
