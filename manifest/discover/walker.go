@@ -158,7 +158,7 @@ func (w *walker) folder(abs, display string, level int) {
 	w.entries(abs, display, entries, level)
 }
 
-// misnamedManifest is what people call a manifestFile by mistake.
+// misnamedManifest is what people call a toolfile.ManifestFile by mistake.
 const misnamedManifest = "tool.yml"
 
 // has reports whether a folder has an entry of that name that is no folder.
