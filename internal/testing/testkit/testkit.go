@@ -44,17 +44,17 @@ func ReadFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// Eventually polls until ok reports true.
-func Eventually(t *testing.T, what string, ok func() bool) {
+// Eventually polls until ok reports true, for a minute at most.
+func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(Patience)
-	tick := time.NewTicker(10 * time.Millisecond)
+	deadline := time.After(2 * Patience)
+	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%s: not so after %s", what, Patience)
+			t.Fatalf("%s: not so after %s", what, 2*Patience)
 		}
 	}
 }
