@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -126,20 +127,7 @@ func (j *journal) count(words ...string) (n int) {
 	return n
 }
 
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not so after %s", what, patience)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // await waits until the capsule is in a state.
 func (l *living) await(state string) {
