@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
@@ -448,20 +449,7 @@ func within[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
-// eventually waits until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // syncBuffer is a log that may be read while it is written.
 type syncBuffer struct {
