@@ -9,22 +9,11 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
-// eventually waits until the condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 func mustDo(t testing.TB, errs ...error) {
 	t.Helper()
