@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // patience bounds every wait of these tests.
@@ -258,20 +259,7 @@ func (s *served) request(method, path, body string) (status, content, answer str
 	return strconv.Itoa(resp.StatusCode), resp.Header.Get("Content-Type"), string(raw)
 }
 
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not so after %s: %s", patience, what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // Every error has the one shape, those that net/http would word itself too.
 func TestJ2EveryErrorHasOneShape(t *testing.T) {
