@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // The test binary is also the guard and a stand-in for Orla.
@@ -207,20 +208,7 @@ func within(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not so after %s", what, patience)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // pidFrom reads one line that holds a process id.
 func pidFrom(t *testing.T, r *bufio.Reader) int {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // asOrla makes the test binary a process that opens the cgroup it is in.
@@ -180,20 +182,7 @@ func orla(t *testing.T, dir string) string {
 	}
 }
 
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not so", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // TestK3NobodyDelegated: a cgroup without the mark stays as it is.
 func TestK3NobodyDelegated(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/testing/attack"
 	"github.com/orla-project/orla/internal/testing/containertest"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // patience bounds what has to come: an engine that has much to share takes seconds
@@ -213,20 +214,7 @@ func within(t testing.TB, what string, done <-chan struct{}) {
 	}
 }
 
-// eventually polls until ok reports true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not so", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 func sandboxed(o *container.Options) { o.Sandboxed = true }
 
