@@ -120,9 +120,9 @@ func (p *LocalProcess) seeOut(e *ending) {
 	}
 }
 
-// seeOff ends what a leader that ended by itself left in its group, as systemd
-// has it. What left the group on purpose may live on: it is a daemon.
-func (p *LocalProcess) seeOff() {
+// reapGroup ends the processes that a leader left in its group when it ended by itself, as systemd
+// does. A process that left the group on purpose is a daemon and may go on.
+func (p *LocalProcess) reapGroup() {
 	if p.await(settle, nil, p.groupLeft) {
 		return
 	}

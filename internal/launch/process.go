@@ -177,7 +177,7 @@ func (p *LocalProcess) depart(later func(rest func())) {
 			p.reap()
 			p.sweep(rest)
 		default:
-			p.seeOff()
+			p.reapGroup()
 		}
 	})
 }

@@ -21,7 +21,7 @@ type pod struct {
 		UID               string `json:"uid"`
 		DeletionTimestamp string `json:"deletionTimestamp"`
 	} `json:"metadata"`
-	Spec   podWish `json:"spec"`
+	Spec   podDesired `json:"spec"`
 	Status struct {
 		Phase             string            `json:"phase"`
 		Reason            string            `json:"reason"`
@@ -31,8 +31,8 @@ type pod struct {
 	} `json:"status"`
 }
 
-// podWish is how a pod is held.
-type podWish struct {
+// podDesired is the part of a pod's spec that says how it is isolated.
+type podDesired struct {
 	HostNetwork     bool  `json:"hostNetwork"`
 	HostPID         bool  `json:"hostPID"`
 	HostIPC         bool  `json:"hostIPC"`
@@ -41,10 +41,10 @@ type podWish struct {
 		RunAsUser *int64  `json:"runAsUser"`
 		Seccomp   seccomp `json:"seccompProfile"`
 	} `json:"securityContext"`
-	Containers []containerWish `json:"containers"`
+	Containers []containerDesired `json:"containers"`
 }
 
-type containerWish struct {
+type containerDesired struct {
 	Name            string `json:"name"`
 	SecurityContext struct {
 		RunAsUser    *int64   `json:"runAsUser"`
@@ -209,8 +209,8 @@ func lost(format string, args ...any) *fault.Error {
 	return f
 }
 
-// wish is how the container is held; nil if the pod has lost it.
-func (p *pod) wish() *containerWish {
+// tool returns the container of the tool in the pod's spec; nil if the pod has none.
+func (p *pod) tool() *containerDesired {
 	for i, c := range p.Spec.Containers {
 		if c.Name == container {
 			return &p.Spec.Containers[i]
@@ -222,7 +222,7 @@ func (p *pod) wish() *containerWish {
 // held reads back which limits the pod has.
 func (p *pod) held() cgroup.Limits {
 	var l cgroup.Limits
-	w := p.wish()
+	w := p.tool()
 	if w == nil {
 		return l
 	}
@@ -238,7 +238,7 @@ func (p *pod) held() cgroup.Limits {
 // loosened says in what way the cluster holds a pod less than it was told to;
 // "" if it does not. Whatever admits pods may change them on their way.
 func (p *pod) loosened(asked cgroup.Limits) string {
-	w := p.wish()
+	w := p.tool()
 	if w == nil {
 		return "it has no container " + container
 	}
