@@ -7,41 +7,38 @@ import (
 	"time"
 )
 
-// A Launcher starts processes somewhere: on this machine, in a sandbox, in a
-// container, in a cluster (docs/decisions/0019). What a tool is and where its
-// processes live are two questions, and this is the second. Its methods may be
-// called from any goroutine.
+// A Launcher starts processes somewhere: on this machine, in a sandbox, in a container, in a cluster
+// (docs/decisions/0019). It does not know what kind of tool they belong to. Its methods may be called from any
+// goroutine.
 type Launcher interface {
-	// Start starts a process. Every error is a *fault.Error: isolation_unavailable
-	// where the place cannot be had as it has to be, with what to do about it.
-	// ctx bounds only the start.
+	// Start starts a process. Every error is a *fault.Error: isolation_unavailable if the place is not
+	// available, with what to do about it. ctx bounds only the start.
 	Start(ctx context.Context, spec Spec) (Process, error)
 }
 
-// A Process is one process that a Launcher started, and all that it starts
-// itself. Its methods may be called from any goroutine.
+// A Process is a process that a Launcher has started, with all processes that it starts itself. Its methods
+// may be called from any goroutine.
 type Process interface {
-	// Pid is an id on this machine that logs may name: of the process, or of
-	// what stands for it here; 0 if nothing does.
+	// Pid is a process id on this machine, for the log: that of the process, or of the program that
+	// represents it here; 0 for none.
 	Pid() int
 	// Streams are pipes, which belong to the caller, who closes them. stdin is
 	// nil with Spec.Input.
 	Streams() (stdin, stdout, stderr *os.File)
-	// Exited is closed when the process itself has ended and Exit is known. What
-	// it forked may live on, and hold its streams open, until Gone is closed.
+	// Exited is closed when the process itself has ended and Exit is known. Processes that it has
+	// started may go on, and keep its streams open, until Gone is closed.
 	Exited() <-chan struct{}
-	// Gone is closed when nothing is left of what the process was, or all was
-	// tried that ends it.
+	// Gone is closed when nothing of it is left, or every way to end it was tried.
 	Gone() <-chan struct{}
-	// Exit tells how it ended. It may be called only after Exited is closed.
+	// Exit returns how it ended. It may be called only after Exited is closed.
 	Exit() Exit
-	// Held tells which limits hold for it.
+	// Held returns which limits are in effect for it.
 	Held() Held
-	// Finish ends a process that is told to by the end of its input. The caller
-	// closes stdin right after; what is left after patience is ended as Stop does.
-	// It returns at once, as Stop and Kill do; a further call does nothing.
+	// Finish ends a process that ends by itself when its stdin is closed, which the caller does right
+	// after. What is left after patience is ended as by Stop. Like Stop and Kill it returns at once;
+	// a further call does nothing.
 	Finish(patience time.Duration)
-	// Stop asks it to end: SIGTERM, the grace, SIGKILL (SPEC C4).
+	// Stop ends it by SIGTERM, and after the grace by SIGKILL (SPEC C4).
 	Stop()
 	// Kill ends it without grace.
 	Kill()
@@ -49,14 +46,14 @@ type Process interface {
 
 // Exit is how a process ended.
 type Exit struct {
-	// Code is what it exited with; 128 and the signal's number when a signal
-	// ended it, as shells have it; -1 when nobody knows.
+	// Code is its exit code; 128 plus the signal's number if a signal ended it, as in shells; -1 if it
+	// is not known.
 	Code   int
-	Signal syscall.Signal // that ended it; 0: none, or nobody knows
-	// OutOfMemory: it was killed for its limit of memory.
+	Signal syscall.Signal // the signal that ended it; 0 if there was none, or it is not known
+	// OutOfMemory says that it was killed because of its memory limit.
 	OutOfMemory bool
-	// Err, a *fault.Error, says that the place failed in which it lived, and not
-	// the process; the rest means nothing then.
+	// Err, a *fault.Error, says that the place in which it ran has failed, and not the process. The
+	// other fields mean nothing then.
 	Err error
 }
 
