@@ -74,7 +74,7 @@ func (s *blockScan) line(line string) (bool, error) {
 	trimmed := strings.TrimSpace(line)
 	switch {
 	case s.comment:
-		s.heed(trimmed, "#")
+		s.checkStray(trimmed, "#")
 		s.comment = !strings.Contains(line, "*/")
 		return true, nil
 	case strings.HasPrefix(trimmed, "/*"):
@@ -88,7 +88,7 @@ func (s *blockScan) line(line string) (bool, error) {
 		return false, nil
 	}
 	content, _, ok := uncomment(line, signs[i])
-	s.heed(trimmed, signs[i])
+	s.checkStray(trimmed, signs[i])
 	if ok && strings.TrimRight(content, " \t") == "/// tool" {
 		if s.found != nil {
 			return false, s.fault(s.number, "a second metadata block begins here; the first is on line %d", s.found.line)
@@ -98,10 +98,9 @@ func (s *blockScan) line(line string) (bool, error) {
 	return true, nil
 }
 
-// heed looks whether a comment that is in no block means to have the tool
-// isolated. That is the one key whose author must not find out later that nobody
-// read it.
-func (s *blockScan) heed(comment, sign string) {
+// checkStray reports an isolation_mode in a comment outside of a block. It has no effect there, and an
+// author must not believe that the tool is isolated.
+func (s *blockScan) checkStray(comment, sign string) {
 	key, value, _ := strings.Cut(strings.TrimLeft(comment, "#/*-; \t"), ":")
 	mode := manifest.IsolationMode(strings.Trim(strings.TrimSpace(value), `"'`))
 	if s.stray != nil || strings.TrimSpace(key) != "isolation_mode" || mode == manifest.IsolationNone || !slices.Contains(mode.Values(), string(mode)) {
