@@ -9,16 +9,15 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// Interpreter is what a shebang line asks for (SPEC A5). The zero value means
-// that the file is executed directly.
+// Interpreter is the interpreter of a shebang line (SPEC A5). The zero value means that the file is executed
+// directly.
 type Interpreter struct {
 	// Name is the program's base name: "bash", "python3".
 	Name string
 	// Path is the path that the shebang gave, or "" when env looks the name up in
 	// PATH. It is absolute in a Tool.
 	Path string
-	// Local says that Path is the tool's own, as that of a .venv is: nothing in PATH
-	// takes its place.
+	// Local says that Path belongs to the tool, such as that of a .venv: it is never looked up in PATH.
 	Local bool
 	// Args stand between the interpreter and the file.
 	Args []string
@@ -65,9 +64,8 @@ func (i Interpreter) Resolve() (string, error) {
 	return found, nil
 }
 
-// Program is what runs the file where this machine's programs are not: the path
-// that the shebang gave, or the name that is to be looked up. It is "" for the
-// zero Interpreter.
+// Program returns the interpreter for a place that does not have this machine's programs: the path of the
+// shebang, or the name to look up there. It is "" for the zero Interpreter.
 func (i Interpreter) Program() string {
 	if i.Path != "" {
 		return i.Path
@@ -75,7 +73,7 @@ func (i Interpreter) Program() string {
 	return i.Name
 }
 
-// interpreters are those that a name may be meant for that is nearly theirs.
+// interpreters are the names that are suggested for a similar unknown one.
 var interpreters = []string{"python3", "node", "bash", "sh", "ruby", "perl", "php", "lua", "deno", "bun", "Rscript", "pwsh"}
 
 // NoInterpreterError says that the interpreter of a file is not there.

@@ -10,8 +10,8 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
-// Isolation says where a tool's processes live, and what they may take there
-// (SPEC-TOOLS 7, docs/decisions/0019). The zero Isolation is none.
+// Isolation says where a tool's processes run, and their limits there (SPEC-TOOLS 7, docs/decisions/0019). The
+// zero Isolation is none.
 type Isolation struct {
 	Mode IsolationMode // "" is none
 	// Image is the container's, by its name for the engine. "": the operator's.
@@ -24,12 +24,12 @@ type Isolation struct {
 	Terms Terms `json:",omitzero"`
 }
 
-// Terms are what an operator has isolated tools held by, whatever they ask for.
-// They come from the configuration, never from a manifest.
+// Terms are the operator's settings for an isolated tool. They come from the configuration, never from a
+// manifest.
 type Terms struct {
 	Backend Backend // "": see Refused
-	// Refused says why calls are refused: there is nothing here that may isolate
-	// the tool, and Remedy what to do about it. "": something may.
+	// Refused says why calls are refused, if nothing here may isolate the tool, and Remedy what to do
+	// about it; "" if something may.
 	Refused, Remedy string
 
 	User    string   // UID:GID that processes run as, in containers
@@ -58,7 +58,7 @@ type Cluster struct {
 	TTL        time.Duration // after which the cluster removes a Job by itself
 }
 
-// Isolated reports whether processes do not live where Orla does.
+// Isolated reports whether processes are isolated.
 func (i Isolation) Isolated() bool { return i.Mode != "" && i.Mode != IsolationNone }
 
 // Resources bound what a tool's processes may take together (SPEC K3). Zero: the
@@ -127,11 +127,10 @@ type WASM struct {
 	PullSecret secret.Ref // of an oci:// module; zero: nothing
 }
 
-// Exposed lists what of this machine the tool's processes need where they do not
-// see its files, as absolute paths: a package's folder, a simple tool's file; of
-// an McpServer what its command and its arguments name of the folder that its
-// file is in, and of type cli a command and a working folder of that folder.
-// Nothing else of the folder is shown, and never the folder itself: there may be secrets in it.
+// Exposed lists the files and folders of this machine that isolated processes of the tool need, as absolute
+// paths: the folder of a package; the file of a simple tool; for an McpServer the files and folders next to
+// its resource file that its command and arguments name; for type cli a command and a working folder next to
+// its resource file. Nothing else of that folder is shown, since it may have secrets.
 func (t Tool) Exposed() []string {
 	var named []string
 	switch {
@@ -156,8 +155,8 @@ func (t Tool) Exposed() []string {
 	return list
 }
 
-// WorkDir is where the tool's processes begin. Where they are isolated, that is
-// /tmp, unless the folder is one that they see.
+// WorkDir returns the working folder of the tool's processes. If they are isolated, it is /tmp, unless they
+// see the tool's folder.
 func (t Tool) WorkDir() string {
 	switch {
 	case t.Kind == Cli && t.Resource.CLI.WorkingDir != "":

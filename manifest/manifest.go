@@ -6,10 +6,9 @@
 //	resource  files of tool resources, secrets among them
 //	discover  folders of tools
 //
-// All of them read files and start no process. Their invariant: a Tool that leaves
-// them can be run. What cannot be is reported as a Problem that says where the fault
-// is and what to do about it, and one bad entry never keeps another from being found
-// (SPEC A2, B5).
+// All of them read files and start no process. Their invariant: each Tool that they return can be run. An entry
+// that cannot be is reported as a Problem, which says where the fault is and what to do about it, and does not
+// affect other entries (SPEC A2, B5).
 package manifest
 
 import (
@@ -37,9 +36,8 @@ const (
 // Values lists what runtime.mode may be.
 func (Kind) Values() []string { return []string{string(Simple), string(Capsule)} }
 
-// Tool is the checked description of one tool. Two Tools that are equal by
-// reflect.DeepEqual behave the same, so a reload keeps the one it has. It has many
-// fields because it is all that is known of a tool.
+// Tool is the checked description of one tool. Two Tools that are equal by reflect.DeepEqual behave the same,
+// so that a reload keeps the present one.
 type Tool struct {
 	Name string // as clients call it: [A-Za-z0-9_.-]{1,64}, unique in a Result
 	Kind Kind
@@ -71,7 +69,7 @@ type Tool struct {
 	Isolation Isolation
 	// Runtime is how a capsule's process is kept; zero for other tools.
 	Runtime Runtime
-	// Resource is what a tool resource says; nil for what is none.
+	// Resource is what a Tool resource says in addition; nil for other tools.
 	Resource *Resource
 }
 
@@ -90,9 +88,8 @@ func (t Tool) Listed() *mcp.Tool {
 	return listed
 }
 
-// Service is what answers the tool's calls, where nothing is run for them: the
-// address of a service without its path, which may tell more than should be
-// shown, or the name of an McpServer. It is "" for all other tools.
+// Service returns what answers the calls of a tool that starts no process: the address of a service without its
+// path, which may be secret, or the name of an McpServer. It is "" for all other tools.
 func (t Tool) Service() string {
 	endpoint := ""
 	switch r := t.Resource; {
@@ -110,8 +107,8 @@ func (t Tool) Service() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Run says how a tool's process is started and what its answer is made of.
-// Zero limits mean that the configured ones apply.
+// Run says how a tool's process is started and how its output becomes an answer. For limits that are zero, the
+// configured ones apply.
 type Run struct {
 	Args []string          // stand after the file, before a call's own flags
 	Env  map[string]string // set on top of what InheritEnv lets through

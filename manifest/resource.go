@@ -18,8 +18,8 @@ const (
 	Wasm     Kind = "wasm"
 )
 
-// Resource is what a tool resource says beside what every tool has
-// (SPEC-TOOLS 1.2). Every default is filled in.
+// Resource is what a Tool resource says in addition to what every tool has (SPEC-TOOLS 1.2). Every default is
+// filled in.
 type Resource struct {
 	Namespace string
 	// Endpoint is a URL: http or https, or grpc (plain) or grpcs (TLS) with a
@@ -36,7 +36,7 @@ type Resource struct {
 	Server, ServerTool string
 }
 
-// Remote is an MCP server that is spoken to over Streamable HTTP (SPEC-TOOLS 3.5).
+// Remote is an MCP server that is reached over Streamable HTTP (SPEC-TOOLS 3.5).
 type Remote struct {
 	Endpoint string // an http or https URL
 	Auth     Auth

@@ -71,7 +71,7 @@ type Restart struct {
 	ResetAfter  time.Duration
 }
 
-// Health says how a capsule is asked whether it is well (SPEC D12).
+// Health says how often a capsule is pinged, and when it counts as failed (SPEC D12).
 type Health struct {
 	Interval time.Duration
 	Timeout  time.Duration
