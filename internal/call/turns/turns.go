@@ -1,16 +1,14 @@
-// Package turns bounds how much of something is taken at once, and shares it out
-// fairly among those who want it: by caller first, and by session second (SPEC N2).
+// Package turns bounds how much of something is used at once, and shares it fairly: between callers first, and
+// between the sessions of a caller second (SPEC N2).
 //
-// A Queue counts places. Who finds none waits, and the callers are served in turn,
-// one place each, and so are the sessions of a caller. A caller that asks a
-// thousand times at once waits a thousand turns for the last answer, and keeps
-// nobody else waiting for more than one.
+// A Queue counts places. If none is free, requests wait, and callers are served in turn, one place each; so are
+// the sessions of a caller. A caller with a thousand requests waits a thousand turns for its last one, and
+// delays each other caller by only one.
 //
-// Shares counts bytes, or whatever else is not worth waiting for in turn. No caller
-// has more than it leaves free, and no session of a caller has more than half of
-// what its caller may have. Room is Shares for calls that grow while they run.
+// Shares counts amounts, such as bytes. No caller may have more than it leaves free, and no session more than
+// half of what its caller may have. A Room is Shares for calls whose amount grows while they run.
 //
-// To join a queue, to leave it and to be served costs the same however many wait.
+// Joining a queue, leaving it and being served takes constant time, however many wait.
 package turns
 
 import (
@@ -20,16 +18,15 @@ import (
 	"time"
 )
 
-// Owner is whose share a use counts as: that of a session of a caller.
+// Owner says whose share something counts for: that of a session of a caller.
 type Owner struct {
-	// Caller is the authenticated caller. If "", the session stands for itself, as
-	// if it were a caller.
+	// Caller is the authenticated caller. If "", the session is treated like a caller.
 	Caller string
 	// Session is one of the caller's sessions.
 	Session string
 }
 
-// Tenant is the owner's caller, as an Owner: what is shared out first.
+// Tenant returns the owner's caller as an Owner: between tenants, things are shared first.
 func (l Owner) Tenant() Owner {
 	if l.Caller == "" {
 		return l
@@ -43,7 +40,7 @@ const lately = 10 * time.Second
 // maxSpare is how many nodes are kept to be used again.
 const maxSpare = 8
 
-// Queue is so many places. Its methods may be called from any goroutine.
+// Queue is a number of places. Its methods may be called from any goroutine.
 type Queue struct {
 	mu      sync.Mutex // guards what follows
 	root    node       // of all callers
@@ -51,9 +48,9 @@ type Queue struct {
 	beside  int        // see NewQueue; 0 for no bound
 	waiting int
 	spare   []*node // to be used again
-	recent  *node   // the session that was looked up last, if there is one; as a rule it is the next
+	recent  *node   // the session that was looked up last, which usually is the next one too; nil for none
 
-	kept   map[*node]struct{} // that wait for others to have left long enough
+	kept   map[*node]struct{} // nodes that wait until others have been gone for long enough
 	look   *time.Timer        // looks at kept; nil before the first time
 	lookAt time.Time          // when it does; zero if it does not
 
