@@ -1,10 +1,8 @@
-// Package peer has the words in which the bridge, the supervisor and the
-// providers that live speak of each other: what such a provider offers, what it
-// is asked, and whom it may speak back to. It is a leaf, so that none of the
-// three has to import another.
+// Package peer has the types that the bridge, the supervisor and the capsules share: what a peer offers, the
+// calls and requests to it, and the client that it may send messages to. None of the three has to import
+// another for them.
 //
-// What passes between a client and a peer stays the JSON that it was: only
-// names and tokens are exchanged on the way.
+// The JSON between a client and a peer is passed on unchanged, except for names and tokens.
 package peer
 
 import (
@@ -20,9 +18,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/urimatch"
 )
 
-// ErrGone is in the chain of the error of a call that was not begun, by a peer
-// that will not begin another: its manifest has changed or gone. Whoever took
-// its place may be asked instead.
+// ErrGone is in the chain of the error of a call that a peer did not begin because it is not served any more:
+// its manifest has changed or was removed. The call may be made again, at the peer that replaced it.
 var ErrGone = errors.New("the peer is gone")
 
 // Call is one tools/call. Its id is the context's (internal/call/callid), and is the
@@ -30,53 +27,50 @@ var ErrGone = errors.New("the peer is gone")
 type Call struct {
 	Tool string          // the name that clients use
 	Args json.RawMessage // as the client sent them, valid JSON; nil if there are none
-	// Meta is the request's _meta as the client sent it, less what the protocol
-	// keeps for the parties themselves and the progress token; nil if nothing is left.
+	// Meta is the request's _meta as the client sent it, without the keys that the protocol
+	// reserves and the progress token; nil if nothing is left.
 	Meta   json.RawMessage
-	Client Client // who asked; nil if it cannot be spoken to
+	Client Client // who made the call; nil if nothing can be sent to it
 	// Caller is the authenticated subject, else the transport (SPEC-TOOLS 8.1).
 	Caller string
-	// Task tells what the call is a part of: what the client says in its _meta,
-	// else a name of its session that does not let its reader take that over; ""
-	// where there is neither (SPEC-TOOLS 2.1).
+	// Task names what the call is a part of: the name that the client gives in _meta, else a name
+	// for its session that does not reveal its id; "" without either (SPEC-TOOLS 2.1).
 	Task string
-	// Owner is who waits where calls have to wait, and whose share of what is bounded
-	// the call takes: by caller first, and by session second. It is shown to nobody.
+	// Owner is whose share of the bounded resources the call uses, also when it waits for them: by
+	// caller first, and by session second. It is never shown.
 	Owner turns.Owner
-	// Input is what the client gives to a request that its peer required more for.
+	// Input is the client's input, if the peer has required some.
 	Input Input
 	// Attempt counts the attempts of the call, from 1.
 	Attempt int
 }
 
-// Input is what a request of 2026-07-28 repeats a request with that its peer answered
-// with input_required, as the client sent it (basic/patterns/mrtr).
+// Input is what a client adds when it repeats a request that was answered with input_required, as the client
+// sent it (2026-07-28, basic/patterns/mrtr).
 type Input struct {
 	Responses json.RawMessage // inputResponses; nil for none
 	State     json.RawMessage // requestState; nil for none
 }
 
-// Declared is what a client has declared that the peers which speak 2026-07-28 are to
-// know with each of its requests.
+// Declared is what a client has declared and what each of its requests tells a peer that speaks 2026-07-28.
 type Declared struct {
-	// Capabilities are those for what a peer may require, as JSON; nil for none.
+	// Capabilities are the capabilities of the client, as JSON; nil for none.
 	Capabilities json.RawMessage
-	// LogLevel is from which level on it wants log messages; "" for none.
+	// LogLevel is the least level of log messages that it wants; "" for none.
 	LogLevel string
-	// Repeats says that the client takes an answer that requires input, and makes
-	// the request again by itself. Others are asked.
+	// Repeats says that the client handles input_required itself, and repeats the request. Orla
+	// asks other clients for the input.
 	Repeats bool
 }
 
-// Answer is what a call gave. It may stand beside an error: Result is what there
-// was of an answer.
+// Answer is the answer of a call. With an error, Result may have what the tool has answered until then.
 type Answer struct {
 	Result *mcp.CallToolResult
-	// Raw is a whole CallToolResult as JSON, valid; non-nil exactly when there is neither a
-	// Result nor an error. Only capsules and remote servers give it, as they wrote it or with
-	// a value around it that is no result.
+	// Raw is a whole CallToolResult as valid JSON; non-nil exactly if there is neither a Result nor
+	// an error. Only capsules and remote servers return it: as they wrote it, or, if they
+	// answered with something else, with that as the text.
 	Raw json.RawMessage
-	// Attempts is how many attempts were made. Zero: one.
+	// Attempts is how many attempts were made; 0 means one.
 	Attempts int
 }
 
@@ -86,40 +80,37 @@ type Answer struct {
 type Request struct {
 	Method string
 	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
-	Client Client          // who asked; nil if it cannot be spoken to
-	Owner  turns.Owner     // see Call.Owner; that of Orla itself is empty
-	Input  Input           // as Call has it
-	// Session is the Client's, of a request that it made and must not be asked about;
-	// "" of a request that is nobody's.
+	Client Client          // who made the request; nil if nothing can be sent to it
+	Owner  turns.Owner     // see Call.Owner; zero for a request of Orla itself
+	Input  Input           // see Call.Input
+	// Session is Client.Session for a request without a Client that is made for one; "" if it is
+	// made for none.
 	Session string
-	// Later says of a wish, which is what a peer's next processes are told too,
-	// that a peer that is not ready is not waited for: it is told when it is.
+	// Later says that a peer that is not ready gets the request when it is. It is only for requests
+	// that each new process of a peer gets too, such as resources/subscribe.
 	Later bool
 }
 
-// Client is whoever made a request, as a peer may speak to it while the request
-// is in flight. Its methods may be called from any goroutine; after the request
-// has been answered they do nothing.
+// Client is the client that made a request. A peer may send messages to it while the request is in flight. Its
+// methods may be called from any goroutine; after the request has been answered they do nothing.
 type Client interface {
-	// Session tells clients apart: the session that the request is of, or its caller
-	// where there are no sessions. It is never empty.
+	// Session distinguishes clients: by the session of the request, or by its caller if there are no
+	// sessions. It is never empty.
 	Session() string
-	// Owner is whose share of what is bounded the client takes.
+	// Owner is whose share of the bounded resources the client uses.
 	Owner() turns.Owner
-	// Hears reports whether anything that Notify is given may reach the client.
+	// Hears reports whether Notify may send anything to the client.
 	Hears() bool
 	// Declared returns what the client has declared.
 	Declared() Declared
 	// WantsProgress reports whether the client gave a progress token.
 	WantsProgress() bool
-	// Notify sends notifications/progress or notifications/message. The
-	// progress token in params is replaced by the client's own. What the
-	// client did not ask for is dropped. It may block for as long as the
-	// client does, or until ctx ends.
+	// Notify sends notifications/progress or notifications/message, if the client wants it. It
+	// replaces the progress token in params by the client's own. It may block until the client
+	// reads or ctx ends.
 	Notify(ctx context.Context, method string, params json.RawMessage)
-	// Ask makes a request of the client: sampling/createMessage,
-	// elicitation/create or roots/list. An error is a *jsonrpc.Error, the
-	// client's own or one that says why it cannot be asked.
+	// Ask makes a request to the client: sampling/createMessage, elicitation/create or roots/list. An
+	// error is a *jsonrpc.Error: the client's, or one that says why it cannot be asked.
 	Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
@@ -129,7 +120,7 @@ type Template struct {
 	URIs *urimatch.Template // the URIs that it matches
 }
 
-// Templates compiles resource templates. It leaves out those that refuse gets.
+// Templates compiles resource templates. It leaves out invalid ones, for which it calls refuse.
 func Templates(all []*mcp.ResourceTemplate, refuse func(*mcp.ResourceTemplate, error)) []Template {
 	var compiled []Template
 	for _, t := range all {
@@ -146,8 +137,7 @@ func Templates(all []*mcp.ResourceTemplate, refuse func(*mcp.ResourceTemplate, e
 // OwnScheme is the scheme of the URIs that Orla itself serves. No peer serves one.
 const OwnScheme = "orla:"
 
-// IsOwn reports whether a URI, or the text that the URIs of a template begin with, is one
-// that Orla itself serves.
+// IsOwn reports whether Orla itself serves a URI, or the URIs with a prefix.
 func IsOwn(uri string) bool {
 	return len(uri) >= len(OwnScheme) && strings.EqualFold(uri[:len(OwnScheme)], OwnScheme)
 }
@@ -168,35 +158,34 @@ type Offers struct {
 	// while it answers them.
 	Talks bool
 
-	// Known says that nothing better is to be waited for: the peer said what it
-	// offers, now or in an earlier life, or its time to say it is over (SPEC D7a).
+	// Known says that there is nothing to wait for: the peer has said what it offers, now or in an
+	// earlier run, or its time to do so is over (SPEC D7a).
 	Known bool
-	// Silent says that it is Known only because its time is over, or it failed: it has
-	// not said what it offers.
+	// Silent says that it is Known only because the time is over, or the peer failed: it has not said
+	// what it offers.
 	Silent bool
 
 	// Changed is closed when newer Offers replace these.
 	Changed <-chan struct{}
 }
 
-// Life is where a peer is in its life, for people to look at.
+// Life is the state of a peer, for operators.
 type Life struct {
 	State    string    // CREATED, STARTING, READY, RELOADING, CRASHED, STOPPING or STOPPED
-	Since    time.Time // when it came into State
-	Reason   string    // why it did
-	Held     bool      // it was stopped by an operator, and is to stay so until it is started by an operator
+	Since    time.Time // when State began
+	Reason   string    // why State began
+	Held     bool      // an operator has stopped it, and only an operator starts it again
 	Pid      int       // of its process; 0 if there is none
-	Started  time.Time // when its process was; zero if there is none
+	Started  time.Time // when its process was started; zero if there is none
 	Failures int       // in a row
 	Restarts int       // starts of a process after the first one
 	Next     time.Time // when it is started again; zero if no start is due
 	LastExit string    // how its last process ended; "" if none has
-	Stderr   string    // what it said last there, while it is CRASHED or STOPPED
+	Stderr   string    // the last lines of its stderr, while it is CRASHED or STOPPED
 	InFlight int       // calls that a process is working on
 	Waiting  int       // calls that wait for READY
-	Calls    int64     // that have ended
-	Limits   string    // of runtime.resources, those that hold and those that do not; "" without any
-	// Settled says that it has been READY, or has given up being so, or waits
-	// to be called.
+	Calls    int64     // calls that have ended
+	Limits   string    // which limits of runtime.resources are in effect and which are not; "" without any
+	// Settled says that it has been READY, or has failed to become so, or waits for a call.
 	Settled bool
 }

@@ -7,14 +7,13 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// What a peer may say in the _meta of what it asks or tells a client. A protocol
-// in which a process serves many clients, and asks them by one pipe, has no words
-// for either.
+// Keys that a peer may set in the _meta of its requests and notifications to a client. MCP has none for
+// this: it does not provide for a process that serves many clients on one pipe.
 const (
-	// MetaCall is the id of the request that it is about, as the peer got it.
+	// MetaCall is the id of the request that the message is about, as the peer got it.
 	MetaCall = "orla/call"
-	// metaName is what the peer calls a question by. Clients of the stateless era
-	// find it by that name, and may answer it before it is asked.
+	// metaName is the peer's name of a question. In the stateless era it is the key of the question,
+	// so that a client can answer it before it is asked.
 	metaName = "orla/name"
 )
 
@@ -27,8 +26,7 @@ func About(params json.RawMessage) int64 {
 	return id
 }
 
-// Unmarked returns params as a client is to get them: MetaCall is for Orla, and may have
-// been added by it.
+// Unmarked returns params for a client: without MetaCall, which is for Orla.
 func Unmarked(params json.RawMessage) json.RawMessage {
 	if meta(params, MetaCall) == nil {
 		return params
@@ -46,8 +44,7 @@ func Unmarked(params json.RawMessage) json.RawMessage {
 	return rawjson.Set(params, "_meta", left)
 }
 
-// NameOf returns what a peer calls a question by; "" if it has no name, or none
-// that can be one.
+// NameOf returns the peer's name of a question; "" if it has none, or one that is too long.
 func NameOf(params json.RawMessage) string {
 	const long = 64
 	name := rawjson.String(meta(params, metaName))
