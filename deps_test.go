@@ -106,7 +106,7 @@ var imports = map[string][]string{
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasm/wasmfuel": {},
 	"internal/wasm":          {"internal/call/recovered", "internal/call/turns", "internal/wasm/wasmfuel", "internal/call/fault"},
-	"internal/wasm/artifact": {"internal/file/wholefile", "internal/call/fault", "internal/service/outbound", "internal/service/secret", "internal/mcp/rawjson"}, // to count the values of a manifest
+	"internal/wasm/artifact": {"internal/call/turns", "internal/file/wholefile", "internal/call/fault", "internal/service/outbound", "internal/service/secret", "internal/mcp/rawjson"}, // to count the values of a manifest
 	"internal/kind/wasm":     {"internal/observe/tail", "internal/call/turns", "internal/wasm", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/secret", "internal/service/auth", "internal/call/callid", "internal/service/contract"},
 
 	// What tests need of the machine they run on; only tests import them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -56,7 +57,7 @@ const (
 
 // What is wrong with a message that is not one.
 const (
-	NotJSON    = "a line is not valid JSON; send one message a line"
+	NotJSON    = "a line is not valid JSON in UTF-8 of at most 500 levels; send one message a line"
 	notMessage = "not a JSON-RPC 2.0 message"
 	longID     = "an id may have 1 KiB at most"
 	oddNumber  = "an id must be a string or an integer that every client can hold"
@@ -259,11 +260,22 @@ func IDKey(id json.RawMessage) string {
 	return string(id)
 }
 
+// maxDepth is how deep a message may be nested. Python reads less than 1000 levels.
+const maxDepth = 500
+
+// Valid reports whether a message of a client is JSON that capsules can read. Many end where
+// they are sent bytes that are not UTF-8, numbers of thousands of digits, or JSON of a
+// thousand levels.
+func Valid(raw []byte) bool {
+	valid, ascii := rawjson.CheckDepth(raw, maxDepth)
+	return valid && (ascii || utf8.Valid(raw))
+}
+
 // AsksSomething reports whether a message that has not been read yet gets an answer. Something that
 // is not a message gets one too.
 func AsksSomething(raw []byte) bool {
 	raw = Trimmed(raw)
-	if !rawjson.Valid(raw) {
+	if !Valid(raw) {
 		return true
 	}
 	m, refused := ReadMessage(raw)

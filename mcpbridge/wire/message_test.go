@@ -1,10 +1,30 @@
 package wire_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
+
+// SPEC N2: what is no text ends many capsules. It is refused, wherever it stands.
+func TestN2AMessageIsText(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for text, want := range map[string]bool{
+		nested(500):                    true,
+		nested(501):                    false,
+		`{"a":"é"}`:                    true,
+		"{\"a\":\"\xff\"}":             false,
+		"{\"\xc0\x80\":1}":             false,
+		"[\"\xed\xa0\x80\"]":           false,
+		"\"\xf4\x90\x80\x80\"":         false,
+		`"` + "\u2028\U0001F600" + `"`: true,
+	} {
+		if got := wire.Valid([]byte(text)); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}
 
 // SPEC S2: whatever gets an answer, which may have to wait for its reader, counts.
 func TestS2WhatGetsAnAnswer(t *testing.T) {

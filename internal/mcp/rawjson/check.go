@@ -10,8 +10,13 @@ import (
 // maxDepth is how deep JSON may be nested, as with encoding/json.
 const maxDepth = 10_000
 
+// MaxNumber is how long a number may be, in bytes. Python, for one, does not read whole
+// numbers of over 4300 digits.
+const MaxNumber = 1000
+
 // Valid reports whether raw is valid JSON: of valid syntax, that is; like
-// encoding/json it does not look into the encoding of strings.
+// encoding/json it does not look into the encoding of strings. A number of over MaxNumber
+// bytes is not valid.
 func Valid(raw []byte) bool {
 	valid, _ := Check(raw)
 	return valid
@@ -19,9 +24,12 @@ func Valid(raw []byte) bool {
 
 // Check reports whether raw is valid JSON, as Valid does, and whether it has
 // nothing but ASCII, and so is text for certain.
-func Check(raw []byte) (valid, ascii bool) {
+func Check(raw []byte) (valid, ascii bool) { return CheckDepth(raw, maxDepth) }
+
+// CheckDepth is like Check, but raw may be nested only so deep.
+func CheckDepth(raw []byte, deepest int) (valid, ascii bool) {
 	var room [64]byte
-	c := checker{raw: raw, open: room[:0], ascii: true}
+	c := checker{raw: raw, open: room[:0], ascii: true, deepest: deepest}
 	return c.document(), c.ascii
 }
 
@@ -31,6 +39,8 @@ type checker struct {
 	at    int    // what is read
 	open  []byte // the brackets that are open, as they are closed
 	ascii bool
+
+	deepest int // brackets that may be open at once
 }
 
 // document reads a value, whatever is in it, and that nothing follows.
@@ -81,9 +91,9 @@ func (c *checker) begin() bool {
 			c.space()
 			if c.at < len(c.raw) && c.raw[c.at] == end {
 				c.at++
-				return len(c.open) < maxDepth
+				return len(c.open) < c.deepest
 			}
-			if len(c.open) == maxDepth || end == '}' && !c.key() {
+			if len(c.open) == c.deepest || end == '}' && !c.key() {
 				return false
 			}
 			c.open = append(c.open, end)
@@ -140,6 +150,11 @@ func (c *checker) word(whole string) bool {
 }
 
 func (c *checker) number() bool {
+	began := c.at
+	return c.numeral() && c.at-began <= MaxNumber
+}
+
+func (c *checker) numeral() bool {
 	if c.at < len(c.raw) && c.raw[c.at] == '-' {
 		c.at++
 	}

@@ -89,8 +89,8 @@ func (h *Front) servePost(out *response, r *http.Request) {
 	defer place.Give()
 	out.Header().Set("X-Accel-Buffering", "no")
 	data := wire.Trimmed(body)
-	if !rawjson.Valid(data) {
-		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not valid JSON")
+	if !wire.Valid(data) {
+		writeError(out, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not valid JSON in UTF-8 of at most 500 levels")
 		return
 	}
 	if wrong := checkPost(r); wrong != "" {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -149,7 +148,7 @@ func (c *Conn) take(l line) {
 	case l.tooLong:
 		c.complain(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is over max_request (%d bytes)", c.max))
 	case len(data) == 0:
-	case !rawjson.Valid(data):
+	case !wire.Valid(data):
 		c.complain(nil, jsonrpc.CodeParseError, wire.NotJSON)
 	case data[0] == '[':
 		c.takeBatch(data, held)

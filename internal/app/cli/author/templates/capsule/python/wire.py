@@ -54,7 +54,11 @@ def serve(name, version):
     _send(method="orla.hello", params={"name": name, "version": version, "capabilities": ["tools"]})
     with ThreadPoolExecutor(8) as pool:
         for line in sys.stdin.buffer:
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError) as error:  # no reason to end
+                print(f"cannot read a line: {error}", file=sys.stderr)
+                continue
             method, id, params = message.get("method"), message.get("id"), message.get("params", {})
             if method == "tools/call":
                 call = _calls[id] = Call(params.get("_meta", {}).get("progressToken"))
