@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,10 @@ const (
 	maxMessage = 200       // bytes of its own words in a reason
 	maxToken   = 16 << 10
 )
+
+// bearer is what an access token may be in a header. Others have many spellings in an answer,
+// which take memory to look for.
+var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
 // Tokens holds the access tokens of all tools, each for as long as it lasts.
 // Its methods may be called from any goroutine.
@@ -200,8 +205,8 @@ func (t *Tokens) exchange(ctx context.Context, g grant, style oauth2.AuthStyle) 
 	if err != nil {
 		return secret.Value{}, time.Time{}, style, g.why(patient, err)
 	}
-	if unfit(token.AccessToken) != "" {
-		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token that cannot be a header")
+	if !bearer.MatchString(token.AccessToken) {
+		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token with characters that a bearer token cannot have (RFC 6750, 2.1)")
 	}
 	if len(token.AccessToken) > maxToken {
 		return secret.Value{}, time.Time{}, style, g.failed(false, "gave a token of over %d bytes", maxToken)

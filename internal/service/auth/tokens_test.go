@@ -371,7 +371,10 @@ func TestBadEndpoints(t *testing.T) {
 		}, false, "no token", 1},
 		"a token that is none": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			refuse(w, 200, `{"access_token":"a\r\nX-Evil: 1","expires_in":3600}`)
-		}, false, "cannot be a header", 1},
+		}, false, "a bearer token cannot have", 1},
+		"a token of many spellings": {func(w http.ResponseWriter, _ *http.Request, _ int64) { // SPEC S2
+			refuse(w, 200, `{"access_token":"a<b&c","expires_in":3600}`)
+		}, false, "a bearer token cannot have", 1},
 		"a long token": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			refuse(w, 200, `{"access_token":"`+strings.Repeat("a", 20_000)+`","expires_in":3600}`)
 		}, false, "a token of over 16384 bytes", 1},
