@@ -90,6 +90,7 @@ var uncontained = map[string]struct {
 	"internal/file/watch.Hub.join":                     {2, below},
 	"mcpbridge.audience.listChanged":                   {1, own},
 	"mcpbridge/transport/httpfront.access.during":      {1, own},
+	"mcpbridge/transport/httpfront.Front.waitTurn":     {1, own},
 	"mcpbridge/transport/stdio.Conn.awaitLog":          {1, waits},
 	"mcpbridge/transport/stdio.workers.run":            {1, below},
 	"mcpbridge.conversations.park":                     {1, own},

@@ -95,15 +95,39 @@ func (q *Queue) age() {
 	q.armLocked(now)
 }
 
-// Give gives the place back. It must be called once.
+// Give gives the place back. Either Give or GiveWithin must be called, once.
 func (b *Brief) Give() {
+	b.of.mu.Lock()
+	defer b.of.mu.Unlock()
+	b.giveLocked()
+}
+
+// GiveWithin gives the place back, and reports whether it was taken for less than d while
+// another caller is present, or was lately.
+func (b *Brief) GiveWithin(d time.Duration) bool {
 	q := b.of
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	now := time.Now()
+	taken := b.until.Add(-time.Duration(b.moments) * q.moment)
+	within := now.Sub(taken) < d && !q.aloneLocked(b.node, now)
+	b.giveLocked()
+	return within
+}
+
+func (b *Brief) giveLocked() {
 	b.over = true
 	if b.aged {
 		b.node.age(-1)
 	}
-	q.giveLocked(b.node)
+	b.of.giveLocked(b.node)
 	b.node = nil
+}
+
+// aloneLocked reports whether the caller of a session counts as alone.
+func (q *Queue) aloneLocked(n *node, now time.Time) bool {
+	for n.parent != &q.root {
+		n = n.parent
+	}
+	return len(q.root.children) == 1 && !now.Before(n.aloneAt())
 }

@@ -22,46 +22,79 @@ import (
 // page, with a valid token if tokens are configured, and with JSON (SPEC G8).
 func (h *Front) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := h.settings.Load()
-		if s.Verify == nil && s.Loopback && !fromThisMachine(r) {
-			refuse(w, http.StatusForbidden, "this server is for its own machine alone; give it tokens for others")
-			return
+		if !h.admit(w, r, next) {
+			h.waitTurn(r, strangerOf(r)) // before the answer goes out
 		}
-		if s.Verify == nil && !hostAllowed(r.Host, s) {
-			refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
-			return
-		}
-		if !originAllowed(r, s) {
-			refuse(w, http.StatusForbidden, "the page's origin may not call this server; add it to allowed_origins")
-			return
-		}
-		if origin := header(r, "Origin"); origin != "" {
-			allowCORS(w, origin)
-			if r.Method == http.MethodOptions {
-				preflight(w, r)
-				return
-			}
-		}
-		checked := next
-		if r.Method == http.MethodPost {
-			checked = jsonOnly(next)
-		}
-		if s.Verify == nil {
-			h.bridge.Admitted(r.Context(), "")
-			checked.ServeHTTP(w, r)
-			return
-		}
-		// RFC 6750 §3: a refusal has this header. It is removed below if the token is valid.
-		w.Header().Set("WWW-Authenticate", `Bearer realm="orla"`)
-		auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
-			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Del("WWW-Authenticate")
-				h.bridge.Admitted(r.Context(), subject(r))
-				r, end := s.access[subject(r)].during(r)
-				defer end()
-				checked.ServeHTTP(w, r)
-			})).ServeHTTP(w, r)
 	})
+}
+
+// admit has next serve the request of a caller. It reports false if it refused the request, or
+// answered one that has no caller.
+func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+	s := h.settings.Load()
+	if s.Verify == nil && s.Loopback && !fromThisMachine(r) {
+		refuse(w, http.StatusForbidden, "this server is for its own machine alone; give it tokens for others")
+		return false
+	}
+	if s.Verify == nil && !hostAllowed(r.Host, s) {
+		refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
+		return false
+	}
+	if !originAllowed(r, s) {
+		refuse(w, http.StatusForbidden, "the page's origin may not call this server; add it to allowed_origins")
+		return false
+	}
+	if origin := header(r, "Origin"); origin != "" {
+		allowCORS(w, origin)
+		if r.Method == http.MethodOptions {
+			preflight(w, r)
+			return false
+		}
+	}
+	if s.Verify == nil {
+		h.serveCaller(w, r, next)
+		return true
+	}
+	// RFC 6750 §3: a refusal has this header. ServeHTTP removes it if the token is valid.
+	w.Header().Set("WWW-Authenticate", `Bearer realm="orla"`)
+	a := &admission{front: h, settings: s, next: next}
+	auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(a).ServeHTTP(w, r)
+	return a.admitted
+}
+
+// admission is a request whose token is checked.
+type admission struct {
+	front    *Front
+	settings *Settings
+	next     http.Handler
+	admitted bool // the token is valid
+}
+
+// ServeHTTP serves a request with a valid token. The request ends when the token is removed.
+func (a *admission) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.admitted = true
+	w.Header().Del("WWW-Authenticate")
+	r, end := a.settings.access[subject(r)].during(r)
+	defer end()
+	a.front.serveCaller(w, r, a.next)
+}
+
+// serveCaller has next serve the request of a caller. For a POST with JSON, next takes a place of
+// h.working. Other requests wait for their turn in h.light.
+func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	h.bridge.Admitted(r.Context(), subject(r))
+	post := r.Method == http.MethodPost
+	if post && isJSON(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	h.waitTurn(r, h.senderOf(r).owner)
+	if post {
+		// A web page can send other types without a preflight request, so they must not reach a tool.
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be "+jsonType)
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // known reports whether a request may list tools: it has a valid token, if tokens are configured,
@@ -79,19 +112,17 @@ func (h *Front) known(r *http.Request) bool {
 	return err == nil
 }
 
-// jsonOnly refuses bodies that are not JSON. A web page can send those without a preflight
-// request, so they must not reach a tool.
-func jsonOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		const want = "application/json"
-		if given := header(r, "Content-Type"); given != want { // usually they are equal
-			if media, _, err := mime.ParseMediaType(given); err != nil || media != want {
-				refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be "+want)
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
+// jsonType is the Content-Type that a POST must have.
+const jsonType = "application/json"
+
+// isJSON reports whether a request's Content-Type is JSON.
+func isJSON(r *http.Request) bool {
+	given := header(r, "Content-Type")
+	if given == jsonType { // usually they are equal
+		return true
+	}
+	media, _, err := mime.ParseMediaType(given)
+	return err == nil && media == jsonType
 }
 
 // hostAllowed reports whether a Host header names this server. This stops DNS rebinding, in which

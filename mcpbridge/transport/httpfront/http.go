@@ -51,6 +51,13 @@ const bytesAMoment = 10 << 10
 // batchAMoment is the same for a batch, of which each message is a request.
 const batchAMoment = 1 << 10
 
+// The patterns of the requests that guarded handles.
+const (
+	mcpPattern     = "/mcp"
+	ssePattern     = "/sse"
+	metricsPattern = "GET /metrics"
+)
+
 // Settings is what may change while the front is serving.
 type Settings struct {
 	// AllowedOrigins are the web origins whose pages may call ("https://host[:port]").
@@ -90,22 +97,23 @@ type Front struct {
 	limits   Limits
 	openings *turns.Queue // bounds the sessions that begin at once
 	working  *turns.Queue // bounds a caller's requests to half of the processors while others have some too
+	light    *turns.Queue // of the requests that take no place of working; see newLight
 	draining atomic.Bool
 	calls    budget.Counter // requests that end by themselves: POSTs, but for subscriptions
 }
 
 // New returns a bridge's HTTP front.
 func New(b *mcpbridge.Bridge, settings Settings) *Front {
-	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment)}
+	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
 	h.sessions = newSessions()
 	h.Configure(settings)
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	if metrics := b.Metrics(); metrics != nil {
-		h.mux.Handle("GET /metrics", h.guarded(scrapes(metrics)))
+		h.mux.Handle(metricsPattern, h.guarded(scrapes(metrics)))
 	}
-	h.mux.Handle("/mcp", h.guarded(http.HandlerFunc(h.serveMCP)))
-	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))
+	h.mux.Handle(mcpPattern, h.guarded(http.HandlerFunc(h.serveMCP)))
+	h.mux.Handle(ssePattern, h.guarded(http.HandlerFunc(h.serveSSE)))
 	return h
 }
 
@@ -174,6 +182,9 @@ func (h *Front) SetLimits(change func(*Limits)) { change(&h.limits) }
 // Openings returns the queue of the sessions that begin, for tests.
 func (h *Front) Openings() *turns.Queue { return h.openings }
 
+// Light returns the queue of the requests that are refused or answered at once, for tests.
+func (h *Front) Light() *turns.Queue { return h.light }
+
 // Drain makes /readyz answer 503, so that no new work comes (SPEC G6).
 func (h *Front) Drain() { h.draining.Store(true) }
 
@@ -215,6 +226,11 @@ func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		session = wire.Shortened(header(r, wire.SessionHeader)) // it may not be there afterwards
 	}
 	h.mux.ServeHTTP(out, r)
+	switch r.Pattern {
+	case mcpPattern, ssePattern, metricsPattern: // guarded has done this
+	default:
+		h.waitTurn(r, strangerOf(r)) // before the answer goes out
+	}
 	if logged {
 		out.mu.Lock()
 		status := out.status
