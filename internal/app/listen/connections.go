@@ -18,7 +18,8 @@ import (
 // connections may be pending. When one more comes, the address with the most pending
 // connections loses its oldest one. Callers may have three quarters. When one more
 // connection becomes a caller's, the caller with the most loses one, preferably one
-// without a request.
+// without a request. Of several addresses or callers with the most, the one whose
+// connection is the oldest loses it.
 type connections struct {
 	most int
 
@@ -32,6 +33,7 @@ type connections struct {
 // holders is connections by who has them.
 type holders struct {
 	size    int
+	puts    uint64 // how many connections were put so far
 	of      map[holder]*share
 	largest byConnections
 	headers *turns.Shares // of maxHeaders; has a lock of its own
@@ -121,14 +123,19 @@ func (c *connections) dropLocked(one *conn) {
 // put adds a connection.
 func (c *holders) put(one *conn, by holder) {
 	h := c.of[by]
-	if h == nil {
+	added := h == nil
+	if added {
 		h = &share{by: by}
 		c.of[by] = h
-		heap.Push(&c.largest, h)
 	}
-	one.holders, one.share, one.place = c, h, h.conns.PushBack(one)
-	heap.Fix(&c.largest, h.index)
 	c.size++
+	c.puts++
+	one.holders, one.share, one.place, one.put = c, h, h.conns.PushBack(one), c.puts
+	if added {
+		heap.Push(&c.largest, h)
+		return
+	}
+	heap.Fix(&c.largest, h.index)
 }
 
 // take takes a connection out.
@@ -141,8 +148,14 @@ func (c *holders) take(one *conn) {
 		heap.Fix(&c.largest, h.index)
 		return
 	}
-	heap.Remove(&c.largest, h.index)
+	heap.Remove(&c.largest, h.index) // does not compare it with others
 	delete(c.of, h.by)
+}
+
+// first returns conn.put of the connection that the holder loses first.
+func (h *share) first() uint64 {
+	one, _ := h.conns.Front().Value.(*conn)
+	return one.put
 }
 
 // spare returns the oldest connection on which nothing is asked, or another one if a
@@ -211,7 +224,8 @@ type conn struct {
 	holders *holders // which counts it; guarded by all.mu, as what follows
 	share   *share
 	place   *list.Element
-	gone    bool // not counted any more
+	put     uint64 // its number in holders, in the order in which they were put
+	gone    bool   // not counted any more
 }
 
 func (c *conn) Close() error {
@@ -240,26 +254,28 @@ func followed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// addressOf is where a connection comes from. One who has an IPv6 address has all
-// of its network. The zero Addr stands for unix sockets.
+// addressOf is where a connection comes from. The zero Addr stands for unix sockets.
 func addressOf(c net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return netip.Addr{}
 	}
-	addr := at.Addr().Unmap()
-	if addr.Is6() {
-		const network = 64 // bits
-		addr = netip.PrefixFrom(addr.WithZone(""), network).Masked().Addr()
-	}
-	return addr
+	return turns.Network(at.Addr())
 }
 
-// byConnections is a heap of holders, that with the most connections first.
+// byConnections is a heap of holders, that with the most connections first. Of several
+// with the most, that with the oldest connection is first.
 type byConnections []*share
 
-func (h byConnections) Len() int           { return len(h) }
-func (h byConnections) Less(i, j int) bool { return h[i].conns.Len() > h[j].conns.Len() }
+func (h byConnections) Len() int { return len(h) }
+
+func (h byConnections) Less(i, j int) bool {
+	if a, b := h[i].conns.Len(), h[j].conns.Len(); a != b {
+		return a > b
+	}
+	return h[i].first() < h[j].first()
+}
+
 func (h byConnections) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
