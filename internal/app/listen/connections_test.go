@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// madeUp is a connection from an address; it says when it is closed.
+// madeUp is a connection from an address that reports when it is closed.
 type madeUp struct {
 	net.Conn
 	from   string
@@ -21,11 +21,12 @@ func (c madeUp) Close() error {
 	return nil
 }
 
-func (c madeUp) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from)) }
+func (c madeUp) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
+}
 
-// Where many addresses have one pending connection each, the oldest one is closed for
-// one more: a connection keeps its place while as many come as may be pending. Callers
-// are treated alike (SPEC G7, S2).
+// If many addresses have one pending connection each, the oldest connection is closed to make
+// room for one more. The same holds for the connections of callers (SPEC G7, S2).
 func TestS2TheOldestConnectionOfTheLargestIsClosed(t *testing.T) {
 	const most, pending, known = 40, 20, 30
 	var closed []string

@@ -2,13 +2,13 @@ package turns
 
 import "net/netip"
 
-// Network is what counts as one address where addresses share something. A client that
-// has an IPv6 address has all addresses of its network.
+// Network returns what an address counts as when addresses share something: an IPv6 address
+// counts as its /64 network, since a client that has one address can use all of them.
 func Network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
-	if addr.Is4() {
+	if addr.Is4() || addr.IsLoopback() {
 		return addr
 	}
-	const network = 64 // bits
-	return netip.PrefixFrom(addr.WithZone(""), network).Masked().Addr()
+	const bits = 64
+	return netip.PrefixFrom(addr.WithZone(""), bits).Masked().Addr()
 }

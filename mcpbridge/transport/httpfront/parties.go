@@ -15,8 +15,9 @@ type party struct {
 // parties counts the sessions and streams of each caller and address, and keeps them in the order
 // in which they are ended to make room. The next one is found in constant time (SPEC S1).
 type parties struct {
-	of   map[string]*member // by party.who
-	most byCount[*member]
+	of        map[string]*member // by party.who
+	most      byCount[*member]
+	anonymous order // the sessions of callers without a token that have no open request
 }
 
 // member is a caller or an address that has sessions or streams.
@@ -109,13 +110,14 @@ func (p *parties) remove(m *member, of *program) {
 // addSession counts a session.
 func (p *parties) addSession(u *usage) {
 	u.member, u.program = p.add(u.party)
-	u.used()
+	p.used(u)
 }
 
 // removeSession does not count a session any more.
 func (p *parties) removeSession(u *usage) {
 	u.inMember.leave()
 	u.inProgram.leave()
+	u.inAnonymous.leave()
 	p.remove(u.member, u.program)
 	u.member, u.program = nil, nil
 }
@@ -134,18 +136,22 @@ func (p *parties) removeStream(one *stream) {
 
 // used moves a session behind the others of its caller, when one of its requests has begun or
 // ended.
-func (u *usage) used() {
+func (p *parties) used(u *usage) {
 	if u.member == nil {
 		return // it has ended
 	}
 	u.inMember.leave()
 	u.inProgram.leave()
+	u.inAnonymous.leave()
 	if u.open > 0 {
 		u.member.busy.join(&u.inMember, u)
 		return
 	}
 	u.member.idle.join(&u.inMember, u)
 	u.program.idle.join(&u.inProgram, u)
+	if u.user == "" {
+		p.anonymous.join(&u.inAnonymous, u)
+	}
 }
 
 // order lists sessions by their last use, the oldest first.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
@@ -54,11 +55,17 @@ func subject(r *http.Request) string {
 	return ""
 }
 
-// hostOf returns the address that a request came from, without the port.
+// hostOf returns the address that a request came from, without the port. For an IPv6 address it
+// returns the network; see turns.Network.
 func hostOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr // of a unix socket
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if network := turns.Network(addr); network != addr {
+			return network.String()
+		}
 	}
 	return host
 }

@@ -26,10 +26,10 @@ type usage struct {
 	stream bool      // its event stream is open
 	last   time.Time // when the last request or stream ended
 
-	// Its place among the sessions of its party; see parties.
-	member              *member // nil if it is not known
-	program             *program
-	inMember, inProgram rank
+	// Its place among the sessions of its party, and among all without a token; see parties.
+	member                           *member // nil if it is not known
+	program                          *program
+	inMember, inProgram, inAnonymous rank
 }
 
 func newSessions() *sessions {
@@ -51,7 +51,7 @@ func (s *sessions) enter(u *usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.open++
-	u.used()
+	s.parties.used(u)
 }
 
 func (s *sessions) leave(u *usage) {
@@ -59,7 +59,7 @@ func (s *sessions) leave(u *usage) {
 	defer s.mu.Unlock()
 	u.open--
 	u.last = time.Now()
-	u.used()
+	s.parties.used(u)
 }
 
 // enterStream is like enter, for the session's event stream. It reports false if the session has
@@ -72,7 +72,7 @@ func (s *sessions) enterStream(u *usage) bool {
 	}
 	u.stream = true
 	u.open++
-	u.used()
+	s.parties.used(u)
 	return true
 }
 
@@ -82,7 +82,7 @@ func (s *sessions) leaveStream(u *usage) {
 	u.stream = false
 	u.open--
 	u.last = time.Now()
-	u.used()
+	s.parties.used(u)
 }
 
 // count returns how many sessions and streams there are.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -16,13 +17,19 @@ import (
 // fairShare says how many sessions a party keeps at the limit: one in fairShare of all sessions.
 const fairShare = 10
 
+// unused is how long a session without a token has to be idle until it makes room for others
+// even if its address has no more than its share. Otherwise many addresses could keep all
+// sessions.
+const unused = 5 * time.Minute
+
 // admit reports whether there is room for one more session of a party, of most in all. opened has
 // to be called afterwards, also if the session does not begin.
 //
 // At the limit, the party with the most sessions loses those that have been idle longest, if it
-// has more than its share, so that a party that begins many takes nothing from others. A party
-// with a token and less than its share gets room even if no session is idle. The caller ends the
-// sessions that admit returns.
+// has more than its share, so that a party that begins many takes nothing from others. If there
+// is none, a session without a token that is unused makes room. A party with a token and less
+// than its share gets room even if no session is idle. The caller ends the sessions that admit
+// returns.
 func (s *sessions) admit(most int, of party, known bool) (yielded []*client.Session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,26 +116,18 @@ func (s *sessions) fullLocked(most int) bool {
 	return len(s.known)+s.opening+len(s.streams) >= most
 }
 
-// yieldLocked removes sessions of the largest party to make room for one of another party: one, or
-// more if max_sessions was lowered.
+// yieldLocked removes sessions to make room for one of a party: one, or more if max_sessions was
+// lowered.
 func (s *sessions) yieldLocked(most int, of party, known bool) (yielded []*client.Session) {
 	share := max(1, most/fairShare)
 	for s.fullLocked(most) {
-		largest := s.parties.largest()
-		if largest == nil || largest.n <= share {
-			return yielded
-		}
-		own := largest.who == of.who
-		program := largest.largest()
-		if own && program.n <= share {
-			return yielded
-		}
-		u := program.idle.oldest()
-		if u == nil && !own { // each of its sessions may be of a program with another name
-			u = largest.idle.oldest()
+		u := s.excessLocked(share, of)
+		if u == nil {
+			u = s.unusedLocked(share, of)
 		}
 		if u == nil {
-			if known && !own && s.parties.count(of.who) < share {
+			largest := s.parties.largest()
+			if known && largest != nil && largest.n > share && s.parties.count(of.who) < share {
 				yielded = append(yielded, s.interruptLocked(largest)...)
 			}
 			return yielded
@@ -137,6 +136,39 @@ func (s *sessions) yieldLocked(most int, of party, known bool) (yielded []*clien
 		yielded = append(yielded, u.Session)
 	}
 	return yielded
+}
+
+// excessLocked returns the session of the largest party that has been idle longest, if that party
+// has more than its share; otherwise nil.
+func (s *sessions) excessLocked(share int, of party) *usage {
+	largest := s.parties.largest()
+	if largest == nil || largest.n <= share {
+		return nil
+	}
+	own := largest.who == of.who
+	program := largest.largest()
+	if own && program.n <= share {
+		return nil
+	}
+	u := program.idle.oldest()
+	if u == nil && !own { // each of its sessions may be of a program with another name
+		u = largest.idle.oldest()
+	}
+	return u
+}
+
+// unusedLocked returns the session without a token that has been idle longest, if it is unused;
+// otherwise nil. A party that has its share already gets room from its own sessions only.
+func (s *sessions) unusedLocked(share int, of party) *usage {
+	idle := &s.parties.anonymous
+	if m := s.parties.of[of.who]; m != nil && m.n >= share {
+		idle = &m.idle
+	}
+	u := idle.oldest()
+	if u == nil || u.user != "" || time.Since(u.last) < unused {
+		return nil
+	}
+	return u
 }
 
 // interruptLocked ends the oldest stream of a party without an idle session, or removes its session

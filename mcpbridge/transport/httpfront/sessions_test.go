@@ -5,7 +5,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -37,13 +40,16 @@ func TestG7AnEndedSessionIsNotCounted(t *testing.T) {
 }
 
 // begin adds a session of a caller where there may be most. It reports false if there is no
-// room.
+// room. A caller "at" an address has no token.
 func (s *sessions) begin(t *testing.T, id string, most int, of party) (*usage, bool) {
 	t.Helper()
-	if _, ok := s.admit(most, of, true); !ok {
+	if _, ok := s.admit(most, of, !strings.HasPrefix(of.who, "at ")); !ok {
 		return nil, false
 	}
 	u := &usage{Session: client.New(id), user: of.who, party: of}
+	if strings.HasPrefix(of.who, "at ") {
+		u.user = ""
+	}
 	s.opened(u)
 	return u, true
 }
@@ -89,6 +95,28 @@ func TestS1ARequestAtMaxSessionsDoesNotLookAtAllSessions(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an unused session without a token makes room", func(t *testing.T) {
+		at := func(i int) party { return party{who: fmt.Sprint("at ", i)} }
+		costtest.Check(t, 500, func(n int) func() {
+			s := newSessions()
+			for i := range n {
+				u, ok := s.begin(t, fmt.Sprint(i), n, at(i))
+				if !ok {
+					t.Fatal("there is no room")
+				}
+				u.last = u.last.Add(-unused)
+			}
+			return func() {
+				for i := range n {
+					if u, ok := s.begin(t, fmt.Sprint("next ", i), n, at(n+i)); ok {
+						u.last = u.last.Add(-unused)
+					} else {
+						t.Error("there is no room")
+					}
+				}
+			}
+		})
+	})
 	t.Run("a busy session makes room", func(t *testing.T) {
 		costtest.Check(t, 500, func(n int) func() {
 			s := full(t, n, true)
@@ -106,6 +134,82 @@ func TestS1ARequestAtMaxSessionsDoesNotLookAtAllSessions(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// If many addresses without tokens have all sessions, and none has more than its share, an
+// unused session makes room: the one that has been idle longest. No address gets more than
+// its share this way, and no token loses a session (SPEC N2, G7).
+func TestN2UnusedSessionsWithoutTokensMakeRoom(t *testing.T) {
+	const most = 40
+	at := func(i int) party { return party{who: fmt.Sprint("at 127.0.0.", i), program: fmt.Sprint("p", i)} }
+	full := func(t *testing.T, of func(i int) party) (s *sessions, all []*usage) {
+		s = newSessions()
+		for i := range most {
+			u, ok := s.begin(t, fmt.Sprint(i), most, of(i))
+			if !ok {
+				t.Fatal("there is no room")
+			}
+			all = append(all, u)
+		}
+		return s, all
+	}
+	test := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+	}
+	test("of many addresses", func(t *testing.T) {
+		s, all := full(t, at)
+		if _, ok := s.begin(t, "early", most, at(most)); ok {
+			t.Error("a session that was used lately made room")
+		}
+		time.Sleep(unused)
+		s.enter(all[0])
+		s.enter(all[1])
+		s.leave(all[1])
+		for i := range most / fairShare {
+			if _, ok := s.begin(t, fmt.Sprint("next ", i), most, at(most)); !ok {
+				t.Fatal("no unused session makes room")
+			}
+			if s.find(all[2+i].ID, "") != nil || s.find(all[3+i].ID, "") == nil {
+				t.Errorf("session %d is not the only one to make room", 2+i)
+			}
+		}
+		if _, ok := s.begin(t, "too many", most, at(most)); ok {
+			t.Error("an address got more than its share of those that others do not use")
+		}
+		if s.find(all[0].ID, "") == nil || s.find(all[1].ID, "") == nil {
+			t.Error("a session in use made room")
+		}
+		if u, ok := s.begin(t, "a token's", most, party{who: "ann"}); !ok || u == nil {
+			t.Error("there is no room for a token")
+		}
+	})
+	test("of one address with many programs", func(t *testing.T) {
+		s, all := full(t, func(i int) party { return party{who: "at 127.0.0.1", program: fmt.Sprint("p", i)} })
+		time.Sleep(unused)
+		if _, ok := s.begin(t, "next", most, all[0].party); !ok || s.find(all[0].ID, "") != nil {
+			t.Error("the oldest unused session does not make room")
+		}
+	})
+	test("next to an address with more than its share", func(t *testing.T) {
+		s, all := full(t, func(i int) party { return at(max(i, 20)) })
+		for _, u := range all[:21] {
+			s.enter(u)
+		}
+		time.Sleep(unused)
+		if _, ok := s.begin(t, "its own", most, at(20)); ok {
+			t.Error("it takes sessions of others")
+		}
+		if _, ok := s.begin(t, "another's", most, at(1)); !ok || s.find(all[21].ID, "") != nil {
+			t.Error("no unused session makes room")
+		}
+	})
+	test("of tokens", func(t *testing.T) {
+		s, all := full(t, func(i int) party { return party{who: fmt.Sprint("token ", i)} })
+		time.Sleep(unused)
+		if _, ok := s.begin(t, "next", most, all[0].party); ok {
+			t.Error("a token lost a session of its share")
+		}
 	})
 }
 
@@ -158,6 +262,7 @@ func (s *sessions) compare(t *testing.T, used map[*usage]int) {
 	t.Helper()
 	have, each := map[string]int{}, map[party]int{}
 	idle, busy, idleOf := map[string]*usage{}, map[string]*usage{}, map[party]*usage{}
+	var anonymous *usage
 	older := func(a, b *usage) *usage {
 		if a == nil || used[b] < used[a] {
 			return b
@@ -171,11 +276,17 @@ func (s *sessions) compare(t *testing.T, used map[*usage]int) {
 			busy[u.party.who] = older(busy[u.party.who], u)
 			continue
 		}
+		if u.user == "" {
+			anonymous = older(anonymous, u)
+		}
 		idle[u.party.who], idleOf[u.party] = older(idle[u.party.who], u), older(idleOf[u.party], u)
 	}
 	for one := range s.streams {
 		have[one.party.who]++
 		each[one.party]++
+	}
+	if got := s.parties.anonymous.oldest(); got != anonymous {
+		t.Fatalf("the oldest session without a token is %p, want %p", got, anonymous)
 	}
 	if len(s.parties.of) != len(have) || len(s.parties.most) != len(have) {
 		t.Fatalf("%d parties are kept, want %d", len(s.parties.of), len(have))
