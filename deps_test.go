@@ -107,7 +107,7 @@ var imports = map[string][]string{
 	"internal/wasm/wasmfuel": {},
 	"internal/wasm":          {"internal/call/recovered", "internal/call/turns", "internal/wasm/wasmfuel", "internal/call/fault"},
 	"internal/wasm/artifact": {"internal/call/turns", "internal/file/wholefile", "internal/call/fault", "internal/service/outbound", "internal/service/secret", "internal/mcp/rawjson"}, // to count the values of a manifest
-	"internal/kind/wasm":     {"internal/observe/tail", "internal/call/turns", "internal/wasm", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/secret", "internal/service/auth", "internal/call/callid", "internal/service/contract"},
+	"internal/kind/wasm":     {"internal/file/regularfile", "internal/observe/tail", "internal/call/turns", "internal/wasm", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/secret", "internal/service/auth", "internal/call/callid", "internal/service/contract"},
 
 	// What tests need of the machine they run on; only tests import them.
 	"internal/testing/needs":         {},
@@ -212,7 +212,7 @@ var owners = map[string][]string{
 	"k8s.io/klog/v2":                           {"internal/launch/kube"},   // to silence it
 	"go.uber.org/goleak":                       {"internal/testing/leaks"}, // tests alone
 	"golang.org/x/mod":                         {"manifest"},
-	"golang.org/x/sys":                         {"manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/mcp/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

@@ -163,3 +163,16 @@ func TestT83AFileWithALeaseIsNotWaitedFor(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// /proc/kmsg is such a file, and to read it waits until the kernel says something.
+func TestS2AFileThatTheKernelMakesIsNotRead(t *testing.T) {
+	t.Chdir(t.TempDir())
+	manifesttest.Write(t, "tools", "good.sh", manifesttest.Script, 0o755)
+	if err := os.Symlink("/proc/version", "tools/k.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	manifesttest.Expect(t, discover.Tools(discover.Options{ToolsDir: "tools"}), []string{"good"}, []string{
+		"warning tools/k.yaml: is skipped: it is a link that leaves the folder, to /proc/version",
+		"error tools/k.yaml: is not a regular file but one that the kernel makes, such as those of /proc" + manifesttest.MayBeRule,
+	})
+}

@@ -15,6 +15,7 @@ import (
 // Open opens a regular file to read it. Anything else is not opened, as
 // that has effects on some devices. It never waits: neither for the writer of a
 // FIFO that has just taken the file's place, nor for a process with a lease on it.
+// No read of what it opens waits for data.
 func Open(file string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -33,12 +34,16 @@ func Open(file string) (*os.File, fs.FileInfo, error) {
 		err = ReadError(err)
 	case !info.Mode().IsRegular():
 		err = notRegular(info)
+	case isKernelMade(f):
+		err = errKernelMade
 	default:
 		return f, info, nil
 	}
 	_ = f.Close() // nothing was read
 	return nil, nil, err
 }
+
+var errKernelMade = errors.New("is not a regular file but one that the kernel makes, such as those of /proc")
 
 func notRegular(info fs.FileInfo) error {
 	return fmt.Errorf("is no regular file but %s", KindOf(info.Mode()))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/wasm"
 	"github.com/orla-project/orla/manifest"
 )
@@ -154,10 +155,7 @@ func (s *source) read() ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, unreadable(err)
 	}
-	if !before.file.Mode().IsRegular() {
-		return nil, stamp{}, fault.New(fault.RuntimePolicyInvalid, "the module is no regular file")
-	}
-	f, err := os.Open(s.from.Module)
+	f, _, err := regularfile.Open(s.from.Module)
 	if err != nil {
 		return nil, stamp{}, unreadable(err)
 	}

@@ -1,0 +1,37 @@
+package regularfile
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelMade are the file systems whose files the kernel makes while they are
+// read. They say that they are regular files, but some of them wait for data
+// (/proc/kmsg), also where they are opened not to, and some give it to one reader alone.
+var kernelMade = []uint32{
+	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
+	unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC, unix.SMACK_MAGIC,
+	unix.BPF_FS_MAGIC, unix.BINFMTFS_MAGIC, unix.NSFS_MAGIC, unix.PSTOREFS_MAGIC, unix.EFIVARFS_MAGIC,
+	unix.RDTGROUP_SUPER_MAGIC, unix.USBDEVICE_SUPER_MAGIC, unix.XENFS_SUPER_MAGIC,
+	0x62656570, // configfs
+	0xa647361,  // FunctionFS, whose files are the ends of a USB connection
+}
+
+// isKernelMade reports whether an open file is on one of them. A file system that
+// does not say what it is is not.
+func isKernelMade(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var fs unix.Statfs_t
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for failed = unix.EINTR; failed == unix.EINTR; {
+			failed = unix.Fstatfs(int(fd), &fs)
+		}
+	})
+	return err == nil && failed == nil && slices.Contains(kernelMade, uint32(fs.Type))
+}
