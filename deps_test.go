@@ -76,7 +76,7 @@ var imports = map[string][]string{
 	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
-	"internal/service/outbound": {"internal/service/address", "internal/call/fault"},                                                                                                    // HTTP to services, and the addresses it may reach
+	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns"},                                                                             // HTTP to services, and the addresses it may reach
 	"internal/service/auth":     {"manifest", "internal/call/fault", "internal/service/secret", "internal/service/outbound"},                                                            // a profile and a secret become a header
 	"internal/service/contract": {"manifest", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/schema", "internal/call/callid", "internal/call/trace"}, // what is said in both directions
 	"internal/kind/post":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace"},

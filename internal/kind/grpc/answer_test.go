@@ -1,6 +1,7 @@
 package grpc_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -8,13 +9,16 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/kind/grpc"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/testing/faultproxy"
 	"github.com/orla-project/orla/internal/testing/needs"
@@ -308,4 +312,46 @@ func secured(t *testing.T, addr string) *grpc.Tool {
 		t.Fatal(err)
 	}
 	return made
+}
+
+// SPEC S2, N2: a call waits for a place among the requests that its service works on,
+// and gives it back; another caller finds one.
+func TestS2CallsWaitForTheirService(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	plainHTTP2(t, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	client := outbound.New(outbound.Options{})
+	t.Cleanup(client.Close)
+	made, err := grpc.New(manifest.Tool{
+		Name: "weather", Kind: manifest.GRPC, Source: "weather.yaml", InputSchema: json.RawMessage(`{"type":"object"}`),
+		Resource: &manifest.Resource{Namespace: "default", Endpoint: "grpc://" + l.Addr().String()},
+	}, grpc.Options{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	big, service := turns.Owner{Caller: "big"}, client.Service("grpc://"+l.Addr().String())
+	places := 0
+	for service.Begin(ended, big) == nil {
+		places++
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = made.Call(ctx, peer.Call{Args: json.RawMessage(`{}`), Owner: big})
+	if n := asked.Load(); fault.CodeOf(err) != fault.Timeout || n != 0 {
+		t.Errorf("a call without a place: %v, and the service got %d requests; want a timeout and none", err, n)
+	}
+	for range 2 * places {
+		_, err := made.Call(t.Context(), peer.Call{Args: json.RawMessage(`{}`), Owner: turns.Owner{Caller: "small"}})
+		if fault.CodeOf(err) != fault.RateLimited {
+			t.Fatalf("a call of another caller: %v; want what the service answered", err)
+		}
+	}
 }

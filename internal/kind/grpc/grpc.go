@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/contract"
@@ -50,6 +51,7 @@ type Tool struct {
 	agent    string
 	contract *contract.Tool
 	auth     *auth.Source
+	service  *outbound.Service
 	client   *connect.Client[message, message]
 	listed   []*mcp.Tool
 }
@@ -76,6 +78,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 		agent:    opts.UserAgent,
 		contract: spoken,
 		auth:     auth.New(t.Resource.Auth, opts.Auth),
+		service:  opts.Client.Service(t.Resource.Endpoint),
 		client: connect.NewClient[message, message](wire, (&url.URL{Scheme: scheme, Host: at.Host, Path: method}).String(),
 			connect.WithGRPC(), connect.WithCodec(codec{}),
 			// A small message could unpack to a large one.
@@ -95,17 +98,21 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 	ctx, over := trace.Begin(ctx)
 	defer over()
 	err = t.auth.Do(ctx, func(c auth.Credentials) error {
-		answer, err = t.execute(ctx, t.contract.Exchange(ctx, call, c), c)
+		answer, err = t.execute(ctx, call.Owner, t.contract.Exchange(ctx, call, c), c)
 		return err
 	})
 	return answer, err
 }
 
-// execute asks the service and reads its answer.
-func (t *Tool) execute(ctx context.Context, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
+// execute asks the service, when it may be asked, and reads its answer.
+func (t *Tool) execute(ctx context.Context, owner turns.Owner, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
 	envelope := message(x.Request().JSON())
 	req := connect.NewRequest(&envelope)
 	t.describe(ctx, req.Header(), c)
+	if err := t.service.Begin(ctx, owner); err != nil {
+		return peer.Answer{}, err
+	}
+	defer t.service.End(owner)
 	resp, err := t.client.CallUnary(ctx, req)
 	if err != nil {
 		return peer.Answer{}, t.failure(ctx, err, c)

@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/auth"
@@ -469,6 +470,36 @@ func TestACodingThatNobodyAskedForIsRefused(t *testing.T) {
 		f := fault.From(err)
 		if f == nil || f.Code != fault.ExecutionFailed || f.Retryable() || !strings.Contains(f.Reason, `"br"`) {
 			t.Errorf("%s: got %v", kind, err)
+		}
+	}
+}
+
+// SPEC S2, N2: a call waits for a place among the requests that its service works on,
+// and gives it back; another caller finds one.
+func TestS2CallsWaitForTheirService(t *testing.T) {
+	s := serve(t, says(200, "text/plain", "well"))
+	client := outbound.New(outbound.Options{})
+	t.Cleanup(client.Close)
+	tool, err := post.New(described(manifest.HTTP, s.URL+"/search"), post.Options{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	big, service := turns.Owner{Caller: "big"}, client.Service(s.URL)
+	places := 0
+	for service.Begin(ended, big) == nil {
+		places++
+	}
+	ctx, cancel := context.WithTimeout(callid.With(t.Context(), id), 100*time.Millisecond)
+	defer cancel()
+	_, err = tool.Call(ctx, peer.Call{Args: json.RawMessage(`{}`), Owner: big})
+	if n := len(s.requests()); fault.CodeOf(err) != fault.Timeout || n != 0 {
+		t.Errorf("a call without a place: %v, and the service got %d requests; want a timeout and none", err, n)
+	}
+	for range 2 * places {
+		if _, err := tool.Call(callid.With(t.Context(), id), peer.Call{Args: json.RawMessage(`{}`), Owner: turns.Owner{Caller: "small"}}); err != nil {
+			t.Fatalf("a call of another caller: %v", err)
 		}
 	}
 }

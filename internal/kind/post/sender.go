@@ -41,6 +41,7 @@ type Sender struct {
 	name     string
 	contract *contract.Tool
 	auth     *auth.Source // nil without auth
+	service  *outbound.Service
 	max      int64
 	opts     Options
 }
@@ -51,7 +52,10 @@ func NewSender(t manifest.Tool, opts Options) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{name: t.Name, contract: spoken, auth: auth.New(t.Resource.Auth, opts.Auth), max: t.Run.MaxOutput, opts: opts}
+	s := &Sender{
+		name: t.Name, contract: spoken, auth: auth.New(t.Resource.Auth, opts.Auth), service: opts.Client.Service(t.Resource.Endpoint),
+		max: t.Run.MaxOutput, opts: opts,
+	}
 	if s.max == 0 {
 		s.max = defaultMaxOutput
 	}
@@ -65,7 +69,7 @@ func (s *Sender) Max() int64 { return s.max }
 // accepted, two (SPEC-TOOLS 5.2).
 func (s *Sender) Do(ctx context.Context, call peer.Call, attempt func(*Attempt) error) error {
 	return s.auth.Do(ctx, func(c auth.Credentials) error {
-		a := &Attempt{Exchange: s.contract.Exchange(ctx, call, c), sender: s, credentials: c}
+		a := &Attempt{Exchange: s.contract.Exchange(ctx, call, c), sender: s, owner: call.Owner, credentials: c}
 		return attempt(a)
 	})
 }
@@ -74,6 +78,7 @@ func (s *Sender) Do(ctx context.Context, call peer.Call, attempt func(*Attempt) 
 type Attempt struct {
 	*contract.Exchange
 	sender      *Sender
+	owner       turns.Owner // of the call
 	credentials auth.Credentials
 }
 
@@ -95,7 +100,7 @@ type Reply struct {
 	attempt        *Attempt
 }
 
-// Send makes one request. An answer of any status is a Reply; the error is a
+// Send makes one request when the service may be sent one. An answer of any status is a Reply; the error is a
 // *fault.Error.
 func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	var body io.Reader
@@ -108,6 +113,10 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		return nil, fault.New(fault.RuntimePolicyInvalid, "the endpoint of %s is no address", a.sender.name)
 	}
 	a.head(ctx, req, r)
+	if err := a.sender.service.Begin(ctx, a.owner); err != nil {
+		return nil, err
+	}
+	defer a.sender.service.End(a.owner)
 	resp, err := a.sender.opts.Client.Do(req)
 	if err != nil {
 		return nil, err

@@ -67,6 +67,8 @@ type Client struct {
 	http, h2c http.Client
 	doer      http.Client
 
+	services services
+
 	roots *x509.CertPool
 	far   bool
 	is    classifier // replaced by tests, before the first request
