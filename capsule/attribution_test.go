@@ -68,7 +68,8 @@ func TestN2AQuestionReachesOnlyItsCaller(t *testing.T) {
 
 // SPEC N2: one call at a time makes no difference.
 func TestN2OneCallAtATimeIsNoAttribution(t *testing.T) {
-	l := live(t, "echo", func(t *manifest.Tool) { t.Run.MaxConcurrency = 1 })
+	// The cancelled call keeps its place for as long as its timeout.
+	l := live(t, "echo", func(t *manifest.Tool) { t.Run.MaxConcurrency, t.Run.Timeout = 1, time.Second })
 	b := &client{session: "b", reply: json.RawMessage(`{"from":"B"}`)}
 	l.late(&client{session: "a"}, "cancelled")
 	l.askFor(b, capsuletest.Args{Release: "a", Heard: "a"})
