@@ -191,6 +191,9 @@ func (i *instance) passBuffers(ctx context.Context, module api.Module, enter api
 	if !ok {
 		return nil, fault.New(fault.RuntimePolicyInvalid, "the module's answer of %d bytes at %#x is not in its memory", length, place)
 	}
+	if err := i.turn.room(ctx, int64(length)); err != nil {
+		return nil, fault.From(err)
+	}
 	return bytes.Clone(data), nil
 }
 

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"io"
 	"time"
-
-	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // output takes what a module writes to stdout, up to a number of bytes.
@@ -39,13 +37,7 @@ func (u until) Write(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
-	held, n := turns.HeldBy(u.ctx), int64(len(p))
-	need := func() error { return held.Need(u.ctx, n) }
-	if held.Covers(n) {
-		if err := need(); err != nil {
-			return 0, err
-		}
-	} else if err := u.turn.wait(u.ctx, need); err != nil {
+	if err := u.turn.room(u.ctx, int64(len(p))); err != nil {
 		return 0, err
 	}
 	return u.Writer.Write(p)

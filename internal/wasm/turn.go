@@ -58,6 +58,17 @@ func (t *turn) wait(ctx context.Context, wait func() error) error {
 	return t.begin(ctx)
 }
 
+// room waits until the call may have n bytes more of an answer. It does nothing where answers
+// are not counted.
+func (t *turn) room(ctx context.Context, n int64) error {
+	held := turns.HeldBy(ctx)
+	need := func() error { return held.Need(ctx, n) }
+	if held.Covers(n) {
+		return need()
+	}
+	return t.wait(ctx, need)
+}
+
 // pass lets others compute, if there are any and the call did for long enough.
 func (t *turn) pass(ctx context.Context) error {
 	if t.only {
