@@ -36,9 +36,14 @@ func (c *capture) redact(r *secret.Redactor) {
 	}
 }
 
-// text returns what was kept as text, and false when it is none. A rune that
-// the limit or the writer's end cut in two is left out.
+// text returns what was kept as text, and false when it is none.
 func (c *capture) text() (string, bool) {
+	kept := c.whole()
+	return string(kept), utf8.Valid(kept)
+}
+
+// whole returns what was kept. A rune that the limit or the writer's end cut in two is left out.
+func (c *capture) whole() []byte {
 	kept := c.kept
 	if c.dropped > 0 || c.torn {
 		for i := 1; i < utf8.UTFMax && i <= len(kept); i++ {
@@ -50,5 +55,5 @@ func (c *capture) text() (string, bool) {
 			}
 		}
 	}
-	return string(kept), utf8.Valid(kept)
+	return kept
 }

@@ -1,7 +1,6 @@
 package simple
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,15 +106,18 @@ func (c *Command) program() (string, error) {
 	return path, nil
 }
 
-// cliResult is what of the command's output is its result.
-func (c *Command) cliResult(r *run) *mcp.CallToolResult {
+// cliResult is what of the command's output is its result. Beside an error it is the streams
+// as they are.
+func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{Meta: r.meta()}
 	switch c.cli.Output {
 	case manifest.CLIBoth:
-		both := r.both()
-		res.Content = append(res.Content, &mcp.TextContent{Text: string(both)})
-		res.StructuredContent = both
-		res.Content = append(res.Content, r.cutNotes("stdout", "stderr")...)
+		text, object, err := r.both(ctx)
+		if err != nil {
+			return r.streams(), err
+		}
+		res.StructuredContent = object
+		res.Content = append(append(res.Content, text), r.cutNotes("stdout", "stderr")...)
 	case manifest.CLIStderr:
 		block := r.block(&r.stderr, "stderr")
 		if text, ok := block.(*mcp.TextContent); ok { // it is the result, and no aside
@@ -125,24 +127,7 @@ func (c *Command) cliResult(r *run) *mcp.CallToolResult {
 	default:
 		res.Content = append(append(res.Content, r.block(&r.stdout, "stdout")), r.cutNotes("stdout")...)
 	}
-	return res
-}
-
-// both is the two streams as one object.
-func (r *run) both() json.RawMessage {
-	stdout, _ := r.stdout.text()
-	stderr, _ := r.stderr.text()
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	err := e.Encode(struct {
-		Stdout string `json:"stdout"`
-		Stderr string `json:"stderr"`
-	}{strings.ToValidUTF8(stdout, "\uFFFD"), strings.ToValidUTF8(stderr, "\uFFFD")})
-	if err != nil {
-		panic(err) // two strings always encode
-	}
-	return bytes.TrimSpace(out.Bytes())
+	return res, nil
 }
 
 // exited is the fault of a command that exited with a code, and the last that it

@@ -36,14 +36,17 @@ func (c *Command) answer(ctx context.Context, r *run) (*mcp.CallToolResult, erro
 		return c.passThrough(ctx, r)
 	}
 	var res *mcp.CallToolResult
+	var err error
 	if c.cli != nil {
-		res = c.cliResult(r)
+		res, err = c.cliResult(ctx, r)
 	} else if res = r.streams(); c.tool.Run.StructuredResults && c.output == nil {
 		res.StructuredContent = r.structured(code)
 	}
 	switch {
 	case r.ended != nil:
 		return res, r.ended
+	case err != nil:
+		return res, err
 	case r.exit.Err != nil:
 		return res, r.exit.Err
 	case r.exit.OutOfMemory:
@@ -80,7 +83,8 @@ func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r 
 	if c.cli != nil {
 		switch c.cli.Output {
 		case manifest.CLIBoth:
-			what, printed = "the output", r.both()
+			what = "the output"
+			printed, _ = res.StructuredContent.(json.RawMessage)
 		case manifest.CLIStderr:
 			what, printed = "stderr", r.stderr.kept
 		case manifest.CLIStdout:

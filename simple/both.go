@@ -1,0 +1,79 @@
+package simple
+
+import (
+	"context"
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// both is the two streams as one object, as text and as structured content. As JSON they may
+// be six times as long, so that both forms are counted before they are made, once for a call.
+func (r *run) both(ctx context.Context) (mcp.Content, json.RawMessage, error) {
+	stdout, stderr := r.stdout.whole(), r.stderr.whole()
+	size := 0
+	join(stdout, stderr, func(part []byte) { size += len(part) })
+	if err := turns.HeldBy(ctx).Need(ctx, 2*int64(size)); err != nil {
+		return nil, nil, fault.From(err)
+	}
+	object := make(json.RawMessage, 0, size)
+	join(stdout, stderr, func(part []byte) { object = append(object, part...) })
+	return &mcp.TextContent{Text: string(object)}, object, nil
+}
+
+// join gives each the parts of the object that has two streams.
+func join(stdout, stderr []byte, each func(part []byte)) {
+	each([]byte(`{"stdout":"`))
+	escape(stdout, each)
+	each([]byte(`","stderr":"`))
+	escape(stderr, each)
+	each([]byte(`"}`))
+}
+
+// escape gives each the parts of text as it stands in a JSON string. Bytes that are not UTF-8
+// become U+FFFD, one for those that stand together.
+func escape(text []byte, each func(part []byte)) {
+	const hex = "0123456789abcdef"
+	short := [...]byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\'}
+	var code [6]byte
+	begin := 0 // of what stands for itself
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		instead, size := code[:0], 1
+		switch char, n := utf8.DecodeRune(text[i:]); {
+		case c < utf8.RuneSelf && short[c] != 0:
+			instead = append(instead, '\\', short[c])
+		case c < utf8.RuneSelf:
+			instead = append(instead, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+		case char == utf8.RuneError && n == 1:
+			instead = utf8.AppendRune(instead, utf8.RuneError)
+			for size < len(text)-i && broken(text[i+size:]) {
+				size++
+			}
+		case char == '\u2028' || char == '\u2029': // which JavaScript takes for ends of lines
+			instead, size = append(instead, '\\', 'u', '2', '0', '2', hex[char&0xf]), n
+		default:
+			i += n
+			continue
+		}
+		each(text[begin:i])
+		each(instead)
+		i += size
+		begin = i
+	}
+	each(text[begin:])
+}
+
+// broken reports whether text begins with a byte that is not UTF-8.
+func broken(text []byte) bool {
+	char, n := utf8.DecodeRune(text)
+	return char == utf8.RuneError && n == 1
+}
