@@ -44,3 +44,6 @@ func (r *Runtime) Compute(most int) (n, waiting int) {
 	}
 	return r.computing.Limit() - r.computing.Free(), r.computing.Waiting()
 }
+
+// Loading returns how many bytes of the room of modules that are not compiled yet are free.
+func (r *Runtime) Loading() int64 { return r.loading.Free() }

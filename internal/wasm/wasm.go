@@ -45,6 +45,9 @@ const (
 	closePatience = 2 * time.Second
 	// DefaultTotalMemory is how many bytes all calls have together; see Options.
 	DefaultTotalMemory = 512 << 20
+	// maxLoading bounds the bytes of modules that are being read, or wait to be compiled, of which
+	// a single one may go on beyond it.
+	maxLoading = 4 * MaxModule
 	// maxCompiling is how many modules are compiled at once, where Go has processors enough:
 	// a slow one must not keep all others waiting.
 	maxCompiling = 2
@@ -97,6 +100,7 @@ type Runtime struct {
 
 	computing *turns.Queue // of calls, see turn
 	memory    *turns.Room  // that calls have
+	loading   *turns.Room  // that modules have until they are compiled
 
 	mu      sync.Mutex // guards what follows, and the fields of the entries
 	entries map[key]*entry
@@ -135,6 +139,7 @@ func NewRuntime(opts Options) *Runtime {
 
 		computing: turns.NewQueue(processors(), 0),
 		memory:    turns.NewRoom(cmp.Or(opts.TotalMemory, DefaultTotalMemory)),
+		loading:   turns.NewRoom(maxLoading),
 
 		entries: map[key]*entry{},
 	}
@@ -194,12 +199,31 @@ func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*M
 
 // CompileFor is Compile for a call of an owner: owners take turns.
 func (r *Runtime) CompileFor(ctx context.Context, owner turns.Owner, module []byte, limits Limits) (*Module, error) {
+	return r.compiled(ctx, owner, module, limits, nil)
+}
+
+// Load is CompileFor of what read returns, whose errors it hands on. Modules that are large, or
+// wait to be compiled, are bounded together: read counts what it reads by the turns.Held of its
+// context, as origin's share, and it is held until the module is compiled. The origin is where
+// the module comes from, and not the caller, since others wait for the same module.
+func (r *Runtime) Load(ctx context.Context, owner, origin turns.Owner, read func(context.Context) ([]byte, error), limits Limits) (*Module, error) {
+	holding, release := r.loading.Hold(ctx, origin)
+	defer release()
+	module, err := read(holding)
+	if err != nil {
+		return nil, err
+	}
+	return r.compiled(ctx, owner, module, limits, turns.HeldBy(holding))
+}
+
+// compiled is CompileFor. What the module holds goes to who compiles it.
+func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte, limits Limits, held *turns.Held) (*Module, error) {
 	limits = limits.filled()
 	if len(module) > MaxModule {
 		return nil, invalid("it has %d bytes; a module may have %d", len(module), MaxModule)
 	}
 	k := key{sha256.Sum256(module), pages(limits.MaxMemory), limits.WASI}
-	e, err := r.find(k, module, limits, owner)
+	e, err := r.find(k, module, limits, owner, held)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +251,7 @@ func (r *Runtime) CompileFor(ctx context.Context, owner turns.Owner, module []by
 }
 
 // find returns the module's entry, and begins to compile it if there is none.
-func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner) (*entry, error) {
+func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, held *turns.Held) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -237,7 +261,12 @@ func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner) (
 	if e == nil {
 		e = &entry{done: make(chan struct{})}
 		r.entries[k] = e
-		r.working.Go(func() { r.fill(k, e, module, limits, owner) })
+		compiling, release := held.Beside()
+		held.Pass(compiling)
+		r.working.Go(func() {
+			defer release()
+			r.fill(k, e, module, limits, owner)
+		})
 	}
 	r.useLocked(e)
 	return e, nil

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,25 +133,37 @@ func (s *source) keeps(l loaded) bool {
 // load reads or fetches the module and compiles it.
 func (s *source) load(ctx context.Context, owner turns.Owner) loaded {
 	l := loaded{at: time.Now()}
-	var module []byte
-	if s.local() {
-		module, l.stamp, l.err = s.read()
-	} else {
-		module, l.err = s.opts.Fetch(ctx, s.from.Module, s.from.Digest, s.from.PullSecret)
+	read := func(ctx context.Context) (module []byte, err error) {
+		if s.local() {
+			module, l.stamp, err = s.read(ctx)
+		} else {
+			module, err = s.opts.Fetch(ctx, s.from.Module, s.from.Digest, s.from.PullSecret)
+		}
+		l.had = err == nil
+		return module, err
 	}
-	if l.err != nil {
-		return l
-	}
-	l.had = true
-	l.module, l.err = s.opts.Runtime.CompileFor(ctx, owner, module, wasm.Limits{
+	l.module, l.err = s.opts.Runtime.Load(ctx, owner, s.origin(), read, wasm.Limits{
 		MaxMemory: s.from.MaxMemory, Fuel: s.from.Fuel, WASI: s.from.WASI, Entrypoint: s.from.Entrypoint,
 	})
 	return l
 }
 
-// read reads the module's file, and checks its digest. The stamp is zero if the
-// file changed meanwhile.
-func (s *source) read() ([]byte, stamp, error) {
+// origin is what the module shares room with until it is compiled: all modules of its host. A
+// file stands for itself.
+func (s *source) origin() turns.Owner {
+	if s.local() {
+		return turns.Owner{Session: s.from.Module}
+	}
+	_, host, _ := strings.Cut(s.from.Module, "://")
+	if end := strings.IndexAny(host, "/?#"); end >= 0 {
+		host = host[:end]
+	}
+	return turns.Owner{Session: strings.ToLower(host)}
+}
+
+// read reads the module's file when there is room for it, and checks its digest. The
+// stamp is zero if the file changed meanwhile.
+func (s *source) read(ctx context.Context) ([]byte, stamp, error) {
 	before, err := stampOf(s.from.Module)
 	if err != nil {
 		return nil, stamp{}, unreadable(err)
@@ -160,10 +173,18 @@ func (s *source) read() ([]byte, stamp, error) {
 		return nil, stamp{}, unreadable(err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	module, err := io.ReadAll(io.LimitReader(f, wasm.MaxModule+1))
-	if err != nil {
+	if before.size > wasm.MaxModule {
+		return nil, before, fault.New(fault.RuntimePolicyInvalid, "the module cannot be run: it has %d bytes; a module may have %d", before.size, wasm.MaxModule)
+	}
+	if err := turns.HeldBy(ctx).Need(ctx, before.size); err != nil {
+		return nil, stamp{}, fault.From(err)
+	}
+	module := make([]byte, before.size)
+	n, err := io.ReadFull(f, module)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // which it has when it was cut meanwhile
 		return nil, stamp{}, unreadable(err)
 	}
+	module = module[:n]
 	after, err := stampOf(s.from.Module)
 	if err != nil || !after.same(before) {
 		before = stamp{}

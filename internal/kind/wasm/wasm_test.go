@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,11 +15,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	kind "github.com/orla-project/orla/internal/kind/wasm"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/tail"
@@ -340,6 +343,54 @@ func TestT37ALocalModuleIsLive(t *testing.T) {
 	if f := fault.From(err); !f.Unsent || strings.Contains(f.Reason, path) {
 		t.Errorf("got %+v", f)
 	}
+}
+
+// SPEC S2: a file is not read before there is room for it beside the modules that wait to be
+// compiled.
+func TestS2AFileWaitsForRoom(t *testing.T) {
+	r := wasm.NewRuntime(wasm.Options{})
+	t.Cleanup(r.Close)
+	of := tool(t, slices.Concat(echoing(), []byte{0, 0x82, 0x80, 0x40, 1, 'x'}, make([]byte, 1<<20))) // a custom section
+	over := errors.New("the test is over")
+	holding, leave := context.WithCancelCause(t.Context())
+	var loads sync.WaitGroup
+	for _, origin := range []string{"first", "second"} { // which goes beyond the limit
+		held := make(chan error, 1)
+		loads.Go(func() {
+			_, _ = r.Load(holding, turns.Owner{}, turns.Owner{Session: origin}, func(ctx context.Context) ([]byte, error) {
+				held <- turns.HeldBy(ctx).Need(ctx, 1<<30)
+				<-ctx.Done()
+				return nil, over
+			}, wasm.Limits{})
+		})
+		if err := <-held; err != nil {
+			t.Error(err)
+		}
+	}
+	built := build(t, of, func(o *kind.Options) { o.Runtime = r })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, fault.New(fault.Timeout, "it waited"))
+	defer cancel()
+	_, err := built.Call(ctx, peer.Call{Args: json.RawMessage("{}")})
+	fails(t, err, fault.Timeout, true, "it waited")
+	if !fault.From(err).Unsent {
+		t.Error("it counts as sent")
+	}
+	leave(over)
+	loads.Wait()
+	_, err = built.Call(t.Context(), peer.Call{Args: json.RawMessage("{}")})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// SPEC-TOOLS 3.7: a file that is too large for a module is told from its size.
+func TestT37AHugeFileIsNotRead(t *testing.T) {
+	of := tool(t, echoing())
+	if err := os.Truncate(of.Resource.WASM.Module, 1<<40); err != nil {
+		t.Skip(err) // where files cannot be so large
+	}
+	_, err := call(t, build(t, of), "")
+	fails(t, err, fault.RuntimePolicyInvalid, false, "it has 1099511627776 bytes; a module may have 67108864")
 }
 
 // SPEC-TOOLS 1.2: a digest is checked, of a file too.

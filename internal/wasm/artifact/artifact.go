@@ -15,12 +15,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
 )
@@ -36,8 +34,6 @@ const (
 	pause = time.Minute
 	// longest bounds a fetch, whatever its caller's deadline.
 	longest = 5 * time.Minute
-	// together is how many modules of the largest size are held while they are fetched.
-	together = 4
 )
 
 // Options configures a Store.
@@ -63,9 +59,6 @@ type Options struct {
 type Store struct {
 	opts Options
 	kept *cache
-	// room is for what was read of modules that are being fetched. Their hosts share it:
-	// a server that hangs takes no more of it than it has sent.
-	room *turns.Room
 
 	mu      sync.Mutex // guards fetches
 	fetches map[key]*fetch
@@ -88,7 +81,6 @@ func New(opts Options) *Store {
 	return &Store{
 		opts:    opts,
 		kept:    newCache(opts.Dir, opts.MaxCache, opts.Log),
-		room:    turns.NewRoom(together * opts.MaxBytes),
 		fetches: map[key]*fetch{},
 	}
 }
@@ -99,16 +91,6 @@ type key struct {
 	pull          secret.Ref
 }
 
-// owner is whose share of the room a fetch takes: its host's. It is not the caller's, since
-// other callers wait for the same module.
-func (k key) owner() turns.Owner {
-	_, host, _ := strings.Cut(k.place, "://")
-	if end := strings.IndexAny(host, "/?#"); end >= 0 {
-		host = host[:end]
-	}
-	return turns.Owner{Session: strings.ToLower(host)}
-}
-
 // Fetch returns the module at place, an https:// or oci:// address, which has
 // digest ("sha256:HEX") unless that is "". pull is the secret that an oci://
 // module is pulled with, or zero.
@@ -117,6 +99,9 @@ func (k key) owner() turns.Owner {
 // looked for again after five minutes; when that fails for a reason that may pass,
 // what was fetched before is returned, and the log says so. Many who ask for the
 // same at the same time share one fetch and its result, which nobody may change.
+//
+// What it reads is counted by the context's turns.Held before it is there, whether it comes from
+// a server or was kept: a server that hangs takes no more room than it has sent.
 //
 // Every error is a *fault.Error that is Unsent: runtime_policy_invalid where place
 // holds no module that may be run, auth_invalid and auth_forbidden where pull is
@@ -133,11 +118,12 @@ func (s *Store) Fetch(ctx context.Context, place, digest string, pull secret.Ref
 type source interface {
 	// settled returns the module if it is kept and known to be what the address
 	// has, without asking anybody.
-	settled() ([]byte, bool)
+	settled(ctx context.Context) ([]byte, bool)
+	// kept reports whether former is expected to return something.
+	kept() bool
 	// former returns what the address had when it was last looked at, or nil.
-	former() []byte
-	// look asks what the address has, and returns it. kept says that former returned
-	// something. What it reads is held by the context's turns.Held.
+	former(ctx context.Context) []byte
+	// look asks what the address has, and returns it. kept is what kept reported.
 	look(ctx context.Context, kept bool) ([]byte, error)
 	// putOff makes what former returned settled for a while.
 	putOff()
@@ -151,19 +137,17 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if module, ok := from.settled(); ok {
+	if module, ok := from.settled(ctx); ok {
 		return module, nil
 	}
-	kept := from.former() != nil // it is read again when it is needed: a server may hang until then
+	kept := from.kept() // it is read when it is needed: a server may hang until then
 	patience := longest
 	if deadline, ok := ctx.Deadline(); ok && kept {
 		patience = min(patience, time.Until(deadline)/2) // the rest is for what to do without it
 	}
 	patient, cancel := context.WithTimeoutCause(ctx, patience, fault.New(fault.Timeout, "it was not there within %s", patience.Round(time.Millisecond)))
 	defer cancel()
-	holding, release := s.room.Hold(patient, k.owner())
-	defer release()
-	module, err := from.look(holding, kept)
+	module, err := from.look(patient, kept)
 	if err == nil {
 		return module, nil
 	}
@@ -173,7 +157,7 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	f := *fault.From(err)
 	f.Reason = "module " + from.String() + ": " + f.Reason
 	if kept && f.Retryable() && ctx.Err() == nil {
-		if former := from.former(); former != nil {
+		if former := from.former(ctx); former != nil {
 			from.putOff()
 			s.opts.Log.Warn("module is served as it was fetched before", "module", from.String(), "err", &f)
 			return former, nil

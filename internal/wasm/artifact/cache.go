@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -87,13 +89,15 @@ func own(dir string) error {
 }
 
 // blob returns what has digest d, if it is kept and has max bytes at most.
-func (c *cache) blob(d digest.Digest, max int64) ([]byte, bool) {
+func (c *cache) blob(ctx context.Context, d digest.Digest, max int64) ([]byte, bool) {
 	if c.dir == "" || d.Validate() != nil || c.make() != nil {
 		return nil, false
 	}
 	path := c.blobPath(d)
-	data, err := read(path, max)
+	data, err := read(path, max, func(size int64) error { return turns.HeldBy(ctx).Need(ctx, size) })
 	switch {
+	case ctx.Err() != nil:
+		return nil, false
 	case err != nil:
 		if !errors.Is(err, fs.ErrNotExist) {
 			c.log.Warn("kept module cannot be read", "path", path, "err", err)
@@ -107,6 +111,15 @@ func (c *cache) blob(d digest.Digest, max int64) ([]byte, bool) {
 	now := time.Now()
 	_ = os.Chtimes(path, now, now) // else it is thrown away earlier than it should
 	return data, true
+}
+
+// has reports whether there is a file of what has digest d.
+func (c *cache) has(d digest.Digest) bool {
+	if c.dir == "" || d.Validate() != nil || c.make() != nil {
+		return false
+	}
+	_, err := os.Stat(c.blobPath(d))
+	return err == nil
 }
 
 // putBlob keeps data, whose digest is d.
@@ -124,7 +137,7 @@ func (c *cache) entry(k key) entry {
 	if c.dir == "" || c.make() != nil { // what others wrote would say what an address has
 		return e
 	}
-	data, err := read(c.entryPath(k), maxEntry)
+	data, err := read(c.entryPath(k), maxEntry, nil)
 	if err != nil || json.Unmarshal(data, &e) != nil || e.Digest.Validate() != nil {
 		return entry{}
 	}
@@ -153,17 +166,28 @@ func (c *cache) entryPath(k key) string {
 	return filepath.Join(c.dir, "places", hex.EncodeToString(sum[:]))
 }
 
-// read returns what a file holds, if that is max bytes at most.
-func read(path string, max int64) ([]byte, error) {
+// read returns what a file holds, if that is max bytes at most. It waits for room by need, if that
+// is not nil.
+func read(path string, max int64, need func(size int64) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err == nil && int64(len(data)) > max {
-		err = errors.New("it is over the limit")
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Size() > max:
+		return nil, errors.New("it is over the limit")
 	}
+	if need != nil {
+		if err := need(info.Size()); err != nil {
+			return nil, err
+		}
+	}
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(f, data)
 	return data, err
 }
 

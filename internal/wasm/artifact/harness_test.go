@@ -2,6 +2,7 @@ package artifact_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +32,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/leaks"
@@ -57,8 +60,9 @@ func digestOf(data []byte) string {
 // fixture is a Store, and what it needs.
 type fixture struct {
 	*artifact.Store
-	dir string
-	log *lockedBuffer
+	room *turns.Room // what a module holds while it is fetched
+	dir  string
+	log  *lockedBuffer
 }
 
 type lockedBuffer struct {
@@ -102,8 +106,23 @@ func newStore(t *testing.T, opts artifact.Options) *fixture {
 	t.Cleanup(opts.Client.Close)
 	opts.Log = slog.New(slog.NewTextHandler(f.log, nil))
 	f.Store = artifact.New(opts)
+	f.room = turns.NewRoom(4 * cmp.Or(opts.MaxBytes, 64<<20))
 	return f
 }
+
+// Fetch is the Store's, for one who lets go of the module at once. Hosts share the room.
+func (f *fixture) Fetch(ctx context.Context, place, digest string, pull secret.Ref) ([]byte, error) {
+	host := ""
+	if u, err := url.Parse(place); err == nil {
+		host = u.Host
+	}
+	ctx, release := f.room.Hold(ctx, turns.Owner{Session: host})
+	defer release()
+	return f.Store.Fetch(ctx, place, digest, pull)
+}
+
+// Free returns how many bytes of the room nobody holds.
+func (f *fixture) Free() int64 { return f.room.Free() }
 
 // roots trusts the certificate that all servers of httptest have.
 func roots(t *testing.T) *x509.CertPool {

@@ -43,22 +43,25 @@ type image struct {
 func (i *image) String() string { return i.key.place }
 
 // settled implements source.
-func (i *image) settled() ([]byte, bool) {
+func (i *image) settled(ctx context.Context) ([]byte, bool) {
 	switch {
 	case i.pinned != "":
-		return i.find(i.pinned)
+		return i.find(ctx, i.pinned)
 	case i.known.fresh():
-		return i.find(i.known.Digest)
+		return i.find(ctx, i.known.Digest)
 	}
 	return nil, false
 }
 
+// kept implements source. A module is kept as long as its manifest.
+func (i *image) kept() bool { return i.store.kept.has(i.known.Digest) }
+
 // former implements source.
-func (i *image) former() []byte {
+func (i *image) former(ctx context.Context) []byte {
 	if i.known.Digest == "" {
 		return nil
 	}
-	module, _ := i.find(i.known.Digest)
+	module, _ := i.find(ctx, i.known.Digest)
 	return module
 }
 
@@ -74,9 +77,9 @@ func (i *image) looked(manifest digest.Digest, at time.Time) {
 var errNotKept = errors.New("not kept")
 
 // find returns the module of a manifest if all of it is kept.
-func (i *image) find(manifest digest.Digest) ([]byte, bool) {
+func (i *image) find(ctx context.Context, manifest digest.Digest) ([]byte, bool) {
 	module, err := i.module(manifest, func(want ocispec.Descriptor, max int64) ([]byte, error) {
-		if data, ok := i.store.kept.blob(want.Digest, max); ok {
+		if data, ok := i.store.kept.blob(ctx, want.Digest, max); ok {
 			return data, nil
 		}
 		return nil, errNotKept
@@ -145,7 +148,7 @@ func (i *image) connect(ctx context.Context) error {
 
 // blob returns what has the digest of want, which is kept or else fetched.
 func (i *image) blob(ctx context.Context, want ocispec.Descriptor, max int64) ([]byte, error) {
-	if data, ok := i.store.kept.blob(want.Digest, max); ok {
+	if data, ok := i.store.kept.blob(ctx, want.Digest, max); ok {
 		return data, nil
 	}
 	var data []byte

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/wasm/artifact"
 )
@@ -114,6 +115,38 @@ func TestS2WhatWasFetchedGivesItsRoomBack(t *testing.T) {
 	if free := f.Free(); free != all {
 		t.Errorf("%d bytes of %d are free", free, all)
 	}
+}
+
+// SPEC S2: what is kept is not read before there is room for it either, and counts for each that
+// waits for the same fetch.
+func TestS2KeptModulesWaitForRoom(t *testing.T) {
+	large := append(module("x"), make([]byte, 1<<20)...)
+	good := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) })
+	f := newStore(t, artifact.Options{})
+	f.within(t, good.URL, large)
+	all := f.Free()
+	ctx, release := f.room.Hold(t.Context(), turns.Owner{Session: "one"})
+	if _, err := f.Store.Fetch(ctx, good.URL, "", secret.Ref{}); err != nil || all-f.Free() < 1<<20-turns.Little || all-f.Free() > 3<<19 {
+		t.Errorf("%v; %d bytes are held", err, all-f.Free())
+	}
+	release()
+	var others []func()
+	for range 2 { // the second goes beyond the limit
+		ctx, release := f.room.Hold(t.Context(), turns.Owner{Session: "other"})
+		others = append(others, release)
+		if err := turns.HeldBy(ctx).Need(ctx, all+turns.Little); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, fault.New(fault.Timeout, "it waited"))
+	defer cancel()
+	if _, err := f.Fetch(waiting, good.URL, "", secret.Ref{}); fault.CodeOf(err) != fault.Timeout {
+		t.Errorf("got %v without room", err)
+	}
+	for _, release := range others {
+		release()
+	}
+	f.within(t, good.URL, large)
 }
 
 // What is thrown away while its server is asked whether it has changed is fetched by the next call.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // fetch is one that is under way, and those who wait for it.
@@ -33,9 +34,14 @@ func (s *Store) share(ctx context.Context, k key) ([]byte, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if !f.abandoned {
-			return f.module, f.err
+		if f.abandoned {
+			continue
 		}
+		// It counts for each, since whoever has fetched it may let go of it first.
+		if err := turns.HeldBy(ctx).Need(ctx, int64(len(f.module))); err != nil {
+			return nil, err
+		}
+		return f.module, f.err
 	}
 }
 

@@ -27,22 +27,25 @@ type web struct {
 func (w *web) String() string { return outbound.Place(w.url) + w.url.EscapedPath() }
 
 // settled implements source.
-func (w *web) settled() ([]byte, bool) {
+func (w *web) settled(ctx context.Context) ([]byte, bool) {
 	switch {
 	case w.pinned != "":
-		return w.store.kept.blob(w.pinned, w.store.opts.MaxBytes)
+		return w.store.kept.blob(ctx, w.pinned, w.store.opts.MaxBytes)
 	case w.known.fresh():
-		return w.store.kept.blob(w.known.Digest, w.store.opts.MaxBytes)
+		return w.store.kept.blob(ctx, w.known.Digest, w.store.opts.MaxBytes)
 	}
 	return nil, false
 }
 
+// kept implements source.
+func (w *web) kept() bool { return w.pinned == "" && w.store.kept.has(w.known.Digest) }
+
 // former implements source.
-func (w *web) former() []byte {
+func (w *web) former(ctx context.Context) []byte {
 	if w.pinned != "" {
 		return nil
 	}
-	module, _ := w.store.kept.blob(w.known.Digest, w.store.opts.MaxBytes)
+	module, _ := w.store.kept.blob(ctx, w.known.Digest, w.store.opts.MaxBytes)
 	return module
 }
 
@@ -73,7 +76,7 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 	}
 	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
 	if resp.StatusCode == http.StatusNotModified && kept {
-		return w.unchanged()
+		return w.unchanged(ctx)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, statusFault(resp.StatusCode, outbound.RetryAfter(resp.Header))
@@ -82,8 +85,8 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 }
 
 // unchanged is what look returns where there is what was there before.
-func (w *web) unchanged() ([]byte, error) {
-	former := w.former()
+func (w *web) unchanged(ctx context.Context) ([]byte, error) {
+	former := w.former(ctx)
 	if former == nil { // thrown away meanwhile
 		f := fault.New(fault.ExecutionFailed, "what was kept of it is gone")
 		f.Retry = new(true)
