@@ -19,6 +19,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -47,7 +48,9 @@ const (
 	DefaultTotalMemory = 512 << 20
 	// maxLoading bounds the bytes of modules that are being read, or wait to be compiled, of which
 	// a single one may go on beyond it.
-	maxLoading = 4 * MaxModule
+	maxLoading = 2 * MaxModule
+	// manyBytes is how large a module is whose memory is collected as soon as it is compiled.
+	manyBytes = 8 << 20
 	// maxCompiling is how many modules are compiled at once, where Go has processors enough:
 	// a slow one must not keep all others waiting.
 	maxCompiling = 2
@@ -266,6 +269,9 @@ func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, h
 		r.working.Go(func() {
 			defer release()
 			r.fill(k, e, module, limits, owner)
+			if len(module) > manyBytes {
+				runtime.GC() // what Orla collects by itself may be several times what is in use
+			}
 		})
 	}
 	r.useLocked(e)
