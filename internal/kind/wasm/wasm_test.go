@@ -372,7 +372,7 @@ func TestS2AFileWaitsForRoom(t *testing.T) {
 	defer cancel()
 	_, err := built.Call(ctx, peer.Call{Args: json.RawMessage("{}")})
 	fails(t, err, fault.Timeout, true, "it waited")
-	if !fault.From(err).Unsent {
+	if f := fault.From(err); f != nil && !f.Unsent {
 		t.Error("it counts as sent")
 	}
 	leave(over)

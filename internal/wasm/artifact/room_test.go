@@ -117,8 +117,7 @@ func TestS2WhatWasFetchedGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-// SPEC S2: what is kept is not read before there is room for it either, and counts for each that
-// waits for the same fetch.
+// SPEC S2: what is kept is not read before there is room for it either, and counts once.
 func TestS2KeptModulesWaitForRoom(t *testing.T) {
 	large := append(module("x"), make([]byte, 1<<20)...)
 	good := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) })
