@@ -39,6 +39,7 @@ var largeStates = map[string]string{
 	"internal/mcp/linerpc.writer":       "what is to be written on one pipe, under one lock",
 	"internal/mcp/rpc.Conn":             "the calls of one connection, under one lock",
 	"internal/observe/logging.output":   "what is to be written to the log, under one lock",
+	"internal/wasm.Runtime":             "the budgets that all modules share, and what is compiled",
 	"internal/wasm/wasmfuel.module":     "the sections of a module",
 	"internal/wasm/wasmfuel.scanner":    "the state of a parser",
 	"mcpbridge.Bridge":                  "the parts of the bridge",
