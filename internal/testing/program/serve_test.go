@@ -139,13 +139,11 @@ func TestH2ReloadUnderLoadLosesNoCall(t *testing.T) {
 		testkit.Eventually(t, "the reload is done", func() bool {
 			return o.count("reload", func(l map[string]any) bool { return l["reason"] == "SIGHUP" }) >= want
 		})
+		testkit.Eventually(t, "calls go on", func() bool { return calls.Load() >= int64(want) || t.Failed() })
 	}
 	close(stop)
 	wg.Wait()
 	t.Logf("%d calls over 30 reloads, %d lost", calls.Load(), lost.Load())
-	if calls.Load() < 30 {
-		t.Errorf("only %d calls were made", calls.Load())
-	}
 }
 
 // SPEC H2: a configuration that does not parse changes nothing.
