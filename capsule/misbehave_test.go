@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
@@ -262,6 +263,7 @@ func callTimeout(d time.Duration) func(*manifest.Tool) {
 // last lines of stderr.
 func TestNeverSaysHello(t *testing.T) {
 	t.Parallel() // a timeout takes its time
+	needs.Time(t, "waits for seconds")
 	l := live(t, "silent", startsOnce, startupTimeout(4*time.Second))
 	l.await("STOPPED")
 	if offers := l.Offers(); !offers.Known || !offers.Silent {
@@ -583,6 +585,7 @@ func TestClosesStdoutButLives(t *testing.T) {
 // made of the next process, and of the next, but not for longer than queue_timeout.
 func TestClosesStdinButLives(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for seconds")
 	l := live(t, "closes-stdin", func(tool *manifest.Tool) { tool.Runtime.QueueTimeout = 500 * time.Millisecond })
 	_, err := l.ask(capsuletest.Args{})
 	if code := fault.CodeOf(err); code != fault.Crashed && code != fault.NotReady {
@@ -601,6 +604,7 @@ func TestClosesStdinButLives(t *testing.T) {
 // and says nothing of the next one.
 func TestIsCalledLongAfterALargeCall(t *testing.T) {
 	t.Parallel() // that time has to pass
+	needs.Time(t, "waits for seconds")
 	l := live(t, "echo", callTimeout(4*time.Second))
 	first := l.call(capsuletest.Args{Text: strings.Repeat("x", 1<<20)})
 	if _, err := l.result(t.Context(), l.tool.Name, capsuletest.Args{SleepMS: 4200}.JSON()); err != nil {

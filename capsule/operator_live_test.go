@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // byHand does as an operator what must be done within patience.
@@ -29,6 +30,7 @@ func (l *living) byHand(do func(*capsule.Capsule, context.Context) error) {
 // calls start none, and the start by an operator has what was saved.
 func TestStopsByHandWhateverItTakes(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for seconds")
 	for _, script := range []string{"echo", "deaf", "forks-deaf"} {
 		t.Run(script, func(t *testing.T) {
 			l := live(t, script, capsuletest.Alone(t))

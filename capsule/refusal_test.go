@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -58,6 +59,7 @@ func TestErrorWithoutACodeStaysTheServers(t *testing.T) {
 // SPEC-TOOLS 6.3: a failed call knows if its process may have seen it.
 func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for seconds")
 	unsent := func(t *testing.T, err error, code fault.Code, want bool) {
 		t.Helper()
 		if f := fault.From(err); f == nil || f.Code != code || f.Unsent != want {

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
@@ -394,6 +395,7 @@ func TestG2StatusOfAPeersError(t *testing.T) {
 
 // One caller whose calls all wait for its answers leaves room for those of another.
 func TestN2ConversationsAreSharedByCaller(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
 		_, err := c.Ask(ctx, "roots/list", nil)
 		return fmt.Sprint(err), nil

@@ -138,6 +138,7 @@ func TestWhatDoesNotDieIsGivenUp(t *testing.T) {
 
 // Nor does who runs it, on a thread of its own or not, and what was printed is kept.
 func TestC4RunGivesUpWhatDoesNotDie(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -14,10 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // A guard that does not end keeps Orla from ending for a moment only.
 func TestC4AGuardThatDoesNotEndIsKilled(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	closes := func(t *testing.T, l *launch.Local) {
 		closed := make(chan struct{})
 		go func() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -38,6 +39,7 @@ func TestT37ThePagesExample(t *testing.T) {
 // SPEC-TOOLS 3.7: whatever a module does, its call ends as it should, and the next
 // one is well.
 func TestT37AModuleThatMisbehaves(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	const most = 1 << 20
 	limits := wasm.Limits{WASI: true, MaxMemory: 16 << 20, Fuel: 5_000_000}
 	m := compile(t, shared, built(t, "rogue"), limits)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -113,6 +114,7 @@ func TestT37TheDeadlineEndsTheWaitForATurn(t *testing.T) {
 
 // SPEC S2: all calls together have so much memory, and a single one of them may go on beyond.
 func TestS2AllMemoryIsBounded(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	const grown = 3 << 20
 	m := compile(t, newRuntime(t, wasm.Options{TotalMemory: 4 << 20}), spinning(i32Const, int64(grown>>16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 6*time.Second, fault.New(fault.Timeout, "it took too long")) // two of them have had their turn by then

@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/secret"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -165,6 +166,7 @@ func TestStreamIsTakenUpAgain(t *testing.T) {
 // The answer to a call is there when it is, whether or not the server closes its
 // stream; such streams do not add up.
 func TestStreamsThatNeverEnd(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	var open atomic.Int64
 	s := script(t, func(w http.ResponseWriter, r *http.Request, m asked) bool {
 		if m.Method != "tools/call" {
@@ -367,6 +369,7 @@ func TestTraceGoesOn(t *testing.T) {
 
 // Nothing is left of sessions that are over, however they ended.
 func TestNothingIsLeft(t *testing.T) {
+	needs.Time(t, "waits for seconds")
 	before := runtime.NumGoroutine()
 	t.Run("sessions", func(t *testing.T) {
 		block := make(chan struct{})

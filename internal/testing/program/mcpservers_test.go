@@ -371,6 +371,7 @@ func TestMcpServerThatIsAway(t *testing.T) {
 // neither Orla nor what else it serves.
 func TestHostileMcpServer(t *testing.T) {
 	t.Parallel()
+	needs.Time(t, "waits for seconds")
 	var lists atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // what cannot be read is none of the below
