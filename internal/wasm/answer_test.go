@@ -6,6 +6,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -40,7 +41,7 @@ func TestS2AnAnswerInMemoryIsCounted(t *testing.T) {
 		_, err := m.Run(ctx, nil, 0)
 		done <- err
 	}()
-	eventually(t, "it waits", func() bool { n, waiting := r.Compute(0); return r.Running() == 1 && n+waiting == 0 })
+	testkit.Eventually(t, "it waits", func() bool { n, waiting := r.Compute(0); return r.Running() == 1 && n+waiting == 0 })
 	answersSoon(t, compile(t, r, buffered(echoing).bytes(), wasm.Limits{}))
 	cancel()
 	fails(t, <-done, fault.Canceled, false)

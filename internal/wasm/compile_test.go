@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -34,13 +35,13 @@ func TestS2CompilationsLeaveAProcessor(t *testing.T) {
 		begin("greedy", int64(i))
 	}
 	most := min(2, max(1, runtime.GOMAXPROCS(0)-1))
-	eventually(t, "the others wait", func() bool { n, waiting := r.Compilations(); return n == most && waiting == many-most })
+	testkit.Eventually(t, "the others wait", func() bool { n, waiting := r.Compilations(); return n == most && waiting == many-most })
 	done := begin("other", many)
-	eventually(t, "it waits", func() bool { _, waiting := r.Compilations(); return waiting == many-most+1 })
+	testkit.Eventually(t, "it waits", func() bool { _, waiting := r.Compilations(); return waiting == many-most+1 })
 	for range most + 2 { // the turn of the other may come after one more of greedy
 		open <- struct{}{}
 	}
-	eventually(t, "it has had its turn", func() bool {
+	testkit.Eventually(t, "it has had its turn", func() bool {
 		select {
 		case <-done:
 			return true

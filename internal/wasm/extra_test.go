@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -24,7 +25,7 @@ func TestS2ReferencesAreCounted(t *testing.T) {
 	free := r.Memory()
 	m := compile(t, r, spinning(times(made, refFunc, 0, drop)), wasm.Limits{Fuel: endless})
 	leave := running(t, m, "", turns.Owner{})
-	eventually(t, "it makes them", func() bool { return free-r.Memory() >= bytes })
+	testkit.Eventually(t, "it makes them", func() bool { return free-r.Memory() >= bytes })
 	leave()
 	if left := r.Memory(); left != free {
 		t.Errorf("%d bytes are free afterwards, of %d", left, free)
@@ -48,7 +49,7 @@ func TestS2AnInstanceIsCounted(t *testing.T) {
 			free := r.Memory()
 			leave := running(t, compile(t, r, module.bytes(), wasm.Limits{Fuel: endless}), "", turns.Owner{}, turns.Owner{})
 			defer leave()
-			eventually(t, "both hold it", func() bool { return free-r.Memory() >= 2*(64*entries-64<<10) })
+			testkit.Eventually(t, "both hold it", func() bool { return free-r.Memory() >= 2*(64*entries-64<<10) })
 		})
 	}
 }
@@ -70,7 +71,7 @@ func TestS2TheCallStackIsCounted(t *testing.T) {
 		free := r.Memory()
 		leave := running(t, compile(t, r, deep(calls).bytes(), wasm.Limits{Fuel: endless}), "", turns.Owner{})
 		defer leave()
-		eventually(t, "it holds its stack", func() bool { n, _ := r.Compute(0); return n == 1 && free-r.Memory() >= want[0] })
+		testkit.Eventually(t, "it holds its stack", func() bool { n, _ := r.Compute(0); return n == 1 && free-r.Memory() >= want[0] })
 		if held := free - r.Memory(); held > want[1] {
 			t.Errorf("%d calls deep it holds %d bytes", calls, held)
 		}
@@ -83,7 +84,7 @@ func TestN2ADeepCallStackWaits(t *testing.T) {
 	m := compile(t, r, deep(1_000_000).bytes(), wasm.Limits{Fuel: endless})
 	leave := running(t, m, "", turns.Owner{Caller: "a"}, turns.Owner{Caller: "a"}, turns.Owner{Caller: "a"})
 	defer leave()
-	eventually(t, "two of them wait", func() bool { n, waiting := r.Compute(0); return r.Running() == 3 && n == 1 && waiting == 0 })
+	testkit.Eventually(t, "two of them wait", func() bool { n, waiting := r.Compute(0); return r.Running() == 3 && n == 1 && waiting == 0 })
 	answersSoon(t, compile(t, r, buffered(echoing).bytes(), wasm.Limits{}).For(turns.Owner{Caller: "b"}))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -29,14 +30,14 @@ func TestS2AModuleCountsUntilItIsCompiled(t *testing.T) {
 		_, err := r.Load(ctx, turns.Owner{Caller: "one"}, turns.Owner{Session: "here"}, read, wasm.Limits{})
 		done <- err
 	}()
-	eventually(t, "it is compiled", func() bool { n, _ := r.Compilations(); return n == 1 })
+	testkit.Eventually(t, "it is compiled", func() bool { n, _ := r.Compilations(); return n == 1 })
 	cancel()
 	fails(t, <-done, fault.Canceled, false)
 	if held := all - r.Loading(); held < size-turns.Little {
 		t.Errorf("it holds %d bytes", held)
 	}
 	close(open)
-	eventually(t, "it gives them back", func() bool { return r.Loading() == all })
+	testkit.Eventually(t, "it gives them back", func() bool { return r.Loading() == all })
 
 	m, err := r.Load(t.Context(), turns.Owner{}, turns.Owner{Session: "here"}, read, wasm.Limits{})
 	if err != nil || answer(t, m, "well") != "well" || r.Loading() != all {

@@ -11,18 +11,9 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/internal/wasm"
 )
-
-// eventually waits for something, and fails if it takes too long.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("it takes too long: %s", what)
-		}
-	}
-}
 
 // spinning is a module that never ends. It does first what is given.
 func spinning(first ...any) []byte {
@@ -64,7 +55,7 @@ func TestS2ModulesLeaveAProcessor(t *testing.T) {
 	most := max(1, runtime.GOMAXPROCS(0)-1)
 	leave := running(t, m, "", make([]turns.Owner, most+3)...)
 	defer leave()
-	eventually(t, "three calls wait", func() bool {
+	testkit.Eventually(t, "three calls wait", func() bool {
 		n, waiting := r.Compute(0)
 		return n == most && waiting == 3
 	})
@@ -79,7 +70,7 @@ func TestN2ModulesComputeInTurn(t *testing.T) {
 	greedy := turns.Owner{Caller: "greedy", Session: "1"}
 	leave := running(t, spin, "", greedy, greedy, greedy)
 	defer leave()
-	eventually(t, "they compute", func() bool { n, waiting := r.Compute(0); return n == 1 && waiting == 2 })
+	testkit.Eventually(t, "they compute", func() bool { n, waiting := r.Compute(0); return n == 1 && waiting == 2 })
 	answersSoon(t, least.For(turns.Owner{Caller: "other", Session: "2"}))
 }
 
@@ -91,7 +82,7 @@ func TestN2AModuleThatSleepsHasNoTurn(t *testing.T) {
 	m := compile(t, r, built(t, "rogue"), wasm.Limits{WASI: true, Fuel: endless})
 	leave := running(t, m, "sleep", turns.Owner{Session: "1"})
 	defer leave()
-	eventually(t, "it sleeps", func() bool { n, _ := r.Compute(0); return r.Running() == 1 && n == 0 })
+	testkit.Eventually(t, "it sleeps", func() bool { n, _ := r.Compute(0); return r.Running() == 1 && n == 0 })
 	answersSoon(t, least)
 }
 
@@ -102,7 +93,7 @@ func TestT37TheDeadlineEndsTheWaitForATurn(t *testing.T) {
 	m := compile(t, r, spinning(), wasm.Limits{Fuel: endless})
 	leave := running(t, m, "", turns.Owner{})
 	defer leave()
-	eventually(t, "it computes", func() bool { n, _ := r.Compute(0); return n == 1 })
+	testkit.Eventually(t, "it computes", func() bool { n, _ := r.Compute(0); return n == 1 })
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.Timeout, "it took too long"))
 	defer cancel()
 	_, err := m.Run(ctx, nil, 0)
@@ -142,7 +133,7 @@ func TestH2AllMemoryGrowsWithTheConfiguration(t *testing.T) {
 	spin := compile(t, r, spinning(i32Const, int64(16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
 	leave := running(t, spin, "", turns.Owner{Session: "1"}, turns.Owner{Session: "2"})
 	defer leave()
-	eventually(t, "they run", func() bool { return r.Running() == 2 })
+	testkit.Eventually(t, "they run", func() bool { return r.Running() == 2 })
 	r.SetTotalMemory(1 << 30)
 	answersSoon(t, m.For(turns.Owner{Session: "3"}))
 }

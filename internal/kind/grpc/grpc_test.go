@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/faultproxy"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -113,21 +114,6 @@ func wantFault(t *testing.T, err error, code fault.Code, retryable bool) *fault.
 	return f
 }
 
-// eventually waits until ok.
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("it never came to that")
-		}
-	}
-}
-
 // SPEC-TOOLS 3.3: the same envelopes; credentials and the trace travel as metadata.
 func TestCallCarriesEnvelopeAndMetadata(t *testing.T) {
 	tool := tool(t, needs.Start(t, "grpc").Addr, bearer)
@@ -216,7 +202,7 @@ func TestDeadline(t *testing.T) {
 		cancel()
 		_ = wantFault(t, err, fault.Timeout, true)
 	}
-	eventually(t, func() bool { return says(t, tool, "cancelled") == says(t, tool, "hanging") })
+	testkit.Eventually(t, "it comes to that", func() bool { return says(t, tool, "cancelled") == says(t, tool, "hanging") })
 }
 
 func TestCancellationReachesTheService(t *testing.T) {
@@ -227,10 +213,10 @@ func TestCancellationReachesTheService(t *testing.T) {
 		_, err := call(ctx, tool, `{"do":"hang"}`)
 		done <- err
 	}()
-	eventually(t, func() bool { return says(t, tool, "hanging") == "1" })
+	testkit.Eventually(t, "it comes to that", func() bool { return says(t, tool, "hanging") == "1" })
 	cancel()
 	_ = wantFault(t, <-done, fault.Canceled, false)
-	eventually(t, func() bool { return says(t, tool, "cancelled") == "1" })
+	testkit.Eventually(t, "it comes to that", func() bool { return says(t, tool, "cancelled") == "1" })
 }
 
 // A service that was restarted between two calls is connected to again.
@@ -243,7 +229,7 @@ func TestServiceIsRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Stop()
-	eventually(t, func() bool { // a call may be sent before the connection's end is seen
+	testkit.Eventually(t, "it comes to that", func() bool { // a call may be sent before the connection's end is seen
 		_, err := call(t.Context(), tool, `{}`)
 		return wantFault(t, err, fault.ExecutionFailed, true).Unsent
 	})

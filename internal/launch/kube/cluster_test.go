@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/kube"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC-TOOLS 7.4: a cluster that cannot be had is isolation_unavailable, with the way to have it.
@@ -174,7 +175,7 @@ func TestT74Sweep(t *testing.T) {
 	f.mu.Unlock()
 	c := open(t, kube.Options{Kubeconfig: kubeconfig, Instance: "/tools"})
 	c.Sweep()
-	eventually(t, func() bool { return len(f.left("jobs")) == 4 })
+	testkit.Eventually(t, "it comes to that", func() bool { return len(f.left("jobs")) == 4 })
 	left := f.left("jobs")
 	slices.Sort(left)
 	mineName := "jobs/" + at(t, mine, "metadata")["name"].(string)
@@ -216,7 +217,7 @@ func TestT74Role(t *testing.T) {
 			t.Errorf("%v; want canceled", err)
 		}
 	})
-	eventually(t, func() bool { return f.sees()["list events"] > 0 })
+	testkit.Eventually(t, "it comes to that", func() bool { return f.sees()["list events"] > 0 })
 	cancel()
 	starting.Wait()
 	c.Close()

@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -110,15 +111,6 @@ func startErr(t *testing.T, l launch.Launcher, within time.Duration) *fault.Erro
 		t.Fatalf("%v is no fault", err)
 	}
 	return f
-}
-
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come to that")
-		}
-	}
 }
 
 // sees counts what an API was asked, without the names.
@@ -463,7 +455,7 @@ func TestT74TheEndWaitsForNoCluster(t *testing.T) {
 	if isDone(p.Gone()) {
 		t.Error("it is gone while the Job is there")
 	}
-	eventually(t, func() bool { return f.sees()["delete jobs"] > 0 })
+	testkit.Eventually(t, "it comes to that", func() bool { return f.sees()["delete jobs"] > 0 })
 	cluster.Close()
 	if n := f.sees()["delete jobs"]; n != 1 {
 		t.Errorf("the cluster was asked %d times to delete the Job; want once", n) // a further time comes after 10 s

@@ -25,24 +25,12 @@ import (
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/remote"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
 // patience is how long a test waits for what must come.
 const patience = time.Minute
-
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !is(); <-tick.C {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("it is not so that %s; the goroutines:\n%s", what, stacks[:runtime.Stack(stacks, true)])
-		}
-	}
-}
 
 // within waits for what a channel tells.
 func within(t *testing.T, what string, is <-chan struct{}) {
@@ -152,13 +140,13 @@ func connect(t *testing.T, url string, mods ...func(*options)) *living {
 
 func (l *living) becomes(state string) {
 	l.t.Helper()
-	eventually(l.t, fmt.Sprintf("the capsule is %s: %+v", state, l.Life()), func() bool { return l.Life().State == state })
+	testkit.Eventually(l.t, fmt.Sprintf("the capsule is %s: %+v", state, l.Life()), func() bool { return l.Life().State == state })
 }
 
 // offers waits until the capsule offers so many tools.
 func (l *living) offers(n int) []*mcp.Tool {
 	l.t.Helper()
-	eventually(l.t, fmt.Sprintf("the capsule offers %d tools", n), func() bool { return len(l.Tools()) == n })
+	testkit.Eventually(l.t, fmt.Sprintf("the capsule offers %d tools", n), func() bool { return len(l.Tools()) == n })
 	return l.Tools()
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -186,7 +187,7 @@ func TestStreamsThatNeverEnd(t *testing.T) {
 			t.Fatalf("a call gives %s", got)
 		}
 	}
-	eventually(t, "the streams are closed", func() bool { return open.Load() == 0 })
+	testkit.Eventually(t, "the streams are closed", func() bool { return open.Load() == 0 })
 }
 
 // The server's own stream brings what it says by itself, and is opened again
@@ -215,8 +216,8 @@ func TestTheServersOwnStream(t *testing.T) {
 		return false
 	})
 	l := connect(t, s.URL, func(o *options) { o.tool.Runtime.MaxMessage = 1 << 19 })
-	eventually(t, "the list is a later one", func() bool { return streams.Load() > 3 && lists.Load() > 1 })
-	eventually(t, "the log tells of the large event", func() bool { return l.log.has("an event of over max_message") })
+	testkit.Eventually(t, "the list is a later one", func() bool { return streams.Load() > 3 && lists.Load() > 1 })
+	testkit.Eventually(t, "the log tells of the large event", func() bool { return l.log.has("an event of over max_message") })
 	if l.Life().Restarts != 0 {
 		t.Errorf("the capsule is %+v", l.Life())
 	}
@@ -391,12 +392,12 @@ func TestNothingIsLeft(t *testing.T) {
 			for range 10 {
 				calls.Go(func() { _, _ = l.Call(t.Context(), peer.Call{Tool: "far--t"}) }) // it is cut
 			}
-			eventually(t, "the calls are in flight", func() bool { return l.Life().InFlight == 10 })
+			testkit.Eventually(t, "the calls are in flight", func() bool { return l.Life().InFlight == 10 })
 			l.stop()
 			calls.Wait()
 		}
 	})
-	eventually(t, fmt.Sprintf("there are %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before+2 })
+	testkit.Eventually(t, fmt.Sprintf("there are %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
 // SPEC-TOOLS 5.4: no session is made with an address that no tool may reach.

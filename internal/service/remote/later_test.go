@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // A server that asks and asks, and takes its time with the answers, is answered
@@ -36,7 +38,7 @@ func TestServerThatAsksFasterThanItListens(t *testing.T) {
 		return false
 	})
 	l := connect(t, s.URL)
-	eventually(t, "messages are dropped", func() bool { return l.log.has("an answer is dropped") })
+	testkit.Eventually(t, "messages are dropped", func() bool { return l.log.has("an answer is dropped") })
 	if got := l.text("far--t", `{}`); got != "called" {
 		t.Errorf("a call meanwhile: %s", got)
 	}
@@ -73,7 +75,7 @@ func TestInitializedComesFirst(t *testing.T) {
 		})
 		l := connect(t, s.URL)
 		l.becomes("READY")
-		eventually(t, "it was asked", func() bool { return l.log.has("msg=offers") })
+		testkit.Eventually(t, "it was asked", func() bool { return l.log.has("msg=offers") })
 		l.stop()
 	}
 }

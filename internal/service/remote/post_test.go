@@ -75,12 +75,12 @@ func TestCancelledAsItIsSent(t *testing.T) {
 // SPEC N2: a call that was cancelled before it is sent takes nobody's share, and is not
 // sent. One that is sent takes its own.
 func TestN2ACallThatNobodyWaitsForIsNotSent(t *testing.T) {
-	s := &session{outbox: make(chan message, 1), life: newLife()}
-	conn := s.Open(rpc.Options{})
 	for name, test := range map[string]struct {
 		cancelled bool
 		sent      int
 	}{"cancelled": {true, 0}, "waited for": {false, 1}} {
+		s := &session{outbox: make(chan message, 1), life: newLife()} // of its own: who cancels leaves a note
+		conn := s.Open(rpc.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if test.cancelled {

@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -140,7 +141,7 @@ func TestSession(t *testing.T) {
 			server.AddTool(&mcp.Tool{Name: "new", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
 			l.offers(5)
 			l.stop()
-			eventually(t, "the server's session is over", func() bool {
+			testkit.Eventually(t, "the server's session is over", func() bool {
 				for range server.Sessions() {
 					return false
 				}
@@ -161,7 +162,7 @@ func TestCancelledCall(t *testing.T) {
 	if fault.CodeOf(err) != fault.Timeout {
 		t.Errorf("the error is %v", err)
 	}
-	eventually(t, "nothing is in flight", func() bool { return l.Life().InFlight == 0 })
+	testkit.Eventually(t, "nothing is in flight", func() bool { return l.Life().InFlight == 0 })
 	if got := l.text("far--echo", `{}`); got != `{}` {
 		t.Errorf("afterwards echo answers %s", got)
 	}
@@ -277,7 +278,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	_ = first.Close()
 	l.becomes("CRASHED")
 	// The next tries fail for reasons of their own.
-	eventually(t, "it is said why", func() bool { return l.log.has("lost its server") })
+	testkit.Eventually(t, "it is said why", func() bool { return l.log.has("lost its server") })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	_, err := l.Call(ctx, peer.Call{Tool: "far--echo"})
 	cancel()
@@ -291,7 +292,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	listener := listen(t, address)
 	go func() { _ = config.Serve(listener) }()
 	t.Cleanup(func() { _ = config.Close() })
-	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
+	testkit.Eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
 }
 
 // SPEC-TOOLS 3.5: reconnect.max_attempts ends in STOPPED, with the reason; a call
@@ -314,7 +315,7 @@ func TestServerThatIsNotThere(t *testing.T) {
 	again := listen(t, address)
 	go func() { _ = config.Serve(again) }()
 	t.Cleanup(func() { _ = config.Close() })
-	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
+	testkit.Eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
 }
 
 // SPEC-TOOLS 3.5: a server that is not there when Orla starts is tried again for
@@ -328,7 +329,7 @@ func TestT35AServerThatComesLateIsServed(t *testing.T) {
 	if life := l.Life(); life.State == "STOPPED" && life.Next.IsZero() {
 		t.Errorf("no next start is due: %+v", life)
 	}
-	eventually(t, "the log has the limit", func() bool { return l.log.has("3 failures in a row") })
+	testkit.Eventually(t, "the log has the limit", func() bool { return l.log.has("3 failures in a row") })
 	_, h := sdkServer(t, nil)
 	config := http.Server{Handler: h.Config.Handler}
 	late := listen(t, address)
@@ -368,7 +369,7 @@ func TestT35AServerThatAsksForOAuth(t *testing.T) {
 		t.Errorf("%d failures are counted", restarts)
 	}
 	open.Store(true)
-	eventually(t, "a call works", func() bool { return l.text("far--t", `{}`) == "called" })
+	testkit.Eventually(t, "a call works", func() bool { return l.text("far--t", `{}`) == "called" })
 }
 
 // A server that is idle for long enough is let go of, and a call brings it back.
@@ -376,14 +377,14 @@ func TestIdleTimeout(t *testing.T) {
 	server, h := sdkServer(t, nil)
 	l := connect(t, h.URL, func(o *options) { o.tool.Runtime.IdleTimeout = 50 * time.Millisecond })
 	l.becomes("STOPPED")
-	eventually(t, "the server's session is over", func() bool {
+	testkit.Eventually(t, "the server's session is over", func() bool {
 		for range server.Sessions() {
 			return false
 		}
 		return true
 	})
 	// Each time it may be let go of before it has listed its tools.
-	eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
+	testkit.Eventually(t, "a call works", func() bool { return l.text("far--echo", `{}`) == `{}` })
 }
 
 // A server without sessions, and without a stream of its own, serves as well.

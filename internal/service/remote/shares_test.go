@@ -13,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // of makes a call of the tool as a session of a caller.
@@ -32,7 +33,7 @@ func (l *living) flood(n int, args string) {
 	}
 	l.t.Cleanup(func() { cancel(); calls.Wait() })
 	const most = 4000 // what is more may be refused
-	eventually(l.t, "the capsule has all calls", func() bool { return l.Life().InFlight >= min(n, most) })
+	testkit.Eventually(l.t, "the capsule has all calls", func() bool { return l.Life().InFlight >= min(n, most) })
 }
 
 // answered fails the test unless another caller's calls are answered.
@@ -171,7 +172,7 @@ func TestN2AnswersOfOneCallerLeavePlacesToOthers(t *testing.T) {
 	})
 	defer calls.Wait()
 	defer close(release)
-	eventually(t, "the first caller is asked", func() bool { return big.asked.Load() == questions })
+	testkit.Eventually(t, "the first caller is asked", func() bool { return big.asked.Load() == questions })
 	small := &owned{owner: turns.Owner{Caller: "small", Session: "2"}}
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
