@@ -94,6 +94,9 @@ func oneTool(_ *cobra.Command, words []string) error {
 
 // argumentHint shows how to write a word that was meant to be an argument of the tool.
 func argumentHint(word string) string {
+	if strings.HasPrefix(word, "{") {
+		return "write arguments as JSON behind --json"
+	}
 	name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	if value == "" {
 		value = "VALUE"
