@@ -47,7 +47,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 		p.Tell(got.Attempts)
 		switch {
 		case !ok:
-			err = fault.New(fault.ExecutionFailed, "%s answered with something that is no result", c.tool)
+			err = fault.New(fault.ExecutionFailed, "%s answered with something that is not a result", c.tool)
 		case p.Requires && int64(len(p.Raw)) > b.inline():
 			err = fault.New(fault.ExecutionFailed, "%s requires input of over max_inline (%d bytes)", c.tool, b.inline())
 		case c.from.Whole || int64(len(p.Raw)) <= b.inline():

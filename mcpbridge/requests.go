@@ -50,7 +50,7 @@ func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, a
 	}
 	p, ok := results.Look(rawjson.Compact(raw), false)
 	if !ok {
-		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is no result", r.Method))
+		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is not a result", r.Method))
 	}
 	p.Sign(b.states, of)
 	if r.newest && r.Method == wire.MethodRead && !p.Requires { // required in the stateless era

@@ -108,7 +108,7 @@ func unrunnable(path string) string {
 	case bytes.IndexByte(head, 0) < 0:
 		return path + " is a script without a shebang line: begin it with one, such as #!/bin/sh"
 	}
-	return path + " is no program for this " + runtime.GOOS + "/" + runtime.GOARCH
+	return path + " is not a program for this " + runtime.GOOS + "/" + runtime.GOARCH
 }
 
 // errnoOf strips the paths that os puts around a system error.

@@ -63,7 +63,7 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 }
 
 // build compiles a module in a runtime of its own. What it finds in folder it
-// does not compile again; "" is no folder.
+// does not compile again; "" is not a folder.
 func build(ctx context.Context, module []byte, limits Limits, folder string) (c *code, err error) {
 	config := wazero.NewRuntimeConfig().
 		WithCoreFeatures(api.CoreFeaturesV2).

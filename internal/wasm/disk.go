@@ -162,7 +162,7 @@ func sumsOf(entry string) (string, error) {
 		case of.IsDir(), name == nameSums:
 			return nil
 		case !of.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file", path)
+			return fmt.Errorf("%s is not a regular file", path)
 		}
 		sum, err := sumOf(path)
 		if err != nil {

@@ -37,7 +37,7 @@ func TestA1AnAbsentOrEmptyFolderIsAWarning(t *testing.T) {
 	manifesttest.Expect(t, r, nil, []string{"warning tools: holds no tools; put an executable into it (chmod +x) to serve it"})
 	manifesttest.Write(t, ".", "file", "", 0o644)
 	r = discover.Tools(discover.Options{ToolsDir: "file"})
-	manifesttest.Expect(t, r, nil, []string{"error file: is no folder"})
+	manifesttest.Expect(t, r, nil, []string{"error file: is not a folder"})
 }
 
 func TestA2ASimpleToolIsDescribed(t *testing.T) {
@@ -142,14 +142,14 @@ func TestA2LinksStayInsideAndSpecialFilesAreNotOpened(t *testing.T) {
 	manifesttest.Expect(t, r, []string{"alias", "real"}, []string{
 		"warning tools/dangling: is skipped: it is a link to what does not exist",
 		"warning tools/fifo: is skipped: it is a FIFO, not a file",
-		"error tools/lib/fifo.tool.yaml: is no regular file but a FIFO" + manifesttest.MayBeRule,
+		"error tools/lib/fifo.tool.yaml: is not a regular file but a FIFO" + manifesttest.MayBeRule,
 		"warning tools/loop1: is skipped: it is a link that cannot be followed: too many links",
 		"warning tools/loop2: is skipped: it is a link that cannot be followed: too many links",
 		"warning tools/out1: is skipped: it is a link that leaves the folder, to " + root + "/outside.sh",
 		"warning tools/out2: is skipped: it is a link that leaves the folder, to " + root,
 		"warning tools/socket: is skipped: it is a socket, not a file",
 		"warning tools/tofifo: is skipped: it is a link to a FIFO, not to a file",
-		"error tools/waits/tool.yaml: is no regular file but a FIFO" + manifesttest.MayBeRule,
+		"error tools/waits/tool.yaml: is not a regular file but a FIFO" + manifesttest.MayBeRule,
 	})
 	for _, tool := range r.Tools {
 		if want := root + "/tools/lib/real.sh"; tool.Path != want || tool.Dir != root+"/tools" {

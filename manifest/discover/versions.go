@@ -98,7 +98,7 @@ func (w *walker) takePackage(at, file string, t manifest.Tool, warnings []error,
 	w.denied(at, unknown(err))
 }
 
-// isFile reports whether there is something by that name that is no folder.
+// isFile reports whether there is something by that name that is not a folder.
 func isFile(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && !info.IsDir()

@@ -113,7 +113,7 @@ func (w *walker) tree(dir string) {
 		return
 	}
 	if !info.IsDir() {
-		w.problem(dir, "", manifest.Fault, errors.New("is no folder"))
+		w.problem(dir, "", manifest.Fault, errors.New("is not a folder"))
 		return
 	}
 	w.root = root
@@ -161,7 +161,7 @@ func (w *walker) folder(abs, display string, level int) {
 // misnamedManifest is what people call a toolfile.ManifestFile by mistake.
 const misnamedManifest = "tool.yml"
 
-// has reports whether a folder has an entry of that name that is no folder.
+// has reports whether a folder has an entry of that name that is not a folder.
 // The entries are sorted.
 func has(entries []fs.DirEntry, name string) bool {
 	i, ok := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })

@@ -57,8 +57,8 @@ func TestA6ABadSidecarIsReportedOnce(t *testing.T) {
 	manifesttest.Expect(t, r, nil, []string{
 		"error tools/dangling: tools/dangling.tool.yaml: cannot be read: no such file or directory" + manifesttest.MayBeRule,
 		"error tools/leaving: tools/leaving.tool.yaml: is a link that leaves the folder",
-		"error tools/pipe: tools/pipe.tool.yaml: is no regular file but a FIFO" + manifesttest.MayBeRule,
-		"error tools/stray.tool.yaml: is no regular file but a FIFO" + manifesttest.MayBeRule,
+		"error tools/pipe: tools/pipe.tool.yaml: is not a regular file but a FIFO" + manifesttest.MayBeRule,
+		"error tools/stray.tool.yaml: is not a regular file but a FIFO" + manifesttest.MayBeRule,
 	})
 }
 

@@ -61,7 +61,7 @@ func (d *Description) checkCapsule() {
 	}
 	for i, p := range r.HotLoad.Ignore {
 		if _, err := path.Match(p, ""); err != nil || p == "" {
-			d.Fault("runtime", "hot_load.ignore"+Indexed(i), "is no glob pattern: %q", p)
+			d.Fault("runtime", "hot_load.ignore"+Indexed(i), "is not a glob pattern: %q", p)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (d *Declaration) localProgram(command string) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("is no regular file but %s", regularfile.KindOf(info.Mode()))
+		return "", fmt.Errorf("is not a regular file but %s", regularfile.KindOf(info.Mode()))
 	case info.Mode()&0o111 == 0:
 		return "", fmt.Errorf("is not executable: chmod +x %s", file)
 	}
@@ -149,7 +149,7 @@ func (d *Declaration) cliFolder(dir string) (string, error) {
 	case err != nil:
 		return dir, err
 	case !info.IsDir():
-		return dir, errors.New("is no folder")
+		return dir, errors.New("is not a folder")
 	}
 	return file, nil
 }

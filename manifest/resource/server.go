@@ -182,7 +182,7 @@ func (d *Declaration) command(name string) (string, error) {
 	case err != nil:
 		return "", regularfile.ReadError(err)
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("is no regular file but %s", regularfile.KindOf(info.Mode()))
+		return "", fmt.Errorf("is not a regular file but %s", regularfile.KindOf(info.Mode()))
 	case info.Mode()&0o111 == 0:
 		return "", fmt.Errorf("is not executable: chmod +x %s", path)
 	}

@@ -114,7 +114,7 @@ func (d *Declaration) localModule(ref string) (string, error) {
 	if info, err := os.Stat(file); err != nil {
 		return "", regularfile.ReadError(err)
 	} else if !info.Mode().IsRegular() {
-		return "", errors.New("is no regular file but " + regularfile.KindOf(info.Mode()))
+		return "", errors.New("is not a regular file but " + regularfile.KindOf(info.Mode()))
 	}
 	return file, nil
 }

@@ -118,7 +118,7 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 		return
 	}
 	if !info.Mode().IsRegular() {
-		wrong("%q is no regular file but %s", entrypoint, regularfile.KindOf(info.Mode()))
+		wrong("%q is not a regular file but %s", entrypoint, regularfile.KindOf(info.Mode()))
 		return
 	}
 	// The description of a package is its tool.yaml, so a block in the

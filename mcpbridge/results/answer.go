@@ -54,7 +54,7 @@ func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) 
 		p, ok := Look(got.Raw, true)
 		p.Tell(got.Attempts)
 		if !ok {
-			return Of(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is no result"))
+			return Of(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is not a result"))
 		}
 		res, err := p.decoded()
 		if err != nil {

@@ -177,7 +177,7 @@ func webOrigin(text string) error {
 	case strings.Contains(text, "@"): // not repeated: it may hold a password
 		return errors.New("holds a user, which no web origin does; write it as https://host or https://host:port")
 	case err != nil || u.Hostname() == "" || u.Path != "" || strings.ContainsAny(text, "?#") || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%q is no web origin; write it as https://host or https://host:port", text)
+		return fmt.Errorf("%q is not a web origin; write it as https://host or https://host:port", text)
 	case address.CheckHost(u) != nil:
 		return fmt.Errorf("%q %w", text, address.CheckHost(u))
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):

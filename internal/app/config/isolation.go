@@ -152,7 +152,7 @@ func (v *verdict) sandboxPaths() {
 	for i, path := range v.SandboxPaths {
 		switch {
 		case !filepath.IsAbs(path), filepath.Clean(path) != path:
-			v.wrongItem("sandbox_paths", i, "%q is no absolute path without . and ..", path)
+			v.wrongItem("sandbox_paths", i, "%q is not an absolute path without . and ..", path)
 		case slices.Contains(ownOfSandbox, path):
 			v.wrongItem("sandbox_paths", i, "%s cannot be shown: a sandbox has its own", path)
 		}

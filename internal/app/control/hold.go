@@ -169,7 +169,7 @@ func removeSocket(path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is there, and is no socket", path)
+		return fmt.Errorf("%s is there, and is not a socket", path)
 	}
 	return os.Remove(path)
 }

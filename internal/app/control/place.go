@@ -70,7 +70,7 @@ func (p Place) prepare() error {
 	owner, known := info.Sys().(*syscall.Stat_t)
 	switch uid := os.Geteuid(); {
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	case known && int(owner.Uid) != uid && owner.Uid != 0:
 		return fmt.Errorf("%s belongs to another user (%d), who could put another socket there", dir, owner.Uid)
 	case p.Private && known && int(owner.Uid) == uid && info.Mode().Perm() != 0o700:

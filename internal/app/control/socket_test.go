@@ -269,7 +269,7 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 		{control.Place{Socket: filepath.Join(open, "orla.sock")}, "every user may write to"},
 		{control.Place{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
 		{control.Place{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
-		{control.Place{Socket: precious}, "is no socket"},
+		{control.Place{Socket: precious}, "is not a socket"},
 		{control.Place{Socket: filepath.Join(dir, "yarn.sock")}, "is no lock of Orla's"},
 	} {
 		s := serve(t, newBackend())

@@ -72,7 +72,7 @@ func Readable(check, dir string) Finding {
 	case err != nil:
 		return fail(check, "", "%v", err)
 	case !info.IsDir():
-		return fail(check, "", "%s is no folder", dir)
+		return fail(check, "", "%s is not a folder", dir)
 	case unix.Access(dir, unix.R_OK|unix.X_OK) != nil:
 		return fail(check, "sudo chmod a+rx "+Quote(dir), "%s may not be read by this user", dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
@@ -94,7 +94,7 @@ func Writable(check, dir string) Finding {
 		case err != nil:
 			return fail(check, "", "%v", err)
 		case !info.IsDir():
-			return fail(check, "", "%s is no folder", at)
+			return fail(check, "", "%s is not a folder", at)
 		case unix.Access(at, unix.W_OK|unix.X_OK) == nil && at == dir:
 			return ok(check, "%s can be written", dir)
 		case unix.Access(at, unix.W_OK|unix.X_OK) == nil:
@@ -114,7 +114,7 @@ func Secrets(check, dir string) Finding {
 	case err != nil:
 		return fail(check, "", "%v", err)
 	case !info.IsDir():
-		return fail(check, "", "%s is no folder", dir)
+		return fail(check, "", "%s is not a folder", dir)
 	case unix.Access(dir, unix.X_OK) != nil:
 		return fail(check, fmt.Sprintf("sudo chown -R %d %s", os.Geteuid(), Quote(dir)), "%s may not be read by this user", dir)
 	}

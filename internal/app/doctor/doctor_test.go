@@ -238,11 +238,11 @@ func TestFolders(t *testing.T) {
 	gone := filepath.Join(dir, "gone", "deeper")
 	check(t, doctor.Readable("x", dir), doctor.OK, "can be read", "")
 	check(t, doctor.Readable("x", gone), doctor.Warn, "does not exist", "mkdir -p "+gone)
-	check(t, doctor.Readable("x", file), doctor.Fail, "is no folder", "")
+	check(t, doctor.Readable("x", file), doctor.Fail, "is not a folder", "")
 	check(t, doctor.Readable("x", open), doctor.Warn, "every user may write", "chmod o-w '"+open+"'")
 	check(t, doctor.Writable("x", dir), doctor.OK, "can be written", "")
 	check(t, doctor.Writable("x", gone), doctor.OK, "will be made", "")
-	check(t, doctor.Writable("x", filepath.Join(file, "below")), doctor.Fail, "not a directory|is no folder", "")
+	check(t, doctor.Writable("x", filepath.Join(file, "below")), doctor.Fail, "not a directory|is not a folder", "")
 	check(t, doctor.File("x", file), doctor.OK, "can be written", "")
 	check(t, doctor.File("x", filepath.Join(gone, "log")), doctor.OK, "will be made", "")
 	check(t, doctor.File("x", dir), doctor.Fail, "is a folder", "")
@@ -273,7 +273,7 @@ func TestSecrets(t *testing.T) {
 	check(t, doctor.Secrets("x", at("open")), doctor.Warn, "every user may read .*open/api/key", "chmod -R o= .*open")
 	check(t, doctor.Secrets("x", at("shut")), doctor.OK, "not by every user", "")
 	check(t, doctor.Secrets("x", at("inside")), doctor.OK, "not by every user", "")
-	check(t, doctor.Secrets("x", at("open/api/key")), doctor.Fail, "is no folder", "")
+	check(t, doctor.Secrets("x", at("open/api/key")), doctor.Fail, "is not a folder", "")
 }
 
 // Permissions are those of whoever asks: here of nobody, unless the tests run as

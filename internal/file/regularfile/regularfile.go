@@ -46,7 +46,7 @@ func Open(file string) (*os.File, fs.FileInfo, error) {
 var errKernelMade = errors.New("is not a regular file but one that the kernel makes, such as those of /proc")
 
 func notRegular(info fs.FileInfo) error {
-	return fmt.Errorf("is no regular file but %s", KindOf(info.Mode()))
+	return fmt.Errorf("is not a regular file but %s", KindOf(info.Mode()))
 }
 
 // Read returns the first bytes of a regular file, at most so many.

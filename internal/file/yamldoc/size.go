@@ -49,7 +49,7 @@ func (z *Size) UnmarshalText(b []byte) error {
 	case size.Sign() < 0:
 		return fmt.Errorf("must not be negative, got %s", shorten(s))
 	case !size.IsInt():
-		return fmt.Errorf("is no whole number of bytes: %s", shorten(s))
+		return fmt.Errorf("is not a whole number of bytes: %s", shorten(s))
 	case !size.Num().IsInt64():
 		return fmt.Errorf("is too large: %s", shorten(s))
 	}

@@ -168,21 +168,21 @@ func TestAnswersThatAreNotGRPC(t *testing.T) {
 		"no status": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+json")
 			fmt.Fprint(w, "\x00\x00\x00\x00\x02{}")
-		}, fault.ExecutionFailed, true, "no whole gRPC answer"},
+		}, fault.ExecutionFailed, true, "not a whole gRPC answer"},
 		"two messages": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Trailer", "Grpc-Status")
 			fmt.Fprint(w, "\x00\x00\x00\x00\x02{}\x00\x00\x00\x00\x02{}")
 			w.Header().Set("Grpc-Status", "0")
-		}, fault.ExecutionFailed, false, "no whole gRPC answer"},
+		}, fault.ExecutionFailed, false, "not a whole gRPC answer"},
 		"nothing": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Grpc-Status", "0")
-		}, fault.ExecutionFailed, false, "no whole gRPC answer"},
+		}, fault.ExecutionFailed, false, "not a whole gRPC answer"},
 		"more than it promised": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			fmt.Fprint(w, "\x00\xff\xff\xff\xff{}")
-		}, fault.ExecutionFailed, true, "no whole gRPC answer"},
+		}, fault.ExecutionFailed, true, "not a whole gRPC answer"},
 		"packed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Grpc-Encoding", "gzip")

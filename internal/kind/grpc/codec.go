@@ -22,7 +22,7 @@ func (c codec) Marshal(m any) ([]byte, error) { return c.MarshalAppend(nil, m) }
 func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 	own, ok := m.(*message)
 	if !ok {
-		return nil, fmt.Errorf("a %T is no envelope", m)
+		return nil, fmt.Errorf("a %T is not an envelope", m)
 	}
 	return append(dst, *own...), nil
 }
@@ -32,7 +32,7 @@ func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 func (codec) Unmarshal(data []byte, m any) error {
 	own, ok := m.(*message)
 	if !ok {
-		return fmt.Errorf("a %T is no envelope", m)
+		return fmt.Errorf("a %T is not an envelope", m)
 	}
 	*own = append((*own)[:0], data...)
 	return nil

@@ -78,9 +78,9 @@ func (t *Tool) answered(status *connect.Error, c auth.Credentials) *fault.Error 
 // service makes them.
 func (t *Tool) broken(status *connect.Error, c auth.Credentials) *fault.Error {
 	retry := status.Code() != connect.CodeUnimplemented
-	f := fault.New(fault.ExecutionFailed, "the answer of %s is no whole gRPC answer: %s", t.name, words(c.Redact(status.Message())))
+	f := fault.New(fault.ExecutionFailed, "the answer of %s is not a whole gRPC answer: %s", t.name, words(c.Redact(status.Message())))
 	f.Retry = &retry
-	f.Logged = "the answer of " + t.name + " is no whole gRPC answer"
+	f.Logged = "the answer of " + t.name + " is not a whole gRPC answer"
 	return f
 }
 

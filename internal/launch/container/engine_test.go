@@ -320,7 +320,7 @@ func TestT73Pull(t *testing.T) {
 	}
 }
 
-// SPEC-TOOLS 7.2: a volume that an image declares is no folder of the disk.
+// SPEC-TOOLS 7.2: a volume that an image declares is not a folder of the disk.
 func TestT72VolumesOfImages(t *testing.T) {
 	b := usualBench(t)
 	const image = "localhost/orla-volumes:1"

@@ -312,7 +312,7 @@ func TestT72NotThere(t *testing.T) {
 		{"hidden for env", file("b", "#!/usr/bin/env -S secretpython -u\n", 0o755), "PATH=/usr/bin:" + filepath.Dir(hidden), "the interpreter " + hidden + " of ", fault.UnsupportedTool},
 		{"no interpreter", file("c", "#!/usr/bin/orla-none\n", 0o755), "", "needs an interpreter or a loader that is not there", fault.UnsupportedTool},
 		{"not for others", file("d", "#!/bin/sh\n", 0o700), "", "may not be read or executed by the user of sandboxes (65532)", fault.UnsupportedTool},
-		{"no program", file("e", "\x00", 0o755), "", "is no program for this machine", fault.UnsupportedTool},
+		{"no program", file("e", "\x00", 0o755), "", "is not a program for this machine", fault.UnsupportedTool},
 	} {
 		spec := launch.Spec{Path: c.path, Argv: []string{c.path}, Env: []string{c.variable}, Input: []byte{}, Expose: []string{folder}}
 		p, err := host.Launcher(sandbox.Options{}).Start(t.Context(), spec)

@@ -227,7 +227,7 @@ func unrun(path string, cause syscall.Errno, pids int) error {
 	case unix.ENOENT:
 		return unsupported("%s needs an interpreter or a loader that is not there: %s", path, showIt)
 	case unix.ENOEXEC:
-		return unsupported("%s is no program for this machine; a script begins with a line such as #!/bin/sh", path)
+		return unsupported("%s is not a program for this machine; a script begins with a line such as #!/bin/sh", path)
 	case unix.EAGAIN:
 		return failed("%s could not be started in its sandbox: %s (pids_limit), or Orla's own service has too many (TasksMax)", path, mayHave(pids))
 	case unix.E2BIG:

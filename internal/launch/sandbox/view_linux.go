@@ -100,7 +100,7 @@ func (v view) hide(path string) {
 func (v view) expose(path string) error {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
-		return fault.New(fault.IsolationUnavailable, "%q cannot be shown to a sandbox: it is no absolute path", path)
+		return fault.New(fault.IsolationUnavailable, "%q cannot be shown to a sandbox: it is not an absolute path", path)
 	}
 	for _, folder := range append(own[:], "/tmp") {
 		if path == folder || path == "/" || folder != "/tmp" && under(path, folder) {

@@ -203,7 +203,7 @@ func explain(doc any, err error) *CompileError {
 		}
 	}
 	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return faulty(pointer(e.URL), "is no regular expression: %v", e.Err)
+		return faulty(pointer(e.URL), "is not a regular expression: %v", e.Err)
 	}
 	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 		if name, inside := strings.CutPrefix(e.URL, "orla:///"); inside {

@@ -71,7 +71,7 @@ func (p place) read() (*Value, error) {
 	case info.IsDir():
 		return nil, nil
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", p)
+		return nil, fmt.Errorf("%s is not a regular file", p)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {

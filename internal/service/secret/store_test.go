@@ -238,7 +238,7 @@ func TestUnfitFiles(t *testing.T) {
 		"too large": {func(_ *testing.T, path string) error {
 			return os.WriteFile(path, []byte(strings.Repeat(planted, 64<<10)), 0o600)
 		}, "over 64 KiB"},
-		"a fifo":           {func(_ *testing.T, path string) error { return syscall.Mkfifo(path, 0o600) }, "no regular file"},
+		"a fifo":           {func(_ *testing.T, path string) error { return syscall.Mkfifo(path, 0o600) }, "not a regular file"},
 		"a link out of it": {func(_ *testing.T, path string) error { return os.Symlink(outside, path) }, "escapes"},
 		"a relative link out of it": {func(t *testing.T, path string) error {
 			relative, err := filepath.Rel(filepath.Dir(path), outside)

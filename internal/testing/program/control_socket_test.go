@@ -189,7 +189,7 @@ func TestJ2NoPlaceForTheSocket(t *testing.T) {
 	for _, c := range []struct{ name, socket, why string }{
 		{"a folder that every user may write to", "open/orla.sock", "every user may write to"},
 		{"a folder that is not there", "absent/orla.sock", "no such file or directory"},
-		{"a file in its place", "file.sock", "is no socket"},
+		{"a file in its place", "file.sock", "is not a socket"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

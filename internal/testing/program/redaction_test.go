@@ -204,7 +204,7 @@ func (p *plot) call(name string) {
 	switch {
 	case err != nil:
 		p.t.Error(err)
-	case a.Error == nil && !a.Result.IsError && !strings.HasPrefix(name, "http-") && !strings.HasSuffix(name, "success"): // what is no envelope is a result as it is
+	case a.Error == nil && !a.Result.IsError && !strings.HasPrefix(name, "http-") && !strings.HasSuffix(name, "success"): // what is not an envelope is a result as it is
 		p.t.Errorf("%s succeeds: %.100s", name, answer)
 	case a.Error != nil || a.Result.IsError:
 		if strings.HasSuffix(name, "success") && !strings.HasPrefix(name, "far-") && !strings.HasPrefix(name, "near-") {

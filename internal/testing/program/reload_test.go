@@ -51,7 +51,7 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 	}
 	o.signal(syscall.SIGHUP)
 	o.waitLog("reload: the configuration has faults; the old one stays", func(l map[string]any) bool {
-		return strings.Contains(fmt.Sprint(l["err"]), "orla.yaml is no regular file")
+		return strings.Contains(fmt.Sprint(l["err"]), "orla.yaml is not a regular file")
 	})
 	if n := o.count("reload", nil); n != 1 {
 		t.Errorf("%d reloads; want the start alone", n)

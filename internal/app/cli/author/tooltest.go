@@ -267,7 +267,7 @@ func (m *testedModule) fixture(ctx context.Context, file string) tried {
 	f, err := readFixture(file)
 	v := tried{Name: f.name}
 	if err != nil {
-		v.Problems = []string{fmt.Sprintf("it is no fixture: %v", err)}
+		v.Problems = []string{fmt.Sprintf("it is not a fixture: %v", err)}
 		return v
 	}
 	w := m.tool.Resource.WASM
