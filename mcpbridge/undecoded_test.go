@@ -33,7 +33,7 @@ func TestS2WhatIsDecodedOfAnAnswerIsBounded(t *testing.T) {
 		"blocks":                  {`{"content":[` + strings.Repeat(`{"type":"text","text":""},`, large/26) + `{"type":"text","text":""}]}`, "as JSON it is at"},
 		"_meta of a block":        {`{"content":[{"type":"text","text":"kept","_meta":{` + many + `}}]}`, "as JSON it is at"},
 		"blocks of unknown kinds": {`{"content":[` + strings.Repeat(`{},`, large/3) + `{}]}`, "as JSON it is at"},
-		"an escaped key":          {`{"content":[],"\u0061":1,` + many + `}`, "no result"},
+		"an escaped key":          {`{"content":[],"\u0061":1,` + many + `}`, "not a result"},
 	} {
 		w.says(c.raw, nil)
 		var before, after runtime.MemStats
