@@ -106,9 +106,9 @@ func TestT37TheDeadlineEndsTheWaitForATurn(t *testing.T) {
 // SPEC S2: all calls together have so much memory, and a single one of them may go on beyond.
 func TestS2AllMemoryIsBounded(t *testing.T) {
 	needs.Time(t, "waits for seconds")
-	const grown = 3 << 20
+	const grown = 5 << 20 // none of them has room for it
 	m := compile(t, newRuntime(t, wasm.Options{TotalMemory: 4 << 20}), spinning(i32Const, int64(grown>>16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 6*time.Second, fault.New(fault.Timeout, "it took too long")) // two of them have had their turn by then
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Second, fault.New(fault.Timeout, "it took too long")) // one of them has had its turn by then
 	defer cancel()
 	var calls sync.WaitGroup
 	peaks := make([]int64, 4)
@@ -121,8 +121,8 @@ func TestS2AllMemoryIsBounded(t *testing.T) {
 	}
 	calls.Wait()
 	slices.Sort(peaks)
-	if peaks[1] >= grown || peaks[2] < grown {
-		t.Errorf("the calls had %v bytes; want two of them to have grown", peaks)
+	if peaks[2] >= grown || peaks[3] < grown {
+		t.Errorf("the calls had %v bytes; want one of them to have grown", peaks)
 	}
 }
 
