@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/manifest"
 )
 
 // SPEC N2: a capsule that works on one call after the other is not sent more calls of a caller
@@ -110,4 +111,76 @@ func TestN2TheConcurrencyHoldsForCallsThatAreGivenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SPEC N2: of a capsule that works on several calls at once, the answer of a ping proves nothing. It is
+// known by an answer that comes after a call counted as over: from then on only answers count.
+func TestN2ACallOutlivesThePingOfACapsuleThatWorksSideBySide(t *testing.T) {
+	const each = 20 * time.Second
+	asServer(t, func(p *scripted, m asked) bool {
+		if m.Method != "tools/call" {
+			return false // a ping is answered at once
+		}
+		go func() {
+			time.Sleep(each)
+			p.answers(m, `{"content":[]}`)
+		}()
+		return true
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		c.places = turns.NewQueue(1, 0)
+		c.tool.Run.Timeout = time.Minute
+		c.lateCall = c.places.Give
+		time.Sleep(5 * time.Second) // until it is READY
+		back := func() time.Duration {
+			ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
+			defer giveUp()
+			if _, err := c.Call(ctx, peer.Call{Tool: "walker"}); err == nil {
+				t.Fatal("the call is answered")
+			}
+			began := time.Now()
+			if err := c.places.Take(t.Context(), turns.Owner{}); err != nil {
+				t.Fatal(err)
+			}
+			defer c.places.Give(turns.Owner{})
+			return time.Since(began)
+		}
+		defer time.Sleep(2 * each) // all end
+		if took := back(); took > time.Second {
+			t.Errorf("the first time, the place is given back after %s", took)
+		}
+		time.Sleep(each + time.Second) // until the answer has come
+		for range 3 {
+			if took := back(); took < each-time.Second || took > each+time.Second {
+				t.Errorf("the place is given back after %s; each call takes %s", took, each)
+			}
+		}
+	})
+}
+
+// SPEC N2: a capsule that takes no pings, and says nothing of a call that was given up, is waited for a few
+// seconds, and no longer: others wait for the place.
+func TestN2SilenceAfterACallIsGivenUpIsShort(t *testing.T) {
+	inPlay(t, func(r *manifest.Runtime) { r.Declared = true }, func(p *scripted, m asked) {
+		if m.Method == "" {
+			p.says(`{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"walker","version":"1.0.0"}}`)
+		}
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		c.places = turns.NewQueue(1, 0)
+		c.tool.Run.Timeout = time.Minute
+		c.lateCall = c.places.Give
+		time.Sleep(5 * time.Second) // until it is READY
+		ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
+		defer giveUp()
+		if _, err := c.Call(ctx, peer.Call{Tool: "walker"}); err == nil {
+			t.Fatal("the call is answered")
+		}
+		began := time.Now()
+		if err := c.places.Take(t.Context(), turns.Owner{}); err != nil {
+			t.Fatal(err)
+		}
+		defer c.places.Give(turns.Owner{})
+		if took := time.Since(began); took < time.Second || took > 10*time.Second {
+			t.Errorf("the place is given back after %s", took)
+		}
+	})
 }

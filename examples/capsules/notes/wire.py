@@ -81,10 +81,12 @@ def serve(name, version):
 
 def _answer(id, call, params):
     try:
+        if call.cancelled.is_set():  # it waited for a thread
+            raise Cancelled
         function, _ = _tools[params["name"]]
         _send(id=id, result=function(call, **params.get("arguments", {})))
-    except Cancelled:
-        pass  # an answer would be dropped
+    except Cancelled:  # nobody reads this answer, but it tells Orla that the work is over
+        _send(id=id, error={"code": -32800, "message": "cancelled"})
     except Exception as err:  # the capsule outlives a call that fails
         if not isinstance(err, Trouble):
             import traceback

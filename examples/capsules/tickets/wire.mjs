@@ -21,10 +21,9 @@ export function serve(name, version, tools) {
       send({ method: "notifications/progress", params: { progressToken: _meta.progressToken, progress, total, message } });
     try {
       const result = await tools[name].run(args, { signal: abort.signal, progress });
-      if (!abort.signal.aborted) send({ id, result });
+      send({ id, result }); // of a cancelled call nobody reads it, but it tells Orla that the work is over
     } catch (err) {
-      if (abort.signal.aborted) return; // nobody waits for an answer
-      if (!(err instanceof Trouble)) console.error(err);
+      if (!(err instanceof Trouble || abort.signal.aborted)) console.error(err);
       send({ id, result: { content: [{ type: "text", text: err.message }], isError: true } });
     } finally {
       calls.delete(id);
