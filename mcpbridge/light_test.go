@@ -1,7 +1,9 @@
 package mcpbridge_test
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -119,6 +121,19 @@ func TestN2WhatIsAnsweredAtOnceWaitsForItsTurn(t *testing.T) {
 	}
 }
 
+// SPEC N2: so does a message to the transport of 2024-11-05, which is answered at once in any case.
+func TestN2AMessageToSSEWaitsForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newLightFront(t)
+		answered := f.send(t, 404, "127.0.0.2", "POST", "/sse?sessionid=x", "{}", bearer("ann", "Content-Type", "application/json")...)
+		if over(answered) || f.Light().Waiting() != 1 {
+			t.Errorf("it does not wait")
+		}
+		f.Light().Give(busy)
+		f.requests.Wait()
+	})
+}
+
 // SPEC N2: a caller waits for one request of another caller's, and of all who have no token,
 // however many those have sent from however many addresses; among them, addresses take turns.
 func TestN2WhatIsAnsweredAtOnceIsSharedByCaller(t *testing.T) {
@@ -182,4 +197,49 @@ func TestN2APostThatIsAnsweredAtOnceWaitsBesideOthers(t *testing.T) {
 		}
 		f.requests.Wait()
 	})
+}
+
+// SPEC N2: the server does not read the large body of a request that is refused, or that needs none: nobody's
+// turn would stand for that work. The connection is closed.
+func TestN2ALargeBodyThatNobodyNeedsIsNotRead(t *testing.T) {
+	const large = 200_000
+	h := httpfront.New(newWorld(t).bridge, httpfront.Settings{Verify: tokens, Loopback: true})
+	server := httptest.NewServer(h)
+	defer server.Close()
+	for name, c := range map[string]struct {
+		want   int
+		head   string
+		length int
+		closed bool
+	}{
+		"no token":     {401, "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n", large, true},
+		"wrong method": {405, "POST /healthz HTTP/1.1\r\n", large, true},
+		"health":       {200, "GET /healthz HTTP/1.1\r\n", large, true},
+		"small":        {401, "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n", 1000, false},
+		"a message":    {400, "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ann\r\n", large, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				_, _ = fmt.Fprintf(conn, "%sHost: localhost\r\nContent-Length: %d\r\n\r\n", c.head, c.length)
+				_, _ = conn.Write(make([]byte, c.length)) // the server may have closed the connection
+			}()
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != c.want || answer.Close != c.closed {
+				t.Errorf("it is answered %d, and closed %v", answer.StatusCode, answer.Close)
+			}
+			<-sent
+		})
+	}
 }

@@ -65,12 +65,13 @@ func New(handler http.Handler, log *slog.Logger) *Server {
 				}
 				handler.ServeHTTP(w, r)
 			}),
-			ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-			ConnState:         followed,
-			ReadHeaderTimeout: headerTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeader,
-			ErrorLog:          slog.NewLogLogger(httpErrors{log.Handler()}, slog.LevelDebug),
+			ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+			ConnState:                    followed,
+			ReadHeaderTimeout:            headerTimeout,
+			IdleTimeout:                  idleTimeout,
+			MaxHeaderBytes:               maxHeader,
+			DisableGeneralOptionsHandler: true, // it would answer OPTIONS * without the handler
+			ErrorLog:                     slog.NewLogLogger(httpErrors{log.Handler()}, slog.LevelDebug),
 		},
 	}
 }

@@ -311,3 +311,25 @@ func TestI2PanicsOfHTTPHandlersAreLogged(t *testing.T) {
 		t.Errorf("%v: %s", err, lines[0].JSON)
 	}
 }
+
+// SPEC N2: OPTIONS * is answered by the handler, in its turn, as all requests are.
+func TestN2TheHandlerSeesOptionsOfTheWholeServer(t *testing.T) {
+	w := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), slog.New(slog.DiscardHandler))
+	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Shutdown(t.Context())
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, strings.TrimSuffix(w.URL(), "/mcp"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL.Opaque = "*"
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusTeapot {
+		t.Errorf("it is answered %d", answer.StatusCode)
+	}
+}

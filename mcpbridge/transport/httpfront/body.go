@@ -35,7 +35,7 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
 		held = budget.NewShare(h.bridge.Requests(), owner)
-		body := &arriving{ctx: r.Context(), patience: h.limits.Room, held: held, r: http.MaxBytesReader(w, r.Body, limit)}
+		body := &arriving{ctx: r.Context(), patience: h.limits.Room, held: held, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: owner}
 		if err = held.Grow(r.Context(), r.ContentLength, h.limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
@@ -99,17 +99,36 @@ func readAll(body io.Reader, length int64) ([]byte, error) {
 }
 
 // arriving is a body that is being read. For one of unknown length, it reserves bytes as they
-// come.
+// come. Each piece after the first is read in its caller's turn.
 type arriving struct {
 	ctx      context.Context // for Read, which takes none
 	patience time.Duration
 	held     *budget.Share
 	r        io.Reader
+	working  *turns.Queue
+	owner    turns.Owner
 	read     int64
 }
 
+const (
+	// firstPiece is how much of a body is read without a turn.
+	firstPiece = 32 << 10
+	// bodyPiece is how much of it is read in a turn.
+	bodyPiece = 128 << 10
+)
+
 // Read implements io.Reader.
 func (a *arriving) Read(p []byte) (int, error) {
+	if a.read < firstPiece {
+		p = p[:min(len(p), firstPiece)]
+	} else {
+		p = p[:min(len(p), bodyPiece)]
+		turn, err := a.working.TakeBriefly(a.ctx, a.owner)
+		if err != nil {
+			return 0, err
+		}
+		defer turn.Give()
+	}
 	n, err := a.r.Read(p)
 	a.read += int64(n)
 	if a.read > max(budget.Small, a.held.Size()) {
@@ -127,7 +146,7 @@ const minBodyRate = 16 << 10
 // not be below minBodyRate. Time in which nobody reads does not count.
 type pacedBody struct {
 	io.ReadCloser
-	control  *http.ResponseController
+	out      *response // of the same request
 	patience time.Duration
 	until    time.Time // the deadline that is set
 	waited   time.Duration
@@ -140,12 +159,13 @@ const slackParts = 64
 
 // Read implements io.Reader.
 func (b *pacedBody) Read(p []byte) (int, error) {
+	b.out.unread.Store(false)
 	began := time.Now()
 	due := time.Duration(float64(b.read) / minBodyRate * float64(time.Second))
 	left := min(b.patience, b.patience+due-b.waited)
 	until := began.Add(left)
 	if until.Sub(b.until).Abs() > b.patience/slackParts {
-		_ = b.control.SetReadDeadline(until) // a recorder in a test has none
+		_ = b.out.control.SetReadDeadline(until) // a recorder in a test has none
 		b.until = until
 	}
 	n, err := b.ReadCloser.Read(p)

@@ -218,7 +218,8 @@ func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		until := began.Add(h.limits.Body)
 		_ = out.control.SetReadDeadline(until) // a recorder in a test has none
 		if r.ContentLength < 0 || r.ContentLength > budget.Small {
-			r.Body = &pacedBody{ReadCloser: r.Body, control: out.control, patience: h.limits.Body, until: until}
+			out.unread.Store(true)
+			r.Body = &pacedBody{ReadCloser: r.Body, out: out, patience: h.limits.Body, until: until}
 		}
 	}
 	logged, session := h.log.Enabled(r.Context(), slog.LevelDebug), ""
@@ -330,6 +331,7 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 		h.sse.stream(w, r, settings.MaxRequest, from)
 	case http.MethodPost:
 		from := h.sse.ownerOf(r)
+		defer h.waitTurn(r, from) // most are answered at once
 		body, held, ok := h.readBody(w, r, from)
 		if held == nil {
 			held = budget.NewShare(h.bridge.Requests(), from)

@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/mcpbridge/budget"
 )
 
 // deadliner is a ResponseWriter of a connection.
@@ -57,7 +61,7 @@ func TestG7ABodyNeedsProgress(t *testing.T) {
 				}()
 				began := time.Now()
 				control := http.NewResponseController(deadliner{httptest.NewRecorder(), server})
-				_, err := io.Copy(io.Discard, &pacedBody{ReadCloser: server, control: control, patience: defaultLimits().Body})
+				_, err := io.Copy(io.Discard, &pacedBody{ReadCloser: server, out: &response{control: control}, patience: defaultLimits().Body})
 				if late := errors.Is(err, os.ErrDeadlineExceeded); late == c.whole {
 					t.Errorf("the body ends with %v", err)
 				}
@@ -69,4 +73,27 @@ func TestG7ABodyNeedsProgress(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SPEC N2: while another caller is active, the pieces of large bodies are read in their caller's turn.
+func TestN2ABodyIsReadInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		working := turns.NewAging(turns.NoLimit, 1, moment)
+		alice, bob := turns.Owner{Caller: "alice"}, turns.Owner{Caller: "bob"}
+		for _, one := range []turns.Owner{bob, alice} {
+			place, err := working.TakeLonger(t.Context(), one, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer place.Give()
+		}
+		began := time.Now()
+		body := &arriving{ctx: t.Context(), working: working, owner: alice, held: budget.NewShare(turns.NewShares(1<<30), alice), r: bytes.NewReader(make([]byte, 1<<20))}
+		if n, err := body.Read(make([]byte, 1<<20)); n != firstPiece || err != nil || time.Since(began) > 0 {
+			t.Errorf("%d bytes are read at once: %v", n, err)
+		}
+		if n, err := body.Read(make([]byte, 1<<20)); n != bodyPiece || err != nil || time.Since(began) < 5*moment {
+			t.Errorf("%d bytes are read after %s: %v", n, time.Since(began), err)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/mcpbridge/budget"
@@ -73,6 +74,7 @@ type response struct {
 	limits  Limits
 	header  http.Header   // what the handler sets; goes out with the status
 	telling chan struct{} // holds a token while an event is being sent
+	unread  atomic.Bool   // the request has a large body, of which nothing was read
 
 	mu     sync.Mutex // serialises writes; guards the fields that follow
 	status int
@@ -121,6 +123,9 @@ func (r *response) beginLocked(status int, header http.Header) {
 	}
 	r.status = status
 	maps.Copy(r.w.Header(), header)
+	if r.unread.Load() {
+		r.w.Header().Set("Connection", "close") // else the server reads it, in nobody's turn
+	}
 	r.extend()
 	r.w.WriteHeader(status)
 }
