@@ -77,6 +77,7 @@ func TestN2WhatIsAnsweredAtOnceWaitsForItsTurn(t *testing.T) {
 		"health":                {200, "GET", "/healthz", nil},
 		"readiness":             {200, "GET", "/readyz", bearer("ann")},
 		"not found":             {404, "GET", "/nothing", nil},
+		"redirected":            {307, "GET", "//mcp", nil},
 		"not allowed":           {405, "POST", "/healthz", nil},
 		"callback":              {409, "POST", "/callbacks/1", nil},
 		"no token":              {401, "POST", "/mcp", []string{"Content-Type", json}},

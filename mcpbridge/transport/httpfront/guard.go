@@ -22,6 +22,7 @@ import (
 // page, with a valid token if tokens are configured, and with JSON (SPEC G8).
 func (h *Front) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		under(w).guarded = true
 		if !h.admit(w, r, next) {
 			h.waitTurn(r, strangerOf(r)) // before the answer goes out
 		}

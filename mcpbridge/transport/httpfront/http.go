@@ -51,13 +51,6 @@ const bytesAMoment = 10 << 10
 // batchAMoment is the same for a batch, of which each message is a request.
 const batchAMoment = 1 << 10
 
-// The patterns of the requests that guarded handles.
-const (
-	mcpPattern     = "/mcp"
-	ssePattern     = "/sse"
-	metricsPattern = "GET /metrics"
-)
-
 // Settings is what may change while the front is serving.
 type Settings struct {
 	// AllowedOrigins are the web origins whose pages may call ("https://host[:port]").
@@ -110,10 +103,10 @@ func New(b *mcpbridge.Bridge, settings Settings) *Front {
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	if metrics := b.Metrics(); metrics != nil {
-		h.mux.Handle(metricsPattern, h.guarded(scrapes(metrics)))
+		h.mux.Handle("GET /metrics", h.guarded(scrapes(metrics)))
 	}
-	h.mux.Handle(mcpPattern, h.guarded(http.HandlerFunc(h.serveMCP)))
-	h.mux.Handle(ssePattern, h.guarded(http.HandlerFunc(h.serveSSE)))
+	h.mux.Handle("/mcp", h.guarded(http.HandlerFunc(h.serveMCP)))
+	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))
 	return h
 }
 
@@ -227,9 +220,7 @@ func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		session = wire.Shortened(header(r, wire.SessionHeader)) // it may not be there afterwards
 	}
 	h.mux.ServeHTTP(out, r)
-	switch r.Pattern {
-	case mcpPattern, ssePattern, metricsPattern: // guarded has done this
-	default:
+	if !out.guarded {
 		h.waitTurn(r, strangerOf(r)) // before the answer goes out
 	}
 	if logged {
