@@ -39,6 +39,7 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 	// inherited this guard as well.
 	inheritor := os.Getppid()
 	ours := map[int]bool{}
+	buf := make([]byte, procfs.MaxEnviron)
 	for pid, st := range procs {
 		inGroup := slices.Contains(groups, st.Group)
 		if inGroup && !slices.Contains(live, st.Group) {
@@ -48,7 +49,7 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 		if st.Dead() {
 			continue
 		}
-		environ, _ := procfs.Environ(pid) // without one it is gone, or another user's
+		environ, _ := procfs.Environ(pid, buf) // without one it is gone, or another user's
 		if inGroup && orphan || trees.Bears(environ, instance+".") || trees.HasInstance(trees.TagOf(pid), tag) {
 			ours[pid] = true
 		}

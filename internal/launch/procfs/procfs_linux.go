@@ -91,19 +91,22 @@ const (
 	execPause    = time.Millisecond
 )
 
-// Environ returns the environment that a process was started with. That of
-// another user's cannot be had, and a zombie has none. Nor has a process that is
-// becoming another program, for a moment: that one is asked again.
-func Environ(pid int) (string, error) {
-	buf := make([]byte, 16<<10)
+// MaxEnviron is how much of an environment is worth reading, in bytes. A process may
+// say of any part of its memory that it is its environment, at no cost, be it terabytes.
+const MaxEnviron = 128 << 10
+
+// Environ reads the environment that a process was started with into buf, as much of
+// it as that holds. That of another user's cannot be had, and a zombie has none. Nor
+// has a process that is becoming another program, for a moment: that one is asked again.
+func Environ(pid int, buf []byte) ([]byte, error) {
 	for range execPatience {
 		env, err := File(pid, "environ", buf)
 		if err != nil || len(env) > 0 || hasNone(pid) {
-			return string(env), err
+			return env, err
 		}
 		<-time.After(execPause)
 	}
-	return "", nil
+	return nil, nil
 }
 
 // hasNone reports whether a process has no environment for good. One that was
@@ -138,26 +141,22 @@ func fieldsOf(pid int, buf []byte) ([][]byte, error) {
 }
 
 // File reads a file of /proc without what os.ReadFile does for others: a
-// look at a tree reads hundreds of them. It reads into buf, or more.
+// look at a tree reads hundreds of them. It reads into buf, as much as that holds.
 func File(pid int, name string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // only read
-	got := 0
 	for {
-		n, err := unix.Read(fd, buf[got:])
+		n, err := unix.Read(fd, buf) // the kernel fills what it is given
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
 			return nil, err
 		}
-		if got += n; got < len(buf) { // the kernel fills what it is given
-			return buf[:got], nil
-		}
-		buf = append(buf, make([]byte, len(buf))...)
+		return buf[:n], nil
 	}
 }
 

@@ -85,7 +85,7 @@ func stage() int {
 	}
 	ignoreSignals()
 	tool, err := syscall.ForkExec(plan.Path, plan.Argv, &syscall.ProcAttr{
-		Env:   append(plan.Env, mark()...),
+		Env:   append(mark(), plan.Env...), // the mark first: what looks for it reads no further than it must
 		Files: []uintptr{0, 1, 2},
 	})
 	if f := try(plan.Path, err); f.is() {

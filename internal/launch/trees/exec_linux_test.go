@@ -3,7 +3,6 @@ package trees
 import (
 	"fmt"
 	"os/exec"
-	"slices"
 	"testing"
 
 	"github.com/orla-project/orla/internal/launch/procfs"
@@ -24,12 +23,13 @@ func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 	})
 	const looks = 20_000
 	unseen := 0
+	buf := make([]byte, procfs.MaxEnviron)
 	for range looks {
-		environ, err := procfs.Environ(cmd.Process.Pid)
+		environ, err := procfs.Environ(cmd.Process.Pid, buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(marksIn(environ), "an-instance.7") {
+		if !Bears(environ, "an-instance.7") {
 			unseen++
 		}
 	}
@@ -56,12 +56,13 @@ func TestAMarkIsSeenWhileTheEnvironmentIsSetUp(t *testing.T) {
 	})
 	const looks = 200
 	unseen := 0
+	buf := make([]byte, procfs.MaxEnviron)
 	for range looks {
-		environ, err := procfs.Environ(cmd.Process.Pid)
+		environ, err := procfs.Environ(cmd.Process.Pid, buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if environ == "" {
+		if len(environ) == 0 {
 			unseen++
 		}
 	}

@@ -1,9 +1,9 @@
 package trees
 
 import (
+	"bytes"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +18,7 @@ type Finder struct {
 	instance string
 	groups   func() []int // those of the trees that live
 	turn     sync.Mutex   // held by whoever looks
+	environ  []byte       // what one environment is read into; guarded by turn
 	mu       sync.Mutex   // guards next; taken after turn
 	next     *look        // has not begun; nil when nobody waits
 }
@@ -25,7 +26,7 @@ type Finder struct {
 // NewFinder returns a Finder for what an instance of Orla has started. groups lists the
 // groups of that which live.
 func NewFinder(instance string, groups func() []int) *Finder {
-	return &Finder{instance: instance, groups: groups}
+	return &Finder{instance: instance, groups: groups, environ: make([]byte, procfs.MaxEnviron)}
 }
 
 // Outside returns what is alive of a tree outside its group: what bears the
@@ -76,7 +77,7 @@ func (f *Finder) join(since uint64) *look {
 	f.next = nil // whoever comes now wants one that begins later
 	f.mu.Unlock()
 	defer close(l.done)
-	l.everywhere(f.instance, f.groups())
+	l.everywhere(f.instance, f.groups(), f.environ)
 	return l
 }
 
@@ -97,8 +98,9 @@ type look struct {
 const listings = 4
 
 // everywhere looks at all processes, and at what they have started meanwhile: one
-// that is listed may start another, and be gone before it is looked at.
-func (l *look) everywhere(instance string, groups []int) {
+// that is listed may start another, and be gone before it is looked at. It reads
+// environments into buf.
+func (l *look) everywhere(instance string, groups []int, buf []byte) {
 	l.procs, l.marks, l.older = map[int]procfs.Stat{}, map[int][]string{}, map[int]bool{}
 	l.tags = map[int]uint64{}
 	led := make(map[int]bool, len(groups)) // sessions that tell whose their processes are
@@ -117,7 +119,7 @@ func (l *look) everywhere(instance string, groups []int) {
 				continue
 			}
 			asked[pid], found = true, true
-			if procfs.OutOfFiles(l.ask(pid, led, instance+".")) {
+			if procfs.OutOfFiles(l.ask(pid, led, instance+".", buf)) {
 				return
 			}
 		}
@@ -128,7 +130,7 @@ func (l *look) everywhere(instance string, groups []int) {
 	l.sure = true
 }
 
-func (l *look) ask(pid int, led map[int]bool, prefix string) error {
+func (l *look) ask(pid int, led map[int]bool, prefix string, buf []byte) error {
 	session, err := unix.Getsid(pid)
 	switch {
 	case err != nil:
@@ -159,10 +161,10 @@ func (l *look) ask(pid int, led map[int]bool, prefix string) error {
 	if tag := TagOf(pid); tag != 0 {
 		l.tags[pid] = tag
 	}
-	environ, err := procfs.Environ(pid)
-	for _, mark := range marksIn(environ) {
-		if strings.HasPrefix(mark, prefix) {
-			l.marks[pid] = append(l.marks[pid], mark)
+	environ, err := procfs.Environ(pid, buf)
+	for mark := range marksIn(environ) {
+		if len(mark) <= longestMark && bytes.HasPrefix(mark, []byte(prefix)) {
+			l.marks[pid] = append(l.marks[pid], string(mark))
 		}
 	}
 	return err

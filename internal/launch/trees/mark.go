@@ -1,7 +1,8 @@
 package trees
 
 import (
-	"slices"
+	"bytes"
+	"iter"
 	"strings"
 )
 
@@ -11,35 +12,62 @@ import (
 // inner one leaves is found by the outer one as well.
 const MarkVariable = "ORLA_INSTANCE"
 
-// Marked returns env with the mark, and without any other.
+// Marked returns env with the mark, and without any other. The mark comes first, where
+// it is found however much follows.
 func Marked(env []string, outer, mark string) []string {
 	if outer != "" {
 		mark = outer + "/" + mark
 	}
-	all := make([]string, 0, len(env)+1)
+	all := append(make([]string, 0, len(env)+1), MarkVariable+"="+mark)
 	for _, kv := range env {
 		if !strings.HasPrefix(kv, MarkVariable+"=") {
 			all = append(all, kv)
 		}
 	}
-	return append(all, MarkVariable+"="+mark)
+	return all
 }
 
 // Bears reports whether an environment, as the kernel gives it, holds a mark.
 // One that ends in a dot stands for all of its instance.
-func Bears(environ, mark string) bool {
-	return slices.ContainsFunc(marksIn(environ), func(one string) bool {
-		return one == mark || strings.HasSuffix(mark, ".") && strings.HasPrefix(one, mark)
-	})
-}
-
-// marksIn returns the marks that an environment holds.
-func marksIn(environ string) []string {
-	var marks []string
-	for kv := range strings.SplitSeq(environ, "\x00") {
-		if value, ok := strings.CutPrefix(kv, MarkVariable+"="); ok {
-			marks = append(marks, strings.Split(value, "/")...)
+func Bears(environ []byte, mark string) bool {
+	for one := range marksIn(environ) {
+		if string(one) == mark || strings.HasSuffix(mark, ".") && bytes.HasPrefix(one, []byte(mark)) {
+			return true
 		}
 	}
-	return marks
+	return false
+}
+
+const (
+	// mostMarks is how many marks of one environment are looked at. Orla writes one, and
+	// those of the Orlas that it runs in.
+	mostMarks = 16
+	// longestMark is more bytes than a mark of Orla's has.
+	longestMark = 200
+)
+
+// marksIn returns the marks that an environment holds, the first ones of it. They are
+// parts of it.
+func marksIn(environ []byte) iter.Seq[[]byte] {
+	variable := []byte(MarkVariable + "=")
+	return func(yield func([]byte) bool) {
+		at := 0
+		for left := mostMarks; left > 0; left-- {
+			found := bytes.Index(environ[at:], variable)
+			if found < 0 {
+				return
+			}
+			begin := at + found
+			at = begin + len(variable)
+			if begin > 0 && environ[begin-1] != 0 {
+				continue // the end of another variable's name, or a value
+			}
+			value, _, _ := bytes.Cut(environ[at:], []byte{0})
+			for mark := range bytes.SplitSeq(value, []byte("/")) {
+				if left--; left < 0 || !yield(mark) {
+					return
+				}
+			}
+		}
+	}
 }
