@@ -39,7 +39,12 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 	// inherited this guard as well.
 	inheritor := os.Getppid()
 	ours := map[int]bool{}
-	buf := make([]byte, procfs.MaxEnviron)
+	var environs procfs.Environs
+	bears := func(pid int, environ []byte) {
+		if trees.Bears(environ, instance+".") {
+			ours[pid] = true
+		}
+	}
 	for pid, st := range procs {
 		inGroup := slices.Contains(groups, st.Group)
 		if inGroup && !slices.Contains(live, st.Group) {
@@ -49,11 +54,14 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 		if st.Dead() {
 			continue
 		}
-		environ, _ := procfs.Environ(pid, buf) // without one it is gone, or another user's
-		if inGroup && orphan || trees.Bears(environ, instance+".") || trees.HasInstance(trees.TagOf(pid), tag) {
+		if inGroup && orphan || trees.HasInstance(trees.TagOf(pid), tag) {
 			ours[pid] = true
+			continue
 		}
+		environ, _ := environs.Of(pid) // without one it is gone, or another user's
+		bears(pid, environ)
 	}
+	_ = environs.Wait(bears) // what is not found now is by the next sweep
 	trees.Complete(ours, procs, guardedSession())
 	for pid := range ours {
 		trees.Process{PID: pid, Start: procs[pid].Start}.Signal(syscall.SIGKILL)

@@ -83,47 +83,6 @@ func StatOf(pid int) (Stat, error) {
 	return Stat{fields[0][0], number(1), number(2), number(3), number(17), uint64(number(19))}, err
 }
 
-// execPatience is how often a process in the middle of an exec is asked again,
-// with execPause between: it is a matter of microseconds where nobody is in the
-// way.
-const (
-	execPatience = 100
-	execPause    = time.Millisecond
-)
-
-// MaxEnviron is how much of an environment is worth reading, in bytes. A process may
-// say of any part of its memory that it is its environment, at no cost, be it terabytes.
-const MaxEnviron = 128 << 10
-
-// Environ reads the environment that a process was started with into buf, as much of
-// it as that holds. That of another user's cannot be had, and a zombie has none. Nor
-// has a process that is becoming another program, for a moment: that one is asked again.
-func Environ(pid int, buf []byte) ([]byte, error) {
-	for range execPatience {
-		env, err := File(pid, "environ", buf)
-		if err != nil || len(env) > 0 || hasNone(pid) {
-			return env, err
-		}
-		<-time.After(execPause)
-	}
-	return nil, nil
-}
-
-// hasNone reports whether a process has no environment for good. One that was
-// given none knows where it would be; one in the middle of an exec does not yet,
-// or thinks for a moment that it is empty, until it has code (create_elf_tables).
-// The kernel's own have no memory, nor has what is over.
-func hasNone(pid int) bool {
-	var buf [2048]byte // as in StatOf
-	fields, err := fieldsOf(pid, buf[:])
-	const memory, code, envStart, envEnd = 20, 23, 47, 48
-	if err != nil || len(fields) <= envEnd || string(fields[memory]) == "0" {
-		return true
-	}
-	end := string(fields[envEnd])
-	return end != "0" && end == string(fields[envStart]) && string(fields[code]) != "0"
-}
-
 // fieldsOf returns the fields of /proc/PID/stat from the third on, those that
 // stand behind the name.
 func fieldsOf(pid int, buf []byte) ([][]byte, error) {

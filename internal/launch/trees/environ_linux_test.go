@@ -35,21 +35,21 @@ func TestAMarkIsFoundInAnEnvironmentBeyondTheBound(t *testing.T) {
 		env = append(env, name+"="+strings.Repeat("x", 100_000))
 	}
 	pid := marked(t, env, mark)
-	environ, err := procfs.Environ(pid, make([]byte, procfs.MaxEnviron))
+	var environs procfs.Environs
+	l := &look{done: make(chan struct{})}
+	l.everywhere("an-instance", nil, &environs)
+	if got := l.marks[pid]; !slices.Equal(got, []string{mark}) {
+		t.Errorf("the look found the marks %q, want %q", got, mark)
+	}
+	environ, err := environs.Of(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(environ) != procfs.MaxEnviron {
-		t.Errorf("%d bytes were read, want %d", len(environ), procfs.MaxEnviron)
+	if want := 128 << 10; len(environ) != want {
+		t.Errorf("%d bytes were read, want %d", len(environ), want)
 	}
 	if !Bears(environ, mark) {
 		t.Error("the mark is not found")
-	}
-
-	l := &look{done: make(chan struct{})}
-	l.everywhere("an-instance", nil, make([]byte, procfs.MaxEnviron))
-	if got := l.marks[pid]; !slices.Equal(got, []string{mark}) {
-		t.Errorf("the look found the marks %q, want %q", got, mark)
 	}
 }
 
@@ -59,8 +59,9 @@ func TestALookKeepsFewMarks(t *testing.T) {
 	pid := marked(t, nil, "an-instance.8/an-instance."+strings.Repeat("9", 10_000)+strings.Repeat("/an-instance.8", 1000))
 	l := &look{done: make(chan struct{})}
 	late := time.After(time.Minute)
+	var environs procfs.Environs
 	for len(l.marks[pid]) == 0 {
-		l.everywhere("an-instance", nil, make([]byte, procfs.MaxEnviron))
+		l.everywhere("an-instance", nil, &environs)
 		select {
 		case <-late:
 			t.Fatal("no look found a mark")

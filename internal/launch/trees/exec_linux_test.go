@@ -8,6 +8,20 @@ import (
 	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
+// environOf returns the environment of a process as a look finds it.
+func environOf(t *testing.T, pid int) []byte {
+	t.Helper()
+	var environs procfs.Environs
+	environ, err := environs.Of(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := environs.Wait(func(_ int, late []byte) { environ = late }); err != nil {
+		t.Fatal(err)
+	}
+	return environ
+}
+
 // SPEC D2, D11: a process that becomes another program has no environment for a
 // moment. A look in that moment must not take it for somebody else's.
 func TestAMarkIsSeenThroughAnExec(t *testing.T) {
@@ -23,13 +37,8 @@ func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 	})
 	const looks = 20_000
 	unseen := 0
-	buf := make([]byte, procfs.MaxEnviron)
 	for range looks {
-		environ, err := procfs.Environ(cmd.Process.Pid, buf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !Bears(environ, "an-instance.7") {
+		if !Bears(environOf(t, cmd.Process.Pid), "an-instance.7") {
 			unseen++
 		}
 	}
@@ -56,13 +65,8 @@ func TestAMarkIsSeenWhileTheEnvironmentIsSetUp(t *testing.T) {
 	})
 	const looks = 200
 	unseen := 0
-	buf := make([]byte, procfs.MaxEnviron)
 	for range looks {
-		environ, err := procfs.Environ(cmd.Process.Pid, buf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(environ) == 0 {
+		if len(environOf(t, cmd.Process.Pid)) == 0 {
 			unseen++
 		}
 	}

@@ -16,17 +16,17 @@ import (
 // hundred trees cost little more than one.
 type Finder struct {
 	instance string
-	groups   func() []int // those of the trees that live
-	turn     sync.Mutex   // held by whoever looks
-	environ  []byte       // what one environment is read into; guarded by turn
-	mu       sync.Mutex   // guards next; taken after turn
-	next     *look        // has not begun; nil when nobody waits
+	groups   func() []int    // those of the trees that live
+	turn     sync.Mutex      // held by whoever looks
+	environs procfs.Environs // guarded by turn
+	mu       sync.Mutex      // guards next; taken after turn
+	next     *look           // has not begun; nil when nobody waits
 }
 
 // NewFinder returns a Finder for what an instance of Orla has started. groups lists the
 // groups of that which live.
 func NewFinder(instance string, groups func() []int) *Finder {
-	return &Finder{instance: instance, groups: groups, environ: make([]byte, procfs.MaxEnviron)}
+	return &Finder{instance: instance, groups: groups}
 }
 
 // Outside returns what is alive of a tree outside its group: what bears the
@@ -77,7 +77,7 @@ func (f *Finder) join(since uint64) *look {
 	f.next = nil // whoever comes now wants one that begins later
 	f.mu.Unlock()
 	defer close(l.done)
-	l.everywhere(f.instance, f.groups(), f.environ)
+	l.everywhere(f.instance, f.groups(), &f.environs)
 	return l
 }
 
@@ -98,15 +98,15 @@ type look struct {
 const listings = 4
 
 // everywhere looks at all processes, and at what they have started meanwhile: one
-// that is listed may start another, and be gone before it is looked at. It reads
-// environments into buf.
-func (l *look) everywhere(instance string, groups []int, buf []byte) {
+// that is listed may start another, and be gone before it is looked at.
+func (l *look) everywhere(instance string, groups []int, environs *procfs.Environs) {
 	l.procs, l.marks, l.older = map[int]procfs.Stat{}, map[int][]string{}, map[int]bool{}
 	l.tags = map[int]uint64{}
 	led := make(map[int]bool, len(groups)) // sessions that tell whose their processes are
 	for _, group := range groups {
 		led[group] = true
 	}
+	note := func(pid int, environ []byte) { l.note(pid, environ, instance+".") }
 	asked := map[int]bool{os.Getpid(): true}
 	for range listings {
 		pids, err := procfs.PIDs()
@@ -119,53 +119,60 @@ func (l *look) everywhere(instance string, groups []int, buf []byte) {
 				continue
 			}
 			asked[pid], found = true, true
-			if procfs.OutOfFiles(l.ask(pid, led, instance+".", buf)) {
+			environ, err := l.ask(pid, led, environs)
+			if procfs.OutOfFiles(err) {
 				return
 			}
+			note(pid, environ)
 		}
 		if !found {
 			break
 		}
 	}
-	l.sure = true
+	l.sure = environs.Wait(note) == nil
 }
 
-func (l *look) ask(pid int, led map[int]bool, prefix string, buf []byte) error {
+// ask learns what there is to know of a process, and returns its environment if that
+// is of interest.
+func (l *look) ask(pid int, led map[int]bool, environs *procfs.Environs) ([]byte, error) {
 	session, err := unix.Getsid(pid)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case session == 0, l.older[session]: // 0 is the kernel's, or not from this container
-		return nil
+		return nil, nil
 	case led[session]:
 		group, err := unix.Getpgid(pid)
 		if err == nil && group == session { // a plain member, whose files tell nothing more
 			l.procs[pid] = procfs.Stat{Group: group, Session: session}
-			return nil
+			return nil, nil
 		}
 	}
 	st, err := procfs.StatOf(pid)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if st.Start < l.since {
 		if pid == session {
 			l.older[session] = true
 		}
-		return nil
+		return nil, nil
 	}
 	l.procs[pid] = st
 	if led[session] {
-		return nil
+		return nil, nil
 	}
 	if tag := TagOf(pid); tag != 0 {
 		l.tags[pid] = tag
 	}
-	environ, err := procfs.Environ(pid, buf)
+	return environs.Of(pid)
+}
+
+// note keeps the marks of an environment that begin with prefix.
+func (l *look) note(pid int, environ []byte, prefix string) {
 	for mark := range marksIn(environ) {
 		if len(mark) <= longestMark && bytes.HasPrefix(mark, []byte(prefix)) {
 			l.marks[pid] = append(l.marks[pid], string(mark))
 		}
 	}
-	return err
 }
