@@ -221,6 +221,7 @@ func (w *Watcher) compare(t touched) (first string, differs bool) {
 // settle finds out what the burst comes to: the first path that is truly not
 // what it was becomes w.found.
 func (w *Watcher) settle() {
+	defer w.sayRules()
 	burst := w.pending.take()
 	first := func(rel string, differs bool) {
 		if differs && w.found == "" {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"io"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,28 +15,44 @@ import (
 
 const (
 	gitignoreName = ".gitignore"
-	maxGitignore  = 1 << 20 // bytes of such a file that are read
+
+	// Each path is held against all rules, so these are bounded: those of one file, and
+	// those of all files of a tree together. What is beyond is not read.
+	maxRules     = 1000
+	maxAllRules  = 4000
+	maxRule      = 255       // bytes of a rule
+	maxGitignore = 256 << 10 // bytes of a file, whose lines need not be rules
 )
 
 // rules are the lines of a .gitignore, of which the last that matches decides.
 type rules []rule
 
 type rule struct {
-	pattern string // of a path relative to the rules' folder
+	pattern string // of a path relative to the rules' folder, or of a name
+	name    bool   // the pattern is that of the last element of a path
+	plain   bool   // the same, which is that name itself
 	negated bool   // brings back what an earlier rule took out
 	dirOnly bool
 }
 
 // parseRules reads lines as gitignore(5) describes them. One that is malformed
-// matches nothing there, and is left out here.
-func parseRules(lines []string) rules {
-	var rs rules
-	for _, line := range lines {
-		if r, ok := parseRule(line); ok {
+// matches nothing there, and is left out here. It reads no more than most rules, and
+// none that is too long: all reports whether there were no others.
+func parseRules(lines iter.Seq[string], most int) (rs rules, all bool) {
+	all = true
+	for line := range lines {
+		r, ok := parseRule(line)
+		switch {
+		case !ok:
+		case len(line) > maxRule:
+			all = false
+		case len(rs) == most:
+			return rs, false
+		default:
 			rs = append(rs, r)
 		}
 	}
-	return rs
+	return rs, all
 }
 
 func parseRule(line string) (r rule, ok bool) {
@@ -51,12 +68,14 @@ func parseRule(line string) (r rule, ok bool) {
 	if line == "" || strings.HasSuffix(line, "/") || strings.Contains(line, "//") {
 		return rule{}, false // no path has a name like that
 	}
-	if strings.Contains(line, "/") {
-		line = strings.TrimPrefix(line, "/")
-	} else {
+	if !strings.Contains(line, "/") {
+		if r.pattern = translate(line); r.pattern != "**" {
+			r.name, r.plain = true, !strings.ContainsAny(r.pattern, `*?[\`)
+			return r, doublestar.ValidatePattern(r.pattern)
+		}
 		line = "**/" + line
 	}
-	line = translate(line)
+	line = translate(strings.TrimPrefix(line, "/"))
 	// Git: all that is inside. The library: the folder too.
 	if inside, found := strings.CutSuffix(line, "/**"); found {
 		line = inside + "/**/*"
@@ -117,11 +136,22 @@ func (rs rules) negate() bool {
 	return slices.ContainsFunc(rs, func(r rule) bool { return r.negated })
 }
 
+// matches reports whether a rule matches a path relative to the rules' folder.
+func (r rule) matches(rel string) bool {
+	if r.name {
+		rel = rel[strings.LastIndexByte(rel, '/')+1:]
+	}
+	if r.plain {
+		return rel == r.pattern
+	}
+	return doublestar.MatchUnvalidated(r.pattern, rel)
+}
+
 // decide returns what the rules say of a path relative to their folder, if
 // they say anything.
 func (rs rules) decide(rel string, isDir bool) (ignored, decided bool) {
 	for _, r := range slices.Backward(rs) {
-		if (isDir || !r.dirOnly) && doublestar.MatchUnvalidated(r.pattern, rel) {
+		if (isDir || !r.dirOnly) && r.matches(rel) {
 			return !r.negated, true
 		}
 	}
@@ -136,8 +166,16 @@ func (rs rules) ignore(rel string, isDir bool) bool {
 // gitignore is what the .gitignore files from a root downwards say. It reads
 // each when it is first asked about something in its folder.
 type gitignore struct {
-	root  string
-	rules map[string]rules // by folder, relative to the root
+	root    string
+	folders map[string]folderRules // by folder, relative to the root
+	taken   int                    // rules in all of them
+	over    string                 // the file that was first to have more than are read; "" if none has
+}
+
+// folderRules are what a .gitignore says of its folder.
+type folderRules struct {
+	rules
+	emptied rules
 }
 
 // ignores reports whether rel is ignored. What is inside an ignored folder is
@@ -152,7 +190,7 @@ func (g *gitignore) ignores(rel string, isDir bool) bool {
 		if ignored, decided := rs.decide(name, isDir); decided {
 			return ignored
 		}
-		if isDir && rs.emptied().ignore(name, true) && !g.of(rel).negate() { // which could bring back what is in it
+		if isDir && rs.emptied.ignore(name, true) && !g.of(rel).negate() { // which could bring back what is in it
 			return true
 		}
 		if dir == "." {
@@ -161,29 +199,46 @@ func (g *gitignore) ignores(rel string, isDir bool) bool {
 	}
 }
 
-func (g *gitignore) of(dir string) rules {
-	rs, known := g.rules[dir]
+func (g *gitignore) of(dir string) folderRules {
+	rs, known := g.folders[dir]
 	if !known {
-		rs = parseRules(readLines(filepath.Join(g.root, filepath.FromSlash(dir), gitignoreName)))
-		g.rules[dir] = rs
+		name := filepath.Join(g.root, filepath.FromSlash(dir), gitignoreName)
+		text, whole := readRules(name)
+		found, all := parseRules(strings.SplitSeq(text, "\n"), min(maxRules, maxAllRules-g.taken))
+		if (!all || !whole) && g.over == "" {
+			g.over = name
+		}
+		rs = folderRules{found, found.emptied()}
+		g.folders[dir] = rs
+		g.taken += len(found)
 	}
 	return rs
 }
 
-// readLines reads a file of rules. One that cannot be read has none.
-func readLines(name string) []string {
+// forget drops the rules of a folder.
+func (g *gitignore) forget(dir string) {
+	g.taken -= len(g.folders[dir].rules)
+	delete(g.folders, dir)
+}
+
+// readRules reads a file of rules, or the beginning of it. One that cannot be read has none.
+func readRules(name string) (text string, whole bool) {
 	// Links are not followed, as git does not either.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil
+		return "", true
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil
+		return "", true
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxGitignore))
+	read, err := io.ReadAll(io.LimitReader(f, maxGitignore+1))
 	if err != nil {
-		return nil
+		return "", true
 	}
-	return strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n")
+	text = string(read[:min(len(read), maxGitignore)])
+	if whole = len(text) == len(read); !whole {
+		text = text[:strings.LastIndexByte(text, '\n')+1] // no half of a rule
+	}
+	return strings.TrimPrefix(text, "\ufeff"), whole
 }

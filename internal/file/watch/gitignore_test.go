@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -69,7 +70,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, tt := range tests {
 		name, isDir := strings.CutSuffix(tt.path, "/")
-		rs := parseRules(strings.Split(tt.lines, "\n"))
+		rs, _ := parseRules(strings.SplitSeq(tt.lines, "\n"), maxRules)
 		if got := append(rs, rs.emptied()...).ignore(name, isDir); got != tt.want {
 			t.Errorf("%q ignores %q: %v, want %v", tt.lines, tt.path, got, tt.want)
 		}
@@ -147,11 +148,73 @@ func FuzzRules(f *testing.F) {
 		if !fs.ValidPath(name) || len(text)+len(name) > 1000 {
 			return
 		}
-		rs := parseRules(strings.Split(text, "\n"))
+		rs, _ := parseRules(strings.SplitSeq(text, "\n"), maxRules)
 		for _, isDir := range []bool{false, true} {
 			if ignored, decided := rs.decide(name, isDir); ignored && !decided {
 				t.Error(fmt.Sprint(rs), "ignore", name, "undecided")
 			}
 		}
 	})
+}
+
+// SPEC E3, S2: what the rules of a tree cost is bounded, whatever its files hold, and
+// whoever has more is told.
+func TestRulesAreBounded(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		mustDo(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700), os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+	}
+	var said strings.Builder
+	w := New(root, Options{Gitignore: true, Content: true, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	git := w.tree.scope.git
+	look := func() {
+		t.Helper()
+		_, _, err := w.tree.compare(".", false, nil)
+		mustDo(t, err)
+		w.sayRules()
+	}
+
+	write(".gitignore", "first\n"+strings.Repeat("# a note\n", 10_000)+strings.Repeat("a\n", maxRules-2)+"last\n")
+	write("first", "")
+	write("last", "")
+	look()
+	if _, first := w.tree.seen["first"]; first {
+		t.Error("the first of the rules is not read")
+	}
+	if _, last := w.tree.seen["last"]; last || said.Len() > 0 {
+		t.Errorf("the last of the rules that one file may have is not read: %s", &said)
+	}
+
+	write(".gitignore", strings.Repeat("a\n", maxRules)+"last\n")
+	look()
+	look()
+	if _, last := w.tree.seen["last"]; !last || git.taken != maxRules {
+		t.Errorf("%d rules of a file are read, want %d", git.taken, maxRules)
+	}
+	if n := strings.Count(said.String(), "too many"); n != 1 || !strings.Contains(said.String(), filepath.Join(root, ".gitignore")) {
+		t.Errorf("it is said %d times that there are more: %s", n, &said)
+	}
+
+	for i := range 10 {
+		write(fmt.Sprintf("d%d/.gitignore", i), strings.Repeat("a\n", maxRules/2))
+		write(fmt.Sprintf("e%d/.gitignore", i), strings.Repeat("b\n", 500_000))
+	}
+	look()
+	if git.taken != maxAllRules {
+		t.Errorf("%d rules of a tree are read, want %d", git.taken, maxAllRules)
+	}
+	for i := range 10 { // what is gone takes no room
+		mustDo(t, os.RemoveAll(filepath.Join(root, fmt.Sprintf("d%d", i))), os.RemoveAll(filepath.Join(root, fmt.Sprintf("e%d", i))))
+	}
+	write("f/.gitignore", "last\n")
+	look()
+	if git.taken != maxRules+1 || len(git.folders) != 2 {
+		t.Errorf("%d rules of %d folders are kept, want %d of 2", git.taken, len(git.folders), maxRules+1)
+	}
+
+	write(".gitignore", strings.Repeat("x", maxRule+1)+"\nlast\n")
+	look()
+	if _, last := w.tree.seen["last"]; last || git.taken != 2 {
+		t.Errorf("with a rule that is too long %d are read, want those after it", git.taken)
+	}
 }

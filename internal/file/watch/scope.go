@@ -25,7 +25,7 @@ func newScope(root string, opts Options) *scope {
 		}
 		globs = append(globs, g)
 	}
-	s.globs = parseRules(globs)
+	s.globs, _ = parseRules(slices.Values(globs), maxRules)
 	s.globs = append(s.globs, s.globs.emptied()...)
 	for _, p := range opts.Paths {
 		s.entries = append(s.entries, clean(p))
@@ -37,7 +37,7 @@ func newScope(root string, opts Options) *scope {
 		s.except = append(s.except, clean(p))
 	}
 	if opts.Gitignore {
-		s.git = &gitignore{root: root, rules: map[string]rules{}}
+		s.git = &gitignore{root: root, folders: map[string]folderRules{}}
 	}
 	return s
 }
@@ -84,6 +84,27 @@ func (s *scope) isRules(rel string) bool { return s.git != nil && path.Base(rel)
 // forgetRules drops the rules of a folder: they are read again when needed.
 func (s *scope) forgetRules(dir string) {
 	if s.git != nil {
-		delete(s.git.rules, dir)
+		s.git.forget(dir)
 	}
+}
+
+// forgetRulesBelow drops the rules of a folder and of all that were below it, of which some
+// may be gone.
+func (s *scope) forgetRulesBelow(dir string) {
+	if s.git == nil {
+		return
+	}
+	for of := range s.git.folders {
+		if within(of, dir) {
+			s.git.forget(of)
+		}
+	}
+}
+
+// over returns a file of rules of which not all are read; "" if there is none.
+func (s *scope) over() string {
+	if s.git == nil {
+		return ""
+	}
+	return s.git.over
 }

@@ -112,6 +112,9 @@ func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit f
 // named if nothing else is. After an error nothing has been remembered.
 func (t *tree) compare(rel string, written bool, enter func(rel string, link bool) error) (first string, differs bool, err error) {
 	t.looked = 0
+	if t.seen[rel].mode.IsDir() {
+		t.scope.forgetRulesBelow(rel)
+	}
 	r := &reader{seed: t.seed, left: maxReadAtOnce}
 	now := map[string]stamp{}
 	note := func(rel string) {

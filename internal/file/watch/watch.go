@@ -103,6 +103,7 @@ type Watcher struct {
 	// Owned by Serve.
 	tree    *tree // what is below the root, as far as it has been signalled
 	pending pending
+	told    bool   // that there are more rules than are read
 	found   string // the first path that is not what it was and has not been signalled, if any
 	polling bool
 	subs    map[string][]*sub // while not polling: by folder or link, relative to the root, or rootTrail
@@ -145,7 +146,17 @@ func New(root string, opts Options) *Watcher {
 	// A tree that cannot be read now is an empty one; Serve reads it again and
 	// says what is wrong.
 	_, _, _ = w.tree.compare(".", false, nil)
+	w.sayRules()
 	return w
+}
+
+// sayRules says once that there are more rules than are read.
+func (w *Watcher) sayRules() {
+	if file := w.tree.scope.over(); file != "" && !w.told {
+		w.told = true
+		w.log.Warn("not all rules of .gitignore files are read, as there are too many: what the rest names counts",
+			"file", file, "most_of_a_file", maxRules, "most_of_all", maxAllRules, "most_bytes_of_a_rule", maxRule)
+	}
 }
 
 // Changed delivers a Change after each burst of events. It holds one: bursts
