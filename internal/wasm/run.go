@@ -183,13 +183,13 @@ func (i *instance) passBuffers(ctx context.Context, module api.Module, enter api
 	if err != nil {
 		return nil, i.failed(ctx, err)
 	}
-	place, length := uint32(answer[0]>>32), uint32(answer[0])
+	address, length := uint32(answer[0]>>32), uint32(answer[0])
 	if int64(length) > i.maxOutput {
 		return nil, tooMuch(i.maxOutput)
 	}
-	data, ok := memory.Read(place, length)
+	data, ok := memory.Read(address, length)
 	if !ok {
-		return nil, fault.New(fault.RuntimePolicyInvalid, "the module's answer of %d bytes at %#x is not in its memory", length, place)
+		return nil, fault.New(fault.RuntimePolicyInvalid, "the module's answer of %d bytes at %#x is not in its memory", length, address)
 	}
 	if err := i.turn.room(ctx, int64(length)); err != nil {
 		return nil, fault.From(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// place is where something was found.
-type place struct {
+// location is where something was found.
+type location struct {
 	entry string // as messages have it
 	id    string // the same for one thing that is found in two ways
 	// named is where a file of resources names it, without a message; zero for
@@ -22,34 +22,34 @@ type place struct {
 }
 
 // String gives the entry, and the line if there is one.
-func (p place) String() string {
-	if p.named.Line == 0 {
-		return p.entry
+func (l location) String() string {
+	if l.named.Line == 0 {
+		return l.entry
 	}
-	return fmt.Sprintf("%s:%d", p.entry, p.named.Line)
+	return fmt.Sprintf("%s:%d", l.entry, l.named.Line)
 }
 
 // fault says what is wrong with what is found there.
-func (p place) fault(format string, args ...any) error {
+func (l location) fault(format string, args ...any) error {
 	msg := fmt.Sprintf(format, args...)
-	if p.named.Line == 0 {
+	if l.named.Line == 0 {
 		return errors.New(msg)
 	}
-	f := p.named
+	f := l.named
 	f.Msg = msg
 	return yamldoc.Faults{f}
 }
 
 // found is a tool and where it was found.
 type found struct {
-	place
+	location
 	tool   manifest.Tool
 	server yamldoc.Fault // that there is no such server, if there is none; zero for all but type mcp
 }
 
 // foundSecret is a secret and where it was found.
 type foundSecret struct {
-	place
+	location
 	secret secret.Secret
 }
 
@@ -80,7 +80,7 @@ func (c *catalog) add(w *walker, hidden map[string]found) {
 			c.names[f.tool.Name] = f
 			c.tools = append(c.tools, f)
 		case first.id != f.id || first.tool.Kind != f.tool.Kind:
-			c.conflict(f.place, f.tool.Name, "the tool %q is served from %s", f.tool.Name, first.place)
+			c.conflict(f.location, f.tool.Name, "the tool %q is served from %s", f.tool.Name, first.location)
 		}
 	}
 	w.found = nil
@@ -101,13 +101,13 @@ func (c *catalog) addSecrets(w *walker, again bool) {
 		case !taken:
 			c.secrets[name] = f
 		case !before[name] && first.id != f.id:
-			c.conflict(f.place, "", "the secret %q of namespace %s is that of %s", name.Name, name.Namespace, first.place)
+			c.conflict(f.location, "", "the secret %q of namespace %s is that of %s", name.Name, name.Namespace, first.location)
 		}
 	}
 	w.secrets = nil
 }
 
-func (c *catalog) conflict(at place, tool, format string, args ...any) {
+func (c *catalog) conflict(at location, tool, format string, args ...any) {
 	c.problems = append(c.problems, manifest.Problem{
 		Path: at.entry, Tool: tool, Severity: manifest.Fault,
 		Err: at.fault("conflict: "+format+"; rename one of the two", args...),

@@ -67,7 +67,7 @@ func (w *walker) declared(d *resource.Declaration, id string) {
 	for _, warning := range d.Warnings {
 		w.problem(d.File.Display, d.Name, manifest.Warning, warning)
 	}
-	at := place{entry: d.File.Display, id: id, named: d.Doc.At("metadata.name", "")}
+	at := location{entry: d.File.Display, id: id, named: d.Doc.At("metadata.name", "")}
 	if d.Tool.Runtime.Generated || d.Tool.Kind == manifest.Cli && d.Tool.Path != "" {
 		w.servers = append(w.servers, d.Tool)
 	}
@@ -79,7 +79,7 @@ func (w *walker) declared(d *resource.Declaration, id string) {
 	case d.Secret.Data != nil:
 		w.secrets = append(w.secrets, foundSecret{at, d.Secret})
 	case d.Name != "":
-		w.found = append(w.found, found{place: at, tool: d.Tool, server: d.NoServer})
+		w.found = append(w.found, found{location: at, tool: d.Tool, server: d.NoServer})
 	}
 }
 

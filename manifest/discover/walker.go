@@ -325,7 +325,7 @@ func (w *walker) take(at string, t manifest.Tool, warnings []error, severity man
 		w.problem(at, t.Name, manifest.Warning, warning)
 	}
 	if err == nil {
-		w.found = append(w.found, found{tool: t, place: place{entry: at, id: t.Path}})
+		w.found = append(w.found, found{tool: t, location: location{entry: at, id: t.Path}})
 		return
 	}
 	w.problem(at, t.Name, severity, err)

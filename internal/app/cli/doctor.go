@@ -167,7 +167,7 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 	if cfg.SecretsDir != "" {
 		findings = append(findings, doctor.Secrets("secrets_dir", config.Absolute(cfg.SecretsDir)))
 	}
-	if socket := cfg.Place(l).Socket; socket != "" {
+	if socket := cfg.ControlSocket(l).Socket; socket != "" {
 		findings = append(findings, doctor.Writable("socket", filepath.Dir(socket)))
 	}
 	if cfg.LogFile != "" {
@@ -189,7 +189,7 @@ func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (
 			found.Text = serves(one)
 		}
 	}
-	socket := cfg.Place(l).Socket
+	socket := cfg.ControlSocket(l).Socket
 	if socket == "" {
 		return found, pids
 	}

@@ -80,14 +80,14 @@ func capsulesOf(ctx context.Context, client *control.Client) ([]string, error) {
 // of one does not affect the others.
 func operateAll(ctx context.Context, client *control.Client, action control.Action, names []string, out io.Writer) error {
 	const atOnce = 16
-	place := make(chan struct{}, atOnce)
+	places := make(chan struct{}, atOnce)
 	now := make([]*control.ToolStatus, len(names))
 	errs := make([]error, len(names))
 	var asking sync.WaitGroup
 	for i, name := range names {
 		asking.Go(func() {
-			place <- struct{}{}
-			defer func() { <-place }()
+			places <- struct{}{}
+			defer func() { <-places }()
 			now[i], errs[i] = client.Operate(ctx, name, action)
 		})
 	}

@@ -181,17 +181,17 @@ func (w *walk) value() node {
 			return n
 		}
 		n := node{at: at, kind: object}
-		places := map[string]int{} // in n.members, by name
+		indexes := map[string]int{} // in n.members, by name
 		for w.decoder.More() {
 			name, at := w.token()
 			own, _ := name.(string) // valid JSON has nothing else there
 			m := member{name: own, node: w.value()}
 			m.at = at // a fault of a member points at its name
-			if place, again := places[own]; again {
-				n.members[place] = m // the last one holds, as in the clients
+			if i, again := indexes[own]; again {
+				n.members[i] = m // the last one holds, as in the clients
 				continue
 			}
-			places[own] = len(n.members)
+			indexes[own] = len(n.members)
 			n.members = append(n.members, m)
 		}
 		w.token()

@@ -290,15 +290,15 @@ func ReadSmall(path string) ([]byte, error) {
 
 // find returns the configuration file in the usual places, or "".
 func (l *Loader) find() string {
-	places := []string{"orla.yaml"}
+	paths := []string{"orla.yaml"}
 	if l.Home != "" {
-		places = append(places, filepath.Join(l.Home, ".orla", "config.yaml"))
+		paths = append(paths, filepath.Join(l.Home, ".orla", "config.yaml"))
 	}
-	for _, place := range places {
+	for _, path := range paths {
 		// A file that exists but cannot be read is returned, so that reading it reports the
 		// error. A home that is not a folder, or that this user cannot enter, has no file.
-		if _, err := os.Lstat(place); err == nil {
-			return place
+		if _, err := os.Lstat(path); err == nil {
+			return path
 		}
 	}
 	return ""

@@ -17,24 +17,24 @@ const NoSocket = "none"
 // Folder returns the folder that an Orla with this configuration serves.
 func (c *Loaded) Folder() string { return cmp.Or(c.Only, c.ToolsDir) }
 
-// Place returns where an Orla with this configuration has its control socket.
-func (c *Loaded) Place(l *Loader) control.Place {
+// ControlSocket returns where an Orla with this configuration has its control socket.
+func (c *Loaded) ControlSocket(l *Loader) control.Location {
 	switch c.Socket {
 	case NoSocket:
-		return control.Place{}
+		return control.Location{}
 	case "":
 	default:
-		return control.Place{Socket: Absolute(c.Socket)}
+		return control.Location{Socket: Absolute(c.Socket)}
 	}
 	if given := l.runtimeDirectory(); given != "" {
-		return control.Place{Socket: control.In(given, c.Folder())}
+		return control.Location{Socket: control.In(given, c.Folder())}
 	}
 	for _, dir := range []string{l.userRuntimeDir(), StateDir(c, "run")} {
 		if dir != "" {
-			return control.Place{Socket: control.In(Absolute(dir), c.Folder()), Private: true}
+			return control.Location{Socket: control.In(Absolute(dir), c.Folder()), Private: true}
 		}
 	}
-	return control.Place{}
+	return control.Location{}
 }
 
 // runtimeDirectory returns the folder for sockets that systemd gives a service (RuntimeDirectory=); ""

@@ -225,7 +225,7 @@ func start(t *testing.T, b control.Backend) *served {
 
 func (s *served) point(socket string) {
 	s.socket = socket
-	<-s.Point(control.Place{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), URL: "http://here", ToolsDir: "/tools", Started: time.Now()})
+	<-s.Point(control.Location{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), URL: "http://here", ToolsDir: "/tools", Started: time.Now()})
 }
 
 func (s *served) waitSocket() {

@@ -44,17 +44,17 @@ type hold struct {
 }
 
 // occupy takes a socket and listens on it.
-func occupy(ctx context.Context, place Place, owner Owner) (*hold, net.Listener, error) {
-	if err := place.prepare(); err != nil {
+func occupy(ctx context.Context, location Location, owner Owner) (*hold, net.Listener, error) {
+	if err := location.prepare(); err != nil {
 		return nil, nil, err
 	}
-	lock, err := takeLock(ctx, lockOf(place.Socket))
+	lock, err := takeLock(ctx, lockOf(location.Socket))
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &hold{socket: place.Socket, lock: lock}
+	h := &hold{socket: location.Socket, lock: lock}
 	h.sign(owner)
-	listener, err := listen(ctx, place.Socket)
+	listener, err := listen(ctx, location.Socket)
 	if err != nil {
 		h.release()
 		return nil, nil, err

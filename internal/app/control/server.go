@@ -49,8 +49,8 @@ type Server struct {
 
 // wanted is where to serve, and who does.
 type wanted struct {
-	place Place
-	owner Owner
+	location Location
+	owner    Owner
 }
 
 // New returns a Server that has no socket yet.
@@ -60,10 +60,10 @@ func New(opts Options) *Server {
 
 // Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is
 // closed after the first attempt.
-func (s *Server) Point(place Place, owner Owner) (tried <-chan struct{}) {
+func (s *Server) Point(location Location, owner Owner) (tried <-chan struct{}) {
 	done := make(chan struct{})
 	s.mu.Lock()
-	s.want = wanted{place, owner}
+	s.want = wanted{location, owner}
 	s.untried = append(s.untried, done)
 	s.mu.Unlock()
 	select {
@@ -146,7 +146,7 @@ type presence struct {
 // move makes want the socket that is served. If that cannot be, what is served
 // stays as it is. Connections that are open stay in any case.
 func (p *presence) move(ctx context.Context, want wanted) {
-	path := want.place.Socket
+	path := want.location.Socket
 	switch {
 	case p.held != nil && path == p.held.socket && p.held.intact():
 		p.held.sign(want.owner)
@@ -157,7 +157,7 @@ func (p *presence) move(ctx context.Context, want wanted) {
 	case p.held != nil && path == p.held.socket:
 		p.drop() // somebody has removed its files
 	}
-	next, listener, err := occupy(ctx, want.place, want.owner)
+	next, listener, err := occupy(ctx, want.location, want.owner)
 	if err != nil {
 		p.tell(path, err)
 		return
@@ -177,7 +177,7 @@ func (p *presence) move(ctx context.Context, want wanted) {
 
 // lacks reports whether what is wanted could not be had.
 func (p *presence) lacks(want wanted) bool {
-	path := want.place.Socket
+	path := want.location.Socket
 	return path != "" && (p.held == nil || p.held.socket != path)
 }
 

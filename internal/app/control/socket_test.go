@@ -143,7 +143,7 @@ func TestJ2StartingAtOnceHasOneWinner(t *testing.T) {
 			s := start(t, newBackend())
 			defer s.stop()
 			for s.Socket() == "" {
-				s.Point(control.Place{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), Started: time.Now()})
+				s.Point(control.Location{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), Started: time.Now()})
 				pause := time.NewTimer(time.Millisecond)
 				select {
 				case <-pause.C:
@@ -220,7 +220,7 @@ func TestJ2TheSocketMoves(t *testing.T) {
 	if got := <-heard; !strings.Contains(got, "after the move") {
 		t.Errorf("the open stream: %s", got)
 	}
-	s.Point(control.Place{}, control.Owner{})
+	s.Point(control.Location{}, control.Owner{})
 	eventually(t, "there is no socket", func() bool { return s.Socket() == "" })
 	if left := names(t, filepath.Dir(s.socket)); left != "" {
 		t.Errorf("%s is left", left)
@@ -263,14 +263,14 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 	precious := write("precious.sock", "not a socket")
 	lock := write("yarn.lock", "not a lock")
 	for _, c := range []struct {
-		place control.Place
+		place control.Location
 		why   string
 	}{
-		{control.Place{Socket: filepath.Join(open, "orla.sock")}, "every user may write to"},
-		{control.Place{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
-		{control.Place{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
-		{control.Place{Socket: precious}, "is not a socket"},
-		{control.Place{Socket: filepath.Join(dir, "yarn.sock")}, "is no lock of Orla's"},
+		{control.Location{Socket: filepath.Join(open, "orla.sock")}, "every user may write to"},
+		{control.Location{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
+		{control.Location{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
+		{control.Location{Socket: precious}, "is not a socket"},
+		{control.Location{Socket: filepath.Join(dir, "yarn.sock")}, "is no lock of Orla's"},
 	} {
 		s := serve(t, newBackend())
 		for range 3 {

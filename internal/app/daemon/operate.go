@@ -41,7 +41,7 @@ func (o operations) Status() control.Status {
 		ToolsDir:   config.Absolute(cfg.Folder()),
 		ConfigFile: config.Absolute(cfg.File),
 		StateDir:   cfg.StateDir,
-		Log:        logPlace(cfg),
+		Log:        logDestination(cfg),
 		Socket:     o.control.Socket(),
 		InFlight:   o.Supervisor.InFlight(),
 		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
@@ -55,8 +55,8 @@ func (o operations) Status() control.Status {
 	return status
 }
 
-// logPlace says where the log goes, for people.
-func logPlace(cfg *config.Loaded) string {
+// logDestination says where the log goes, for people.
+func logDestination(cfg *config.Loaded) string {
 	if cfg.LogFile == "" && cfg.LogFormat == logging.Journal {
 		return logging.Journal
 	}
@@ -305,7 +305,7 @@ func (o operations) speakers(name string) []string {
 
 // point moves the control socket to where cfg says, as soon as possible.
 func (s *server) point(cfg *config.Loaded) (tried <-chan struct{}) {
-	return s.control.Point(cfg.Place(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
+	return s.control.Point(cfg.ControlSocket(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
 }
 
 // awaitControl waits until the control socket exists, or could not be made, before the log says that

@@ -130,7 +130,7 @@ func (c *holders) put(one *conn, by holder) {
 	}
 	c.size++
 	c.puts++
-	one.holders, one.share, one.place, one.put = c, h, h.conns.PushBack(one), c.puts
+	one.holders, one.share, one.element, one.put = c, h, h.conns.PushBack(one), c.puts
 	if added {
 		heap.Push(&c.largest, h)
 		return
@@ -141,8 +141,8 @@ func (c *holders) put(one *conn, by holder) {
 // take takes a connection out.
 func (c *holders) take(one *conn) {
 	h := one.share
-	h.conns.Remove(one.place)
-	one.holders, one.share, one.place = nil, nil, nil
+	h.conns.Remove(one.element)
+	one.holders, one.share, one.element = nil, nil, nil
 	c.size--
 	if h.conns.Len() > 0 {
 		heap.Fix(&c.largest, h.index)
@@ -223,7 +223,7 @@ type conn struct {
 
 	holders *holders // which counts it; guarded by all.mu, as what follows
 	share   *share
-	place   *list.Element
+	element *list.Element
 	put     uint64 // its number in holders, in the order in which they were put
 	gone    bool   // not counted any more
 }

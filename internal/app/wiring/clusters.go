@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/service/secret"
@@ -57,15 +58,14 @@ func (c *clusters) close() {
 	}
 }
 
-// clusterPlace returns the place of a tool whose calls run in a Job each.
-func (p *Parts) clusterPlace(t manifest.Tool) place {
+// clustered returns the launcher of a tool whose calls run in a Job each.
+func (p *Parts) clustered(t manifest.Tool) launch.Launcher {
 	i := t.Isolation
 	network := kube.NoNetwork
 	if i.Network == string(kube.ClusterNetwork) {
 		network = kube.ClusterNetwork
 	}
-	launcher := p.clusters.named(i.Terms.Cluster).Launcher(kube.Tool{
+	return p.clusters.named(i.Terms.Cluster).Launcher(kube.Tool{
 		Name: t.Name, Image: i.Image, PullSecret: i.PullSecret, Network: network, Limits: cgroup.Limits(i.Resources),
 	})
-	return place{launcher: launcher, elsewhere: true}
 }

@@ -65,8 +65,8 @@ func (e *engines) close() {
 	}
 }
 
-// contained returns the place of a tool whose processes run in a container each.
-func (p *Parts) contained(t manifest.Tool) place {
+// contained returns the launcher of a tool whose processes run in a container each.
+func (p *Parts) contained(t manifest.Tool) launch.Launcher {
 	i := t.Isolation
 	opts := container.Options{
 		Engine:    p.engines.named(i.Terms.Engine),
@@ -82,5 +82,5 @@ func (p *Parts) contained(t manifest.Tool) place {
 	if !i.PullSecret.IsZero() {
 		opts.PullSecret = func() (secret.Value, error) { return p.Services.secrets.Resolve(i.PullSecret) }
 	}
-	return place{launcher: container.New(opts), elsewhere: true}
+	return container.New(opts)
 }

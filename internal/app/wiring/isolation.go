@@ -10,40 +10,33 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// place is where the processes of a tool live (SPEC-TOOLS 7).
-type place struct {
-	launcher launch.Launcher
-	// elsewhere: programs are the place's own, and not this machine's.
-	elsewhere bool
-}
-
-// placeOf chooses where the processes of a tool run. It never isolates less than the tool asks for:
-// if that is not possible, each start is refused, with what to do.
-func (p *Parts) placeOf(t manifest.Tool) place {
+// launcherOf chooses what starts the processes of a tool, and reports whether they have other programs than
+// those of this machine. It never isolates less than the tool asks for: if that is not possible, each start is
+// refused, with what to do.
+func (p *Parts) launcherOf(t manifest.Tool) (launcher launch.Launcher, elsewhere bool) {
 	if !t.Isolation.Isolated() {
-		return place{launcher: p.Launcher.Launcher()}
+		return p.Launcher.Launcher(), false
 	}
-	at := p.isolatedPlace(t)
-	at.launcher = p.LastProcesses.record(t.Name, at.launcher)
-	return at
+	launcher, elsewhere = p.isolated(t)
+	return p.LastProcesses.record(t.Name, launcher), elsewhere
 }
 
-// isolatedPlace returns the place that the terms of a tool name.
-func (p *Parts) isolatedPlace(t manifest.Tool) place {
+// isolated is launcherOf for a tool that is isolated by its terms.
+func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere bool) {
 	i := t.Isolation
 	if i.Terms.Refused != "" {
-		return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "%s; %s", i.Terms.Refused, i.Terms.Remedy)}, elsewhere: true} // nothing is looked for here
+		return refusing{fault.New(fault.IsolationUnavailable, "%s; %s", i.Terms.Refused, i.Terms.Remedy)}, true // nothing is looked for here
 	}
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
 		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
-		return place{launcher: p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths, Hidden: i.Terms.Hidden})}
+		return p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths, Hidden: i.Terms.Hidden}), false
 	case manifest.BackendContainer:
-		return p.contained(t)
+		return p.contained(t), true
 	case manifest.BackendKubernetes:
-		return p.clusterPlace(t)
+		return p.clustered(t), true
 	}
-	return place{launcher: refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}, elsewhere: true}
+	return refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}, true
 }
 
 // refusing is a Launcher that starts nothing.

@@ -12,9 +12,9 @@ import (
 
 // capsule makes the provider of a capsule: a package, or an McpServer on this machine or elsewhere.
 func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider, error) {
-	at := p.placeOf(t)
+	launcher, elsewhere := p.launcherOf(t)
 	opts := capsule.Options{
-		Launcher: at.launcher, Elsewhere: at.elsewhere, Environ: environ, Secrets: p.Services.secrets.Resolve, Version: version.Version(),
+		Launcher: launcher, Elsewhere: elsewhere, Environ: environ, Secrets: p.Services.secrets.Resolve, Version: version.Version(),
 		Hub: p.Hub, Lists: p.Lists, Holds: p.Holds, Shared: p.Tenants.Load, Log: p.log,
 	}
 	if far := t.Runtime.Remote; far != nil {

@@ -137,9 +137,9 @@ func claimFile(cfg *config.Loaded) string {
 
 // simple makes the provider of a tool whose calls are a process each.
 func (p *Parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, error) {
-	at := p.placeOf(t)
+	launcher, elsewhere := p.launcherOf(t)
 	return simple.New(t, simple.Options{
-		Launcher: at.launcher, Elsewhere: at.elsewhere, Slots: p.Slots, Environ: environ, Secrets: p.Services.secrets.Resolve,
+		Launcher: launcher, Elsewhere: elsewhere, Slots: p.Slots, Environ: environ, Secrets: p.Services.secrets.Resolve,
 	})
 }
 

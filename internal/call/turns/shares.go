@@ -31,7 +31,7 @@ type Shares struct {
 
 // tenant is a caller, or a session that stands for itself.
 type tenant struct {
-	place
+	position
 	has      int64 // what the caller has taken
 	sessions int
 	waiting  needs[*session]
@@ -39,7 +39,7 @@ type tenant struct {
 
 // session is one that has something, or waits.
 type session struct {
-	place
+	position
 	owner   Owner
 	tenant  *tenant
 	self    tenant    // the tenant of a session that stands for itself
@@ -306,10 +306,10 @@ func (s *Shares) serveLocked() {
 	}
 }
 
-// place is where something stands in a heap.
-type place struct{ at int }
+// position is where something stands in a heap.
+type position struct{ at int }
 
-func (p *place) put(at int) { p.at = at }
+func (p *position) put(at int) { p.at = at }
 
 // first is how much has to be free for the first that waits, and when that one came.
 func (t *tenant) first() (n, serial int64) {

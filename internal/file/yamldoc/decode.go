@@ -156,7 +156,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int
 		if i < 0 {
 			meant := ""
 			if !d.doc.full() {
-				meant = cmp.Or(hint(name, fields), place(name, d.top))
+				meant = cmp.Or(hint(name, fields), belongs(name, d.top))
 			}
 			d.doc.fault(k, path, "unknown key%s", meant)
 			return

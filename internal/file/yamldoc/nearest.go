@@ -73,9 +73,9 @@ func hint(name string, fields []field) string {
 	return below(name, fields)
 }
 
-// place says where in the document an unknown key belongs, for the end of a message, or
+// belongs says where in the document an unknown key belongs, for the end of a message, or
 // nothing. top are the document's own fields.
-func place(name string, top []field) string {
+func belongs(name string, top []field) string {
 	if slices.ContainsFunc(top, func(f field) bool { return f.name == name }) {
 		return "; it belongs at the top level"
 	}

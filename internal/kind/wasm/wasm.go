@@ -41,7 +41,7 @@ type Options struct {
 	// Runtime compiles and runs modules. Required.
 	Runtime *wasm.Runtime
 	// Fetch returns the module at an https:// or oci:// address. Required for those.
-	Fetch func(ctx context.Context, place, digest string, pull secret.Ref) ([]byte, error)
+	Fetch func(ctx context.Context, address, digest string, pull secret.Ref) ([]byte, error)
 	// Slots bounds the calls that run at once. If nil, nothing does.
 	Slots Slots
 	// Auth is what credentials are made of. Required for tools with auth.

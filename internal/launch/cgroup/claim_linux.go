@@ -27,16 +27,16 @@ const bootedWithSystemd = "/run/systemd/system"
 // returns nil, and why, if there is none to be had. The caller must Close the
 // Root; what an Orla left that was killed is removed by the next.
 func Claim(log *slog.Logger) (root *Root, reason string) {
-	places, err := claimable()
+	folders, err := claimable()
 	if err != nil {
 		return nil, err.Error()
 	}
-	for _, dir := range places {
+	for _, dir := range folders {
 		if ownerOf(dir) != os.Geteuid() {
 			return nil, "Orla is not root, and no cgroup is delegated to it"
 		}
 	}
-	r, err := claim(places, log)
+	r, err := claim(folders, log)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -46,12 +46,12 @@ func Claim(log *slog.Logger) (root *Root, reason string) {
 // claimable returns the folder for each controller: of the hierarchies of
 // version 1, or the same for all of that of version 2.
 func claimable() (map[string]string, error) {
-	places, err := legacy("/proc/self/cgroup", "/proc/self/mountinfo")
+	folders, err := legacy("/proc/self/cgroup", "/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	if len(places) == len(controllers) {
-		return places, nil
+	if len(folders) == len(controllers) {
+		return folders, nil
 	}
 	if _, err := os.Stat(bootedWithSystemd); err == nil {
 		return nil, errors.New("systemd manages the cgroups of this machine, and none is delegated to Orla")
@@ -64,9 +64,9 @@ func claimable() (map[string]string, error) {
 		return nil, errors.New("Orla's cgroup is shared with other processes, and not delegated to it") //nolint:staticcheck // a name
 	}
 	for _, c := range controllers {
-		places[c] = dir
+		folders[c] = dir
 	}
-	return places, nil
+	return folders, nil
 }
 
 // legacy returns this process's folder in the hierarchy of version 1 of each
@@ -94,8 +94,8 @@ func legacy(cgroups, mounts string) (map[string]string, error) {
 	}
 	found := map[string]string{}
 	for line := range strings.Lines(string(data)) {
-		place, kind, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-		fields, rest := strings.Fields(place), strings.Fields(kind)
+		mount, kind, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		fields, rest := strings.Fields(mount), strings.Fields(kind)
 		if len(fields) < 5 || len(rest) < 3 || rest[0] != "cgroup" {
 			continue
 		}
@@ -109,21 +109,21 @@ func legacy(cgroups, mounts string) (map[string]string, error) {
 	return found, nil
 }
 
-// claim makes the folders of a Root below places.
-func claim(places map[string]string, log *slog.Logger) (*Root, error) {
+// claim makes the folders of a Root below the given ones.
+func claim(folders map[string]string, log *slog.Logger) (*Root, error) {
 	r := &Root{log: log, names: map[string]bool{}, claimed: true}
-	done, err := sweepAll(places, log)
+	done, err := sweepAll(folders, log)
 	defer done()
 	if err != nil {
 		return nil, err
 	}
 	name := claimPrefix + strings.ToLower(rand.Text()[:10])
 	for _, c := range controllers {
-		dir := filepath.Join(places[c], name)
+		dir := filepath.Join(folders[c], name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // two may share one
 			return nil, errors.Join(err, r.removeClaim())
 		}
-		if places["memory"] == places["pids"] { // version 2
+		if folders["memory"] == folders["pids"] { // version 2
 			r.dir = dir
 			continue
 		}
@@ -144,7 +144,7 @@ func claim(places map[string]string, log *slog.Logger) (*Root, error) {
 		return r, nil
 	}
 	for _, c := range controllers {
-		_ = write(places[c], "cgroup.subtree_control", "+"+c) // what cannot be had enable finds out
+		_ = write(folders[c], "cgroup.subtree_control", "+"+c) // what cannot be had enable finds out
 	}
 	r.enable()
 	return r, nil
@@ -170,27 +170,27 @@ func lockFolder(dir string, how int) (*os.File, error) {
 // Sweep removes what Orlas left that had Claimed cgroups where this process is,
 // or beside it, and were killed.
 func Sweep(log *slog.Logger) {
-	places, err := claimable()
+	folders, err := claimable()
 	if err != nil {
 		return // there was nothing to Claim
 	}
-	done, err := sweepAll(places, log)
+	done, err := sweepAll(folders, log)
 	done()
 	if err != nil {
 		log.Warn("look for cgroups of an earlier Orla", "err", err)
 	}
 }
 
-// sweepAll sweeps places and what is beside them. No other Orla claims there until
+// sweepAll sweeps folders and what is beside them. No other Orla claims there until
 // done is called: whose folder is not locked yet would be swept.
-func sweepAll(places map[string]string, log *slog.Logger) (done func(), err error) {
+func sweepAll(folders map[string]string, log *slog.Logger) (done func(), err error) {
 	var locks []*os.File
 	done = func() {
 		for _, lock := range locks {
 			_ = lock.Close() // which unlocks it
 		}
 	}
-	parents := slices.Compact(slices.Sorted(maps.Values(places))) // all take them in one order
+	parents := slices.Compact(slices.Sorted(maps.Values(folders))) // all take them in one order
 	for _, dir := range parents {
 		lock, err := lockFolder(dir, unix.LOCK_EX)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 // A Group of version 1 is a folder in each hierarchy. There is no way to start
 // a process in it, nor to kill it at once.
 
-// newLegacy makes the folders of a Group that place has named.
+// newLegacy makes the folders of a Group that mkdir has named.
 func (g *Group) newLegacy() error {
 	g.legacy = map[string]string{}
 	for c, dir := range g.root.legacy {
@@ -20,7 +20,7 @@ func (g *Group) newLegacy() error {
 	}
 	g.dir = g.legacy["memory"]
 	for _, dir := range g.legacyFolders() {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // place made one
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // mkdir made one
 			return err
 		}
 	}

@@ -86,8 +86,8 @@ func own(cgroups, mounts string) (string, error) {
 	}
 	// ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE ...
 	for line := range strings.Lines(string(data)) {
-		place, kind, _ := strings.Cut(line, " - ")
-		fields := strings.Fields(place)
+		mount, kind, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(mount)
 		if len(fields) < 5 || !strings.HasPrefix(kind, "cgroup2 ") {
 			continue
 		}
@@ -220,7 +220,7 @@ func (r *Root) New(name string, limits Limits) (*Group, error) {
 		return nil, nil
 	}
 	g := &Group{root: r, held: Limits{}}
-	if err := r.place(g, groupPrefix+escape(name)); err != nil {
+	if err := r.mkdir(g, groupPrefix+escape(name)); err != nil {
 		return nil, err
 	}
 	if r.legacy != nil {
@@ -239,9 +239,9 @@ func (r *Root) New(name string, limits Limits) (*Group, error) {
 	return g, nil
 }
 
-// place makes the folder of a Group. There may be another one of the name: a
+// mkdir makes the folder of a Group. There may be another one of the name: a
 // process that is to replace another lives beside it.
-func (r *Root) place(g *Group, name string) error {
+func (r *Root) mkdir(g *Group, name string) error {
 	const most = 100
 	r.mu.Lock()
 	defer r.mu.Unlock()

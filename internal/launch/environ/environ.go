@@ -52,7 +52,7 @@ func Of(tool manifest.Tool, clean []string) []string {
 	var environ []string
 	switch {
 	case tool.Isolation.Isolated():
-		environ = ofPlace(tool.Isolation)
+		environ = ofIsolated(tool.Isolation)
 	case tool.Kind == manifest.Cli:
 		environ = only(clean, "PATH", "HOME", "LANG")
 	default:
@@ -87,9 +87,9 @@ func only(clean []string, names ...string) []string {
 // usualPath is where programs are on this kind of machine.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// ofPlace is what every process has that does not live where Orla does. Where
+// ofIsolated is what every process has that does not live where Orla does. Where
 // programs are in an image, the image says.
-func ofPlace(i manifest.Isolation) []string {
+func ofIsolated(i manifest.Isolation) []string {
 	environ := []string{"HOME=/tmp", "LANG=C.UTF-8"}
 	if backend := i.Terms.Backend; backend != manifest.BackendContainer && backend != manifest.BackendKubernetes {
 		environ = append(environ, "PATH="+usualPath)

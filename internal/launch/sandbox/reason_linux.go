@@ -152,13 +152,13 @@ func (v view) finds(spec launch.Spec) error {
 	}
 	elsewhere := ""
 	for _, dir := range filepath.SplitList(pathOf(spec.Env)) {
-		place := filepath.Join(dir, name)
+		path := filepath.Join(dir, name)
 		switch {
-		case !filepath.IsAbs(place) || !exists(place):
-		case v.runs(place):
+		case !filepath.IsAbs(path) || !exists(path):
+		case v.runs(path):
 			return nil
 		case elsewhere == "":
-			elsewhere = place
+			elsewhere = path
 		}
 	}
 	if elsewhere == "" {

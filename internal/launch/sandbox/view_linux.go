@@ -111,7 +111,7 @@ func (v view) expose(path string) error {
 	if err != nil || v.binds[path] != "" {
 		return nil //nolint:nilerr // what is not there is not seen
 	}
-	if place, ok := v.locate(path); ok && place == source {
+	if seen, ok := v.locate(path); ok && seen == source {
 		return nil // it is seen already
 	}
 	for _, own := range [...]map[string]string{v.links, v.binds} {

@@ -145,7 +145,7 @@ func (e *evaluation) restOf(s *jsonschema.Schema, v any, asked bool) (r rest) {
 	return r
 }
 
-// positional returns how many items have a schema by their place, and whether all others
+// positional returns how many items have a schema by their index, and whether all others
 // have one as well.
 func positional(s *jsonschema.Schema) (from int, all bool) {
 	if s.DraftVersion >= 2020 {

@@ -194,25 +194,25 @@ func (e *evaluation) list(s *jsonschema.Schema, v []any, path []string, left *re
 	return e.contains(s, v, path, left) && ok
 }
 
-// items checks the items that have a schema by their place, and the others.
+// items checks the items that have a schema by their index, and the others.
 func (e *evaluation) items(s *jsonschema.Schema, v []any, path []string) bool {
-	byPlace, more := s.PrefixItems, s.Items2020
+	byIndex, more := s.PrefixItems, s.Items2020
 	if s.DraftVersion < 2020 {
 		switch items := s.Items.(type) {
 		case *jsonschema.Schema:
-			byPlace, more = nil, items
+			byIndex, more = nil, items
 		case []*jsonschema.Schema:
-			byPlace = items
+			byIndex = items
 		}
 		if _, all := s.Items.(*jsonschema.Schema); !all {
 			switch additional := s.AdditionalItems.(type) {
 			case bool:
-				if !additional && len(v) > len(byPlace) {
-					e.misfit(path, "has %d items too many", len(v)-len(byPlace))
+				if !additional && len(v) > len(byIndex) {
+					e.misfit(path, "has %d items too many", len(v)-len(byIndex))
 					if e.enough() {
 						return false
 					}
-					e.each(byPlace, nil, v[:len(byPlace)], path)
+					e.each(byIndex, nil, v[:len(byIndex)], path)
 					return false
 				}
 			case *jsonschema.Schema:
@@ -220,17 +220,17 @@ func (e *evaluation) items(s *jsonschema.Schema, v []any, path []string) bool {
 			}
 		}
 	}
-	return e.each(byPlace, more, v, path)
+	return e.each(byIndex, more, v, path)
 }
 
 // each checks the first items against a schema each, and all others against more, if
 // that is not nil.
-func (e *evaluation) each(byPlace []*jsonschema.Schema, more *jsonschema.Schema, v []any, path []string) bool {
+func (e *evaluation) each(byIndex []*jsonschema.Schema, more *jsonschema.Schema, v []any, path []string) bool {
 	ok := true
 	for i, item := range v {
 		s := more
-		if i < len(byPlace) {
-			s = byPlace[i]
+		if i < len(byIndex) {
+			s = byIndex[i]
 		}
 		if s == nil {
 			break

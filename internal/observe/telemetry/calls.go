@@ -200,7 +200,7 @@ type codes struct {
 }
 
 const (
-	ok      = 0 // the place of the code of a call that went well
+	ok      = 0 // the index of the code of a call that went well
 	okCode  = "ok"
 	anyCode = "other" // a code that a tool made up, or a JSON-RPC error's number
 )
@@ -217,7 +217,7 @@ func knownCodes() codes {
 	return c
 }
 
-// of returns the place of a call's code.
+// of returns the index of a call's code.
 func (c codes) of(end mcpbridge.CallEnd) int {
 	if end.OK {
 		return ok

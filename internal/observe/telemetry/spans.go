@@ -131,13 +131,13 @@ func (s *spans) begin(ctx context.Context, call mcpbridge.CallStart) (context.Co
 		add(attrProtocol, protocolHTTP)
 	}
 	ctx, span := s.tracer.Start(ctx, name, oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithAttributes(attributes...))
-	return trace.WithWork(ctx, placeOf(span), func(ctx context.Context) (context.Context, func()) { return s.work(ctx, name) }), span
+	return trace.WithWork(ctx, contextOf(span), func(ctx context.Context) (context.Context, func()) { return s.work(ctx, name) }), span
 }
 
 // work begins the span of what a provider does for a call, after waiting.
 func (s *spans) work(ctx context.Context, name string) (context.Context, func()) {
 	ctx, span := s.tracer.Start(ctx, name, oteltrace.WithSpanKind(oteltrace.SpanKindClient))
-	return trace.With(ctx, placeOf(span)), func() { span.End() }
+	return trace.With(ctx, contextOf(span)), func() { span.End() }
 }
 
 // end ends the span of a call. A failed tool is a successful response: only
@@ -160,8 +160,8 @@ func end(span oteltrace.Span, how mcpbridge.CallEnd) {
 	span.End()
 }
 
-// placeOf is where a span is.
-func placeOf(span oteltrace.Span) trace.Context {
+// contextOf returns the trace context of a span.
+func contextOf(span oteltrace.Span) trace.Context {
 	of := span.SpanContext()
 	return trace.Of(of.TraceID(), of.SpanID(), byte(of.TraceFlags()), of.TraceState().String())
 }

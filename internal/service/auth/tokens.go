@@ -256,11 +256,11 @@ func (g grant) why(ctx context.Context, err error) error {
 
 // failed is a fault of the token endpoint.
 func (g grant) failed(again bool, format string, args ...any) *fault.Error {
-	place := "token endpoint"
+	where := "token endpoint"
 	if u, err := url.Parse(g.url); err == nil {
-		place += " " + outbound.Place(u)
+		where += " " + outbound.Origin(u)
 	}
-	f := fault.New(fault.SecretResolutionFailed, "%s "+format, append([]any{place}, args...)...)
+	f := fault.New(fault.SecretResolutionFailed, "%s "+format, append([]any{where}, args...)...)
 	f.Retry, f.Unsent = &again, true
 	return f
 }

@@ -36,14 +36,14 @@ func transportFault(req *http.Request, err error, connected bool) *fault.Error {
 	if req.Context().Err() != nil {
 		return cause(req.Context())
 	}
-	place := Place(req.URL)
+	origin := Origin(req.URL)
 	if b, ok := errors.AsType[*blocked](err); ok {
-		f := fault.New(fault.RuntimePolicyInvalid, "%s: %v", place, b)
+		f := fault.New(fault.RuntimePolicyInvalid, "%s: %v", origin, b)
 		f.Unsent = true
 		return f
 	}
 	reason, again := transportReason(err, connected)
-	f := fault.New(fault.ExecutionFailed, "%s: %s", place, reason)
+	f := fault.New(fault.ExecutionFailed, "%s: %s", origin, reason)
 	f.Retry, f.Unsent = &again, !connected
 	if !connected && req.URL.Scheme == "https" && notTLS(err) {
 		f.Err = ErrNotTLS

@@ -143,7 +143,7 @@ func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 	if err != nil {
 		giveUp()
 		if h.conns.Load() > maxConns && req.Context().Err() == nil {
-			return nil, fault.New(fault.ExecutionFailed, "%s ended %d connections instead of an answer", Place(req.URL), maxConns)
+			return nil, fault.New(fault.ExecutionFailed, "%s ended %d connections instead of an answer", Origin(req.URL), maxConns)
 		}
 		connected := h.seen.Load()
 		if connected {
@@ -155,12 +155,12 @@ func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 		// What follows is a connection, which would outlast the request's context.
 		_ = resp.Body.Close()
 		giveUp()
-		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Place(req.URL))
+		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Origin(req.URL))
 	}
 	if fields(resp.Header) > maxFields {
 		_ = resp.Body.Close() // nothing of it is wanted
 		giveUp()
-		return nil, fault.New(fault.ExecutionFailed, "the header of the answer of %s has more than %d fields", Place(req.URL), maxFields)
+		return nil, fault.New(fault.ExecutionFailed, "the header of the answer of %s has more than %d fields", Origin(req.URL), maxFields)
 	}
 	resp.Body = &body{ReadCloser: resp.Body, req: req, conn: h.conn.Load(), over: giveUp}
 	return resp, nil

@@ -78,10 +78,10 @@ func redirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	req.Header.Del("Referer") // it has the query
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return fault.New(fault.ExecutionFailed, "%s redirects to what is not HTTP", Place(first.URL))
+		return fault.New(fault.ExecutionFailed, "%s redirects to what is not HTTP", Origin(first.URL))
 	}
 	if len(via) > maxRedirects {
-		return fault.New(fault.ExecutionFailed, "%s redirects more than %d times", Place(first.URL), maxRedirects)
+		return fault.New(fault.ExecutionFailed, "%s redirects more than %d times", Origin(first.URL), maxRedirects)
 	}
 	away := !sameHost(first.URL, req.URL)
 	for _, earlier := range via[1:] { // who comes back has been elsewhere
@@ -92,7 +92,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	}
 	if first.Method != http.MethodGet && first.Method != http.MethodHead {
 		return fault.New(fault.ExecutionFailed,
-			"%s redirects to another host (%s), where neither the arguments nor the credentials may follow; name the right host in the endpoint", Place(first.URL), Place(req.URL))
+			"%s redirects to another host (%s), where neither the arguments nor the credentials may follow; name the right host in the endpoint", Origin(first.URL), Origin(req.URL))
 	}
 	clean := http.Header{}
 	for _, name := range kept {
@@ -128,6 +128,6 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// Place is where a URL leads, for messages: scheme, host and port, which hold no
+// Origin is where a URL leads, for messages: scheme, host and port, which hold no
 // secret.
-func Place(u *url.URL) string { return u.Scheme + "://" + u.Host }
+func Origin(u *url.URL) string { return u.Scheme + "://" + u.Host }

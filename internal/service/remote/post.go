@@ -79,7 +79,7 @@ func (s *session) post(ctx context.Context, m message, c auth.Credentials) error
 	defer func() { _ = resp.Body.Close() }() // it was read as far as it matters
 	if resp.Request != nil && resp.Request.Method != http.MethodPost {
 		return final("the server redirects to %s%s, where a POST cannot follow; name that as the endpoint",
-			outbound.Place(resp.Request.URL), resp.Request.URL.Path)
+			outbound.Origin(resp.Request.URL), resp.Request.URL.Path)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return s.refused(ctx, resp, m, c)

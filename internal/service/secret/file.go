@@ -14,22 +14,22 @@ import (
 // maxFile is more than any key or certificate needs.
 const maxFile = 64 << 10
 
-// place is a file that may hold a secret.
-type place struct {
+// candidate is a file that may hold a secret.
+type candidate struct {
 	what string // as messages call the folder
 	dir  string
 	file string // below dir
 }
 
 // String names the file for messages.
-func (p place) String() string { return p.what + " (" + filepath.Join(p.dir, p.file) + ")" }
+func (c candidate) String() string { return c.what + " (" + filepath.Join(c.dir, c.file) + ")" }
 
-// places are the files that may hold a secret, the first wins.
-func places(ref Ref, dir, credentials string) []place {
-	var at []place
+// candidates are the files that may hold a secret, the first wins.
+func candidates(ref Ref, dir, credentials string) []candidate {
+	var at []candidate
 	add := func(what, dir string, file ...string) {
 		if dir != "" {
-			at = append(at, place{what, dir, filepath.Join(file...)})
+			at = append(at, candidate{what, dir, filepath.Join(file...)})
 		}
 	}
 	if ref.Namespace != DefaultNamespace {
@@ -53,32 +53,32 @@ func places(ref Ref, dir, credentials string) []place {
 // read returns what the file holds, less one line break at its end, and nil if
 // there is no such file. A folder in its place is no file. Symbolic links are
 // followed inside the folder and never out of it.
-func (p place) read() (*Value, error) {
-	root, err := os.OpenRoot(p.dir)
+func (c candidate) read() (*Value, error) {
+	root, err := os.OpenRoot(c.dir)
 	if err != nil {
-		return nil, p.unless(err)
+		return nil, c.unless(err)
 	}
 	defer func() { _ = root.Close() }()                                // it was only read
-	f, err := root.OpenFile(p.file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
+	f, err := root.OpenFile(c.file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
 	if err != nil {
-		return nil, p.unless(err)
+		return nil, c.unless(err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, p.unless(err)
+		return nil, c.unless(err)
 	case info.IsDir():
 		return nil, nil
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", p)
+		return nil, fmt.Errorf("%s is not a regular file", c)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, p.unless(err)
+		return nil, c.unless(err)
 	case len(data) > maxFile:
-		return nil, fmt.Errorf("%s is over %d KiB", p, maxFile>>10)
+		return nil, fmt.Errorf("%s is over %d KiB", c, maxFile>>10)
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	value := NewValue(text)
@@ -86,12 +86,12 @@ func (p place) read() (*Value, error) {
 }
 
 // unless says why a file cannot be read, unless it is not there.
-func (p place) unless(err error) error {
+func (c candidate) unless(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
 		err = cause.Err
 	}
-	return fmt.Errorf("%s: %w", p, err)
+	return fmt.Errorf("%s: %w", c, err)
 }

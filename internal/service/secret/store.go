@@ -116,7 +116,7 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 	} else {
 		looked = append(looked, "the Secret resources")
 	}
-	for _, at := range places(ref, from.dir, s.credentials) {
+	for _, at := range candidates(ref, from.dir, s.credentials) {
 		value, err := at.read()
 		switch {
 		case err != nil:

@@ -87,11 +87,11 @@ func New(opts Options) *Store {
 
 // key is what makes two fetches the same.
 type key struct {
-	place, digest string
-	pull          secret.Ref
+	address, digest string
+	pull            secret.Ref
 }
 
-// Fetch returns the module at place, an https:// or oci:// address, which has
+// Fetch returns the module at address, an https:// or oci:// address, which has
 // digest ("sha256:HEX") unless that is "". pull is the secret that an oci://
 // module is pulled with, or zero.
 //
@@ -103,11 +103,11 @@ type key struct {
 // What it reads is counted by the context's turns.Held before it is there, whether it comes from
 // a server or was kept: a server that hangs takes no more room than it has sent.
 //
-// Every error is a *fault.Error that is Unsent: runtime_policy_invalid where place
+// Every error is a *fault.Error that is Unsent: runtime_policy_invalid where address
 // holds no module that may be run, auth_invalid and auth_forbidden where pull is
 // not accepted, and what it was that failed otherwise.
-func (s *Store) Fetch(ctx context.Context, place, digest string, pull secret.Ref) ([]byte, error) {
-	module, err := s.share(ctx, key{place, digest, pull})
+func (s *Store) Fetch(ctx context.Context, address, digest string, pull secret.Ref) ([]byte, error) {
+	module, err := s.share(ctx, key{address, digest, pull})
 	if err != nil {
 		return nil, fault.Unsent(err)
 	}

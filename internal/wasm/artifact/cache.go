@@ -162,7 +162,7 @@ func (c *cache) blobPath(d digest.Digest) string {
 // entryPath is an address's file. Its name tells nothing of the address, which may
 // have a secret in its query.
 func (c *cache) entryPath(k key) string {
-	sum := sha256.Sum256([]byte(k.place + "\x00" + k.pull.String()))
+	sum := sha256.Sum256([]byte(k.address + "\x00" + k.pull.String()))
 	return filepath.Join(c.dir, "places", hex.EncodeToString(sum[:]))
 }
 
@@ -193,12 +193,12 @@ func read(path string, max int64, need func(size int64) error) ([]byte, error) {
 
 // write puts a file in its place, or logs why it is not kept.
 func (c *cache) write(path string, data []byte) {
-	if err := c.place(path, data); err != nil {
+	if err := c.tryWrite(path, data); err != nil {
 		c.log.Warn("module is not kept", "path", path, "err", err)
 	}
 }
 
-func (c *cache) place(path string, data []byte) error {
+func (c *cache) tryWrite(path string, data []byte) error {
 	if err := c.make(); err != nil {
 		return err
 	}

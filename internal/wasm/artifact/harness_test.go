@@ -111,14 +111,14 @@ func newStore(t *testing.T, opts artifact.Options) *fixture {
 }
 
 // Fetch is the Store's, for one who lets go of the module at once. Hosts share the room.
-func (f *fixture) Fetch(ctx context.Context, place, digest string, pull secret.Ref) ([]byte, error) {
+func (f *fixture) Fetch(ctx context.Context, address, digest string, pull secret.Ref) ([]byte, error) {
 	host := ""
-	if u, err := url.Parse(place); err == nil {
+	if u, err := url.Parse(address); err == nil {
 		host = u.Host
 	}
 	ctx, release := f.room.Hold(ctx, turns.Owner{Session: host})
 	defer release()
-	return f.Store.Fetch(ctx, place, digest, pull)
+	return f.Store.Fetch(ctx, address, digest, pull)
 }
 
 // Free returns how many bytes of the room nobody holds.
@@ -163,38 +163,38 @@ func (f *fixture) age(t *testing.T) {
 }
 
 // want fetches what must be there.
-func (f *fixture) want(t *testing.T, place, digest string, pull secret.Ref, want []byte) {
+func (f *fixture) want(t *testing.T, address, digest string, pull secret.Ref, want []byte) {
 	t.Helper()
-	got, err := f.Fetch(t.Context(), place, digest, pull)
+	got, err := f.Fetch(t.Context(), address, digest, pull)
 	if err != nil {
-		t.Fatalf("%s: %v", place, err)
+		t.Fatalf("%s: %v", address, err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Fatalf("%s: got %q, want %q", place, got, want)
+		t.Fatalf("%s: got %q, want %q", address, got, want)
 	}
 }
 
 // refuse fetches what must fail, and returns why it does.
-func (f *fixture) refuse(t *testing.T, place, digest string, pull secret.Ref, code fault.Code, words string) fault.Error {
+func (f *fixture) refuse(t *testing.T, address, digest string, pull secret.Ref, code fault.Code, words string) fault.Error {
 	t.Helper()
-	return f.refuseCtx(t.Context(), t, place, digest, pull, code, words)
+	return f.refuseCtx(t.Context(), t, address, digest, pull, code, words)
 }
 
-func (f *fixture) refuseCtx(ctx context.Context, t *testing.T, place, digest string, pull secret.Ref, code fault.Code, words string) fault.Error {
+func (f *fixture) refuseCtx(ctx context.Context, t *testing.T, address, digest string, pull secret.Ref, code fault.Code, words string) fault.Error {
 	t.Helper()
-	_, err := f.Fetch(ctx, place, digest, pull)
+	_, err := f.Fetch(ctx, address, digest, pull)
 	if err == nil {
-		t.Fatalf("%s was fetched", place)
+		t.Fatalf("%s was fetched", address)
 	}
 	got := fault.From(err)
 	if got.Code != code || !strings.Contains(got.Reason, words) {
-		t.Errorf("%s: got %v, want %s: …%s…", place, err, code, words)
+		t.Errorf("%s: got %v, want %s: …%s…", address, err, code, words)
 	}
 	if !got.Unsent {
-		t.Errorf("%s: %v: nothing was sent to the tool, and the error does not say so", place, err)
+		t.Errorf("%s: %v: nothing was sent to the tool, and the error does not say so", address, err)
 	}
 	if strings.Contains(err.Error()+f.log.String(), password) {
-		t.Errorf("%s: the password is in the error or the log: %v", place, err)
+		t.Errorf("%s: the password is in the error or the log: %v", address, err)
 	}
 	return *got
 }
@@ -250,8 +250,8 @@ func newRepository(t *testing.T) *repository {
 	return r
 }
 
-// place is the address of a tag.
-func (r *repository) place(tag string) string { return "oci://" + r.host + "/team/echo:" + tag }
+// address is the address of a tag.
+func (r *repository) address(tag string) string { return "oci://" + r.host + "/team/echo:" + tag }
 
 // layer is a layer's type and content.
 type layer struct {

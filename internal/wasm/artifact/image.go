@@ -40,7 +40,7 @@ type image struct {
 }
 
 // String implements source.
-func (i *image) String() string { return i.key.place }
+func (i *image) String() string { return i.key.address }
 
 // settled implements source.
 func (i *image) settled(ctx context.Context) ([]byte, bool) {

@@ -25,29 +25,29 @@ func TestT37Images(t *testing.T) {
 	r.push(t, "latest", layer{"application/vnd.wasm.content.layer.v1+wasm", module("latest")}, layer{"text/markdown", []byte("# Echo")})
 	r.push(t, "bare", layer{"application/octet-stream", module("bare")})
 	f := newStore(t, artifact.Options{})
-	f.want(t, r.place("v1"), "", secret.Ref{}, echo)
-	f.want(t, r.place("bare"), "", secret.Ref{}, module("bare"))
-	f.want(t, strings.TrimSuffix(r.place(""), ":"), "", secret.Ref{}, module("latest"))
-	f.want(t, r.place("v1"), v1.Digest.String(), secret.Ref{}, echo)
-	f.want(t, strings.TrimSuffix(r.place(""), ":")+"@"+v1.Digest.String(), "", secret.Ref{}, echo)
-	f.want(t, strings.TrimSuffix(r.place(""), ":"), v1.Digest.String(), secret.Ref{}, echo)
+	f.want(t, r.address("v1"), "", secret.Ref{}, echo)
+	f.want(t, r.address("bare"), "", secret.Ref{}, module("bare"))
+	f.want(t, strings.TrimSuffix(r.address(""), ":"), "", secret.Ref{}, module("latest"))
+	f.want(t, r.address("v1"), v1.Digest.String(), secret.Ref{}, echo)
+	f.want(t, strings.TrimSuffix(r.address(""), ":")+"@"+v1.Digest.String(), "", secret.Ref{}, echo)
+	f.want(t, strings.TrimSuffix(r.address(""), ":"), v1.Digest.String(), secret.Ref{}, echo)
 
 	// The tag moves; the digest does not.
 	r.push(t, "v1", layer{wasm, module("moved")})
-	f.want(t, r.place("v1"), v1.Digest.String(), secret.Ref{}, echo)
+	f.want(t, r.address("v1"), v1.Digest.String(), secret.Ref{}, echo)
 	f.age(t)
-	f.want(t, r.place("v1"), "", secret.Ref{}, module("moved"))
+	f.want(t, r.address("v1"), "", secret.Ref{}, module("moved"))
 
 	// What is there in part is completed, and what is there needs nobody.
 	r.Close()
-	f.want(t, r.place("v1"), v1.Digest.String(), secret.Ref{}, echo)
-	f.want(t, r.place("v1"), "", secret.Ref{}, module("moved"))
+	f.want(t, r.address("v1"), v1.Digest.String(), secret.Ref{}, echo)
+	f.want(t, r.address("v1"), "", secret.Ref{}, module("moved"))
 	f.age(t)
-	f.want(t, r.place("v1"), "", secret.Ref{}, module("moved"))
+	f.want(t, r.address("v1"), "", secret.Ref{}, module("moved"))
 	if !strings.Contains(f.log.String(), "as it was fetched before") {
 		t.Errorf("the log does not say that the registry is down: %s", f.log)
 	}
-	if got := newStore(t, artifact.Options{}).refuse(t, r.place("v1"), "", secret.Ref{}, fault.ExecutionFailed, "cannot connect"); !got.Retryable() {
+	if got := newStore(t, artifact.Options{}).refuse(t, r.address("v1"), "", secret.Ref{}, fault.ExecutionFailed, "cannot connect"); !got.Retryable() {
 		t.Error("a registry that is down is not worth another attempt")
 	}
 }
@@ -87,14 +87,14 @@ func TestT37ImagesThatAreNone(t *testing.T) {
 		"text": "no JSON", "both": "index at the same time", "other": "another kind", "nothing": "no layer",
 		"path": "digest", "lost": "does not have it", "absent": "does not have it", "huge": "over 4 MiB",
 	} {
-		if got := f.refuse(t, r.place(tag), "", secret.Ref{}, fault.RuntimePolicyInvalid, words); got.Retryable() {
+		if got := f.refuse(t, r.address(tag), "", secret.Ref{}, fault.RuntimePolicyInvalid, words); got.Retryable() {
 			t.Errorf("%s is worth another attempt", tag)
 		}
 	}
 	if fetched.Load() {
 		t.Error("what is too large by its manifest was asked for")
 	}
-	for place, words := range map[string]string{
+	for address, words := range map[string]string{
 		"oci://" + r.host:                          "REGISTRY/REPOSITORY",
 		"oci://" + r.host + "/Team/Echo:1":         "REGISTRY/REPOSITORY",
 		"oci://" + r.host + "/team/../echo:1":      "REGISTRY/REPOSITORY",
@@ -102,7 +102,7 @@ func TestT37ImagesThatAreNone(t *testing.T) {
 		"oci://ada:secret@" + r.host + "/t/echo:1": "credentials",
 		"oci:///team/echo:1":                       "REGISTRY/REPOSITORY",
 	} {
-		f.refuse(t, place, "", secret.Ref{}, fault.RuntimePolicyInvalid, words)
+		f.refuse(t, address, "", secret.Ref{}, fault.RuntimePolicyInvalid, words)
 	}
 }
 
@@ -138,15 +138,15 @@ func TestT37Indexes(t *testing.T) {
 	}
 
 	f := newStore(t, artifact.Options{})
-	f.want(t, r.place("multi"), "", secret.Ref{}, module("wasip1"))
-	f.want(t, r.place("wasis"), "", secret.Ref{}, module("wasip1"))
-	f.want(t, r.place("one"), "", secret.Ref{}, module("alone"))
-	f.want(t, r.place("deep1"), "", secret.Ref{}, module("wasip1"))
-	f.refuse(t, r.place("native"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "no manifest for WebAssembly")
-	f.refuse(t, r.place("which"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "2 manifests")
-	f.refuse(t, r.place("deep3"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "deep")
+	f.want(t, r.address("multi"), "", secret.Ref{}, module("wasip1"))
+	f.want(t, r.address("wasis"), "", secret.Ref{}, module("wasip1"))
+	f.want(t, r.address("one"), "", secret.Ref{}, module("alone"))
+	f.want(t, r.address("deep1"), "", secret.Ref{}, module("wasip1"))
+	f.refuse(t, r.address("native"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "no manifest for WebAssembly")
+	f.refuse(t, r.address("which"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "2 manifests")
+	f.refuse(t, r.address("deep3"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "deep")
 	r.Close()
-	f.want(t, r.place("any"), digestOf([]byte(multi)), secret.Ref{}, module("wasip1")) // the digest of an index
+	f.want(t, r.address("any"), digestOf([]byte(multi)), secret.Ref{}, module("wasip1")) // the digest of an index
 }
 
 // What a registry gives is what was asked for, or nothing.
@@ -158,7 +158,7 @@ func TestT37LyingRegistries(t *testing.T) {
 		return true
 	}
 	f := newStore(t, artifact.Options{MaxBytes: 1 << 20})
-	f.refuse(t, r.place("v1"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "was asked for")
+	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "was asked for")
 	r.blob = func(w http.ResponseWriter, _ *http.Request) bool { // of more bytes than it says
 		w.(http.Flusher).Flush()
 		for block := make([]byte, 64<<10); ; {
@@ -167,9 +167,9 @@ func TestT37LyingRegistries(t *testing.T) {
 			}
 		}
 	}
-	f.refuse(t, r.place("v1"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "over 1 MiB")
+	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "over 1 MiB")
 	r.blob = nil
-	f.want(t, r.place("v1"), "", secret.Ref{}, module("good"))
+	f.want(t, r.address("v1"), "", secret.Ref{}, module("good"))
 
 	honest := r.open
 	r.open = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -182,7 +182,7 @@ func TestT37LyingRegistries(t *testing.T) {
 	back.open = honest
 	back.push(t, "evil", layer{wasm, module("evil")})
 	f = newStore(t, artifact.Options{})
-	f.refuse(t, r.place("v1"), v1.Digest.String(), secret.Ref{}, fault.ExecutionFailed, "cannot be used")
+	f.refuse(t, r.address("v1"), v1.Digest.String(), secret.Ref{}, fault.ExecutionFailed, "cannot be used")
 }
 
 // A registry that sends a byte now and then ends with its caller's patience.
@@ -197,7 +197,7 @@ func TestT37SlowRegistries(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, fault.New(fault.Timeout, "over"))
 	defer cancel()
-	newStore(t, artifact.Options{}).refuseCtx(ctx, t, r.place("v1"), "", secret.Ref{}, fault.Timeout, "over")
+	newStore(t, artifact.Options{}).refuseCtx(ctx, t, r.address("v1"), "", secret.Ref{}, fault.Timeout, "over")
 }
 
 // SPEC-TOOLS 3.7: pull credentials, in all forms that they have, and for their host
@@ -223,26 +223,26 @@ func TestT37PullSecrets(t *testing.T) {
 	for scheme, admit := range map[string]func(http.ResponseWriter, *http.Request) bool{"basic": basic, "bearer": bearer(service.URL)} {
 		r.admit = admit
 		for _, name := range []string{"pair", "docker", "url", "kubernetes"} {
-			newStore(t, opts).want(t, r.place("v1"), "", ref(name), module("private"))
+			newStore(t, opts).want(t, r.address("v1"), "", ref(name), module("private"))
 		}
 		f := newStore(t, opts)
-		f.refuse(t, r.place("v1"), "", secret.Ref{}, fault.AuthInvalid, "image_pull_secret")
-		f.refuse(t, r.place("v1"), "", ref("wrong"), fault.AuthInvalid, "does not accept the secret wrong")
+		f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.AuthInvalid, "image_pull_secret")
+		f.refuse(t, r.address("v1"), "", ref("wrong"), fault.AuthInvalid, "does not accept the secret wrong")
 		before := r.requests.Load() + service.requests.Load()
 		for name, words := range map[string]string{
 			"empty": "empty", "half": "USER:PASSWORD", "broken": "no configuration of docker",
 			"elsewhere": "no credentials for " + r.host, "absent": "not there",
 		} {
-			f.refuse(t, r.place("v1"), "", ref(name), fault.SecretResolutionFailed, words)
+			f.refuse(t, r.address("v1"), "", ref(name), fault.SecretResolutionFailed, words)
 		}
 		if got := r.requests.Load() + service.requests.Load(); got != before {
 			t.Errorf("%s: without credentials the registry was asked %d times", scheme, got-before)
 		}
 	}
 	r.admit = bearer(service.URL)
-	newStore(t, opts).want(t, r.place("v1"), "", ref("token"), module("private"))
+	newStore(t, opts).want(t, r.address("v1"), "", ref("token"), module("private"))
 	r.admit = basic
-	newStore(t, opts).refuse(t, r.place("v1"), "", ref("token"), fault.AuthInvalid, "cannot be logged in to")
+	newStore(t, opts).refuse(t, r.address("v1"), "", ref("token"), fault.AuthInvalid, "cannot be logged in to")
 }
 
 // What one pull secret has opened is not open without it.
@@ -251,8 +251,8 @@ func TestT37TagsAreOpenedBySecrets(t *testing.T) {
 	r.push(t, "v1", layer{wasm, module("private")})
 	r.admit = basic
 	f := newStore(t, artifact.Options{Secrets: secrets{"pair:value": "ada:" + password}.resolve})
-	f.want(t, r.place("v1"), "", ref("pair"), module("private"))
-	f.refuse(t, r.place("v1"), "", secret.Ref{}, fault.AuthInvalid, "wants to know who asks")
+	f.want(t, r.address("v1"), "", ref("pair"), module("private"))
+	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.AuthInvalid, "wants to know who asks")
 }
 
 // Credentials go to the registry that they are for, and to the token service that
@@ -279,14 +279,14 @@ func TestT37CredentialsStayHome(t *testing.T) {
 		http.Redirect(w, req, cdn.URL+to+"?signature="+password, http.StatusTemporaryRedirect)
 		return true
 	}
-	newStore(t, opts).want(t, r.place("v1"), "", ref("pair"), module("private"))
+	newStore(t, opts).want(t, r.address("v1"), "", ref("pair"), module("private"))
 	to = "/locked"
-	newStore(t, opts).refuse(t, r.place("v1"), "", ref("pair"), fault.AuthInvalid, "401")
+	newStore(t, opts).refuse(t, r.address("v1"), "", ref("pair"), fault.AuthInvalid, "401")
 
 	r.blob = nil
 	plain := newServer(t, func(_ http.ResponseWriter, req *http.Request) {
 		t.Errorf("a token service without TLS was asked: %v", req.Header)
 	})
 	r.admit = bearer(strings.Replace(plain.URL, "https", "http", 1))
-	newStore(t, opts).refuse(t, r.place("v1"), "", ref("pair"), fault.ExecutionFailed, "cannot be used")
+	newStore(t, opts).refuse(t, r.address("v1"), "", ref("pair"), fault.ExecutionFailed, "cannot be used")
 }

@@ -60,11 +60,11 @@ func (f *fixture) begin(t *testing.T, s *server, arrived <-chan struct{}, fetche
 }
 
 // within fetches what must be there within some time, whoever else hangs.
-func (f *fixture) within(t *testing.T, place string, want []byte) {
+func (f *fixture) within(t *testing.T, address string, want []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if got, err := f.Fetch(ctx, place, "", secret.Ref{}); err != nil || string(got) != string(want) {
+	if got, err := f.Fetch(ctx, address, "", secret.Ref{}); err != nil || string(got) != string(want) {
 		t.Errorf("got %d bytes and %v, want %d", len(got), err, len(want))
 	}
 }

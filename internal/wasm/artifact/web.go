@@ -24,7 +24,7 @@ type web struct {
 }
 
 // String implements source.
-func (w *web) String() string { return outbound.Place(w.url) + w.url.EscapedPath() }
+func (w *web) String() string { return outbound.Origin(w.url) + w.url.EscapedPath() }
 
 // settled implements source.
 func (w *web) settled(ctx context.Context) ([]byte, bool) {
@@ -181,7 +181,7 @@ type tlsOnly struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (t tlsOnly) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
-		return nil, invalid("it leads to %s, which is not https", outbound.Place(req.URL))
+		return nil, invalid("it leads to %s, which is not https", outbound.Origin(req.URL))
 	}
 	return t.next.RoundTrip(req)
 }

@@ -106,14 +106,14 @@ func TestT37WebModules(t *testing.T) {
 			t.Errorf("Retry-After is taken for %s", got.RetryAfter)
 		}
 	}
-	for place, words := range map[string]string{
+	for address, words := range map[string]string{
 		strings.Replace(s.URL, "https", "http", 1) + "/echo.wasm":             "begins with",
 		strings.Replace(s.URL, "//", "//ada:"+password+"@", 1) + "/echo.wasm": "credentials",
 		"https:///echo.wasm": "no URL",
 		"https://%zz":        "no URL",
 		"file:///etc/passwd": "begins with",
 	} {
-		f.refuse(t, place, "", secret.Ref{}, fault.RuntimePolicyInvalid, words)
+		f.refuse(t, address, "", secret.Ref{}, fault.RuntimePolicyInvalid, words)
 	}
 	f.refuse(t, s.URL+"/404?token="+password, "", secret.Ref{}, fault.RuntimePolicyInvalid, "404") // the query is a secret
 }
@@ -325,7 +325,7 @@ func TestT37KeptModulesAreBounded(t *testing.T) {
 	use("/2", 1)
 }
 
-// A place that cannot be written to keeps nothing, and fails no call.
+// A folder that cannot be written to keeps nothing, and fails no call.
 func TestT37NowhereToKeep(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(module("one")) })
 	file := filepath.Join(t.TempDir(), "file")

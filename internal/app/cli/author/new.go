@@ -155,9 +155,9 @@ func (t *newTool) make() (files []string, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(draft)) }()
 	if !slices.Contains(names, "tool.yaml") {
-		return t.placeFile(draft, names[0])
+		return t.moveFile(draft, names[0])
 	}
-	return placeFolder(draft, filepath.Join(t.dir, t.name), names)
+	return moveFolder(draft, filepath.Join(t.dir, t.name), names)
 }
 
 // draftOf writes what stands in a folder of the templates, for a tool of that
@@ -204,8 +204,8 @@ func draftOf(template, dir, name string) (draft string, names []string, err erro
 	return draft, names, err
 }
 
-// placeFile gives a single file its place. A link, unlike a rename, replaces nothing.
-func (t *newTool) placeFile(draft, name string) ([]string, error) {
+// moveFile moves the one file of a draft to the folder of tools. A link, unlike a rename, replaces nothing.
+func (t *newTool) moveFile(draft, name string) ([]string, error) {
 	file := filepath.Join(t.dir, name)
 	if err := os.Link(filepath.Join(draft, name), file); err != nil {
 		return nil, takenOr(file, err)
@@ -213,8 +213,8 @@ func (t *newTool) placeFile(draft, name string) ([]string, error) {
 	return []string{file}, nil
 }
 
-// placeFolder gives a draft its place, where nothing may be yet.
-func placeFolder(draft, dir string, names []string) ([]string, error) {
+// moveFolder renames a draft to dir, where nothing may be yet.
+func moveFolder(draft, dir string, names []string) ([]string, error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil, takenOr(dir, fs.ErrExist)
 	}
@@ -228,10 +228,10 @@ func placeFolder(draft, dir string, names []string) ([]string, error) {
 	return files, nil
 }
 
-// takenOr is err, or that the place is taken if it says so.
-func takenOr(place string, err error) error {
+// takenOr is err, or that path is taken if err says so.
+func takenOr(path string, err error) error {
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already", place)
+		return fmt.Errorf("%s is there already", path)
 	}
 	return err
 }

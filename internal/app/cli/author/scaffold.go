@@ -91,7 +91,7 @@ func (p *moduleProject) make() (files []string, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(draft)) }()
 	_ = syscall.Rmdir(p.folder()) // an empty folder makes room; what else is there stays
-	return placeFolder(draft, p.folder(), names)
+	return moveFolder(draft, p.folder(), names)
 }
 
 // sayHowToBuild tells of the next step, and of what it lacks.

@@ -21,16 +21,16 @@ func (s *Store) source(k key) (source, error) {
 		return nil, invalid("a module's digest is sha256: and 64 hexadecimal digits")
 	}
 	switch {
-	case strings.HasPrefix(k.place, schemeHTTPS):
+	case strings.HasPrefix(k.address, schemeHTTPS):
 		return s.web(k, pinned)
-	case strings.HasPrefix(k.place, schemeOCI):
+	case strings.HasPrefix(k.address, schemeOCI):
 		return s.registry(k, pinned)
 	}
 	return nil, invalid("a module's address begins with %s or %s", schemeHTTPS, schemeOCI)
 }
 
 func (s *Store) web(k key, pinned digest.Digest) (source, error) {
-	u, err := url.Parse(k.place)
+	u, err := url.Parse(k.address)
 	switch {
 	case err != nil || u.Hostname() == "": // the error quotes the address
 		return nil, invalid("the module's address is no URL")
@@ -42,7 +42,7 @@ func (s *Store) web(k key, pinned digest.Digest) (source, error) {
 }
 
 func (s *Store) registry(k key, pinned digest.Digest) (source, error) {
-	name := strings.TrimPrefix(k.place, schemeOCI)
+	name := strings.TrimPrefix(k.address, schemeOCI)
 	host, _, _ := strings.Cut(name, "/")
 	if strings.Contains(host, "@") {
 		return nil, invalid("the module's address holds credentials, which it must not; name a secret in image_pull_secret")

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Place is where a control socket is.
-type Place struct {
+// Location is where a control socket is.
+type Location struct {
 	Socket string // its path, absolute; "" for none
 	// Private says that the folder is Orla's own: it is made if it is missing,
 	// and is for this user alone.
@@ -51,14 +51,14 @@ const (
 	lockSuffix   = ".lock" // in place of the socket's
 )
 
-// In is the place of the socket of a folder of tools in one of the folders that
+// In is the path of the socket of a folder of tools in one of the folders that
 // sockets are in.
 func In(dir, folder string) string { return filepath.Join(dir, Name(folder)+socketSuffix) }
 
-// prepare makes the folder of a place ready, or says why no socket may be in it.
-func (p Place) prepare() error {
-	dir := filepath.Dir(p.Socket)
-	if p.Private {
+// prepare makes the folder of a socket ready, or says why no socket may be in it.
+func (l Location) prepare() error {
+	dir := filepath.Dir(l.Socket)
+	if l.Private {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (p Place) prepare() error {
 		return fmt.Errorf("%s is not a folder", dir)
 	case known && int(owner.Uid) != uid && owner.Uid != 0:
 		return fmt.Errorf("%s belongs to another user (%d), who could put another socket there", dir, owner.Uid)
-	case p.Private && known && int(owner.Uid) == uid && info.Mode().Perm() != 0o700:
+	case l.Private && known && int(owner.Uid) == uid && info.Mode().Perm() != 0o700:
 		return os.Chmod(dir, 0o700) //nolint:gosec // a folder needs the bit
 	case info.Mode().Perm()&0o002 != 0:
 		return fmt.Errorf("every user may write to %s, and could put another socket there", dir)
