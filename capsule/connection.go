@@ -46,8 +46,8 @@ type Process interface {
 	Connection
 	// Pid is 0 if the process is not on this machine.
 	Pid() int
-	// Held returns which of the limits that it was started with are in effect.
-	Held() launch.Held
+	// Applied returns which of the limits that it was started with are in effect.
+	Applied() launch.Applied
 }
 
 // An Expirer is a Connection that can also expire, which is not a failure: its server ended
@@ -84,10 +84,10 @@ func (in *incarnation) pid() int {
 	return 0
 }
 
-// held returns which limits are in effect for the process.
-func (in *incarnation) held() launch.Held {
+// applied returns which limits are in effect for the process.
+func (in *incarnation) applied() launch.Applied {
 	if p, ok := in.connection.(Process); ok {
-		return p.Held()
+		return p.Applied()
 	}
-	return launch.Held{}
+	return launch.Applied{}
 }

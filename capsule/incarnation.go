@@ -92,7 +92,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	pid := in.pid()
 	c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
-	c.noteLimits(in.held())
+	c.noteLimits(in.applied())
 	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean, Pings: c.pings()}))
 	in.relay = clients.New(in.conn.Conn, c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, &in.stderr, line, dropped) }, in.panicked) //nolint:contextcheck // its life is not the start's

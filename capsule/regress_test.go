@@ -53,7 +53,7 @@ func (p *scripted) Exited() <-chan struct{} { return p.exited }
 func (p *scripted) Gone() <-chan struct{}   { return p.exited }
 func (p *scripted) ExitText() string        { return p.text }
 func (p *scripted) Expired() bool           { return p.over }
-func (p *scripted) Held() launch.Held       { return launch.Held{} }
+func (p *scripted) Applied() launch.Applied { return launch.Applied{} }
 func (p *scripted) Finish(time.Duration)    { p.exit("exited with code 0") }
 func (p *scripted) Kill()                   { p.exit("killed by SIGKILL") }
 

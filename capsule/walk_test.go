@@ -169,7 +169,7 @@ func (p *fakeProcess) Streams() (stdin, stdout, stderr linerpc.Stream) {
 func (p *fakeProcess) Exited() <-chan struct{}  { return p.exited }
 func (p *fakeProcess) Gone() <-chan struct{}    { return p.gone }
 func (p *fakeProcess) ExitText() string         { return p.text }
-func (p *fakeProcess) Held() launch.Held        { return launch.Held{} }
+func (p *fakeProcess) Applied() launch.Applied  { return launch.Applied{} }
 func (p *fakeProcess) Finish(eof time.Duration) { p.once.Do(func() { close(p.finish) }) }
 func (p *fakeProcess) Kill()                    { p.killOnce.Do(func() { close(p.killed) }) }
 

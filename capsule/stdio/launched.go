@@ -31,7 +31,7 @@ func (p launched) ExitText() string {
 	case exit.Err != nil:
 		return "ended: " + fault.From(exit.Err).Reason
 	case exit.OutOfMemory:
-		return "was killed: out of its memory limit of " + launch.BytesText(p.Held().Tree.Memory)
+		return "was killed: out of its memory limit of " + launch.BytesText(p.Applied().Tree.Memory)
 	case exit.Signal != 0:
 		return fmt.Sprintf("was killed by %s", signalName(exit.Signal))
 	case exit.Code < 0:

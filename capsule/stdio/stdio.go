@@ -30,8 +30,8 @@ type Process interface {
 	// A process that is gone has closed its ends of the streams.
 	Exited() <-chan struct{}
 	Gone() <-chan struct{}
-	// Held tells which of the limits that it was started with hold.
-	Held() launch.Held
+	// Applied tells which of the limits that it was started with hold.
+	Applied() launch.Applied
 	// ExitText tells how it ended, as it goes on after "it". It may be called
 	// only after Exited.
 	ExitText() string

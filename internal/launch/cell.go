@@ -9,8 +9,8 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// Held tells which limits of a tree hold.
-type Held struct {
+// Applied tells which limits of a tree hold.
+type Applied struct {
 	Tree cgroup.Limits // for all of it together, by its cgroup
 	Each cgroup.Limits // for each of its processes, by what limits those
 }
@@ -91,20 +91,20 @@ func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, at
 	return s, nil
 }
 
-// hold makes limits hold for a process that was just started, as far as its
+// apply makes limits hold for a process that was just started, as far as its
 // cgroup does not hold them.
-func (l *Local) hold(s spawned, cell *cgroup.Group, limits cgroup.Limits) Held {
-	var held Held
+func (l *Local) apply(s spawned, cell *cgroup.Group, limits cgroup.Limits) Applied {
+	var applied Applied
 	if !s.free {
-		held.Tree = cell.Held()
+		applied.Tree = cell.Applied()
 	}
 	pid := s.pid
-	if limits.Memory > 0 && held.Tree.Memory == 0 {
+	if limits.Memory > 0 && applied.Tree.Memory == 0 {
 		if err := boundMemory(pid, limits.Memory); err != nil {
 			l.log.Warn("bound the memory of a process", "pid", pid, "err", err)
 		} else {
-			held.Each.Memory = limits.Memory
+			applied.Each.Memory = limits.Memory
 		}
 	}
-	return held
+	return applied
 }

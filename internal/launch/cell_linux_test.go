@@ -43,7 +43,7 @@ func standInCell(script string) {
 	}
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	its, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.Pid()))
-	fmt.Printf("own %s\nits %s\nheld %+v\n", lastLine(own), lastLine(its), p.Held())
+	fmt.Printf("own %s\nits %s\nheld %+v\n", lastLine(own), lastLine(its), p.Applied())
 	lines := bufio.NewScanner(p.Stdout)
 	for lines.Scan() && lines.Text() != "." {
 		fmt.Println("pid", lines.Text())
@@ -167,8 +167,8 @@ func TestK3MemoryWithoutACgroup(t *testing.T) {
 	spec := shell(`read x; awk '$1 $2 $3 == "Maxdatasize" { print $4 }' /proc/self/limits`)
 	spec.Cell, spec.Limits = "weather", cgroup.Limits{Memory: 64 << 20, CPUs: 1, Pids: 9}
 	p := start(t, newLocal(t), spec)
-	if want := (launch.Held{Each: cgroup.Limits{Memory: 64 << 20}}); p.Held() != want {
-		t.Errorf("held: %+v; want %+v", p.Held(), want)
+	if want := (launch.Applied{Each: cgroup.Limits{Memory: 64 << 20}}); p.Applied() != want {
+		t.Errorf("applied: %+v; want %+v", p.Applied(), want)
 	}
 	if _, err := p.Stdin.WriteString("\n"); err != nil {
 		t.Fatal(err)

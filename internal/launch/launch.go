@@ -111,7 +111,7 @@ type Spec struct {
 	// Cells makes the Cell. If nil, Options.Cgroup does.
 	Cells *cgroup.Root
 	// Limits bound what the tree may take, as far as that is possible here; see
-	// Process.Held. They need a Cell.
+	// Process.Applied. They need a Cell.
 	Limits cgroup.Limits
 
 	// Secrets are more of Env, as KEY=VALUE, whose values are not to be seen by
@@ -282,7 +282,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	if p.grace == 0 {
 		p.grace = DefaultGrace
 	}
-	p.held = l.hold(s, cell, spec.Limits)
+	p.applied = l.apply(s, cell, spec.Limits)
 	l.cells.add(p.pid, cell)
 	if len(rest) > 0 {
 		p.feed, p.pipes[0] = os.NewFile(uintptr(p.pipes[0]), "|"), none

@@ -32,8 +32,8 @@ type Process interface {
 	Gone() <-chan struct{}
 	// Exit returns how it ended. It may be called only after Exited is closed.
 	Exit() Exit
-	// Held returns which limits are in effect for it.
-	Held() Held
+	// Applied returns which limits are in effect for it.
+	Applied() Applied
 	// Finish ends a process that ends by itself when its stdin is closed, which the caller does right
 	// after. What is left after patience is ended as by Stop. Like Stop and Kill it returns at once;
 	// a further call does nothing.

@@ -16,14 +16,14 @@ import (
 type LocalProcess struct {
 	streams
 
-	local *Local
-	pid   int
-	pidfd int // closed by who waits for the end; none where there are none
-	whole bool
-	alone bool // it is the first of its pid namespace: when it has ended, so has all of its tree
-	grace time.Duration
-	cell  *cgroup.Group // nil if it has none of its own
-	held  Held
+	local   *Local
+	pid     int
+	pidfd   int // closed by who waits for the end; none where there are none
+	whole   bool
+	alone   bool // it is the first of its pid namespace: when it has ended, so has all of its tree
+	grace   time.Duration
+	cell    *cgroup.Group // nil if it has none of its own
+	applied Applied
 
 	traces
 	stop
@@ -89,8 +89,8 @@ func (p *LocalProcess) Exited() <-chan struct{} { return p.exited }
 // too, and Exited only when the process does end.
 func (p *LocalProcess) Gone() <-chan struct{} { return p.gone }
 
-// Held tells which of Spec.Limits hold.
-func (p *LocalProcess) Held() Held { return p.held }
+// Applied tells which of Spec.Limits hold.
+func (p *LocalProcess) Applied() Applied { return p.applied }
 
 // Finish ends the whole tree of a process that is told to by the end of its
 // input. The tree may take as long as patience to be gone by itself; then

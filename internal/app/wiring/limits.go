@@ -73,6 +73,6 @@ func (m *LastProcesses) Limits(t manifest.Tool) string {
 	case p == nil:
 		return notCalled
 	}
-	text, _ := (*p).Held().Text(cgroup.Limits(t.Isolation.Resources))
+	text, _ := (*p).Applied().Text(cgroup.Limits(t.Isolation.Resources))
 	return text
 }

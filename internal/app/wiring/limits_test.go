@@ -15,15 +15,15 @@ import (
 // limitedProcess is a Process of which only the limits matter.
 type limitedProcess struct {
 	launch.Process
-	held launch.Held
+	applied launch.Applied
 }
 
-func (p limitedProcess) Held() launch.Held { return p.held }
+func (p limitedProcess) Applied() launch.Applied { return p.applied }
 
-type startsLimited struct{ held launch.Held }
+type startsLimited struct{ applied launch.Applied }
 
 func (s startsLimited) Start(context.Context, launch.Spec) (launch.Process, error) {
-	return limitedProcess{held: s.held}, nil
+	return limitedProcess{applied: s.applied}, nil
 }
 
 // toolIn is a tool with an isolation mode.
@@ -43,7 +43,7 @@ func TestT7LimitsThatAreShownAreThoseThatHeld(t *testing.T) {
 	if got := m.Limits(tool); got != notCalled {
 		t.Errorf("before the first call: %q", got)
 	}
-	l := m.record(tool.Name, startsLimited{launch.Held{Tree: cgroup.Limits{Memory: 64 << 20, Pids: 9}}})
+	l := m.record(tool.Name, startsLimited{launch.Applied{Tree: cgroup.Limits{Memory: 64 << 20, Pids: 9}}})
 	if got := m.Limits(tool); got != notCalled {
 		t.Errorf("before the first call: %q", got)
 	}

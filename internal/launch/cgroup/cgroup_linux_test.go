@@ -89,8 +89,8 @@ func TestLimitsAreWritten(t *testing.T) {
 	}
 	g := &Group{dir: dir, root: &Root{has: []string{"memory", "cpu"}}}
 	g.bound(Limits{Memory: 256 << 20, CPUs: 0.5, Pids: 64})
-	if want := (Limits{Memory: 256 << 20}); g.Held() != want {
-		t.Errorf("held: %+v; want %+v", g.Held(), want)
+	if want := (Limits{Memory: 256 << 20}); g.Applied() != want {
+		t.Errorf("applied: %+v; want %+v", g.Applied(), want)
 	}
 	for file, want := range map[string]string{"memory.max": "268435456", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": ""} {
 		if got := read(dir, file); got != want {
@@ -296,7 +296,7 @@ func TestNoGroup(t *testing.T) {
 		t.Fatalf("New() = %v, %v", g, err)
 	}
 	g.Kill()
-	if g.Pids() != nil || g.populated() || g.OutOfMemory() || g.Held() != (Limits{}) || g.Remove() != nil {
+	if g.Pids() != nil || g.populated() || g.OutOfMemory() || g.Applied() != (Limits{}) || g.Remove() != nil {
 		t.Error("none is one")
 	}
 	root.Close()

@@ -34,8 +34,8 @@ func (*Root) New(string, Limits) (*Group, error) { return nil, nil }
 // Group is the cgroup of one tree of processes. There is none here.
 type Group struct{}
 
-// Held returns none.
-func (*Group) Held() Limits { return Limits{} }
+// Applied returns none.
+func (*Group) Applied() Limits { return Limits{} }
 
 // Fd is of no use here.
 func (*Group) Fd() int { return -1 }

@@ -52,8 +52,8 @@ func TestClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.Held() != want {
-		t.Errorf("held: %+v; want %+v", g.Held(), want)
+	if g.Applied() != want {
+		t.Errorf("applied: %+v; want %+v", g.Applied(), want)
 	}
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := cmd.Start(); err != nil {

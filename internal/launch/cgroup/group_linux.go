@@ -17,20 +17,20 @@ import (
 // Group is the cgroup of one tree of processes. Its methods may be called from
 // any goroutine. A nil Group has no processes, and nothing happens to it.
 type Group struct {
-	root   *Root
-	dir    string
-	name   string
-	held   Limits
-	file   *os.File          // of dir, for clone3; nil in version 1
-	legacy map[string]string // the folder for each controller in version 1; else nil
+	root    *Root
+	dir     string
+	name    string
+	applied Limits
+	file    *os.File          // of dir, for clone3; nil in version 1
+	legacy  map[string]string // the folder for each controller in version 1; else nil
 }
 
-// Held returns those of its limits that the kernel enforces.
-func (g *Group) Held() Limits {
+// Applied returns those of its limits that the kernel enforces.
+func (g *Group) Applied() Limits {
 	if g == nil {
 		return Limits{}
 	}
-	return g.held
+	return g.applied
 }
 
 // bound sets the limits that can be set, and reads back which hold.
@@ -39,16 +39,16 @@ func (g *Group) bound(l Limits) {
 	if l.Memory > 0 && has("memory") && set(g.dir, "memory.max", strconv.FormatInt(l.Memory, 10)) {
 		// Without swap in the kernel there is no such file, and none is needed.
 		if write(g.dir, "memory.swap.max", "0") == nil || !hasSwap() {
-			g.held.Memory = l.Memory
+			g.applied.Memory = l.Memory
 		}
 		// One that has lost a part of itself is worse than one that starts anew.
 		_ = write(g.dir, "memory.oom.group", "1")
 	}
 	if l.CPUs > 0 && has("cpu") && set(g.dir, "cpu.max", cpuMax(l.CPUs)) {
-		g.held.CPUs = l.CPUs
+		g.applied.CPUs = l.CPUs
 	}
 	if l.Pids > 0 && has("pids") && set(g.dir, "pids.max", strconv.Itoa(l.Pids)) {
-		g.held.Pids = l.Pids
+		g.applied.Pids = l.Pids
 	}
 }
 
@@ -126,7 +126,7 @@ func (g *Group) OutOfMemory() bool {
 	if g != nil && g.legacy != nil {
 		return g.outOfMemoryLegacy()
 	}
-	return g != nil && g.held.Memory > 0 && number(read(g.dir, "memory.events"), "oom_kill") > 0
+	return g != nil && g.applied.Memory > 0 && number(read(g.dir, "memory.events"), "oom_kill") > 0
 }
 
 // Usage returns what the Group takes now.

@@ -38,17 +38,17 @@ func (g *Group) boundLegacy(l Limits) {
 	if dir := g.legacy["memory"]; l.Memory > 0 && set(dir, "memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) {
 		err := write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) // both together; after the other
 		if err == nil || !hasSwap() {
-			g.held.Memory = l.Memory
+			g.applied.Memory = l.Memory
 		}
 	}
 	if dir := g.legacy["cpu"]; l.CPUs > 0 {
 		quota, period, _ := strings.Cut(cpuMax(l.CPUs), " ")
 		if set(dir, "cpu.cfs_period_us", period) && set(dir, "cpu.cfs_quota_us", quota) {
-			g.held.CPUs = l.CPUs
+			g.applied.CPUs = l.CPUs
 		}
 	}
 	if dir := g.legacy["pids"]; l.Pids > 0 && set(dir, "pids.max", strconv.Itoa(l.Pids)) {
-		g.held.Pids = l.Pids
+		g.applied.Pids = l.Pids
 	}
 }
 

@@ -214,12 +214,12 @@ func (r *Root) Close() {
 }
 
 // New makes a Group with limits, named after what is to live in it. Those that
-// hold are in its Held. A nil Root makes none.
+// hold are in its Applied. A nil Root makes none.
 func (r *Root) New(name string, limits Limits) (*Group, error) {
 	if r == nil {
 		return nil, nil
 	}
-	g := &Group{root: r, held: Limits{}}
+	g := &Group{root: r, applied: Limits{}}
 	if err := r.mkdir(g, groupPrefix+escape(name)); err != nil {
 		return nil, err
 	}

@@ -95,11 +95,11 @@ func (l *Launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 		return nil, err
 	}
 	p := plan{opts: l.opts, made: made, image: img, spec: spec, name: e.newName()}
-	held, err := e.verified(ctx, p)
+	applied, err := e.verified(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	process, err := e.start(ctx, p, held)
+	process, err := e.start(ctx, p, applied)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (e *Engine) newName() string {
 }
 
 // start runs the engine's command line for a container.
-func (e *Engine) start(ctx context.Context, p plan, held cgroup.Limits) (*process, error) {
+func (e *Engine) start(ctx context.Context, p plan, applied cgroup.Limits) (*process, error) {
 	vars, err := p.variables()
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (e *Engine) start(ctx context.Context, p plan, held cgroup.Limits) (*proces
 	if err != nil {
 		return nil, err
 	}
-	process := newProcess(e, p, held)
+	process := newProcess(e, p, applied)
 	if process.stderr, err = newRelay(); err != nil {
 		return nil, fault.Wrap(fault.StartFailed, err, "%s: no pipe can be had for its stderr", p.opts.Tool)
 	}

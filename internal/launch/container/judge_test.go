@@ -32,7 +32,7 @@ func TestT72NoPromiseIsBelieved(t *testing.T) {
 		User: DefaultUser, Network: noNetwork, Sandboxed: true, Limits: cgroup.Limits{Memory: 128 << 20, CPUs: 0.5, Pids: 64},
 	}}
 	v, err := judge(p, seen())
-	if err != nil || v.held != p.opts.Limits {
+	if err != nil || v.applied != p.opts.Limits {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	replace := func(file, old, better string) map[string]string {

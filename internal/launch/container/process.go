@@ -18,11 +18,11 @@ import (
 
 // process is one container, and the command line that stands for it here.
 type process struct {
-	engine *Engine
-	plan   plan
-	cli    *launch.LocalProcess
-	stderr *relay
-	held   cgroup.Limits
+	engine  *Engine
+	plan    plan
+	cli     *launch.LocalProcess
+	stderr  *relay
+	applied cgroup.Limits
 
 	finish chan time.Duration // receives the patience of Finish
 	stop   chan struct{}      // closed by Stop and Kill
@@ -37,9 +37,9 @@ type process struct {
 
 var _ launch.Process = (*process)(nil)
 
-func newProcess(e *Engine, p plan, held cgroup.Limits) *process {
+func newProcess(e *Engine, p plan, applied cgroup.Limits) *process {
 	return &process{
-		engine: e, plan: p, held: held,
+		engine: e, plan: p, applied: applied,
 		finish: make(chan time.Duration, 1),
 		stop:   make(chan struct{}), kill: make(chan struct{}),
 		exited: make(chan struct{}), gone: make(chan struct{}),
@@ -63,8 +63,8 @@ func (p *process) Gone() <-chan struct{} { return p.gone }
 // Exit tells how it ended.
 func (p *process) Exit() launch.Exit { return p.exit }
 
-// Held tells which limits the kernel holds for containers like this one.
-func (p *process) Held() launch.Held { return launch.Held{Tree: p.held} }
+// Applied tells which limits the kernel holds for containers like this one.
+func (p *process) Applied() launch.Applied { return launch.Applied{Tree: p.applied} }
 
 // Finish ends a process that is told to by the end of its input.
 func (p *process) Finish(patience time.Duration) {
@@ -221,7 +221,7 @@ func (p *process) howItEnded(ctx context.Context) (how launch.Exit) {
 	switch {
 	case exit.Code == exitKilled && exit.Signal == 0:
 		// Podman does not see each kill for memory. Nobody else was to kill it.
-		exit.OutOfMemory = state.OOMKilled || p.plan.made.podman && p.held.Memory > 0
+		exit.OutOfMemory = state.OOMKilled || p.plan.made.podman && p.applied.Memory > 0
 		return exit
 	case exit.Signal == 0 && there && !state.StartedAt.IsZero():
 		return exit // the tool's own

@@ -52,8 +52,8 @@ func TestT73Runs(t *testing.T) {
 func TestT72HeldIsWhatTheKernelSays(t *testing.T) {
 	b := usualBench(t)
 	p := b.start(b.launcher(b.ours()), sh("true"))
-	if held := p.Held().Tree; held != usual {
-		t.Errorf("held: %+v; want %+v", held, usual)
+	if applied := p.Applied().Tree; applied != usual {
+		t.Errorf("applied: %+v; want %+v", applied, usual)
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 
 // verdict is what a container with a plan's flags has.
 type verdict struct {
-	held    cgroup.Limits
+	applied cgroup.Limits
 	command string // why the command cannot be run; "": it can, or nobody knows
 }
 
@@ -47,7 +47,7 @@ func (e *Engine) verified(ctx context.Context, p plan) (cgroup.Limits, error) {
 	case v.command != "":
 		return cgroup.Limits{}, fault.New(fault.UnsupportedTool, "%s cannot be run in image %s: %s", p.spec.Path, o.Image, v.command)
 	}
-	return v.held, nil
+	return v.applied, nil
 }
 
 // key tells the verdicts of plans apart.
@@ -241,7 +241,7 @@ func parseProbe(text []byte) map[string]string {
 
 // judge says what holds, and refuses if that is less than was asked for.
 func judge(p plan, parts map[string]string) (verdict, error) {
-	v := verdict{held: limitsIn(parts), command: printable(parts[commandPart], lastLineBytes)}
+	v := verdict{applied: limitsIn(parts), command: printable(parts[commandPart], lastLineBytes)}
 	var loose []string
 	miss := func(missing bool, format string, args ...any) {
 		if missing {
@@ -261,11 +261,11 @@ func judge(p plan, parts map[string]string) (verdict, error) {
 	}
 	miss(p.opts.Sandboxed && status["Seccomp"] != "2", "no system call is filtered (seccomp)")
 	miss(p.opts.Sandboxed && !rootReadOnly(parts["/proc/self/mountinfo"]), "its files can be written to")
-	asked, held := p.opts.Limits, v.held
-	miss(asked.Memory > 0 && (held.Memory <= 0 || held.Memory > asked.Memory), "its memory is not limited to %d bytes, swap included", asked.Memory)
+	asked, applied := p.opts.Limits, v.applied
+	miss(asked.Memory > 0 && (applied.Memory <= 0 || applied.Memory > asked.Memory), "its memory is not limited to %d bytes, swap included", asked.Memory)
 	const rounding = 0.011 // of a quota, as engines round
-	miss(asked.CPUs > 0 && (held.CPUs <= 0 || held.CPUs > asked.CPUs+rounding), "its processors are not limited to %v", asked.CPUs)
-	miss(asked.Pids > 0 && (held.Pids <= 0 || held.Pids > asked.Pids), "its processes are not limited to %d", asked.Pids)
+	miss(asked.CPUs > 0 && (applied.CPUs <= 0 || applied.CPUs > asked.CPUs+rounding), "its processors are not limited to %v", asked.CPUs)
+	miss(asked.Pids > 0 && (applied.Pids <= 0 || applied.Pids > asked.Pids), "its processes are not limited to %d", asked.Pids)
 	if len(loose) > 0 {
 		return verdict{}, fault.New(fault.IsolationUnavailable, "%s does not isolate as it is told: in its containers %s; use another engine or OCI runtime (tool_container_engine, tool_container_runtime), or mend its configuration", p.made, printable(strings.Join(loose, "; "), looseBytes))
 	}

@@ -160,8 +160,8 @@ func TestT74ACallIsAJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (launch.Held{Tree: cgroup.Limits{Memory: 128 << 20, CPUs: 0.5}}); p.Held() != want { // and no number of processes
-		t.Errorf("held: %+v; want %+v", p.Held(), want)
+	if want := (launch.Applied{Tree: cgroup.Limits{Memory: 128 << 20, CPUs: 0.5}}); p.Applied() != want { // and no number of processes
+		t.Errorf("applied: %+v; want %+v", p.Applied(), want)
 	}
 	out, exit := finish(t, p)
 	if out != "sunny\n" || exit != (launch.Exit{}) {

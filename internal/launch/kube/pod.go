@@ -219,8 +219,8 @@ func (p *pod) tool() *containerDesired {
 	return nil
 }
 
-// held reads back which limits the pod has.
-func (p *pod) held() cgroup.Limits {
+// limits reads back which limits the pod has.
+func (p *pod) limits() cgroup.Limits {
 	var l cgroup.Limits
 	w := p.tool()
 	if w == nil {
@@ -242,7 +242,7 @@ func (p *pod) loosened(asked cgroup.Limits) string {
 	if w == nil {
 		return "it has no container " + container
 	}
-	s, held := w.SecurityContext, p.held()
+	s, applied := w.SecurityContext, p.limits()
 	for _, look := range []struct {
 		weak bool
 		what string
@@ -256,8 +256,8 @@ func (p *pod) loosened(asked cgroup.Limits) string {
 		{!s.ReadOnly, "its root can be written to"},
 		{len(s.Capabilities.Add) > 0 || !slices.Contains(s.Capabilities.Drop, "ALL"), "it has capabilities"},
 		{unconfined(s.Seccomp) || s.Seccomp == nil && unconfined(&p.Spec.SecurityContext.Seccomp), "its system calls are not filtered"},
-		{asked.Memory > 0 && (held.Memory == 0 || held.Memory > asked.Memory), "its memory is not bounded as it has to be"},
-		{asked.CPUs > 0 && (held.CPUs == 0 || held.CPUs > asked.CPUs+0.001), "its processors are not bounded as they have to be"},
+		{asked.Memory > 0 && (applied.Memory == 0 || applied.Memory > asked.Memory), "its memory is not bounded as it has to be"},
+		{asked.CPUs > 0 && (applied.CPUs == 0 || applied.CPUs > asked.CPUs+0.001), "its processors are not bounded as they have to be"},
 	} {
 		if look.weak {
 			return look.what

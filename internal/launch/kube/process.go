@@ -27,8 +27,8 @@ type process struct {
 	// Of Start, and then of attend.
 	secrets  []string // names of those that are still there
 	last     *pod     // the last that was seen; not nil after begin
-	pod      string   // its name; set by begin, like held
-	held     cgroup.Limits
+	pod      string   // its name; set by begin, like applied
+	applied  cgroup.Limits
 	sights   chan sight
 	watching sync.WaitGroup
 	logging  sync.WaitGroup
@@ -59,9 +59,9 @@ func (p *process) Gone() <-chan struct{} { return p.gone }
 // Exit tells how the container ended.
 func (p *process) Exit() launch.Exit { return p.exit }
 
-// Held tells what the pod is bounded by, as the cluster has it. The number of
+// Applied tells what the pod is bounded by, as the cluster has it. The number of
 // its processes is the node's affair.
-func (p *process) Held() launch.Held { return launch.Held{Tree: p.held} }
+func (p *process) Applied() launch.Applied { return launch.Applied{Tree: p.applied} }
 
 // Finish is Stop: there is no input whose end the process could see.
 func (p *process) Finish(time.Duration) { p.Stop() }

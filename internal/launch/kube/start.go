@@ -167,7 +167,7 @@ func (p *process) begin(ctx context.Context) error {
 				return err
 			}
 			if s.pod.begun() {
-				p.last, p.pod, p.held = s.pod, s.pod.Metadata.Name, s.pod.held()
+				p.last, p.pod, p.applied = s.pod, s.pod.Metadata.Name, s.pod.limits()
 				return nil
 			}
 			seen = true

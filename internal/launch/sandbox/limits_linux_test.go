@@ -104,8 +104,8 @@ func TestT72Limits(t *testing.T) {
 	if free != manyProcesses || got >= 64 || got < 32 {
 		t.Errorf("it has started %g processes, and %g without a sandbox; want less than 64, and %d", got, free, manyProcesses)
 	}
-	if p.Held().Tree != sandbox.DefaultLimits {
-		t.Errorf("held: %+v; want %+v", p.Held(), sandbox.DefaultLimits)
+	if p.Applied().Tree != sandbox.DefaultLimits {
+		t.Errorf("applied: %+v; want %+v", p.Applied(), sandbox.DefaultLimits)
 	}
 	got, _ = ask(g.launcher, cgroup.Limits{Pids: 32}, "processes")
 	if got >= 32 {
@@ -125,7 +125,7 @@ func TestT72Limits(t *testing.T) {
 	// It may be given less than the limit, when the machine is busy, and never more.
 	got, p = ask(g.launcher, cgroup.Limits{CPUs: 0.05}, "processors")
 	free, _ = ask(local.Launcher(), cgroup.Limits{}, "processors")
-	if got > 0.1 || free <= 0.1 || p.Held().Tree.CPUs != 0.05 {
+	if got > 0.1 || free <= 0.1 || p.Applied().Tree.CPUs != 0.05 {
 		t.Errorf("it has taken %g of a processor, and %g without a sandbox; it asked for 0.05", got, free)
 	}
 	// What it did not use of the first 100 ms it may use besides: 50 ms of the 400.
@@ -147,8 +147,8 @@ func TestT72AsksForMore(t *testing.T) {
 		spec := shell("exit 0")
 		spec.Limits = c.asked
 		_, _, p := run(t, l, spec)
-		if p.Held().Tree != c.want {
-			t.Errorf("asked for %+v it gets %+v; want %+v", c.asked, p.Held().Tree, c.want)
+		if p.Applied().Tree != c.want {
+			t.Errorf("asked for %+v it gets %+v; want %+v", c.asked, p.Applied().Tree, c.want)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestT72LostCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, second := run(t, l, shell("exit 0"))
-	if first.Held() != second.Held() {
-		t.Errorf("held: %+v; want %+v", second.Held(), first.Held())
+	if first.Applied() != second.Applied() {
+		t.Errorf("applied: %+v; want %+v", second.Applied(), first.Applied())
 	}
 }

@@ -32,7 +32,7 @@ type process struct {
 
 // await sends the plan, and waits for what becomes of it.
 func (p *process) await(ctx context.Context, plan shim.Plan) (*Reason, error) {
-	pids := p.Held().Tree.Pids
+	pids := p.Applied().Tree.Pids
 	if err := p.channel.SetDeadline(time.Now().Add(stagePatience)); err != nil {
 		return nil, fault.Wrap(fault.StartFailed, err, "the channel to a sandbox: %v", err)
 	}

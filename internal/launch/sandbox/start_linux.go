@@ -63,12 +63,12 @@ func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgrou
 			}
 			return nil, nil, err
 		}
-		if held := p.Held().Tree; held != limits {
+		if applied := p.Applied().Tree; applied != limits {
 			p.abandon()
 			if h.renewed(root) {
 				continue
 			}
-			return nil, notHeld(held, limits), nil
+			return nil, notApplied(applied, limits), nil
 		}
 		reason, err := p.await(ctx, planOf(spec, v))
 		if reason != nil || err != nil {
@@ -189,16 +189,16 @@ func base() string {
 	return "/tmp" // the stage will say that it is not there
 }
 
-// notHeld says which limits the kernel did not take.
-func notHeld(held, wanted cgroup.Limits) *Reason {
+// notApplied says which limits the kernel did not take.
+func notApplied(applied, wanted cgroup.Limits) *Reason {
 	var missing []string
-	if held.Memory != wanted.Memory {
+	if applied.Memory != wanted.Memory {
 		missing = append(missing, fmt.Sprintf("memory (%d bytes)", wanted.Memory))
 	}
-	if held.CPUs != wanted.CPUs {
+	if applied.CPUs != wanted.CPUs {
 		missing = append(missing, fmt.Sprintf("processors (%g)", wanted.CPUs))
 	}
-	if held.Pids != wanted.Pids {
+	if applied.Pids != wanted.Pids {
 		missing = append(missing, fmt.Sprintf("processes (%d)", wanted.Pids))
 	}
 	return noCgroup("the kernel does not hold " + strings.Join(missing, ", "))

@@ -9,7 +9,7 @@ import (
 
 // Text says for people which limits hold, and names what is not bounded though
 // it is wanted to be. loose is never nil.
-func (h Held) Text(wanted cgroup.Limits) (text string, loose []string) {
+func (h Applied) Text(wanted cgroup.Limits) (text string, loose []string) {
 	loose = []string{}
 	var holds []string
 	for _, limit := range []struct {
