@@ -90,7 +90,7 @@ func TestAnAnswerHoldsRoomUntilItIsWritten(t *testing.T) {
 			w := newWorld(t)
 			answer := fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("x", size))
 			w.raw("echo", func(ctx context.Context, _ peer.Call) (json.RawMessage, error) {
-				return answer, turns.HeldBy(ctx).Need(ctx, size)
+				return answer, turns.AccountOf(ctx).Need(ctx, size)
 			})
 			p := w.stdio(t, maxLine)
 			p.open(t)

@@ -36,7 +36,7 @@ type parked struct {
 func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, release := b.room.Hold(ctx, r.Owner())
+	ctx, release := b.room.Open(ctx, r.Owner())
 	v := &conversation{of: of.Sum(), first: r, cancel: cancel, release: release, inquiry: inquiry{asked: make(chan struct{}, 1), open: r}, done: make(chan struct{})}
 	c.mu.Lock()
 	if c.all == nil {

@@ -16,7 +16,7 @@ import (
 // transport has counted the bytes of the request and noted its id. write gives both back, and
 // calls release when the answer is written. code is that of the JSON-RPC error; 0 for none.
 func (b *Bridge) Exchange(r *Request, write func(response wire.Parts, code int64, release func())) {
-	ctx, release := b.room.Hold(r.ctx, r.from.As)
+	ctx, release := b.room.Open(r.ctx, r.from.As)
 	response, code := b.respond(ctx, r)
 	r.end()
 	if also := r.release; also != nil {

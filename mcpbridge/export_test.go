@@ -25,10 +25,10 @@ func (b *Bridge) FreeForAnswers() int64 { return b.room.Free() }
 // HoldForAnswers takes of that room for one who is allowed more than there is, and
 // returns what gives it back.
 func (b *Bridge) HoldForAnswers(n int64) func() {
-	ctx, release := b.room.Hold(context.Background(), turns.Owner{Session: "another"})
-	_ = turns.HeldBy(ctx).Need(ctx, n) // it is free, or the one beyond
-	further, releaseFurther := b.room.Hold(context.Background(), turns.Owner{Session: "a third"})
-	_ = turns.HeldBy(further).Need(further, n) // the one beyond
+	ctx, release := b.room.Open(context.Background(), turns.Owner{Session: "another"})
+	_ = turns.AccountOf(ctx).Need(ctx, n) // it is free, or the one beyond
+	further, releaseFurther := b.room.Open(context.Background(), turns.Owner{Session: "a third"})
+	_ = turns.AccountOf(further).Need(further, n) // the one beyond
 	return func() { release(); releaseFurther() }
 }
 

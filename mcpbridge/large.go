@@ -93,7 +93,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 // inTurn does work that takes milliseconds for a large answer: for one read at a time, and for
 // the callers in turn.
 func (b *Bridge) inTurn(ctx context.Context, work func()) error {
-	owner := turns.HeldBy(ctx).Owner()
+	owner := turns.AccountOf(ctx).Owner()
 	if err := b.large.encoding.Take(ctx, owner); err != nil {
 		return err
 	}
@@ -105,11 +105,11 @@ func (b *Bridge) inTurn(ctx context.Context, work func()) error {
 // roomToRead returns the size of an answer as JSON. If it is not over most, it also waits for
 // room for it.
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
-	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, held *turns.Held) error {
+	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, account *turns.Account) error {
 		if err := b.inTurn(ctx, func() { size = a.EncodedSize() }); err != nil || size > most {
 			return err
 		}
-		return held.Need(ctx, size)
+		return account.Need(ctx, size)
 	})
 	return size, err
 }
@@ -118,13 +118,13 @@ var errNoRoomToRead = fault.New(fault.RateLimited, "there is no room for the ans
 
 // awaitRoom lets a request wait for room for its answer, for a limited time. The error is crowded if
 // too many requests wait, or the time is over.
-func (b *Bridge) awaitRoom(ctx context.Context, crowded *fault.Error, wait func(context.Context, *turns.Held) error) error {
-	held := turns.HeldBy(ctx)
-	if !b.large.reads.Try(held.Owner(), 1) {
+func (b *Bridge) awaitRoom(ctx context.Context, crowded *fault.Error, wait func(context.Context, *turns.Account) error) error {
+	account := turns.AccountOf(ctx)
+	if !b.large.reads.Try(account.Owner(), 1) {
 		return crowded
 	}
-	defer b.large.reads.Give(held.Owner(), 1)
+	defer b.large.reads.Give(account.Owner(), 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.large.patience, crowded)
 	defer cancel()
-	return wait(ctx, held)
+	return wait(ctx, account)
 }

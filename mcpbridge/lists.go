@@ -257,8 +257,8 @@ func (b *Bridge) page(ctx context.Context, r *Request, after string, of pageOf) 
 		if keeps <= max(counted, turns.Little) {
 			return page, next, nil
 		}
-		err := b.awaitRoom(ctx, errNoRoomToList, func(ctx context.Context, held *turns.Held) error {
-			return held.Need(ctx, int64(keeps-counted))
+		err := b.awaitRoom(ctx, errNoRoomToList, func(ctx context.Context, account *turns.Account) error {
+			return account.Need(ctx, int64(keeps-counted))
 		})
 		if err != nil {
 			return nil, "", b.refused(ctx, r.Method, err)

@@ -31,7 +31,7 @@ func TestAnswersAreBoundedInSum(t *testing.T) {
 	var several sync.Once
 	together := make(chan struct{})
 	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
-		err := turns.HeldBy(ctx).Need(ctx, size)
+		err := turns.AccountOf(ctx).Need(ctx, size)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
 	began := make(chan struct{}, 1)
 	release := make(chan error)
 	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
-		if err := turns.HeldBy(ctx).Need(ctx, size); err != nil {
+		if err := turns.AccountOf(ctx).Need(ctx, size); err != nil {
 			return nil, err
 		}
 		began <- struct{}{}
@@ -153,7 +153,7 @@ func TestS2WhatIsReadHoldsRoom(t *testing.T) {
 	}
 	p := newPeer(everything())
 	p.answer = func(ctx context.Context, _ peer.Request) (json.RawMessage, error) {
-		if err := turns.HeldBy(ctx).Need(ctx, size); err != nil {
+		if err := turns.AccountOf(ctx).Need(ctx, size); err != nil {
 			return nil, err
 		}
 		return json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`), nil
@@ -193,7 +193,7 @@ func TestS2AConversationHoldsRoom(t *testing.T) {
 	took, release := make(chan error, 1), make(chan struct{})
 	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {
 		_, _ = c.Ask(ctx, "roots/list", nil) // given up, or answered
-		took <- turns.HeldBy(ctx).Need(ctx, size)
+		took <- turns.AccountOf(ctx).Need(ctx, size)
 		<-release
 		return "done", nil
 	})

@@ -17,7 +17,7 @@ func (r *run) both(ctx context.Context) (mcp.Content, json.RawMessage, error) {
 	stdout, stderr := r.stdout.whole(), r.stderr.whole()
 	size := 0
 	join(stdout, stderr, func(part []byte) { size += len(part) })
-	if err := turns.HeldBy(ctx).Need(ctx, 2*int64(size)); err != nil {
+	if err := turns.AccountOf(ctx).Need(ctx, 2*int64(size)); err != nil {
 		return nil, nil, fault.From(err)
 	}
 	object := make(json.RawMessage, 0, size)

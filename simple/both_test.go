@@ -32,7 +32,7 @@ func TestS2BothStreamsAreCountedAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := turns.NewRoom(8 << 20)
 		all := room.Free()
-		ctx, release := room.Hold(t.Context(), turns.Owner{Caller: "one"})
+		ctx, release := room.Open(t.Context(), turns.Owner{Caller: "one"})
 		c, r := ofBoth(control, control)
 		if _, err := c.answer(ctx, r); err != nil || all-room.Free() < 2*2*made-turns.Little {
 			t.Errorf("%v; %d bytes are held", err, all-room.Free())
@@ -40,14 +40,14 @@ func TestS2BothStreamsAreCountedAsJSON(t *testing.T) {
 		release()
 
 		for range 2 { // the second goes beyond the limit, and a third one waits
-			ctx, release := room.Hold(t.Context(), turns.Owner{Caller: "other"})
+			ctx, release := room.Open(t.Context(), turns.Owner{Caller: "other"})
 			defer release()
-			if err := turns.HeldBy(ctx).Need(ctx, all+turns.Little); err != nil {
+			if err := turns.AccountOf(ctx).Need(ctx, all+turns.Little); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
-		ctx, release = room.Hold(ctx, turns.Owner{Caller: "one"})
+		ctx, release = room.Open(ctx, turns.Owner{Caller: "one"})
 		defer release()
 		c, r = ofBoth(control, "said")
 		var res *mcp.CallToolResult

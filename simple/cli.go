@@ -48,9 +48,9 @@ func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 		return input{}, err
 	}
 	if used.cost > turns.Little {
-		held, release := turns.HeldBy(ctx).Beside()
+		account, release := turns.AccountOf(ctx).Beside()
 		defer release()
-		if err := held.Need(ctx, used.cost); err != nil {
+		if err := account.Need(ctx, used.cost); err != nil {
 			return input{}, fault.From(err)
 		}
 	}

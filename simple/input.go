@@ -55,7 +55,7 @@ func buildInput(ctx context.Context, args json.RawMessage, mode manifest.Argumen
 		}
 		if len(object) > counted+few {
 			counted += few
-			full = turns.HeldBy(ctx).Need(ctx, few*perMember)
+			full = turns.AccountOf(ctx).Need(ctx, few*perMember)
 		}
 		many = len(object) > maxMembers
 		return !many && full == nil

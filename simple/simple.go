@@ -156,8 +156,8 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 		stdout: capture{limit: c.tool.Run.MaxOutput},
 		stderr: capture{limit: c.tool.Run.MaxOutput},
 	}
-	if held := turns.HeldBy(ctx); held != nil {
-		r.stdout.need = func(n int64) error { return held.Need(ctx, n) }
+	if account := turns.AccountOf(ctx); account != nil {
+		r.stdout.need = func(n int64) error { return account.Need(ctx, n) }
 		r.stderr.need = r.stdout.need
 	}
 	ran, err := launch.Run(ctx, c.opts.Launcher, spec, r.stdout.write, r.stderr.write)

@@ -94,14 +94,14 @@ func TestS2ManyArgumentsAreCounted(t *testing.T) {
 				all := room.Free()
 				var release []func()
 				for range 2 { // the second goes beyond the limit, and a third one waits
-					ctx, end := room.Hold(t.Context(), turns.Owner{Caller: "other"})
+					ctx, end := room.Open(t.Context(), turns.Owner{Caller: "other"})
 					release = append(release, end)
-					if err := turns.HeldBy(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
+					if err := turns.AccountOf(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
 						t.Fatal(err)
 					}
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())
-				ctx, end := room.Hold(ctx, turns.Owner{Caller: "one"})
+				ctx, end := room.Open(ctx, turns.Owner{Caller: "one"})
 				done := make(chan error, 1)
 				go func() { _, err := test.of(ctx, args); done <- err }()
 				synctest.Wait()
@@ -119,7 +119,7 @@ func TestS2ManyArgumentsAreCounted(t *testing.T) {
 				for _, end := range release {
 					end()
 				}
-				ctx, end = room.Hold(t.Context(), turns.Owner{Caller: "one"})
+				ctx, end = room.Open(t.Context(), turns.Owner{Caller: "one"})
 				if in, err := test.of(ctx, args); err != nil || len(in.flags) == 0 {
 					t.Errorf("%q, %v", in.flags, err)
 				}

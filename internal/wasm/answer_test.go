@@ -20,21 +20,21 @@ func TestS2AnAnswerInMemoryIsCounted(t *testing.T) {
 	m := compile(t, r, large.bytes(), wasm.Limits{})
 	room := turns.NewRoom(8 << 20)
 	all := room.Free()
-	ctx, release := room.Hold(t.Context(), turns.Owner{Caller: "one"})
+	ctx, release := room.Open(t.Context(), turns.Owner{Caller: "one"})
 	if out, err := m.Run(ctx, nil, 0); err != nil || len(out.Stdout) != size || all-room.Free() < size-turns.Little {
 		t.Errorf("an answer of %d bytes, %v; %d bytes are held", len(out.Stdout), err, all-room.Free())
 	}
 	release()
 
 	for range 2 { // the second goes beyond the limit, and a third one waits
-		ctx, release := room.Hold(t.Context(), turns.Owner{Caller: "other"})
+		ctx, release := room.Open(t.Context(), turns.Owner{Caller: "other"})
 		defer release()
-		if err := turns.HeldBy(ctx).Need(ctx, all+turns.Little); err != nil {
+		if err := turns.AccountOf(ctx).Need(ctx, all+turns.Little); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ctx, release = room.Hold(ctx, turns.Owner{Caller: "one"})
+	ctx, release = room.Open(ctx, turns.Owner{Caller: "one"})
 	defer release()
 	done := make(chan error, 1)
 	go func() {

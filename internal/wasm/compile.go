@@ -41,7 +41,7 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 		return nil, invalid("%v", err)
 	}
 	disk := r.disk()
-	defer disk.hold(metered)()
+	defer disk.lock(metered)()
 	c, err := build(r.ctx, metered, limits, disk.folder(metered))
 	if err != nil && disk != nil {
 		disk.remove(metered) // it may be what is at fault

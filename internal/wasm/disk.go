@@ -33,9 +33,9 @@ const (
 // finds what broke, and not who forges both; against those stands the folder's mode.
 // A nil disk keeps nothing.
 type disk struct {
-	dir  string
-	log  *slog.Logger
-	held sync.Map // channels by the entries that are being made; see hold
+	dir    string
+	log    *slog.Logger
+	making sync.Map // channels by the entries that are being made; see lock
 }
 
 // openDisk returns the disk in dir, and nil if that is "" or cannot be trusted.
@@ -66,18 +66,18 @@ func (d *disk) entryOf(metered []byte) string {
 	return filepath.Join(d.dir, hex.EncodeToString(h.Sum(nil)))
 }
 
-// hold waits until nobody makes the entry of a module, and has the caller do so
+// lock waits until nobody makes the entry of a module, and has the caller do so
 // until it calls release.
-func (d *disk) hold(metered []byte) (release func()) {
+func (d *disk) lock(metered []byte) (release func()) {
 	if d == nil {
 		return func() {}
 	}
 	entry, mine := d.entryOf(metered), make(chan struct{})
 	for {
-		other, taken := d.held.LoadOrStore(entry, mine)
+		other, taken := d.making.LoadOrStore(entry, mine)
 		if !taken {
 			return func() {
-				d.held.Delete(entry)
+				d.making.Delete(entry)
 				close(mine)
 			}
 		}

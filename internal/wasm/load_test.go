@@ -22,7 +22,7 @@ func TestS2AModuleCountsUntilItIsCompiled(t *testing.T) {
 	all := r.Loading()
 	module := slices.Concat(buffered(echoing).bytes(), section(0, slices.Concat(text("x"), make([]byte, size))))
 	read := func(ctx context.Context) ([]byte, error) {
-		return module, turns.HeldBy(ctx).Need(ctx, int64(len(module)))
+		return module, turns.AccountOf(ctx).Need(ctx, int64(len(module)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -41,16 +41,16 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 		return Outcome{}, fault.Unsent(err)
 	}
 	defer at.end()
-	holding, release := m.runtime.memory.Hold(ctx, m.owner)
+	counted, release := m.runtime.memory.Open(ctx, m.owner)
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	held := turns.HeldBy(holding)
+	account := turns.AccountOf(counted)
 	need := func(more int64) error {
-		if held.Covers(more) {
-			return held.Need(ctx, more)
+		if account.Covers(more) {
+			return account.Need(ctx, more)
 		}
-		return at.wait(ctx, func() error { return held.Need(ctx, more) })
+		return at.wait(ctx, func() error { return account.Need(ctx, more) })
 	}
 	if err := need(c.instance + taken(stackAtFirst)); err != nil {
 		return Outcome{}, fault.Unsent(err)

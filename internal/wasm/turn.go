@@ -23,7 +23,7 @@ func processors() int { return max(1, runtime.GOMAXPROCS(0)-1) }
 type turn struct {
 	places *turns.Queue
 	owner  turns.Owner
-	held   bool
+	has    bool
 	since  time.Time // when it was taken
 	only   bool      // Go has no other processor
 }
@@ -36,14 +36,14 @@ func (t *turn) begin(ctx context.Context) error {
 		}
 		return fault.From(err)
 	}
-	t.held, t.since = true, time.Now()
+	t.has, t.since = true, time.Now()
 	return nil
 }
 
 // end gives the place back, if the call has it.
 func (t *turn) end() {
-	if t.held {
-		t.held = false
+	if t.has {
+		t.has = false
 		t.places.Give(t.owner)
 	}
 }
@@ -61,9 +61,9 @@ func (t *turn) wait(ctx context.Context, wait func() error) error {
 // room waits until the call may have n bytes more of an answer. It does nothing where answers
 // are not counted.
 func (t *turn) room(ctx context.Context, n int64) error {
-	held := turns.HeldBy(ctx)
-	need := func() error { return held.Need(ctx, n) }
-	if held.Covers(n) {
+	account := turns.AccountOf(ctx)
+	need := func() error { return account.Need(ctx, n) }
+	if account.Covers(n) {
 		return need()
 	}
 	return t.wait(ctx, need)
@@ -74,7 +74,7 @@ func (t *turn) pass(ctx context.Context) error {
 	if t.only {
 		runtime.Gosched()
 	}
-	if t.held && (t.places.Waiting() == 0 || time.Since(t.since) < turnLength) {
+	if t.has && (t.places.Waiting() == 0 || time.Since(t.since) < turnLength) {
 		return nil
 	}
 	return t.wait(ctx, func() error { return nil })

@@ -206,27 +206,27 @@ func (r *Runtime) CompileFor(ctx context.Context, owner turns.Owner, module []by
 }
 
 // Load is CompileFor of what read returns, whose errors it hands on. Modules that are large, or
-// wait to be compiled, are bounded together: read counts what it reads by the turns.Held of its
+// wait to be compiled, are bounded together: read counts what it reads by the turns.Account of its
 // context, as origin's share, and it is held until the module is compiled. The origin is where
 // the module comes from, and not the caller, since others wait for the same module.
 func (r *Runtime) Load(ctx context.Context, owner, origin turns.Owner, read func(context.Context) ([]byte, error), limits Limits) (*Module, error) {
-	holding, release := r.loading.Hold(ctx, origin)
+	counted, release := r.loading.Open(ctx, origin)
 	defer release()
-	module, err := read(holding)
+	module, err := read(counted)
 	if err != nil {
 		return nil, err
 	}
-	return r.compiled(ctx, owner, module, limits, turns.HeldBy(holding))
+	return r.compiled(ctx, owner, module, limits, turns.AccountOf(counted))
 }
 
 // compiled is CompileFor. What the module holds goes to who compiles it.
-func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte, limits Limits, held *turns.Held) (*Module, error) {
+func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte, limits Limits, account *turns.Account) (*Module, error) {
 	limits = limits.filled()
 	if len(module) > MaxModule {
 		return nil, invalid("it has %d bytes; a module may have %d", len(module), MaxModule)
 	}
 	k := key{sha256.Sum256(module), pages(limits.MaxMemory), limits.WASI}
-	e, err := r.find(k, module, limits, owner, held)
+	e, err := r.find(k, module, limits, owner, account)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte
 }
 
 // find returns the module's entry, and begins to compile it if there is none.
-func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, held *turns.Held) (*entry, error) {
+func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, account *turns.Account) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -264,8 +264,8 @@ func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, h
 	if e == nil {
 		e = &entry{done: make(chan struct{})}
 		r.entries[k] = e
-		compiling, release := held.Beside()
-		held.Pass(compiling)
+		compiling, release := account.Beside()
+		account.Pass(compiling)
 		r.working.Go(func() {
 			defer release()
 			r.fill(k, e, module, limits, owner)

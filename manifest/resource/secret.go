@@ -14,9 +14,9 @@ func (d *Declaration) readSecret() {
 	var document secretResource
 	_ = d.Doc.Decode(&document) // it is the doc's, which more faults are added to
 	name := d.identify(document.Metadata)
-	at, held := "spec.", document.Spec
+	at, given := "spec.", document.Spec
 	if !d.Doc.Has("spec") {
-		at, held = "", document.secretKeys
+		at, given = "", document.secretKeys
 	} else {
 		for _, key := range []string{"data", "stringData"} {
 			if d.Doc.Has(key) {
@@ -25,17 +25,17 @@ func (d *Declaration) readSecret() {
 		}
 	}
 	values := map[string]secret.Value{}
-	for _, key := range sortedKeys(held.Data) {
-		d.checkSecretKey(at+"data."+key, key, held.Data[key])
-		text, err := base64.StdEncoding.DecodeString(held.Data[key])
+	for _, key := range sortedKeys(given.Data) {
+		d.checkSecretKey(at+"data."+key, key, given.Data[key])
+		text, err := base64.StdEncoding.DecodeString(given.Data[key])
 		if err != nil {
 			d.Doc.Faultf(at+"data."+key, "is not base64, which it has to be: %v; what is to be taken as it is belongs in stringData", err)
 		}
 		values[key] = secret.NewValue(string(text))
 	}
-	for _, key := range sortedKeys(held.StringData) {
-		d.checkSecretKey(at+"stringData."+key, key, held.StringData[key])
-		values[key] = secret.NewValue(held.StringData[key])
+	for _, key := range sortedKeys(given.StringData) {
+		d.checkSecretKey(at+"stringData."+key, key, given.StringData[key])
+		values[key] = secret.NewValue(given.StringData[key])
 	}
 	if len(values) == 0 && d.Doc.Err() == nil {
 		d.Doc.Faultf("spec", "wants data or stringData with at least one key; the key of a secret with one value is %s", secret.DefaultKey)

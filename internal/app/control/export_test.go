@@ -11,7 +11,7 @@ func TakeLock(ctx context.Context, path string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	(&hold{lock: lock}).sign(Owner{Pid: os.Getpid()})
+	(&ownSocket{lock: lock}).sign(Owner{Pid: os.Getpid()})
 	return func() {
 		_ = os.Remove(path)
 		_ = lock.Close()

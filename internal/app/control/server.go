@@ -136,7 +136,7 @@ type presence struct {
 	server  *Server
 	web     *http.Server
 	places  chan struct{} // holds one for each connection
-	held    *hold         // nil for none
+	socket  *ownSocket    // nil for none
 	warned  string        // what the log was last told of a socket that cannot be had
 	serving sync.WaitGroup
 
@@ -148,13 +148,13 @@ type presence struct {
 func (p *presence) move(ctx context.Context, want wanted) {
 	path := want.location.Socket
 	switch {
-	case p.held != nil && path == p.held.socket && p.held.intact():
-		p.held.sign(want.owner)
+	case p.socket != nil && path == p.socket.path && p.socket.intact():
+		p.socket.sign(want.owner)
 		return
 	case path == "":
 		p.drop()
 		return
-	case p.held != nil && path == p.held.socket:
+	case p.socket != nil && path == p.socket.path:
 		p.drop() // somebody has removed its files
 	}
 	next, listener, err := occupy(ctx, want.location, want.owner)
@@ -163,7 +163,7 @@ func (p *presence) move(ctx context.Context, want wanted) {
 		return
 	}
 	p.drop()
-	p.warned, p.held = "", next
+	p.warned, p.socket = "", next
 	p.server.atSocket(path)
 	p.server.opts.Log.Debug("control socket", "socket", path)
 	admitted := &doorman{Listener: listener, places: p.places, log: p.server.opts.Log, closed: make(chan struct{})}
@@ -178,7 +178,7 @@ func (p *presence) move(ctx context.Context, want wanted) {
 // lacks reports whether what is wanted could not be had.
 func (p *presence) lacks(want wanted) bool {
 	path := want.location.Socket
-	return path != "" && (p.held == nil || p.held.socket != path)
+	return path != "" && (p.socket == nil || p.socket.path != path)
 }
 
 // tell logs why a socket cannot be served, if that is new.
@@ -199,11 +199,11 @@ func (p *presence) tell(path string, err error) {
 
 // drop gives up the socket that is held, if there is one.
 func (p *presence) drop() {
-	if p.held == nil {
+	if p.socket == nil {
 		return
 	}
-	p.held.release()
-	p.held = nil
+	p.socket.release()
+	p.socket = nil
 	p.server.atSocket("")
 }
 

@@ -39,8 +39,8 @@ type headers struct {
 	ended        bool  // with an empty line
 	ahead        int64 // bytes that came with the empty line, behind it
 	aheadLines   int
-	held         int64         // of maxHeaders
-	of           *turns.Shares // of which they are held
+	taken        int64         // of maxHeaders
+	of           *turns.Shares // of which they are taken
 	owner        turns.Owner
 
 	// What follows is of a request that is being answered.
@@ -146,25 +146,25 @@ func (c *conn) Read(p []byte) (int, error) {
 		if h.read(p[:n]); h.lines > 1+maxHeaderLines || h.bytes > maxHeader {
 			return 0, c.refuse(http.StatusRequestHeaderFieldsTooLarge, p)
 		}
-		if size := int64(h.bytes + h.lines*eachLine); size > smallHeader && !c.hold(size) {
+		if size := int64(h.bytes + h.lines*eachLine); size > smallHeader && !c.take(size) {
 			return 0, c.refuse(http.StatusServiceUnavailable, p)
 		}
 	}
 	return n, err
 }
 
-// hold takes room for headers. It reports false if there is none for the caller, or for the
+// take takes room for headers. It reports false if there is none for the caller, or for the
 // address of one who is not known yet.
-func (c *conn) hold(size int64) bool {
+func (c *conn) take(size int64) bool {
 	h := &c.headers
-	if h.held == 0 {
+	if h.taken == 0 {
 		h.of, h.owner = c.all.headersOf(c)
 	}
-	if more := size - h.held; more > 0 {
+	if more := size - h.taken; more > 0 {
 		if !h.of.Try(h.owner, more) {
 			return false
 		}
-		h.held = size
+		h.taken = size
 	}
 	return true
 }
@@ -172,9 +172,9 @@ func (c *conn) hold(size int64) bool {
 // release gives back the room of headers.
 func (c *conn) release() {
 	h := &c.headers
-	if h.held > 0 {
-		h.of.Give(h.owner, h.held)
-		h.held = 0
+	if h.taken > 0 {
+		h.of.Give(h.owner, h.taken)
+		h.taken = 0
 	}
 }
 

@@ -18,7 +18,7 @@ const step = 256 << 10
 // everything.
 type Room struct {
 	bytes  *Shares
-	hand   *Shares       // of bytes that came already and wait for room; see Held.Later
+	hand   *Shares       // of bytes that came already and wait for room; see Account.Later
 	beyond chan struct{} // holds a token while a call exceeds the limit
 }
 
@@ -39,9 +39,9 @@ func (r *Room) Free() int64 { return r.bytes.Free() }
 // InHand returns how many bytes wait in hand.
 func (r *Room) InHand() int64 { return r.hand.Taken() }
 
-// Held is what one call holds of a Room. Its methods may be called from any
+// Account is what one call has of a Room. Its methods may be called from any
 // goroutine, and do nothing on nil.
-type Held struct {
+type Account struct {
 	room  *Room
 	owner Owner
 
@@ -53,106 +53,106 @@ type Held struct {
 	closed bool
 }
 
-// roomKey is the key of a *Held.
+// roomKey is the key of an *Account.
 type roomKey struct{}
 
-// Hold returns a context for one call of an owner, in which HeldBy finds what the call holds. The function
+// Open returns a context for one call of an owner, in which AccountOf finds the account of the call. The function
 // that it returns gives back everything.
-func (r *Room) Hold(ctx context.Context, owner Owner) (context.Context, func()) {
-	h := &Held{room: r, owner: owner}
-	return context.WithValue(ctx, roomKey{}, h), h.close
+func (r *Room) Open(ctx context.Context, owner Owner) (context.Context, func()) {
+	a := &Account{room: r, owner: owner}
+	return context.WithValue(ctx, roomKey{}, a), a.close
 }
 
-// HeldBy returns what the call of a context holds; nil if nothing is counted.
-func HeldBy(ctx context.Context) *Held {
-	h, _ := ctx.Value(roomKey{}).(*Held)
-	return h
+// AccountOf returns the account of the call of a context; nil if nothing is counted.
+func AccountOf(ctx context.Context) *Account {
+	a, _ := ctx.Value(roomKey{}).(*Account)
+	return a
 }
 
-// Beside returns a new Held of the same owner and room, for something else, and a function that gives back
+// Beside returns a new Account of the same owner and room, for something else, and a function that gives back
 // what it holds.
-func (h *Held) Beside() (other *Held, release func()) {
-	if h == nil {
+func (a *Account) Beside() (other *Account, release func()) {
+	if a == nil {
 		return nil, func() {}
 	}
-	other = &Held{room: h.room, owner: h.owner}
+	other = &Account{room: a.room, owner: a.owner}
 	return other, other.close
 }
 
-// Pass moves everything that h holds to another Held of the same owner and room. It does nothing if
+// Pass moves everything that a holds to another Account of the same owner and room. It does nothing if
 // the other one is closed.
-func (h *Held) Pass(to *Held) {
-	if h == nil {
+func (a *Account) Pass(to *Account) {
+	if a == nil {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	if to.closed {
 		return
 	}
-	to.needed += h.needed
-	to.taken += h.taken
-	to.hand += h.hand
-	to.beyond = to.beyond || h.beyond // at most one call may exceed the limit
-	h.needed, h.taken, h.hand, h.beyond = 0, 0, 0, false
+	to.needed += a.needed
+	to.taken += a.taken
+	to.hand += a.hand
+	to.beyond = to.beyond || a.beyond // at most one call may exceed the limit
+	a.needed, a.taken, a.hand, a.beyond = 0, 0, 0, false
 }
 
 // Owner returns the owner of the call; the zero Owner on nil.
-func (h *Held) Owner() Owner {
-	if h == nil {
+func (a *Account) Owner() Owner {
+	if a == nil {
 		return Owner{}
 	}
-	return h.owner
+	return a.owner
 }
 
 // Covers reports whether the call has already taken so much that Need(n) would not wait.
-func (h *Held) Covers(n int64) bool {
-	if h == nil {
+func (a *Account) Covers(n int64) bool {
+	if a == nil {
 		return true
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.coversLocked(n)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.coversLocked(n)
 }
 
-func (h *Held) coversLocked(n int64) bool {
-	return h.needed+n-Little <= h.taken || h.beyond || h.closed
+func (a *Account) coversLocked(n int64) bool {
+	return a.needed+n-Little <= a.taken || a.beyond || a.closed
 }
 
 // Need adds n bytes to what the call holds. It waits until there is room for them, or ctx ends.
-func (h *Held) Need(ctx context.Context, n int64) error {
-	if h == nil {
+func (a *Account) Need(ctx context.Context, n int64) error {
+	if a == nil {
 		return nil
 	}
-	h.mu.Lock()
-	covered := h.coversLocked(n)
-	h.needed += n
-	lacks := max(h.needed-Little-h.taken, step)
-	h.mu.Unlock()
+	a.mu.Lock()
+	covered := a.coversLocked(n)
+	a.needed += n
+	lacks := max(a.needed-Little-a.taken, step)
+	a.mu.Unlock()
 	if covered {
 		return nil
 	}
-	beyond, err := h.room.take(ctx, h.owner, lacks)
+	beyond, err := a.room.take(ctx, a.owner, lacks)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	keep := !h.closed && (!beyond || !h.beyond)
+	a.mu.Lock()
+	keep := !a.closed && (!beyond || !a.beyond)
 	switch {
 	case keep && beyond:
-		h.beyond = true
+		a.beyond = true
 	case keep:
-		h.taken += lacks
+		a.taken += lacks
 	}
-	h.mu.Unlock()
+	a.mu.Unlock()
 	switch { // the call may have ended, or another stream of it have taken room
 	case keep:
 	case beyond:
-		<-h.room.beyond
+		<-a.room.beyond
 	default:
-		h.room.bytes.Give(h.owner, lacks)
+		a.room.bytes.Give(a.owner, lacks)
 	}
 	return nil
 }
@@ -193,62 +193,62 @@ func (r *Room) take(ctx context.Context, owner Owner, n int64) (beyond bool, err
 
 // Later takes n bytes in hand, if there is room in hand: for a goroutine that has the bytes already and must
 // not wait. Settle waits in its place.
-func (h *Held) Later(n int64) bool {
-	if h == nil {
+func (a *Account) Later(n int64) bool {
+	if a == nil {
 		return false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed || !h.room.hand.Try(h.owner, n) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || !a.room.hand.Try(a.owner, n) {
 		return false
 	}
-	h.hand += n
+	a.hand += n
 	return true
 }
 
 // Settle waits until there is room for n bytes that are in hand, or ctx ends.
-func (h *Held) Settle(ctx context.Context, n int64) error {
-	err := h.Need(ctx, n)
-	h.mu.Lock()
-	given := min(n, h.hand) // none if it is closed
-	h.hand -= given
-	h.mu.Unlock()
-	h.room.hand.Give(h.owner, given)
+func (a *Account) Settle(ctx context.Context, n int64) error {
+	err := a.Need(ctx, n)
+	a.mu.Lock()
+	given := min(n, a.hand) // none if it is closed
+	a.hand -= given
+	a.mu.Unlock()
+	a.room.hand.Give(a.owner, given)
 	return err
 }
 
 // close gives back everything.
-func (h *Held) close() {
-	h.mu.Lock()
-	taken, hand, beyond := h.taken, h.hand, h.beyond
-	h.taken, h.hand, h.beyond, h.closed = 0, 0, false, true
-	h.mu.Unlock()
-	h.room.bytes.Give(h.owner, taken)
-	h.room.hand.Give(h.owner, hand)
+func (a *Account) close() {
+	a.mu.Lock()
+	taken, hand, beyond := a.taken, a.hand, a.beyond
+	a.taken, a.hand, a.beyond, a.closed = 0, 0, false, true
+	a.mu.Unlock()
+	a.room.bytes.Give(a.owner, taken)
+	a.room.hand.Give(a.owner, hand)
 	if beyond {
-		<-h.room.beyond
+		<-a.room.beyond
 	}
 }
 
 // Reader returns a reader of r that reads only as much as there is room for.
-func (h *Held) Reader(ctx context.Context, r io.Reader) io.Reader {
-	if h == nil {
+func (a *Account) Reader(ctx context.Context, r io.Reader) io.Reader {
+	if a == nil {
 		return r
 	}
-	return &counted{ctx: ctx, held: h, r: r}
+	return &counted{ctx: ctx, account: a, r: r}
 }
 
-// counted is a reader whose bytes are held.
+// counted is a reader whose bytes are counted.
 type counted struct {
-	ctx  context.Context // for Read, which takes none
-	held *Held
-	r    io.Reader
+	ctx     context.Context // for Read, which takes none
+	account *Account
+	r       io.Reader
 }
 
 // Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	if wait := c.held.Need(c.ctx, int64(n)); wait != nil {
+	if wait := c.account.Need(c.ctx, int64(n)); wait != nil {
 		return n, wait
 	}
 	return n, err

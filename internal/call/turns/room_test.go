@@ -24,10 +24,10 @@ func TestRoomIsNeverDeadlocked(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				ctx, release := room.Hold(t.Context(), turns.Owner{})
+				ctx, release := room.Open(t.Context(), turns.Owner{})
 				var own int64
 				for range 8 {
-					if err := turns.HeldBy(ctx).Need(ctx, mebi/4); err != nil {
+					if err := turns.AccountOf(ctx).Need(ctx, mebi/4); err != nil {
 						t.Error(err)
 					}
 					mu.Lock()
@@ -57,18 +57,18 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := turns.NewRoom(1 << 20)
 		for range 2 { // one takes all of it, and one goes beyond
-			ctx, release := room.Hold(t.Context(), turns.Owner{})
+			ctx, release := room.Open(t.Context(), turns.Owner{})
 			defer release()
-			if err := turns.HeldBy(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
+			if err := turns.AccountOf(ctx).Need(ctx, 1<<20+turns.Little); err != nil {
 				t.Fatal(err)
 			}
 		}
 		late := errors.New("late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
 		defer cancel()
-		ctx, release := room.Hold(ctx, turns.Owner{})
+		ctx, release := room.Open(ctx, turns.Owner{})
 		defer release()
-		if _, err := io.ReadAll(turns.HeldBy(ctx).Reader(ctx, strings.NewReader(strings.Repeat("x", 1<<20)))); !errors.Is(err, late) {
+		if _, err := io.ReadAll(turns.AccountOf(ctx).Reader(ctx, strings.NewReader(strings.Repeat("x", 1<<20)))); !errors.Is(err, late) {
 			t.Errorf("the wait ends with %v", err)
 		}
 	})
@@ -76,12 +76,12 @@ func TestWaitingForRoomEndsWithTheCall(t *testing.T) {
 
 func TestLittleNeedsNoRoom(t *testing.T) {
 	room := turns.NewRoom(1)
-	ctx, release := room.Hold(t.Context(), turns.Owner{})
+	ctx, release := room.Open(t.Context(), turns.Owner{})
 	defer release()
-	if err := turns.HeldBy(ctx).Need(ctx, turns.Little); err != nil || room.Free() != 1 {
+	if err := turns.AccountOf(ctx).Need(ctx, turns.Little); err != nil || room.Free() != 1 {
 		t.Errorf("%v, and %d bytes are free", err, room.Free())
 	}
-	var none *turns.Held
+	var none *turns.Account
 	if err := none.Need(ctx, 1<<40); err != nil {
 		t.Error(err)
 	}
@@ -93,28 +93,28 @@ func TestS2WhatIsPassedCountsUntilTheOtherIsOver(t *testing.T) {
 	const limit = 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		room := turns.NewRoom(limit)
-		need := func(ctx context.Context, h *turns.Held, n int64) {
+		need := func(ctx context.Context, h *turns.Account, n int64) {
 			t.Helper()
 			if err := h.Need(ctx, n); err != nil {
 				t.Error(err)
 			}
 		}
-		ctx, release := room.Hold(t.Context(), turns.Owner{})
-		beside, releaseBeside := turns.HeldBy(ctx).Beside()
+		ctx, release := room.Open(t.Context(), turns.Owner{})
+		beside, releaseBeside := turns.AccountOf(ctx).Beside()
 		need(ctx, beside, limit)
-		beyond, releaseBeyond := turns.HeldBy(ctx).Beside()
+		beyond, releaseBeyond := turns.AccountOf(ctx).Beside()
 		need(ctx, beyond, limit) // there is no room for it
-		for _, h := range []*turns.Held{beside, beyond} {
-			h.Pass(turns.HeldBy(ctx))
+		for _, h := range []*turns.Account{beside, beyond} {
+			h.Pass(turns.AccountOf(ctx))
 		}
 		releaseBeside()
 		releaseBeyond()
 		if free := room.Free(); free > turns.Little {
 			t.Errorf("%d bytes are free of what was passed on", free)
 		}
-		next, releaseNext := room.Hold(t.Context(), turns.Owner{})
+		next, releaseNext := room.Open(t.Context(), turns.Owner{})
 		done := false
-		go func() { need(next, turns.HeldBy(next), limit); done = true }()
+		go func() { need(next, turns.AccountOf(next), limit); done = true }()
 		if synctest.Wait(); done {
 			t.Error("two are beyond the limit")
 		}
@@ -122,10 +122,10 @@ func TestS2WhatIsPassedCountsUntilTheOtherIsOver(t *testing.T) {
 		if synctest.Wait(); !done {
 			t.Error("nothing is free when the other is over")
 		}
-		late, releaseLate := turns.HeldBy(next).Beside()
+		late, releaseLate := turns.AccountOf(next).Beside()
 		releaseNext()
 		need(ctx, late, limit)
-		late.Pass(turns.HeldBy(next)) // which is over
+		late.Pass(turns.AccountOf(next)) // which is over
 		if free := room.Free(); free > turns.Little {
 			t.Errorf("%d bytes are free of what could not be passed on", free)
 		}
@@ -133,6 +133,6 @@ func TestS2WhatIsPassedCountsUntilTheOtherIsOver(t *testing.T) {
 		if free := room.Free(); free != limit {
 			t.Errorf("%d bytes are free at the end, want all", free)
 		}
-		(*turns.Held)(nil).Pass(nil) // where nothing is counted
+		(*turns.Account)(nil).Pass(nil) // where nothing is counted
 	})
 }

@@ -132,7 +132,7 @@ func (w *Watcher) enter(rel string, link bool) error {
 		if err != nil {
 			return err
 		}
-		w.hold(rel, []*sub{s})
+		w.replace(rel, []*sub{s})
 		return nil
 	}
 	return w.follow(rel, abs, func() []step {
@@ -154,14 +154,14 @@ func (w *Watcher) follow(key, at string, find func() []step) error {
 		for _, s := range steps {
 			one, err := w.hub.watch(w.box, s.dir, s.name, at)
 			if err := unlessLeftOut(err); err != nil {
-				w.hold(key, subs)
+				w.replace(key, subs)
 				return err
 			}
 			if one != nil {
 				subs = append(subs, one)
 			}
 		}
-		w.hold(key, subs)
+		w.replace(key, subs)
 		// A step may have been made or moved before its watch was there.
 		if slices.Equal(find(), steps) {
 			return nil
@@ -170,8 +170,8 @@ func (w *Watcher) follow(key, at string, find func() []step) error {
 	return nil // it has no rest: who moves it next tells us
 }
 
-// hold keeps subs in the place of those under key.
-func (w *Watcher) hold(key string, subs []*sub) {
+// replace keeps subs in the place of those under key.
+func (w *Watcher) replace(key string, subs []*sub) {
 	old := w.subs[key]
 	w.subs[key] = subs
 	for _, s := range old {

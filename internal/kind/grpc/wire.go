@@ -37,7 +37,7 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	// Whatever the service calls its codec, it was asked in this one: grpc-js
 	// says proto of all that it sends.
 	resp.Header.Set("Content-Type", contentType+"+"+codecName)
-	resp.Body = &bounded{Reader: turns.HeldBy(req.Context()).Reader(req.Context(), resp.Body), Closer: resp.Body, tool: w.tool, most: w.most}
+	resp.Body = &bounded{Reader: turns.AccountOf(req.Context()).Reader(req.Context(), resp.Body), Closer: resp.Body, tool: w.tool, most: w.most}
 	return resp, nil
 }
 

@@ -139,7 +139,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		}
 		return nil, fault.New(fault.ExecutionFailed, "%s answered in a form that nobody asked for (Content-Encoding: %q)", a.sender.name, coding)
 	}
-	reply.Said, err = outbound.Body(turns.HeldBy(ctx).Reader(ctx, resp.Body), a.sender.max)
+	reply.Said, err = outbound.Body(turns.AccountOf(ctx).Reader(ctx, resp.Body), a.sender.max)
 	return reply, err
 }
 

@@ -176,7 +176,7 @@ func (s *source) read(ctx context.Context) ([]byte, stamp, error) {
 	if before.size > wasm.MaxModule {
 		return nil, before, fault.New(fault.RuntimePolicyInvalid, "the module cannot be run: it has %d bytes; a module may have %d", before.size, wasm.MaxModule)
 	}
-	if err := turns.HeldBy(ctx).Need(ctx, before.size); err != nil {
+	if err := turns.AccountOf(ctx).Need(ctx, before.size); err != nil {
 		return nil, stamp{}, fault.From(err)
 	}
 	module := make([]byte, before.size)

@@ -358,7 +358,7 @@ func TestS2AFileWaitsForRoom(t *testing.T) {
 		held := make(chan error, 1)
 		loads.Go(func() {
 			_, _ = r.Load(holding, turns.Owner{}, turns.Owner{Session: origin}, func(ctx context.Context) ([]byte, error) {
-				held <- turns.HeldBy(ctx).Need(ctx, 1<<30)
+				held <- turns.AccountOf(ctx).Need(ctx, 1<<30)
 				<-ctx.Done()
 				return nil, over
 			}, wasm.Limits{})

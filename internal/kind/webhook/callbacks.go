@@ -92,14 +92,14 @@ func (c *Callbacks) end(w *wait) {
 
 // take gives w its answer with the room that it has, and so ends it. It reports false for a
 // second one, and for one that nobody waits for any more.
-func (c *Callbacks) take(id string, w *wait, r contract.Response, has *turns.Held) bool {
+func (c *Callbacks) take(id string, w *wait, r contract.Response, has *turns.Account) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waits[id] != w || w.pushed != nil {
 		return false
 	}
 	w.pushed = &r
-	has.Pass(w.held)
+	has.Pass(w.account)
 	close(w.arrived)
 	w.endSoonLocked()
 	return true
@@ -128,11 +128,11 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.end(w)
-	held, release := w.held.Beside()
+	account, release := w.account.Beside()
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), w.tool.pace.room, errCrowded)
 	defer cancel()
-	body, err := io.ReadAll(held.Reader(ctx, http.MaxBytesReader(rw, r.Body, w.tool.sender.Max())))
+	body, err := io.ReadAll(account.Reader(ctx, http.MaxBytesReader(rw, r.Body, w.tool.sender.Max())))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		refuse(rw, http.StatusRequestEntityTooLarge, "the answer is over the tool's max_output")
@@ -153,7 +153,7 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case !answer.Terminal():
 		refuse(rw, http.StatusBadRequest, "this status does not end the call; the call still waits")
 		return
-	case !c.take(id, w, answer, held):
+	case !c.take(id, w, answer, account):
 		refuse(rw, http.StatusConflict, "this call has its answer")
 		return
 	}

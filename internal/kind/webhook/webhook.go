@@ -84,7 +84,7 @@ func (t *Tool) Talks() bool { return true }
 func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
-	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{}), held: turns.HeldBy(ctx)}
+	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{}), account: turns.AccountOf(ctx)}
 	defer w.watching.Wait()
 	r, err := w.serve(ctx)
 	if pushed, ok := t.callbacks.forget(w); ok {
@@ -106,7 +106,7 @@ type wait struct {
 	began   time.Time
 	arrived chan struct{} // closed when an answer was pushed
 
-	held     *turns.Held    // what is pushed counts among the answers
+	account  *turns.Account // what is pushed counts among the answers
 	watching sync.WaitGroup // who ends a request whose answer was pushed
 
 	exchange *contract.Exchange // the last one

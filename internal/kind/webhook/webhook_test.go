@@ -512,7 +512,7 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	tool := set.build(t, described(s.URL))
 	tool.Hurry(time.Hour, time.Hour, time.Hour)
 	room := turns.NewRoom(limit)
-	ctx, release := room.Hold(t.Context(), turns.Owner{Session: "a"})
+	ctx, release := room.Open(t.Context(), turns.Owner{Session: "a"})
 	got := make(chan string, 1)
 	go func() {
 		a, err := tool.Call(callid.With(ctx, id), peer.Call{})
@@ -551,12 +551,12 @@ func TestS2WhatIsPushedIsBounded(t *testing.T) {
 	}
 	until("the room is whole again", func() bool { return room.Free() == limit })
 
-	full, releaseFull := room.Hold(t.Context(), turns.Owner{Session: "b"})
-	if err := turns.HeldBy(full).Need(full, limit-1<<20); err != nil {
+	full, releaseFull := room.Open(t.Context(), turns.Owner{Session: "b"})
+	if err := turns.AccountOf(full).Need(full, limit-1<<20); err != nil {
 		t.Fatal(err)
 	}
-	beyond, releaseBeyond := room.Hold(t.Context(), turns.Owner{Session: "c"})
-	if err := turns.HeldBy(beyond).Need(beyond, limit); err != nil {
+	beyond, releaseBeyond := room.Open(t.Context(), turns.Owner{Session: "c"})
+	if err := turns.AccountOf(beyond).Need(beyond, limit); err != nil {
 		t.Fatal(err)
 	}
 	tool.SetRoomPatience(time.Millisecond)
@@ -595,7 +595,7 @@ func TestS2WhatWasPushedIsCountedUntilItsCallIsOver(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	room := turns.NewRoom(limit)
-	ctx, release := room.Hold(t.Context(), turns.Owner{Session: "a"})
+	ctx, release := room.Open(t.Context(), turns.Owner{Session: "a"})
 	got := make(chan string, 1)
 	go func() {
 		a, err := set.build(t, described(s.URL)).Call(callid.With(ctx, id), peer.Call{})

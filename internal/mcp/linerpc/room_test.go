@@ -17,19 +17,19 @@ func TestAnAnswerWithoutRoomWaitsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		const all, large = 4 << 20, 256 << 10
 		room := turns.NewRoom(all)
-		other, letGoOther := room.Hold(t.Context(), turns.Owner{Session: "flood"})
-		if err := turns.HeldBy(other).Need(other, all/2+turns.Little); err != nil { // all that one line may have
+		other, letGoOther := room.Open(t.Context(), turns.Owner{Session: "flood"})
+		if err := turns.AccountOf(other).Need(other, all/2+turns.Little); err != nil { // all that one line may have
 			t.Fatal(err)
 		}
-		beyond, letGoBeyond := room.Hold(t.Context(), turns.Owner{Session: "beyond"}) // nobody else may go beyond the limit
-		if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
+		beyond, letGoBeyond := room.Open(t.Context(), turns.Owner{Session: "beyond"}) // nobody else may go beyond the limit
+		if err := turns.AccountOf(beyond).Need(beyond, all+turns.Little); err != nil {
 			t.Fatal(err)
 		}
 		free := room.Free()
 
-		ctx, letGo := room.Hold(t.Context(), turns.Owner{Session: "flood"})
+		ctx, letGo := room.Open(t.Context(), turns.Owner{Session: "flood"})
 		left, cancel := context.WithCancelCause(t.Context())
-		leaving, letGoLeaving := room.Hold(left, turns.Owner{Session: "flood"})
+		leaving, letGoLeaving := room.Open(left, turns.Owner{Session: "flood"})
 		waits, leaves := p.calls(ctx, rpc.Request{Method: "large"}), p.calls(leaving, rpc.Request{Method: "large"})
 		for range 2 {
 			m := p.gets()
@@ -76,19 +76,19 @@ func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
 				const all, large = 4 << 20, 256 << 10
 				ann, bob := turns.Owner{Caller: "ann", Session: "1"}, turns.Owner{Caller: "bob", Session: "2"}
 				room := turns.NewRoom(all)
-				full, release := room.Hold(t.Context(), ann)
+				full, release := room.Open(t.Context(), ann)
 				defer release()
-				if err := turns.HeldBy(full).Need(full, all/2+turns.Little); err != nil {
+				if err := turns.AccountOf(full).Need(full, all/2+turns.Little); err != nil {
 					t.Fatal(err)
 				}
-				for turns.HeldBy(full).Later(large) { // all that may be in hand
+				for turns.AccountOf(full).Later(large) { // all that may be in hand
 				}
-				beyond, releaseBeyond := room.Hold(t.Context(), turns.Owner{Caller: "carl"}) // nobody else may go beyond the limit
+				beyond, releaseBeyond := room.Open(t.Context(), turns.Owner{Caller: "carl"}) // nobody else may go beyond the limit
 				defer releaseBeyond()
-				if err := turns.HeldBy(beyond).Need(beyond, all+turns.Little); err != nil {
+				if err := turns.AccountOf(beyond).Need(beyond, all+turns.Little); err != nil {
 					t.Fatal(err)
 				}
-				ctx, releaseOwn := room.Hold(t.Context(), ann)
+				ctx, releaseOwn := room.Open(t.Context(), ann)
 				defer releaseOwn()
 				floods := p.calls(ctx, rpc.Request{Method: "large", Owner: ann})
 				id := p.gets().ID

@@ -50,7 +50,7 @@ type Pending struct {
 	Owner turns.Owner
 
 	ctx      context.Context // the call's, for who reads its answer
-	room     *turns.Held     // what it holds of the room for answers; nil where nobody counts
+	room     *turns.Account  // what it holds of the room for answers; nil where nobody counts
 	events   chan event
 	own      bool         // see Request.Own
 	standing bool         // see Request.Standing
@@ -87,7 +87,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if req.Note != nil {
 		notes = maxNotes
 	}
-	p := &Pending{ctx: ctx, room: turns.HeldBy(ctx), events: make(chan event, notes+1), client: req.Client, about: req.About, Owner: req.Owner, own: req.Own, standing: req.Standing}
+	p := &Pending{ctx: ctx, room: turns.AccountOf(ctx), events: make(chan event, notes+1), client: req.Client, about: req.About, Owner: req.Owner, own: req.Own, standing: req.Standing}
 	if err := c.begin(p); err != nil {
 		return nil, err
 	}

@@ -343,7 +343,7 @@ func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
 		var checks sync.WaitGroup
 		for _, caller := range []string{"big", "big", "big", "big", "small"} {
 			checks.Go(func() {
-				ctx, release := room.Hold(t.Context(), turns.Owner{Caller: caller, Session: "1"})
+				ctx, release := room.Open(t.Context(), turns.Owner{Caller: caller, Session: "1"})
 				defer release()
 				if err := s.Validate(ctx, args); err != nil {
 					t.Error(err)

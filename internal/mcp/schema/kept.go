@@ -24,13 +24,13 @@ var building = turns.NewQueue(2, 1)
 // source is what a schema is compiled from, and what of it is kept.
 type source struct {
 	raw  []byte
-	held atomic.Pointer[holding]
+	kept atomic.Pointer[keptSchema]
 
 	mu sync.Mutex // held by who compiles it
 }
 
-// holding is a compiled schema that is kept.
-type holding struct {
+// keptSchema is a compiled schema that is kept.
+type keptSchema struct {
 	of       *source
 	compiled *compiled
 	used     atomic.Bool // since the cache looked at it last
@@ -40,20 +40,20 @@ type holding struct {
 // get returns the compiled schema, which may have to be compiled again. The error is ctx's
 // cause.
 func (s *source) get(ctx context.Context) (*compiled, error) {
-	if h := s.held.Load(); h != nil { // as a rule
+	if h := s.kept.Load(); h != nil { // as a rule
 		if !h.used.Load() {
 			h.used.Store(true)
 		}
 		return h.compiled, nil
 	}
-	owner := turns.HeldBy(ctx).Owner()
+	owner := turns.AccountOf(ctx).Owner()
 	if err := building.Take(ctx, owner); err != nil {
 		return nil, err
 	}
 	defer building.Give(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.held.Load(); h != nil { // somebody has, meanwhile
+	if h := s.kept.Load(); h != nil { // somebody has, meanwhile
 		return h.compiled, nil
 	}
 	again, _, err := compiledOf(s.raw)
@@ -70,7 +70,7 @@ type cache struct {
 
 	mu     sync.Mutex // guards the fields that follow
 	weight int64
-	order  list.List // *holding; those that are looked at next come first
+	order  list.List // *keptSchema; those that are looked at next come first
 }
 
 // put keeps a compiled schema, in place of others that were not used. One that is not
@@ -81,20 +81,20 @@ func (c *cache) put(s *source, found *compiled, used bool) {
 	if !used && c.weight+found.weight > c.most {
 		return
 	}
-	h := &holding{of: s, compiled: found}
+	h := &keptSchema{of: s, compiled: found}
 	h.used.Store(used)
 	h.at = c.order.PushBack(h)
 	c.weight += found.weight
-	s.held.Store(h)
+	s.kept.Store(h)
 	for c.weight > c.most {
-		first := c.order.Front().Value.(*holding)
+		first := c.order.Front().Value.(*keptSchema)
 		if first.used.Swap(false) && first != h {
 			c.order.MoveToBack(first.at)
 			continue
 		}
 		c.order.Remove(first.at)
 		c.weight -= first.compiled.weight
-		first.of.held.CompareAndSwap(first, nil)
+		first.of.kept.CompareAndSwap(first, nil)
 		if first == h { // larger than all that may be kept
 			return
 		}

@@ -78,7 +78,7 @@ func TestWhatIsUsedIsKept(t *testing.T) {
 	for range 20 {
 		other, found := of()
 		c.put(other, found, true)
-		if h := used.held.Load(); h == nil || h.compiled.weight != 300 {
+		if h := used.kept.Load(); h == nil || h.compiled.weight != 300 {
 			t.Fatal("what was used is not kept")
 		} else {
 			h.used.Store(true)
@@ -88,11 +88,11 @@ func TestWhatIsUsedIsKept(t *testing.T) {
 		}
 	}
 	unused, found := of()
-	if c.put(unused, found, false); unused.held.Load() != nil {
+	if c.put(unused, found, false); unused.kept.Load() != nil {
 		t.Error("one that nobody uses has taken the place of another")
 	}
 	giant := &source{}
-	if c.put(giant, &compiled{weight: 2000}, true); giant.held.Load() != nil || c.weight > c.most {
+	if c.put(giant, &compiled{weight: 2000}, true); giant.kept.Load() != nil || c.weight > c.most {
 		t.Errorf("one that is larger than all: %d bytes are kept", c.weight)
 	}
 }

@@ -120,7 +120,7 @@ func (s *Schema) misfits(ctx context.Context, raw []byte) (list, where string, e
 		if why := tooMuch(raw); why != "" {
 			return why, "", nil
 		}
-		owner := turns.HeldBy(ctx).Owner()
+		owner := turns.AccountOf(ctx).Owner()
 		if err := places.Take(ctx, owner); err != nil {
 			return "", "", err
 		}

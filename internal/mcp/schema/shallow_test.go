@@ -87,15 +87,15 @@ func TestShallowIsCompiledWhenItMatters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Validate(t.Context(), json.RawMessage(`{"n":1}`)); err != nil || s.source.held.Load() != nil {
+	if err := s.Validate(t.Context(), json.RawMessage(`{"n":1}`)); err != nil || s.source.kept.Load() != nil {
 		t.Errorf("what fits gave %v, and was compiled", err)
 	}
-	var first *holding
+	var first *keptSchema
 	for range 2 {
 		if err := s.Validate(t.Context(), json.RawMessage(`{"n":"x"}`)); err == nil || !strings.Contains(err.Error(), "n: ") {
 			t.Errorf("what does not fit gave %v", err)
 		}
-		h := s.source.held.Load()
+		h := s.source.kept.Load()
 		if h == nil || first != nil && h != first {
 			t.Error("it is compiled again and again")
 		}

@@ -100,7 +100,7 @@ type key struct {
 // what was fetched before is returned, and the log says so. Many who ask for the
 // same at the same time share one fetch and its result, which nobody may change.
 //
-// What it reads is counted by the context's turns.Held before it is there, whether it comes from
+// What it reads is counted by the context's turns.Account before it is there, whether it comes from
 // a server or was kept: a server that hangs takes no more room than it has sent.
 //
 // Every error is a *fault.Error that is Unsent: runtime_policy_invalid where address

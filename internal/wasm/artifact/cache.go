@@ -94,7 +94,7 @@ func (c *cache) blob(ctx context.Context, d digest.Digest, max int64) ([]byte, b
 		return nil, false
 	}
 	path := c.blobPath(d)
-	data, err := read(path, max, func(size int64) error { return turns.HeldBy(ctx).Need(ctx, size) })
+	data, err := read(path, max, func(size int64) error { return turns.AccountOf(ctx).Need(ctx, size) })
 	switch {
 	case ctx.Err() != nil:
 		return nil, false

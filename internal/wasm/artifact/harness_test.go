@@ -116,7 +116,7 @@ func (f *fixture) Fetch(ctx context.Context, address, digest string, pull secret
 	if u, err := url.Parse(address); err == nil {
 		host = u.Host
 	}
-	ctx, release := f.room.Hold(ctx, turns.Owner{Session: host})
+	ctx, release := f.room.Open(ctx, turns.Owner{Session: host})
 	defer release()
 	return f.Store.Fetch(ctx, address, digest, pull)
 }

@@ -124,16 +124,16 @@ func TestS2KeptModulesWaitForRoom(t *testing.T) {
 	f := newStore(t, artifact.Options{})
 	f.within(t, good.URL, large)
 	all := f.Free()
-	ctx, release := f.room.Hold(t.Context(), turns.Owner{Session: "one"})
+	ctx, release := f.room.Open(t.Context(), turns.Owner{Session: "one"})
 	if _, err := f.Store.Fetch(ctx, good.URL, "", secret.Ref{}); err != nil || all-f.Free() < 1<<20-turns.Little || all-f.Free() > 3<<19 {
 		t.Errorf("%v; %d bytes are held", err, all-f.Free())
 	}
 	release()
 	var others []func()
 	for range 2 { // the second goes beyond the limit
-		ctx, release := f.room.Hold(t.Context(), turns.Owner{Session: "other"})
+		ctx, release := f.room.Open(t.Context(), turns.Owner{Session: "other"})
 		others = append(others, release)
-		if err := turns.HeldBy(ctx).Need(ctx, all+turns.Little); err != nil {
+		if err := turns.AccountOf(ctx).Need(ctx, all+turns.Little); err != nil {
 			t.Fatal(err)
 		}
 	}

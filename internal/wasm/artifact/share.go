@@ -38,7 +38,7 @@ func (s *Store) share(ctx context.Context, k key) ([]byte, error) {
 			continue
 		}
 		// It counts for each, since whoever has fetched it may let go of it first.
-		if err := turns.HeldBy(ctx).Need(ctx, int64(len(f.module))); err != nil {
+		if err := turns.AccountOf(ctx).Need(ctx, int64(len(f.module))); err != nil {
 			return nil, err
 		}
 		return f.module, f.err

@@ -137,7 +137,7 @@ func readBody(ctx context.Context, r io.Reader, size, max int64) ([]byte, error)
 	if size > max {
 		return nil, tooLarge(max)
 	}
-	data, err := io.ReadAll(turns.HeldBy(ctx).Reader(ctx, io.LimitReader(r, max+1)))
+	data, err := io.ReadAll(turns.AccountOf(ctx).Reader(ctx, io.LimitReader(r, max+1)))
 	switch {
 	case err != nil:
 		return nil, err

@@ -21,8 +21,8 @@ const (
 )
 
 // readBody reads the body of a request within its limits. If it is not ok, readBody has answered
-// the request. The caller ends held in any case.
-func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Owner) (_ []byte, held *budget.Share, ok bool) {
+// the request. The caller ends account in any case.
+func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Owner) (_ []byte, account *budget.Account, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
 		tooLarge(w, limit)
@@ -34,9 +34,9 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 		raw = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
-		held = budget.NewShare(h.bridge.Requests(), owner)
-		body := &arriving{ctx: r.Context(), patience: h.limits.Room, held: held, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: owner}
-		if err = held.Grow(r.Context(), r.ContentLength, h.limits.Room); err == nil { // nothing is read before
+		account = budget.NewAccount(h.bridge.Requests(), owner)
+		body := &arriving{ctx: r.Context(), patience: h.limits.Room, account: account, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: owner}
+		if err = account.Grow(r.Context(), r.ContentLength, h.limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
 	}
@@ -45,23 +45,23 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
 	case errors.As(err, new(*http.MaxBytesError)):
 		tooLarge(w, limit)
-		return nil, held, false
+		return nil, account, false
 	case errors.Is(err, budget.ErrNoRoom):
 		w.Header().Set("Connection", "close") // the body is not read
 		crowded(w, nil, budget.NoRoom)
-		return nil, held, false
+		return nil, account, false
 	default:
 		h.log.Debug("read a request", "err", err, "bytes", len(raw))
 		w.Header().Set("Connection", "close") // the rest may still come
 		refuse(w, http.StatusRequestTimeout, "the request's body did not arrive")
-		return nil, held, false
+		return nil, account, false
 	}
-	return raw, held, true
+	return raw, account, true
 }
 
 // waits counts the messages of a body among those of their client that wait. If there is no room
 // for them, it answers the request and reports false.
-func (h *Front) waits(w http.ResponseWriter, r *http.Request, held *budget.Share, body []byte) bool {
+func (h *Front) waits(w http.ResponseWriter, r *http.Request, account *budget.Account, body []byte) bool {
 	n := int64(1)
 	switch {
 	case wire.IsBatch(body):
@@ -69,7 +69,7 @@ func (h *Front) waits(w http.ResponseWriter, r *http.Request, held *budget.Share
 	case len(body) <= budget.Small && !wire.AsksSomething(body): // an answer, which other messages may wait for
 		return true
 	}
-	switch err := held.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.Room); {
+	switch err := account.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.Room); {
 	case err == nil:
 		return true
 	case errors.Is(err, budget.ErrNoRoom):
@@ -103,7 +103,7 @@ func readAll(body io.Reader, length int64) ([]byte, error) {
 type arriving struct {
 	ctx      context.Context // for Read, which takes none
 	patience time.Duration
-	held     *budget.Share
+	account  *budget.Account
 	r        io.Reader
 	working  *turns.Queue
 	owner    turns.Owner
@@ -131,8 +131,8 @@ func (a *arriving) Read(p []byte) (int, error) {
 	}
 	n, err := a.r.Read(p)
 	a.read += int64(n)
-	if a.read > max(budget.Small, a.held.Size()) {
-		if wait := a.held.Grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
+	if a.read > max(budget.Small, a.account.Size()) {
+		if wait := a.account.Grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
 			return n, wait
 		}
 	}

@@ -323,20 +323,20 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		from := h.sse.ownerOf(r)
 		defer h.waitTurn(r, from) // most are answered at once
-		body, held, ok := h.readBody(w, r, from)
-		if held == nil {
-			held = budget.NewShare(h.bridge.Requests(), from)
+		body, account, ok := h.readBody(w, r, from)
+		if account == nil {
+			account = budget.NewAccount(h.bridge.Requests(), from)
 		}
-		defer held.End()
-		if !ok || !h.waits(w, r, held, body) {
+		defer account.End()
+		if !ok || !h.waits(w, r, account, body) {
 			return
 		}
 		place, err := h.workOn(r.Context(), from, body)
 		if err != nil {
 			return // the client has left
 		}
-		held.Work(place)
-		h.sse.post(w, r, body, held, subject(r)) //nolint:contextcheck // a request has the context of its stream
+		account.Work(place)
+		h.sse.post(w, r, body, account, subject(r)) //nolint:contextcheck // a request has the context of its stream
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		refuse(w, http.StatusMethodNotAllowed, "GET opens a stream, POST sends a message")

@@ -73,13 +73,13 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 // servePost serves a POST: one message, or a batch in the versions that have batches.
 func (h *Front) servePost(out *response, r *http.Request) {
 	from := h.senderOf(r)
-	body, held, ok := h.readBody(out, r, from.owner)
+	body, account, ok := h.readBody(out, r, from.owner)
 	batch := wire.IsBatch(body)
-	if batch && held == nil {
-		held = budget.NewShare(h.bridge.Requests(), from.owner)
+	if batch && account == nil {
+		account = budget.NewAccount(h.bridge.Requests(), from.owner)
 	}
-	defer held.End()
-	if !ok || batch && !h.waits(out, r, held, body) {
+	defer account.End()
+	if !ok || batch && !h.waits(out, r, account, body) {
 		return
 	}
 	place, err := h.workOn(r.Context(), from.owner, body)

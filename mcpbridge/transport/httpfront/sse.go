@@ -78,14 +78,14 @@ func (s *sse) find(r *http.Request, who string) (sseConn, bool) {
 	return c, ok && c.caller == who
 }
 
-// post passes one message to its stream, which also ends held.
-func (s *sse) post(w http.ResponseWriter, r *http.Request, message []byte, held *budget.Share, who string) {
+// post passes one message to its stream, which also ends account.
+func (s *sse) post(w http.ResponseWriter, r *http.Request, message []byte, account *budget.Account, who string) {
 	c, ok := s.find(r, who)
 	if !ok {
 		http.Error(w, "session not found", http.StatusNotFound)
 		return
 	}
-	if refused := c.Post(message, held.PassOn()); refused != "" {
+	if refused := c.Post(message, account.PassOn()); refused != "" {
 		http.Error(w, refused, http.StatusNotFound)
 		return
 	}

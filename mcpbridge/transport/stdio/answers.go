@@ -20,15 +20,15 @@ type answers struct {
 
 // unwritten is what is written at one time.
 type unwritten struct {
-	chunks [][]byte // whole lines, in order
-	count  int      // of lines
-	size   int      // in bytes
-	held   []func() // give back the room of long answers
+	chunks   [][]byte // whole lines, in order
+	count    int      // of lines
+	size     int      // in bytes
+	releases []func() // give back the room of long answers
 }
 
 // release gives back the room. It is called when everything is written, or nothing more will be.
 func (u *unwritten) release() {
-	for _, release := range u.held {
+	for _, release := range u.releases {
 		release()
 	}
 }
@@ -48,7 +48,7 @@ const (
 // add adds an answer, as a line. release, if not nil, is called when it has been written.
 func (a *answers) add(message wire.Parts, release func()) {
 	if release != nil {
-		a.held = append(a.held, release)
+		a.releases = append(a.releases, release)
 	}
 	a.count++
 	a.size += message.Size()
@@ -114,9 +114,9 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 	switch {
 	case p.in != nil:
 		message, release = p.in.add(message, release)
-	case p.held != nil: // an answer that waits takes room
-		p.held.Worked()
-		release = both(release, p.held.End)
+	case p.account != nil: // an answer that waits takes room
+		p.account.Worked()
+		release = both(release, p.account.End)
 	}
 	switch {
 	case message == nil:

@@ -13,8 +13,8 @@ import (
 type batch struct {
 	left    int
 	answers []wire.Parts
-	release []func()      // give back the room of the answers so far
-	held    *budget.Share // of the batch, until the answers are written
+	release []func()        // give back the room of the answers so far
+	account *budget.Account // of the batch, until the answers are written
 }
 
 // add collects an answer. With the last one it returns all of them; nil before, and if there are
@@ -29,7 +29,7 @@ func (in *batch) add(answer wire.Parts, release func()) (all wire.Parts, release
 	if in.left--; in.left > 0 {
 		return nil, nil
 	}
-	in.held.Worked()
+	in.account.Worked()
 	between := []byte("[")
 	for _, one := range in.answers {
 		all = append(append(all, between), one...)
@@ -39,21 +39,21 @@ func (in *batch) add(answer wire.Parts, release func()) (all wire.Parts, release
 		all = append(all, []byte("]"))
 	}
 	return all, func() {
-		in.held.End()
+		in.account.End()
 		for _, release := range in.release {
 			release()
 		}
 	}
 }
 
-func (c *Conn) takeBatch(data []byte, held *budget.Share) {
+func (c *Conn) takeBatch(data []byte, account *budget.Account) {
 	all, refusals, wrong := wire.ReadBatch(data)
 	if wrong != nil {
-		held.End()
+		account.End()
 		c.complain(nil, wrong.Code, wrong.Message)
 		return
 	}
-	in := &batch{left: 1, held: held} // one more, until all members are added
+	in := &batch{left: 1, account: account} // one more, until all members are added
 	for i, m := range all {
 		var refusal json.RawMessage
 		switch {

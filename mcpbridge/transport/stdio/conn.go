@@ -61,8 +61,8 @@ type Conn struct {
 // pending is a request that has no answer yet.
 type pending struct {
 	*mcpbridge.Request
-	in   *batch        // nil for a request outside of a batch
-	held *budget.Share // until it is answered
+	in      *batch          // nil for a request outside of a batch
+	account *budget.Account // until it is answered
 	// open marks a subscription. It is answered only at the end of the session, so that the end
 	// of input does not wait for it.
 	open bool
@@ -72,7 +72,7 @@ type pending struct {
 type line struct {
 	data    []byte
 	tooLong bool
-	held    *budget.Share // ended by whoever takes the line
+	account *budget.Account // ended by whoever takes the line
 }
 
 func newConn(b *mcpbridge.Bridge, from client.Origin, maxMessage int64) *Conn {
@@ -117,16 +117,16 @@ func (c *Conn) Serve(ctx context.Context) {
 }
 
 // Post takes a message, and ends what it holds. refused says why it is not taken; "" if it is.
-func (c *Conn) Post(message []byte, held *budget.Share) (refused string) {
+func (c *Conn) Post(message []byte, account *budget.Account) (refused string) {
 	select {
 	case <-c.stop:
-		held.End()
+		account.End()
 		return "the session is ending"
 	case <-c.ctx.Done():
-		held.End()
+		account.End()
 		return "the session has ended"
 	default:
-		c.take(line{data: message, held: held})
+		c.take(line{data: message, account: account})
 		return ""
 	}
 }
@@ -140,8 +140,8 @@ func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 // take takes a line: a message, a batch, or something that it refuses. A panic ends the connection,
 // since it is not known how much of the line was taken.
 func (c *Conn) take(l line) {
-	held := l.held
-	defer func() { held.End() }() // unless it was passed on
+	account := l.account
+	defer func() { account.End() }() // unless it was passed on
 	defer recovered.To(c.log, "read a line of a client's", func(any) { c.HangUp() })
 	data := wire.Trimmed(l.data)
 	switch {
@@ -151,24 +151,24 @@ func (c *Conn) take(l line) {
 	case !wire.Valid(data):
 		c.complain(nil, jsonrpc.CodeParseError, wire.NotJSON)
 	case data[0] == '[':
-		c.takeBatch(data, held)
-		held = nil
+		c.takeBatch(data, account)
+		account = nil
 	default:
 		m, refused := wire.ReadMessage(data)
 		if refused != nil {
 			c.complain(m.ID, refused.Code, refused.Message)
 			return
 		}
-		if refusal := c.accept(m, pending{held: held}); refusal != nil {
+		if refusal := c.accept(m, pending{account: account}); refusal != nil {
 			c.deliverLogged(wire.Parts{refusal})
 		} else if m.Asks() {
-			held = nil
+			account = nil
 		}
 	}
 }
 
 // accept takes a message, and begins to answer a request. It returns the error response if it
-// refuses the request. Otherwise the request ends p.held.
+// refuses the request. Otherwise the request ends p.account.
 func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	switch {
 	case m.Answers():
@@ -191,9 +191,9 @@ func (c *Conn) accept(m *wire.Message, p pending) (refusal json.RawMessage) {
 	case entered:
 	case enterClosed:
 		r.Stop()
-		p.held.End()
+		p.account.End()
 		if p.in != nil {
-			p.in.held.End()
+			p.in.account.End()
 		}
 		return nil
 	case enterTaken:
@@ -298,9 +298,9 @@ func (c *Conn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.awaiting {
-		p.held.End()
+		p.account.End()
 		if p.in != nil {
-			p.in.held.End()
+			p.in.account.End()
 		}
 	}
 }

@@ -38,11 +38,11 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, sent := unlucky(t)
 			shares := turns.NewShares(100)
-			held := budget.NewShare(shares, c.Owner())
-			if err := held.Grow(t.Context(), 10, 0); err != nil {
+			account := budget.NewAccount(shares, c.Owner())
+			if err := account.Grow(t.Context(), 10, 0); err != nil {
 				t.Fatal(err)
 			}
-			c.take(lineOfTest(line, held))
+			c.take(lineOfTest(line, account))
 			<-c.Done()
 			c.calls.Wait()
 			c.release()
@@ -56,7 +56,7 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-func lineOfTest(data string, held *budget.Share) line { return line{data: []byte(data), held: held} }
+func lineOfTest(data string, account *budget.Account) line { return line{data: []byte(data), account: account} }
 
 // SPEC F2: a panic over what is written ends the connection, and who waits for it sees its
 // end.
@@ -85,11 +85,11 @@ func TestF2APanicOverNewsEndsTheConnection(t *testing.T) {
 func TestF2APanicOverAPostToAStreamGivesItsRoomBack(t *testing.T) {
 	c, _ := unlucky(t)
 	shares := turns.NewShares(100)
-	held := budget.NewShare(shares, c.Owner())
-	if err := held.Grow(context.Background(), 10, 0); err != nil {
+	account := budget.NewAccount(shares, c.Owner())
+	if err := account.Grow(context.Background(), 10, 0); err != nil {
 		t.Fatal(err)
 	}
-	if refused := c.Post([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), held); refused != "" {
+	if refused := c.Post([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), account); refused != "" {
 		t.Fatal(refused)
 	}
 	c.calls.Wait()

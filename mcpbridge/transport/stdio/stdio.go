@@ -91,8 +91,8 @@ func writeLines(out io.Writer, done <-chan struct{}) func(wire.Parts) error {
 // readLines passes on each line until the input ends.
 func (c *Conn) readLines(r *bufio.Reader) {
 	defer c.endInput()
-	var held *budget.Share // of a line that nobody has taken yet
-	defer recovered.To(c.log, "read from a client", func(any) { held.End() })
+	var account *budget.Account // of a line that nobody has taken yet
+	defer recovered.To(c.log, "read from a client", func(any) { account.End() })
 	like := 0 // how long the last long line was: the next may be as long
 	for {
 		c.awaitReader()
@@ -104,12 +104,12 @@ func (c *Conn) readLines(r *bufio.Reader) {
 		}
 		l.data = bytes.TrimSpace(l.data)
 		var admitted bool
-		held, admitted = c.admit(l.data)
-		l.held = held
+		account, admitted = c.admit(l.data)
+		l.account = account
 		if admitted && (len(l.data) > 0 || l.tooLong) {
 			c.take(l)
 		}
-		held = nil
+		account = nil
 		select {
 		case <-c.ctx.Done():
 			return
@@ -126,13 +126,13 @@ func (c *Conn) readLines(r *bufio.Reader) {
 
 // admit waits for room for a line, and does not read on meanwhile. A request without room is refused
 // after a while; an answer is always taken, since calls in flight may wait for it.
-func (c *Conn) admit(raw []byte) (held *budget.Share, ok bool) {
+func (c *Conn) admit(raw []byte) (account *budget.Account, ok bool) {
 	if len(raw) <= budget.Small {
 		return nil, true
 	}
-	held = budget.NewShare(c.bridge.Requests(), c.from.Owner())
-	if held.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
-		return held, true
+	account = budget.NewAccount(c.bridge.Requests(), c.from.Owner())
+	if account.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
+		return account, true
 	}
 	c.deliverLogged(wire.Parts{budget.RefusalJSON(wire.IDOf(raw), budget.NoRoom)})
 	return nil, false

@@ -35,69 +35,69 @@ const NoRoom = "there is no room for the request beside those that are being ans
 // ErrNoRoom is the cause with which Grow gives up.
 var ErrNoRoom = errors.New(NoRoom)
 
-// Share is what a request holds of the budget. A nil Share holds nothing.
-type Share struct {
+// Account is what a request has of the budget. A nil Account has nothing.
+type Account struct {
 	of    *turns.Shares
 	owner turns.Owner
 	n     atomic.Int64
 	place atomic.Pointer[turns.Brief] // of those that are worked on; nil for none
 }
 
-// NewShare returns an empty Share for an owner.
-func NewShare(of *turns.Shares, owner turns.Owner) *Share { return &Share{of: of, owner: owner} }
+// NewAccount returns an empty Account for an owner.
+func NewAccount(of *turns.Shares, owner turns.Owner) *Account { return &Account{of: of, owner: owner} }
 
 // Size returns how many bytes are held.
-func (s *Share) Size() int64 { return s.n.Load() }
+func (a *Account) Size() int64 { return a.n.Load() }
 
 // Work keeps a place in the queue of the requests that are worked on.
-func (s *Share) Work(place *turns.Brief) { s.place.Store(place) }
+func (a *Account) Work(place *turns.Brief) { a.place.Store(place) }
 
-// Grow makes the share n bytes large. It waits up to patience for the room.
-func (s *Share) Grow(ctx context.Context, n int64, patience time.Duration) error {
-	more := n - s.n.Load()
+// Grow makes the account n bytes large. It waits up to patience for the room.
+func (a *Account) Grow(ctx context.Context, n int64, patience time.Duration) error {
+	more := n - a.n.Load()
 	if more <= 0 {
 		return nil
 	}
-	if !s.of.Try(s.owner, more) {
+	if !a.of.Try(a.owner, more) {
 		ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNoRoom)
 		defer cancel()
-		if err := s.of.Take(ctx, s.owner, more); err != nil {
+		if err := a.of.Take(ctx, a.owner, more); err != nil {
 			return err
 		}
 	}
-	s.n.Add(more)
+	a.n.Add(more)
 	return nil
 }
 
 // End gives back everything that is held. It may be called more than once.
-func (s *Share) End() {
-	if s == nil {
+func (a *Account) End() {
+	if a == nil {
 		return
 	}
-	if n := s.n.Swap(0); n > 0 {
-		s.of.Give(s.owner, n)
+	if n := a.n.Swap(0); n > 0 {
+		a.of.Give(a.owner, n)
 	}
-	s.Worked()
+	a.Worked()
 }
 
 // Worked gives back the place that Work has kept.
-func (s *Share) Worked() {
-	if s == nil {
+func (a *Account) Worked() {
+	if a == nil {
 		return
 	}
-	if place := s.place.Swap(nil); place != nil {
+	if place := a.place.Swap(nil); place != nil {
 		place.Give()
 	}
 }
 
-// PassOn moves what is held to a new Share, which somebody else ends.
-func (s *Share) PassOn() *Share {
-	if s == nil {
+// PassOn moves what is held to a new Account, which somebody else ends.
+func (a *Account) PassOn() *Account {
+	if a == nil {
 		return nil
 	}
-	to := NewShare(s.of, s.owner)
-	to.n.Store(s.n.Swap(0))
-	to.place.Store(s.place.Swap(nil))
+	to := NewAccount(a.of, a.owner)
+	to.n.Store(a.n.Swap(0))
+	to.place.Store(a.place.Swap(nil))
 	return to
 }
 

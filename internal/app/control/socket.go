@@ -34,17 +34,17 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf("process %d has it, which serves %s", e.Owner.Pid, e.Owner.URL)
 }
 
-// hold is a socket of this process, with the lock on the file next to it. The kernel releases the lock when
+// ownSocket is a socket of this process, with the lock on the file next to it. The kernel releases the lock when
 // the process ends, so that a socket whose lock is free is stale. The lock file is removed before the lock
 // is released, so that whoever gets a lock has to check that its file still has the name.
-type hold struct {
-	socket string
-	lock   *os.File
-	stop   func() error // stops accepting; nil before the listener is served
+type ownSocket struct {
+	path string
+	lock *os.File
+	stop func() error // stops accepting; nil before the listener is served
 }
 
 // occupy takes a socket and listens on it.
-func occupy(ctx context.Context, location Location, owner Owner) (*hold, net.Listener, error) {
+func occupy(ctx context.Context, location Location, owner Owner) (*ownSocket, net.Listener, error) {
 	if err := location.prepare(); err != nil {
 		return nil, nil, err
 	}
@@ -52,15 +52,15 @@ func occupy(ctx context.Context, location Location, owner Owner) (*hold, net.Lis
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &hold{socket: location.Socket, lock: lock}
-	h.sign(owner)
+	s := &ownSocket{path: location.Socket, lock: lock}
+	s.sign(owner)
 	listener, err := listen(ctx, location.Socket)
 	if err != nil {
-		h.release()
+		s.release()
 		return nil, nil, err
 	}
-	h.stop = listener.Close
-	return h, listener, nil
+	s.stop = listener.Close
+	return s, listener, nil
 }
 
 // lockOf returns the path of the lock file of a socket.
@@ -131,32 +131,32 @@ func readOwner(r io.ReaderAt) (owner Owner) {
 }
 
 // sign writes the Owner into the lock file, for messages to people only.
-func (h *hold) sign(owner Owner) {
+func (s *ownSocket) sign(owner Owner) {
 	text, err := json.Marshal(owner)
 	if err != nil { // its time is out of range
 		return
 	}
-	if n, err := h.lock.WriteAt(append(text, '\n'), 0); err == nil {
-		_ = h.lock.Truncate(int64(n))
+	if n, err := s.lock.WriteAt(append(text, '\n'), 0); err == nil {
+		_ = s.lock.Truncate(int64(n))
 	}
 }
 
 // intact reports whether the socket and its lock can be found under their names.
-func (h *hold) intact() bool {
-	info, err := os.Lstat(h.socket)
-	return err == nil && info.Mode().Type() == fs.ModeSocket && same(h.lock, lockOf(h.socket))
+func (s *ownSocket) intact() bool {
+	info, err := os.Lstat(s.path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket && same(s.lock, lockOf(s.path))
 }
 
 // release gives up the socket. Files that belong to another process by now stay.
-func (h *hold) release() {
-	if h.stop != nil {
-		_ = h.stop() // there is no next to tell of it
+func (s *ownSocket) release() {
+	if s.stop != nil {
+		_ = s.stop() // there is no next to tell of it
 	}
-	if same(h.lock, lockOf(h.socket)) {
-		_ = removeSocket(h.socket) // if it stays, it is stale
-		_ = os.Remove(lockOf(h.socket))
+	if same(s.lock, lockOf(s.path)) {
+		_ = removeSocket(s.path) // if it stays, it is stale
+		_ = os.Remove(lockOf(s.path))
 	}
-	_ = h.lock.Close() // releases the lock
+	_ = s.lock.Close() // releases the lock
 }
 
 // removeSocket removes a socket that a process has left behind, and nothing but a socket.
