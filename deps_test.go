@@ -32,6 +32,7 @@ var imports = map[string][]string{
 	"internal/mcp/rawjson":     {},
 	"internal/call/recovered":  {}, // a panic in a goroutine fails what it was doing, and no more
 	"internal/call/pace":       {},
+	"internal/observe/brief":   {}, // what others say, shortened for errors and the log
 	"internal/observe/tail":    {},
 	"internal/call/turns":      {},
 	"internal/file/wholefile":  {},
@@ -43,10 +44,10 @@ var imports = map[string][]string{
 	"internal/call/trace":      {},                        // the W3C trace context of a call, without OpenTelemetry
 	"internal/launch/cgroup":   {},
 	"internal/app/doctor":      {}, // what a machine has and lacks; internal/app/cli says what matters
-	"internal/file/yamldoc":    {},
+	"internal/file/yamldoc":    {"internal/observe/brief"},
 
-	"internal/mcp/schema":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns"},
-	"internal/launch":         {"internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup"},
+	"internal/mcp/schema":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "internal/observe/brief"},
+	"internal/launch":         {"internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
 	"internal/mcp/rpc":        {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns"}, // the calls on one connection, whatever carries them
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
@@ -63,28 +64,28 @@ var imports = map[string][]string{
 	"internal/launch/environ": {"manifest"},
 
 	// Providers: what answers a call.
-	"simple": {"internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson"},
+	"simple": {"internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
 
 	// A capsule, and what it is made of.
-	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns"}, // what a capsule says to clients, and asks of them
-	"capsule/protocol": {"internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/trace", "manifest"},            // MCP as Orla speaks it with a capsule
-	"capsule/records":  {"internal/file/wholefile", "manifest"},                                                                                                    // what is kept of capsules between two runs of Orla
-	"capsule/offers":   {"capsule/records", "internal/mcp/peer", "internal/mcp/rawjson", "manifest"},                                                               // what a capsule offers, under the names of clients
-	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                             // changes of a capsule's files
-	"capsule/restarts": {"manifest"},                                                                                                                               // when a capsule that failed is started again
-	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},      // a connection with a process
-	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret"},
+	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns", "internal/call/pace"}, // what a capsule says to clients, and asks of them
+	"capsule/protocol": {"internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/trace", "manifest"},                                  // MCP as Orla speaks it with a capsule
+	"capsule/records":  {"internal/file/wholefile", "manifest"},                                                                                                                          // what is kept of capsules between two runs of Orla
+	"capsule/offers":   {"capsule/records", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "internal/observe/brief", "internal/call/pace"},                                     // what a capsule offers, under the names of clients
+	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                   // changes of a capsule's files
+	"capsule/restarts": {"manifest"},                                                                                                                                                     // when a capsule that failed is started again
+	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},                            // a connection with a process
+	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
-	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns"},                                                                             // HTTP to services, and the addresses it may reach
-	"internal/service/auth":     {"manifest", "internal/call/fault", "internal/service/secret", "internal/service/outbound"},                                                            // a profile and a secret become a header
-	"internal/service/contract": {"manifest", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/schema", "internal/call/callid", "internal/call/trace"}, // what is said in both directions
+	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                             // HTTP to services, and the addresses it may reach
+	"internal/service/auth":     {"manifest", "internal/call/fault", "internal/service/secret", "internal/service/outbound"},                                                                                      // a profile and a secret become a header
+	"internal/service/contract": {"manifest", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/observe/brief"}, // what is said in both directions
 	"internal/kind/post":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace"},
 	"internal/kind/webhook":     {"internal/call/recovered", "internal/kind/post", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/contract", "internal/call/trace", "internal/call/turns"}, // it POSTs as external does
-	"internal/kind/grpc":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace"},
+	"internal/kind/grpc":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace", "internal/observe/brief"},
 	"internal/kind/mcptool":     {"manifest", "internal/call/fault", "internal/mcp/peer", "supervisor"},                                                                                                                                                                    // one tool of an McpServer under a name of its own
 	"internal/service/remote":   {"internal/call/pace", "internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/rawjson", "internal/service/outbound", "internal/service/auth", "internal/mcp/rpc", "internal/call/trace", "internal/mcp/peer", "capsule"}, // a session with a far MCP server
-	"internal/call/retry":       {"manifest", "internal/call/fault", "internal/mcp/peer", "internal/call/callid", "internal/mcp/rawjson", "supervisor"},
+	"internal/call/retry":       {"manifest", "internal/call/fault", "internal/mcp/peer", "internal/call/callid", "internal/mcp/rawjson", "supervisor", "internal/observe/brief"},
 	"internal/app/clientconf":   {"internal/service/address", "manifest", "manifest/resource", "internal/mcp/rawjson", "internal/file/yamldoc", "internal/service/secret"}, // mcpServers files of MCP clients, and the secrets in them
 
 	// Makes a test binary act as a capsule; only tests import it.
@@ -100,12 +101,12 @@ var imports = map[string][]string{
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret"},
-	"internal/launch/kube":      {"internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret"},
+	"internal/launch/container": {"internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/launch/kube":      {"internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasm/wasmfuel": {},
-	"internal/wasm":          {"internal/call/recovered", "internal/call/turns", "internal/wasm/wasmfuel", "internal/call/fault"},
+	"internal/wasm":          {"internal/call/recovered", "internal/call/turns", "internal/wasm/wasmfuel", "internal/call/fault", "internal/observe/brief", "internal/call/pace"},
 	"internal/wasm/artifact": {"internal/call/turns", "internal/file/wholefile", "internal/call/fault", "internal/service/outbound", "internal/service/secret", "internal/mcp/rawjson"}, // to count the values of a manifest
 	"internal/kind/wasm":     {"internal/file/regularfile", "internal/observe/tail", "internal/call/turns", "internal/wasm", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/secret", "internal/service/auth", "internal/call/callid", "internal/service/contract"},
 
@@ -121,17 +122,17 @@ var imports = map[string][]string{
 	"internal/testing/manifesttest": {"internal/mcp/schema", "internal/file/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor":                    {"internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson"},
+	"supervisor":                    {"internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
 	"mcpbridge/client":              {"internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"}, // who asks
-	"mcpbridge/wire":                {"internal/mcp/rawjson"},                                                                                            // the messages of clients
+	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                  // the messages of clients
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},              // what clients get of a call
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                               // the bytes of requests
-	"mcpbridge":                     {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace"},
+	"mcpbridge":                     {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/mcp/rawjson", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
 	"mcpbridge/transport/httpfront": {"internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
 	// What operators see and do.
-	"internal/app/control":       {"internal/call/fault"},
+	"internal/app/control":       {"internal/call/fault", "internal/call/pace"},
 	"internal/observe/telemetry": {"mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.

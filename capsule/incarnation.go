@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/internal/observe/tail"
 	"github.com/orla-project/orla/manifest"
 )
@@ -140,7 +141,7 @@ func (in *incarnation) greet(ctx context.Context) error {
 	case errors.Is(err, errSilent):
 		return in.withStray(fmt.Errorf("no orla.hello within %s", within))
 	}
-	return brief(err)
+	return shortened(err)
 }
 
 // withStray adds to the error of a failed handshake what the capsule printed instead.
@@ -217,12 +218,10 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 // else an error with the text otherwise.
 func (in *incarnation) exitOr(before, otherwise string) error {
 	const soon = 2 * time.Second // an exit says more than a closed pipe, and a machine may be busy
-	timer := time.NewTimer(soon)
-	defer timer.Stop()
 	select {
 	case <-in.connection.Exited():
 		return fmt.Errorf("it %s%s", in.connection.ExitText(), before)
-	case <-timer.C:
+	case <-time.After(soon):
 		return errors.New(otherwise)
 	}
 }
@@ -230,11 +229,11 @@ func (in *incarnation) exitOr(before, otherwise string) error {
 func (in *incarnation) checkHello() error {
 	t := in.c.tool
 	if in.hello.Name != t.Name {
-		return fmt.Errorf("its orla.hello names %q, but %s says %q", cut(in.hello.Name, maxHello), t.Source, t.Name)
+		return fmt.Errorf("its orla.hello names %q, but %s says %q", brief.Cut(in.hello.Name, maxHello), t.Source, t.Name)
 	}
 	if in.hello.Version != t.Version {
 		in.c.log.Warn("a capsule's orla.hello has another version than its manifest", "tool", t.Name,
-			"hello_version", cut(in.hello.Version, maxHello), "manifest_version", t.Version)
+			"hello_version", brief.Cut(in.hello.Version, maxHello), "manifest_version", t.Version)
 	}
 	return nil
 }
@@ -348,7 +347,7 @@ func (in *incarnation) Unclaimed(id json.RawMessage) {
 // stray print (SPEC D5).
 func (in *incarnation) Noise(line []byte, why string) {
 	if in.c.tool.Runtime.Remote == nil && in.stray.Load() == nil {
-		text := cut(strings.ToValidUTF8(string(line), "\uFFFD"), maxHello)
+		text := brief.Cut(strings.ToValidUTF8(string(line), "\uFFFD"), maxHello)
 		in.stray.Store(&text)
 	}
 	shown, left := in.c.noise.allow()
@@ -369,15 +368,13 @@ func (in *incarnation) Noise(line []byte, why string) {
 func (in *incarnation) close(drain time.Duration, why error) {
 	idle := in.conn.Drain()
 	if drain > 0 {
-		timer := time.NewTimer(drain)
-		defer timer.Stop()
 		select {
 		case <-idle:
 		case <-in.connection.Exited():
 			why = in.cutShort(why)
 		case <-in.conn.Over():
 			why = in.cutShort(why)
-		case <-timer.C:
+		case <-time.After(drain):
 		}
 	}
 	select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -54,7 +55,7 @@ func (in *incarnation) followLists(ctx context.Context) {
 			in.insisted = true // it is one tool for now; on a busy machine the answer may come yet
 			continue
 		}
-		if !wait(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
+		if !pace.Sleep(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
 			return
 		}
 	}
@@ -76,9 +77,7 @@ func (in *incarnation) betweenLists() time.Duration {
 func (in *incarnation) awaitRelist(ctx context.Context) bool {
 	var again <-chan time.Time
 	if in.unheard && in.c.tool.Runtime.Remote != nil {
-		timer := time.NewTimer(unheardPause)
-		defer timer.Stop()
-		again = timer.C
+		again = time.After(unheardPause)
 	}
 	select {
 	case <-in.relist:
@@ -87,18 +86,6 @@ func (in *incarnation) awaitRelist(ctx context.Context) bool {
 		return false
 	}
 	return true
-}
-
-// wait waits, and reports false when ctx ends before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // learn asks what the capsule offers (SPEC D7). It reports false if the process ended:
@@ -153,7 +140,7 @@ func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 				items = before
 			}
 		}
-		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", brief(err))
+		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", shortened(err))
 		return items
 	}
 	if caps.Tools != nil {
@@ -232,7 +219,7 @@ func (in *incarnation) listen(ctx context.Context) {
 				}
 				continue
 			}
-			if !wait(ctx, pause) {
+			if !pace.Sleep(ctx, pause) {
 				return
 			}
 			pause = min(2*pause, lastPause)
@@ -244,11 +231,9 @@ func (in *incarnation) listen(ctx context.Context) {
 // awaitAcknowledged waits, for AskPatience at most, until the process acknowledges the
 // subscription.
 func (in *incarnation) awaitAcknowledged(ctx context.Context) {
-	timer := time.NewTimer(protocol.AskPatience)
-	defer timer.Stop()
 	select {
 	case <-in.acknowledged:
-	case <-timer.C:
+	case <-time.After(protocol.AskPatience):
 	case <-ctx.Done():
 	}
 }

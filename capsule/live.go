@@ -354,9 +354,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 		}
 		c.become(stopped)
 	} else {
-		timer := time.NewTimer(time.Until(s.next))
-		defer timer.Stop()
-		due = timer.C
+		due = time.After(time.Until(s.next))
 	}
 	for {
 		select {

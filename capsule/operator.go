@@ -195,9 +195,7 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts.Schedule) b
 func (c *Capsule) awaitChange(ctx context.Context, o *order, s *status) bool {
 	var due <-chan time.Time
 	if !s.next.IsZero() {
-		timer := time.NewTimer(time.Until(s.next))
-		defer timer.Stop()
-		due = timer.C
+		due = time.After(time.Until(s.next))
 	}
 	select {
 	case <-c.wake:

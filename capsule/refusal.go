@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/rpc"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -38,9 +38,9 @@ func (c *Capsule) callError(err error) error {
 // named returns a copy of a fault with the capsule's name before its reasons.
 func (c *Capsule) named(f *fault.Error) *fault.Error {
 	named := *f
-	named.Reason = c.tool.Name + ": " + cut(f.Reason, maxReason)
+	named.Reason = c.tool.Name + ": " + brief.Cut(f.Reason, maxReason)
 	if f.Logged != "" {
-		named.Logged = c.tool.Name + ": " + cut(f.Logged, maxReason)
+		named.Logged = c.tool.Name + ": " + brief.Cut(f.Logged, maxReason)
 	}
 	return &named
 }
@@ -108,23 +108,15 @@ func coded(wire *jsonrpc.Error) (*fault.Error, bool) {
 		return nil, false
 	}
 	f := fault.New(code, "%s", cmp.Or(said.Reason, wire.Message, "it gave no reason"))
-	f.Reason = cut(f.Reason, maxReason)
+	f.Reason = brief.Cut(f.Reason, maxReason)
 	f.Retry = said.Retryable
 	f.Logged = "it gave this tool_code" // its reason may quote arguments (SPEC I2)
 	f.RetryAfter = time.Duration(max(0, min(said.RetryAfter, maxRetryAfter.Seconds()*1000)) * float64(time.Millisecond))
 	return f, true
 }
 
-// cut returns a text, cut to about most bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-// brief bounds the text of an error, which may quote a capsule (SPEC S2).
-func brief(err error) error {
+// shortened bounds the text of an error, which may quote a capsule (SPEC S2).
+func shortened(err error) error {
 	if err == nil || len(err.Error()) <= maxReason {
 		return err
 	}
@@ -133,5 +125,5 @@ func brief(err error) error {
 
 type briefError struct{ err error }
 
-func (e *briefError) Error() string { return cut(e.err.Error(), maxReason) }
+func (e *briefError) Error() string { return brief.Cut(e.err.Error(), maxReason) }
 func (e *briefError) Unwrap() error { return e.err }

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -229,12 +230,7 @@ func (b *Bridge) tellPeers(ctx context.Context) {
 		c := b.catalog.Catalog()
 		b.tellLevel(now, ctx, turns.Owner{}) // who has the turn looks again
 		looked := b.amendThese(ctx, b.subscriptions.all())
-		select {
-		case <-time.After(restFactor * looked):
-		case <-ctx.Done():
-			return
-		}
-		if c.Wait(ctx) != nil {
+		if !pace.Sleep(ctx, restFactor*looked) || c.Wait(ctx) != nil {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -148,7 +149,7 @@ type flagBuilder struct {
 func (b *flagBuilder) add(name string, raw json.RawMessage) error {
 	if !flagName(name) {
 		return fault.New(fault.InvalidInput,
-			"arguments: %q cannot be a flag: names are letters, digits, _ and -, and begin with a letter or a digit", clip(name))
+			"arguments: %q cannot be a flag: names are letters, digits, _ and -, and begin with a letter or a digit", brief.Cut(name, maxNamed))
 	}
 	raw = bytes.TrimSpace(raw)
 	flag := "--" + strings.ReplaceAll(name, "_", "-")
@@ -220,11 +221,4 @@ func flagName(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-func clip(name string) string {
-	if len(name) > maxNamed {
-		return strings.ToValidUTF8(name[:maxNamed], "") + "…"
-	}
-	return name
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 const (
@@ -163,7 +164,7 @@ func checkBlock(raw json.RawMessage, fields map[string]json.RawMessage) error {
 	}
 	names, known := needed[kind]
 	if !known {
-		return fmt.Errorf("type: there is none called %q", clip(kind))
+		return fmt.Errorf("type: there is none called %q", brief.Cut(kind, maxNamed))
 	}
 	resource := fields["resource"]
 	switch err := wantStrings(fields, names); {

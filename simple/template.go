@@ -13,6 +13,7 @@ import (
 	"text/template/parse"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -184,11 +185,7 @@ func refusal(ctx context.Context, i int, err error) error {
 	}
 	if reason == "" {
 		const enough = 500 // it repeats a part of the template
-		text := strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":")
-		if len(text) > enough {
-			text = strings.ToValidUTF8(text[:enough], "") + "…"
-		}
-		reason = "template error: " + text
+		reason = "template error: " + brief.Cut(strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":"), enough)
 	}
 	f := fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason)
 	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the template's words may quote them (SPEC I2)

@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/schema"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -100,7 +101,7 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 		if c.schema != nil {
 			weight += c.schema.Weight()
 		}
-		c.err = brief(c.err)
+		c.err = shortened(c.err)
 		next.inputs[key] = c
 	}
 	l.shown.Store(next)
@@ -140,7 +141,7 @@ func (l *living) compile(t *mcp.Tool) compiled {
 	if c.err == nil {
 		c.schema, c.err = schema.CompileInput(raw)
 	}
-	c.err = brief(c.err)
+	c.err = shortened(c.err)
 	return c
 }
 
@@ -246,7 +247,7 @@ func (k *keeper) follow(ctx context.Context) {
 			case k.in.updated <- uri:
 			default:
 				if shown, left := k.of.sparing.allow(); shown {
-					k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", cut(uri, maxWhat), "not_shown", left)
+					k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", brief.Cut(uri, maxWhat), "not_shown", left)
 				}
 			}
 		case <-ctx.Done():

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 const (
@@ -38,25 +40,17 @@ func (s *Supervisor) warner() (warner, warned) {
 		now[k] = struct{}{}
 		if shown, left := l.sparing.allow(); shown {
 			s.opts.Log.Warn("something that a capsule offers is not served",
-				"what", cut(what, maxWhat), "source", l.tool.Source, "why", cut(why, maxWhy), "not_shown", left)
+				"what", brief.Cut(what, maxWhat), "source", l.tool.Source, "why", brief.Cut(why, maxWhy), "not_shown", left)
 		}
 	}, now
 }
 
-// cut is the beginning of a text, of so many bytes at most.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-// brief is an error of which no more is kept than is told.
-func brief(err error) error {
+// shortened is an error of which no more is kept than is told.
+func shortened(err error) error {
 	if err == nil {
 		return nil
 	}
-	return errors.New(strings.Clone(cut(err.Error(), maxWhy)))
+	return errors.New(strings.Clone(brief.Cut(err.Error(), maxWhy)))
 }
 
 // sparing bounds how much is logged about one provider.

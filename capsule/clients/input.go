@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -103,7 +104,7 @@ func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.Ra
 	case round == maxRounds:
 		return peer.Input{}, fault.New(fault.ExecutionFailed, "%s required input %d times for one request", in.tool, maxRounds)
 	case len(need.Requests) == 0: // it asks for a repetition only
-		if !wait(ctx, time.Duration(round)*100*time.Millisecond) {
+		if !pace.Sleep(ctx, time.Duration(round)*100*time.Millisecond) {
 			return peer.Input{}, fault.From(context.Cause(ctx))
 		}
 		return peer.Input{State: need.State}, nil
@@ -142,16 +143,4 @@ func (in *Inputs) ask(ctx context.Context, client peer.Client, method string, pa
 		return client.Ask(ctx, method, params)
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "it is not a request that clients take"}
-}
-
-// wait waits, and reports false when ctx ends before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

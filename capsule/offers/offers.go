@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +16,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -113,12 +114,8 @@ func (o *Offering) GiveUpAfter(ctx context.Context, wait time.Duration) {
 	if o.current.Load().Known {
 		return
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if pace.Sleep(ctx, wait) {
 		o.GiveUp()
-	case <-ctx.Done():
 	}
 }
 
@@ -290,19 +287,12 @@ func (l *leftOut) count(err error) {
 
 func (l *leftOut) logTo(o *Offering, kind string) {
 	if l.n > 0 {
-		o.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", o.tool.Name, "kind", kind, "count", l.n, "err", cut(l.first.Error()))
+		o.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", o.tool.Name, "kind", kind, "count", l.n, "err", brief.Cut(l.first.Error(), maxReason))
 	}
 }
 
 // maxReason bounds what is quoted of why something is left out, in bytes.
 const maxReason = 4 << 10
-
-func cut(text string) string {
-	if len(text) <= maxReason {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxReason], "") + "…"
-}
 
 // tools decodes a list of tools. Schemas stay JSON.
 func tools(o *Offering, raw []json.RawMessage) []*mcp.Tool {

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/launch/trees"
@@ -308,9 +309,7 @@ func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *syscall.Proc
 		if !errors.Is(s.err, syscall.ETXTBSY) || try == len(busyPauses) {
 			return s, s.err
 		}
-		select {
-		case <-time.After(busyPauses[try]):
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, busyPauses[try]) {
 			return spawned{}, context.Cause(ctx)
 		}
 	}

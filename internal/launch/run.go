@@ -70,7 +70,7 @@ func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 		}
 	}
 	exit := Exit{Code: -1}
-	if isClosed(p.Exited()) {
+	if IsClosed(p.Exited()) {
 		exit = p.Exit()
 	}
 	past := time.Unix(1, 0)
@@ -82,7 +82,8 @@ func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 	return Ran{Exit: exit, Stopped: stopped}
 }
 
-func isClosed(c <-chan struct{}) bool {
+// IsClosed reports whether a channel is closed.
+func IsClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

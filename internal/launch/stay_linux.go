@@ -85,7 +85,7 @@ func (p *LocalProcess) take(stdout, stderr func([]byte)) bool {
 		{Fd: int32(p.pidfd), Events: unix.POLLIN},
 	}
 	for end := &asked[2]; end.Revents == 0; {
-		if isClosed(p.gone) {
+		if IsClosed(p.gone) {
 			closeAll(p.pipes[:])
 			return false
 		}

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
@@ -132,8 +134,5 @@ func listed(exports map[string]api.FunctionDefinition) string {
 // quoted is a module's own word, short enough for a reason.
 func quoted(name string) string {
 	const most = 64
-	if len(name) > most {
-		name = strings.ToValidUTF8(name[:most], "") + "…"
-	}
-	return fmt.Sprintf("%q", name)
+	return strconv.Quote(brief.Cut(name, most))
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"io"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/pace"
 )
 
 // output takes what a module writes to stdout, up to a number of bytes.
@@ -85,12 +87,7 @@ func (t *tail) bytes() []byte {
 func sleeper(ctx context.Context, turn *turn) func(ns int64) {
 	return func(ns int64) {
 		_ = turn.wait(ctx, func() error { // after an error, ctx is over, which yield sees
-			timer := time.NewTimer(time.Duration(ns))
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
+			pace.Sleep(ctx, time.Duration(ns))
 			return nil
 		})
 	}

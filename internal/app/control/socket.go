@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orla-project/orla/internal/call/pace"
 )
 
 // Owner is the process that has a socket, as its lock file says.
@@ -94,11 +96,7 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		pause := time.NewTimer(10 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !pace.Sleep(ctx, 10*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}

@@ -1,8 +1,9 @@
 // Package pace bounds how fast unrequested data is read: a peer that sends such data without end would
-// keep a processor busy (SPEC S2). It is slowed down instead, as by a slow reader.
+// keep a processor busy (SPEC S2). It is slowed down instead, as by a slow reader. Sleep waits for a time.
 package pace
 
 import (
+	"context"
 	"io"
 	"time"
 )
@@ -36,10 +37,8 @@ func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) {
 		return
 	}
 	p.began = now.Add(left)
-	timer := time.NewTimer(left)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(left):
 	case <-done:
 	}
 }
@@ -57,4 +56,14 @@ func (r reader) Read(b []byte) (int, error) {
 	n, err := r.r.Read(b)
 	r.pace.Wait(nil, 0, n)
 	return n, err
+}
+
+// Sleep waits, and reports false if ctx ends before.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -119,30 +119,22 @@ func (t *tries) record(ctx context.Context, call peer.Call, failure *fault.Error
 		slog.String("call_id", callid.From(ctx)),
 		slog.Int("attempt", call.Attempt),
 		slog.String("code", string(failure.Code)),
-		slog.String("reason", brief(reason)),
+		slog.String("reason", brief.Cut(reason, maxWords)),
 		slog.Float64("pause_ms", float64(pause.Microseconds())/1000),
 	}
 	if cause != nil {
-		attrs = append(attrs, slog.String("err", brief(cause.Error())))
+		attrs = append(attrs, slog.String("err", brief.Cut(cause.Error(), maxWords)))
 	}
 	t.opts.Log.LogAttrs(ctx, slog.LevelInfo, "attempt", attrs...)
 }
 
-// brief bounds what one line of the log takes of a tool's words.
-func brief(text string) string {
-	const enough = 1 << 10
-	if len(text) <= enough {
-		return text
-	}
-	return strings.ToValidUTF8(text[:enough], "") + "…"
-}
+// maxWords bounds what one line of the log takes of a tool's words.
+const maxWords = 1 << 10
 
 // wait pauses, until the call's context ends or Orla is about to.
 func (t *tries) wait(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 	case <-t.opts.Stopping():
 	case <-ctx.Done():
 	}

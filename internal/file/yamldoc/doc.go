@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 const (
@@ -262,7 +264,7 @@ func (d *Doc) placed(line, column int, key, format string, args ...any) Fault {
 		line, column = d.position(line, column)
 	}
 	err := fmt.Errorf(format, args...)
-	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: clip(err.Error(), maxMsg), cause: errors.Unwrap(err)}
+	return Fault{File: d.file, Line: line, Column: column, Key: key, Msg: brief.Cut(err.Error(), maxMsg), cause: errors.Unwrap(err)}
 }
 
 func (d *Doc) add(f Fault) {

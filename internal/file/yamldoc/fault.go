@@ -3,6 +3,8 @@ package yamldoc
 import (
 	"fmt"
 	"strings"
+
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // Fault is one thing that is wrong in a file, and where.
@@ -23,7 +25,7 @@ func (f Fault) Error() string {
 	if f.Key == "" {
 		return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Msg)
 	}
-	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, clip(f.Key, maxKey), f.Msg)
+	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, brief.Cut(f.Key, maxKey), f.Msg)
 }
 
 // Faults are all the faults of a file, sorted by place. It is never empty.

@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // setScalar gives v the value of a node that has to be a scalar.
@@ -165,16 +166,4 @@ func isNull(n *yaml.Node) bool {
 }
 
 // shorten cuts a text of the file so that a message stays one line.
-func shorten(s string) string { return clip(s, 80) }
-
-// clip cuts a text to at most that many bytes, and shows that it did.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	s = s[:most]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
-}
+func shorten(s string) string { return brief.Cut(s, 80) }

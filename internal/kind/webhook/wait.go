@@ -23,10 +23,8 @@ func before(asked, ours time.Duration) time.Duration {
 
 // sleep waits. The error is why the wait is over.
 func (w *wait) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-w.arrived:
 		return errArrived
@@ -48,10 +46,8 @@ type request struct {
 
 // endSoon ends the request a grace from now, unless it ends by itself.
 func (r *request) endSoon() {
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(grace):
 		r.giveUp(errArrived)
 	case <-r.over:
 	}

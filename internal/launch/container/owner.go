@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 )
 
@@ -133,9 +134,7 @@ func (e *Engine) list(ctx context.Context, m *made) (all []listed, err error) {
 		if all, err = e.listOnce(ctx, m); err == nil {
 			return all, nil
 		}
-		select {
-		case <-time.After(listPause):
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, listPause) {
 			return nil, err
 		}
 	}

@@ -103,9 +103,7 @@ func (p *process) endsByItself() bool {
 			return true
 		case patience := <-p.finish:
 			p.ordered = true
-			timer := time.NewTimer(patience)
-			defer timer.Stop()
-			late = timer.C
+			late = time.After(patience)
 		case <-late:
 			return false
 		case <-p.stop:
@@ -138,17 +136,7 @@ func (p *process) endsWhenAsked(ctx context.Context) bool {
 		break
 	}
 	<-ctx.Done()
-	return p.over()
-}
-
-// over reports whether the command line has ended.
-func (p *process) over() bool {
-	select {
-	case <-p.cli.Exited():
-		return true
-	default:
-		return false
-	}
+	return launch.IsClosed(p.cli.Exited())
 }
 
 // untilEnd returns a context that ends with the command line, with Kill, and
@@ -206,7 +194,7 @@ const (
 // howItEnded tells the container's exit from that of the command line.
 func (p *process) howItEnded(ctx context.Context) (how launch.Exit) {
 	defer recovered.To(p.engine.opts.Log, "find out how a container ended", func(any) { how = launch.Exit{Code: -1, Err: errPanicked} })
-	if !p.over() {
+	if !launch.IsClosed(p.cli.Exited()) {
 		return launch.Exit{Code: -1, Err: fault.New(fault.ExecutionFailed, "%s run does not end", p.plan.made)}
 	}
 	exit := p.cli.Exit()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 )
 
 // What Orla makes and looks at, and all of it: deploy/kubernetes grants no more.
@@ -215,7 +216,7 @@ func (c *Cluster) try(ctx context.Context, what task, request func(context.Conte
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if !passes(err) || !sleep(all, pause) {
+		if !passes(err) || !pace.Sleep(all, pause) {
 			if apierrors.IsUnauthorized(err) {
 				c.forget(client)
 			}
@@ -240,14 +241,4 @@ func passes(err error) bool {
 		return !neverSent(err)
 	}
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// sleep waits, and reports whether it could wait to the end.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

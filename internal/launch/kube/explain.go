@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // explain says what stands between Orla and what it asked of the cluster, and
@@ -96,10 +97,4 @@ func taskOf(verb string, r schema.GroupVersionResource) task {
 // maxSaid bounds what an error repeats of a cluster's words.
 const maxSaid = 400
 
-func clip(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxSaid {
-		return strings.ToValidUTF8(text[:maxSaid], "") + "…"
-	}
-	return text
-}
+func clip(text string) string { return brief.Cut(strings.Join(strings.Fields(text), " "), maxSaid) }

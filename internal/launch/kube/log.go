@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/launch"
 )
 
 const (
@@ -33,7 +35,7 @@ func (p *process) copyLog() {
 	var err error
 	pause := firstLook
 	for tries := 0; tries < logTries; {
-		over := isClosed(p.ended)
+		over := launch.IsClosed(p.ended)
 		if over {
 			tries++
 		}
@@ -54,7 +56,7 @@ func (p *process) copyLog() {
 		case <-time.After(pause):
 			pause = min(2*pause, lastLook)
 		case <-p.ended:
-			if over && !sleep(p.ctx, pause) {
+			if over && !pace.Sleep(p.ctx, pause) {
 				return
 			}
 		}
@@ -110,18 +112,9 @@ func (p *process) readLog(passed *int64, follow bool) error {
 func (p *process) hurry(ctx context.Context, cancel context.CancelFunc) {
 	select {
 	case <-p.ended:
-		if sleep(ctx, lastLines) {
+		if pace.Sleep(ctx, lastLines) {
 			cancel()
 		}
 	case <-ctx.Done():
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

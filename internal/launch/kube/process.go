@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
@@ -86,7 +87,7 @@ func (p *process) attend() {
 	p.exit = p.awaitEnd()
 	close(p.ended)
 	p.logging.Wait()
-	if p.unread != nil && p.exit.Err == nil && !isClosed(p.stop) {
+	if p.unread != nil && p.exit.Err == nil && !launch.IsClosed(p.stop) {
 		p.exit = launch.Exit{Code: -1, Err: p.unread} // an output that lacks something is none
 	}
 	_ = p.out.Close() // a pipe of ours
@@ -143,7 +144,7 @@ func (p *process) deleted(ctx context.Context) *fault.Error {
 		if err := p.cluster.failed(ctx, p.name); err != nil && ctx.Err() == nil {
 			return fault.From(err)
 		}
-		if !sleep(ctx, firstLook) {
+		if !pace.Sleep(ctx, firstLook) {
 			return lost("the Job's pod was deleted while it ran, and not by Orla")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 )
 
 // sight is what was seen of a Job's pod at one moment.
@@ -66,7 +67,7 @@ func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 		if pause = min(2*pause, lastLook); time.Since(began) > lastLook {
 			pause = firstLook // the watch lasted
 		}
-		if !sleep(ctx, pause) {
+		if !pace.Sleep(ctx, pause) {
 			return
 		}
 	}

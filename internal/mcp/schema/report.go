@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // maxMisfits is how many misfits of one value are listed.
@@ -263,13 +264,4 @@ func appendText(out []byte, value any) []byte {
 }
 
 // shorten cuts a text to 80 bytes.
-func shorten(s string) string {
-	if len(s) <= mostShown {
-		return s
-	}
-	s = s[:mostShown]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
-}
+func shorten(s string) string { return brief.Cut(s, mostShown) }

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // The statuses that end a call. Whatever else a service says is not the end
@@ -169,15 +169,7 @@ const (
 // shown is a text of a service without secrets, of so many bytes at most. The
 // secrets go first: half of one could not be found any more.
 func (x *Exchange) shown(text string, most int) string {
-	text = x.credentials.Redact(text)
-	if len(text) <= most {
-		return text
-	}
-	cut := text[:most]
-	for len(cut) > 0 && !utf8.RuneStart(text[len(cut)]) {
-		cut = cut[:len(cut)-1]
-	}
-	return cut + "…"
+	return brief.Cut(x.credentials.Redact(text), most)
 }
 
 // violation is the fault of a body that is against the contract.

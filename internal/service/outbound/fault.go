@@ -17,9 +17,9 @@ import (
 	"syscall"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 const (
@@ -180,13 +180,7 @@ func words(contentType string, body []byte) string {
 func Words(text string, max int) string {
 	text = strings.ToValidUTF8(text, "�")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
-	if len(text) <= max {
-		return text
-	}
-	for !utf8.RuneStart(text[max]) {
-		max--
-	}
-	return text[:max] + "…"
+	return brief.Cut(text, max)
 }
 
 // RetryAfter is how long a service asks to be left alone, in seconds or until a

@@ -46,10 +46,8 @@ func pacedOf(conn net.Conn) *paced {
 func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
 	if pause := p.came(n); pause > 0 {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-p.closed:
 		}
 	}

@@ -198,11 +198,9 @@ func (s *session) Heard() <-chan struct{} { return s.gone }
 
 // AwaitLast implements capsule.Connection.
 func (s *session) AwaitLast() {
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
 	select {
 	case <-s.gone:
-	case <-timer.C:
+	case <-time.After(lastWords):
 	}
 }
 
@@ -249,10 +247,8 @@ func (s *session) live(ctx context.Context) {
 	done := make(chan struct{})
 	var bound sync.WaitGroup
 	bound.Go(func() {
-		timer := time.NewTimer(goodbye)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(goodbye):
 		case <-s.kill:
 		case <-done:
 		}
@@ -389,18 +385,6 @@ func (l *limit) allow(now time.Time) bool {
 	}
 	l.n++
 	return l.n <= most
-}
-
-// wait waits, and reports false when ctx ends before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // errOver is why a request was not sent by a session that is over: it is made of the next

@@ -213,10 +213,8 @@ func (s *session) expire() {
 	case first:
 		s.work.Go(func() {
 			defer s.contain()
-			timer := time.NewTimer(linger)
-			defer timer.Stop()
 			select {
-			case <-timer.C:
+			case <-time.After(linger):
 				s.exit(lostSession)
 			case <-s.ending:
 			}

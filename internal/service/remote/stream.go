@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
@@ -76,7 +77,7 @@ func (s *session) resume(ctx context.Context, lastID string, tries *int, asked t
 		if *tries == maxResumes {
 			return nil, broken("the stream of the answer broke, and could not be taken up again")
 		}
-		if !wait(ctx, pauseBefore(*tries, asked)) {
+		if !pace.Sleep(ctx, pauseBefore(*tries, asked)) {
 			return nil, context.Cause(ctx)
 		}
 		*tries++
@@ -137,7 +138,7 @@ func (s *session) listen(ctx context.Context) {
 			}
 			asked = max(asked, min(f.RetryAfter, maxRetry))
 		}
-		if !wait(ctx, pauseBefore(tries, asked)) {
+		if !pace.Sleep(ctx, pauseBefore(tries, asked)) {
 			return
 		}
 	}
@@ -263,7 +264,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 func (s *session) endSoon(ctx context.Context, resp *http.Response) {
 	s.work.Go(func() {
 		defer s.contain()
-		if wait(ctx, linger) {
+		if pace.Sleep(ctx, linger) {
 			_ = resp.Body.Close() // which ends the reading
 		}
 	})

@@ -193,11 +193,9 @@ func (h *Front) CloseSessions() {
 
 // awaitCalls waits, for Limits.Answers at most, for the calls that are being answered.
 func (h *Front) awaitCalls() {
-	grace := time.NewTimer(h.limits.Answers)
-	defer grace.Stop()
 	select {
 	case <-h.calls.None():
-	case <-grace.C:
+	case <-time.After(h.limits.Answers):
 	}
 }
 

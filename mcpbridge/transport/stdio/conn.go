@@ -418,10 +418,8 @@ func (c *Conn) awaitLog() {
 		c.lines.Wait()
 		close(logged)
 	}()
-	timer := time.NewTimer(LastAnswers)
-	defer timer.Stop()
 	select {
 	case <-logged:
-	case <-timer.C:
+	case <-time.After(LastAnswers):
 	}
 }

@@ -39,12 +39,10 @@ func Serve(ctx context.Context, b *mcpbridge.Bridge, in io.Reader, out io.Writer
 	case <-ctx.Done():
 		err = ctx.Err()
 		c.StopReading()
-		grace := time.NewTimer(LastAnswers)
-		defer grace.Stop()
 		select {
 		case <-c.answered:
 		case <-c.ctx.Done():
-		case <-grace.C:
+		case <-time.After(LastAnswers):
 		}
 	}
 	c.finish()
