@@ -164,6 +164,10 @@ const (
 // Values lists what runtime.output may be.
 func (OutputMode) Values() []string { return []string{string(OutputText), string(OutputMCP)} }
 
+// DefaultMaxOutput is how many bytes an answer may have, and how many are kept of each stream of a
+// process, where nothing else is said (SPEC C5, SPEC-TOOLS 1.2).
+const DefaultMaxOutput = 8 << 20
+
 // Severity says how bad a Problem is.
 type Severity string
 

@@ -28,11 +28,6 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Defaults that stand where neither the tool nor the options give a value.
-const (
-	DefaultMaxOutput = 8 << 20 // bytes kept of each stream (SPEC C5)
-)
-
 // Options is what a Command needs beside its description.
 type Options struct {
 	// Launcher starts the processes. Required.
@@ -66,7 +61,7 @@ type Command struct {
 func New(tool manifest.Tool, opts Options) (*Command, error) {
 	c := &Command{tool: tool, opts: opts}
 	if tool.Run.MaxOutput == 0 {
-		c.tool.Run.MaxOutput = DefaultMaxOutput
+		c.tool.Run.MaxOutput = manifest.DefaultMaxOutput
 	}
 	if tool.Run.MaxConcurrency > 0 {
 		c.own = NewSlots(tool.Run.MaxConcurrency)

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"sync"
 
 	"github.com/orla-project/orla/internal/file/wholefile"
@@ -71,9 +70,6 @@ type listFile struct {
 	Source string `json:"source"` // the manifest, absolute; first, so that a short read has it
 	Offered
 }
-
-// offeredKeys are those of Offered.
-var offeredKeys = []json.Token{"tools", "resources", "templates", "prompts", "reads", "subscribes", "completes", "logs"}
 
 // listName is how files of lists are called: see key.
 var listName = regexp.MustCompile(`-[0-9a-f]{16}\.json$`)
@@ -184,7 +180,7 @@ func (l *Lists) Prune(tools []manifest.Tool) {
 }
 
 // sourceOf returns the manifest that a file's capsule had. ours is false if Orla
-// did not write the file. An Orla before 0.1.0 wrote no manifest, which is "".
+// did not write the file.
 func sourceOf(path string) (source string, ours bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -195,9 +191,8 @@ func sourceOf(path string) (source string, ours bool) {
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
 		return "", false
 	}
-	name, err := dec.Token()
-	if name != "source" {
-		return "", err == nil && slices.Contains(offeredKeys, name)
+	if name, err := dec.Token(); err != nil || name != "source" {
+		return "", false
 	}
 	value, err := dec.Token()
 	source, ours = value.(string)

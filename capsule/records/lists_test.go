@@ -117,8 +117,8 @@ func TestD7aListsOfCapsulesThatAreGoneAreRemoved(t *testing.T) {
 	for _, tool := range []manifest.Tool{served, elsewhere, gone, renamed} {
 		lists.Save(tool, Offered{Tools: raws(`{"name":"a"}`)}, discard)
 	}
-	older, foreign, link := key(listedTool("/older/tool.yaml"))+".json", key(listedTool("/foreign"))+".json", key(listedTool("/link"))+".json"
-	for name, text := range map[string]string{older: `{"tools":[{"name":"a"}]}`, foreign: `{"mine":true}`, "notes.json": `{"tools":[]}`} {
+	foreign, link := key(listedTool("/foreign"))+".json", key(listedTool("/link"))+".json"
+	for name, text := range map[string]string{foreign: `{"mine":true}`, "notes.json": `{"tools":[]}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

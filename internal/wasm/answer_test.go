@@ -21,7 +21,7 @@ func TestS2AnAnswerInMemoryIsCounted(t *testing.T) {
 	room := turns.NewRoom(8 << 20)
 	all := room.Free()
 	ctx, release := room.Open(t.Context(), turns.Owner{Caller: "one"})
-	if out, err := m.Run(ctx, nil, 0); err != nil || len(out.Stdout) != size || all-room.Free() < size-turns.Little {
+	if out, err := m.Run(ctx, nil, mostOutput); err != nil || len(out.Stdout) != size || all-room.Free() < size-turns.Little {
 		t.Errorf("an answer of %d bytes, %v; %d bytes are held", len(out.Stdout), err, all-room.Free())
 	}
 	release()
@@ -38,7 +38,7 @@ func TestS2AnAnswerInMemoryIsCounted(t *testing.T) {
 	defer release()
 	done := make(chan error, 1)
 	go func() {
-		_, err := m.Run(ctx, nil, 0)
+		_, err := m.Run(ctx, nil, mostOutput)
 		done <- err
 	}()
 	testkit.Eventually(t, "it waits", func() bool { n, waiting := r.Compute(0); return r.Running() == 1 && n+waiting == 0 })

@@ -61,7 +61,7 @@ func BenchmarkStopTheWorld(b *testing.B) {
 				m := compile(b, shared, module, wasm.Limits{Fuel: endless, MaxMemory: size})
 				ctx, leave := context.WithCancel(b.Context())
 				var calls sync.WaitGroup
-				calls.Go(func() { _, _ = m.Run(ctx, nil, 0) }) // it ends with ctx
+				calls.Go(func() { _, _ = m.Run(ctx, nil, mostOutput) }) // it ends with ctx
 				defer calls.Wait()
 				defer leave()
 			}

@@ -31,7 +31,7 @@ func TestS2ReferencesAreCounted(t *testing.T) {
 		t.Errorf("%d bytes are free afterwards, of %d", left, free)
 	}
 	forever := buffered(loop, empty, refFunc, 0, drop, branch, 0, end, unreachable)
-	_, err := compile(t, r, forever.bytes(), wasm.Limits{Fuel: 250_000}).Run(t.Context(), nil, 0)
+	_, err := compile(t, r, forever.bytes(), wasm.Limits{Fuel: 250_000}).Run(t.Context(), nil, mostOutput)
 	fails(t, err, fault.ExecutionFailed, false, "references to functions", "1048576")
 }
 
@@ -135,7 +135,7 @@ func TestS2WASIIsGivenNoHugeLengths(t *testing.T) {
 					memory:  []byte{0, 4},
 					exports: []export{{"memory", 2, 0}, {"run", 0, 1}},
 				}
-				_, err := compile(t, shared, a.bytes(), wasm.Limits{WASI: true}).Run(t.Context(), nil, 0)
+				_, err := compile(t, shared, a.bytes(), wasm.Limits{WASI: true}).Run(t.Context(), nil, mostOutput)
 				refused := err != nil && strings.Contains(err.Error(), "code "+c.errno)
 				if (length != c.most) != refused {
 					t.Errorf("%d: got %v", length, err)

@@ -25,7 +25,7 @@ func TestT37MemoryIsBounded(t *testing.T) {
 	const limit = 4 * 64 << 10
 	for pages, want := range map[int64]string{2: "\x02\x00\x00\x00", 3: "\xff\xff\xff\xff", 65535: "\xff\xff\xff\xff", 0: "\x02\x00\x00\x00"} {
 		m := compile(t, shared, grow(pages), wasm.Limits{MaxMemory: limit + 100}) // what is no whole page is none
-		out, err := m.Run(t.Context(), nil, 0)
+		out, err := m.Run(t.Context(), nil, mostOutput)
 		if err != nil || string(out.Stdout) != want || out.MemoryPeak > limit {
 			t.Errorf("%d pages more: %q, %v, peak %d", pages, out.Stdout, err, out.MemoryPeak)
 		}
@@ -38,7 +38,7 @@ func TestT37MemoryIsBounded(t *testing.T) {
 	compile(t, shared, declares.bytes(), wasm.Limits{MaxMemory: limit})
 
 	outside := buffered(i32Const, int64(8), i32Const, int64(0x20000), load, 2, 0, store, 2, 0, i64Const, int64(0))
-	_, err = compile(t, shared, outside.bytes(), wasm.Limits{}).Run(t.Context(), nil, 0)
+	_, err = compile(t, shared, outside.bytes(), wasm.Limits{}).Run(t.Context(), nil, mostOutput)
 	fails(t, err, fault.ExecutionFailed, false, "out of bounds memory access")
 }
 
@@ -66,9 +66,9 @@ func TestT37TablesAreBounded(t *testing.T) {
 func TestT37RecursionEnds(t *testing.T) {
 	deep := buffered(call, 2, i64Const, int64(0))
 	deep.funcs = append(deep.funcs, function{of: 2, body: code(call, 2)})
-	_, err := compile(t, shared, deep.bytes(), wasm.Limits{Fuel: fewUnits}).Run(t.Context(), nil, 0)
+	_, err := compile(t, shared, deep.bytes(), wasm.Limits{Fuel: fewUnits}).Run(t.Context(), nil, mostOutput)
 	fails(t, err, fault.ExecutionFailed, false, "ran out of fuel", "1000")
-	_, err = compile(t, shared, deep.bytes(), wasm.Limits{Fuel: endless}).Run(t.Context(), nil, 0)
+	_, err = compile(t, shared, deep.bytes(), wasm.Limits{Fuel: endless}).Run(t.Context(), nil, mostOutput)
 	fails(t, err, fault.ExecutionFailed, false, "stack overflow")
 	if got := answer(t, compile(t, shared, buffered(echoing).bytes(), wasm.Limits{}), "well"); got != "well" {
 		t.Errorf("the next call: %q", got)
@@ -83,7 +83,7 @@ func TestT37AGuestCannotStopTheHost(t *testing.T) {
 	var running sync.WaitGroup
 	for range 2 * runtime.GOMAXPROCS(0) {
 		running.Go(func() {
-			_, err := spin.Run(ctx, nil, 0)
+			_, err := spin.Run(ctx, nil, mostOutput)
 			fails(t, err, fault.Canceled, false)
 		})
 	}
@@ -102,12 +102,12 @@ func TestT37BuffersInPlaceOfStreams(t *testing.T) {
 			t.Errorf("got %d bytes; want %d", len(got), len(input))
 		}
 	}
-	_, err := m.Run(t.Context(), make([]byte, 1<<17), 0) // allocate promises what is not there
+	_, err := m.Run(t.Context(), make([]byte, 1<<17), mostOutput) // allocate promises what is not there
 	fails(t, err, fault.ExecutionFailed, false, "allocate(131072)")
 	_, err = m.Run(t.Context(), []byte("four"), 3)
 	fails(t, err, fault.ExecutionFailed, false, "more than 3 bytes")
 	for at, length := range map[int64]int64{0x20000: 1, 0x1ffff: 2, 0: 0x20001, 0x7fffffff: 0x7fffff} {
-		_, err := compile(t, shared, buffered(answering(at, length)).bytes(), wasm.Limits{}).Run(t.Context(), nil, 0)
+		_, err := compile(t, shared, buffered(answering(at, length)).bytes(), wasm.Limits{}).Run(t.Context(), nil, mostOutput)
 		fails(t, err, fault.RuntimePolicyInvalid, false, "not in its memory")
 	}
 }
@@ -186,7 +186,7 @@ func TestT37TheEntrypoint(t *testing.T) {
 		fails(t, err, fault.RuntimePolicyInvalid, false, word)
 	}
 	status := assembly{types: []funcType{{nil, []byte{i32}}}, funcs: []function{{of: 0, body: code(i32Const, int64(7))}}, exports: []export{{"run", 0, 0}}}
-	_, err = compile(t, shared, status.bytes(), wasm.Limits{WASI: true}).Run(t.Context(), nil, 0)
+	_, err = compile(t, shared, status.bytes(), wasm.Limits{WASI: true}).Run(t.Context(), nil, mostOutput)
 	fails(t, err, fault.ExecutionFailed, false, "exited with code 7")
 }
 
@@ -264,7 +264,7 @@ func TestT37EachCallHasAnInstanceOfItsOwn(t *testing.T) {
 		running.Go(func() {
 			for j := range 20 {
 				want := fmt.Sprintf("call %d of %d", j, i)
-				if out, err := m.Run(t.Context(), []byte(want), 0); err != nil || string(out.Stdout) != want {
+				if out, err := m.Run(t.Context(), []byte(want), mostOutput); err != nil || string(out.Stdout) != want {
 					t.Errorf("got %q, %v; want %q", out.Stdout, err, want)
 				}
 			}
@@ -300,7 +300,7 @@ func TestT37CompiledModulesMakeRoom(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, err := spin.Run(ctx, nil, 0)
+		_, err := spin.Run(ctx, nil, mostOutput)
 		fails(t, err, fault.Canceled, false)
 	})
 	for deadline := time.Now().Add(time.Minute); r.Running() == 0; runtime.Gosched() {
@@ -312,7 +312,7 @@ func TestT37CompiledModulesMakeRoom(t *testing.T) {
 	if got := answer(t, echo, "well"); got != "well" {
 		t.Errorf("got %q", got)
 	}
-	_, err := spin.Run(t.Context(), nil, 0)
+	_, err := spin.Run(t.Context(), nil, mostOutput)
 	if !errors.Is(err, wasm.ErrEvicted) {
 		t.Errorf("got %v; want that it was let go", err)
 	}
@@ -330,7 +330,7 @@ func TestT37CloseWhileAModuleRuns(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, err := spin.Run(ctx, nil, 0)
+		_, err := spin.Run(ctx, nil, mostOutput)
 		fails(t, err, fault.Canceled, false)
 	})
 	for r.Running() == 0 {
@@ -339,7 +339,7 @@ func TestT37CloseWhileAModuleRuns(t *testing.T) {
 	r.Close()
 	leave()
 	running.Wait()
-	_, err := spin.Run(t.Context(), nil, 0)
+	_, err := spin.Run(t.Context(), nil, mostOutput)
 	fails(t, err, fault.NotReady, true)
 	_, err = r.Compile(t.Context(), buffered(echoing).bytes(), wasm.Limits{})
 	fails(t, err, fault.NotReady, true)

@@ -26,7 +26,7 @@ func TestT37ThePagesExample(t *testing.T) {
 		{WASI: true, Entrypoint: "run", MaxMemory: 16777216, Fuel: 100000},
 	} {
 		m := compile(t, shared, module, limits)
-		out, err := m.Run(t.Context(), []byte(`{"input":"{\"a\":1}"}`), 0)
+		out, err := m.Run(t.Context(), []byte(`{"input":"{\"a\":1}"}`), mostOutput)
 		if err != nil || string(out.Stdout) != `{"contract_version":"v1","output":"{\"a\":1}","status":"ok"}`+"\n" {
 			t.Errorf("got %q, %v", out.Stdout, err)
 		}
@@ -71,7 +71,7 @@ func TestT37AModuleThatMisbehaves(t *testing.T) {
 	if got := answer(t, m, "leave well"); got != "well" {
 		t.Errorf("exit code 0: %q", got)
 	}
-	out, err := m.Run(t.Context(), []byte("flood stderr"), 0)
+	out, err := m.Run(t.Context(), []byte("flood stderr"), mostOutput)
 	said := string(out.Stderr)
 	if err != nil || len(said) > 65<<10 || !strings.HasPrefix(said, "the first line\n") || !strings.HasSuffix(said, "the last line\n") {
 		t.Errorf("stderr: %d bytes, %.40q … %q, %v", len(said), said, said[max(0, len(said)-40):], err)
@@ -120,12 +120,12 @@ func TestT37TheDeadlineEndsIt(t *testing.T) {
 			late := fault.New(fault.Timeout, "it took too long")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, late)
 			defer cancel()
-			_, err := of.m.Run(ctx, []byte(of.input), 0)
+			_, err := of.m.Run(ctx, []byte(of.input), mostOutput)
 			fails(t, err, fault.Timeout, true, late.Reason)
 
 			ctx, leave := context.WithCancel(t.Context())
 			time.AfterFunc(10*time.Millisecond, leave)
-			_, err = of.m.Run(ctx, []byte(of.input), 0)
+			_, err = of.m.Run(ctx, []byte(of.input), mostOutput)
 			fails(t, err, fault.Canceled, false)
 		})
 	}

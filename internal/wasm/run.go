@@ -2,7 +2,6 @@ package wasm
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -27,7 +26,7 @@ type Outcome struct {
 }
 
 // Run calls the module once, in a fresh instance, with input, and returns its
-// answer of at most maxOutput bytes; if that is zero, of 8 MiB. The error is a
+// answer of at most maxOutput bytes. The error is a
 // *fault.Error: execution_failed for a trap, an exit code, too much output and
 // the end of the fuel; what ctx ended by; not_ready with ErrEvicted.
 func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcome, error) {
@@ -60,7 +59,6 @@ func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcom
 		return Outcome{}, err
 	}
 	defer memory.free()
-	maxOutput = cmp.Or(maxOutput, DefaultMaxOutput)
 	i := &instance{
 		code: c, limits: m.limits, enter: m.enter, memory: memory, turn: at, input: input, maxOutput: maxOutput,
 		stdout: output{most: maxOutput, full: func() { cancel(tooMuch(maxOutput)) }},

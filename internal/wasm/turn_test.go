@@ -27,7 +27,7 @@ func running(t *testing.T, m *wasm.Module, input string, owners ...turns.Owner) 
 	var calls sync.WaitGroup
 	for _, owner := range owners {
 		calls.Go(func() {
-			_, err := m.For(owner).Run(ctx, []byte(input), 0)
+			_, err := m.For(owner).Run(ctx, []byte(input), mostOutput)
 			fails(t, err, fault.Canceled, false)
 		})
 	}
@@ -42,7 +42,7 @@ func answersSoon(t *testing.T, m *wasm.Module) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := m.Run(ctx, nil, 0); err != nil {
+	if _, err := m.Run(ctx, nil, mostOutput); err != nil {
 		t.Error(err)
 	}
 }
@@ -96,7 +96,7 @@ func TestT37TheDeadlineEndsTheWaitForATurn(t *testing.T) {
 	testkit.Eventually(t, "it computes", func() bool { n, _ := r.Compute(0); return n == 1 })
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.Timeout, "it took too long"))
 	defer cancel()
-	_, err := m.Run(ctx, nil, 0)
+	_, err := m.Run(ctx, nil, mostOutput)
 	fails(t, err, fault.Timeout, true, "no processor became free", "1 modules")
 	if !fault.From(err).Unsent {
 		t.Error("it counts as sent")
@@ -114,7 +114,7 @@ func TestS2AllMemoryIsBounded(t *testing.T) {
 	peaks := make([]int64, 4)
 	for i := range peaks {
 		calls.Go(func() {
-			out, err := m.For(turns.Owner{Session: string(rune('a' + i))}).Run(ctx, nil, 0)
+			out, err := m.For(turns.Owner{Session: string(rune('a' + i))}).Run(ctx, nil, mostOutput)
 			fails(t, err, fault.Timeout, true)
 			peaks[i] = out.MemoryPeak
 		})

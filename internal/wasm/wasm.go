@@ -34,7 +34,6 @@ const (
 	DefaultMaxMemory  = 64 << 20
 	DefaultFuel       = 1_000_000
 	DefaultEntrypoint = "run"
-	DefaultMaxOutput  = 8 << 20
 )
 
 const (

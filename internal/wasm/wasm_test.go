@@ -44,6 +44,9 @@ func built(t testing.TB, name string) []byte {
 	return module
 }
 
+// mostOutput is how many bytes the modules of most tests may answer.
+const mostOutput = 8 << 20
+
 // What TestWarm compiles, and where to, for another test.
 const (
 	warmDir    = "ORLA_TEST_WARM_DIR"
@@ -110,7 +113,7 @@ func compile(t testing.TB, r *wasm.Runtime, module []byte, limits wasm.Limits) *
 // answer runs a module that must answer.
 func answer(t testing.TB, m *wasm.Module, input string) string {
 	t.Helper()
-	out, err := m.Run(t.Context(), []byte(input), 0)
+	out, err := m.Run(t.Context(), []byte(input), mostOutput)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.Stderr)
 	}

@@ -179,7 +179,7 @@ type secretKind string
 // Values lists what kind may be in a Secret.
 func (secretKind) Values() []string { return []string{kindSecret} }
 
-// toolType is how a Tool is called: a Kind, or what no release serves yet.
+// toolType is how a Tool is called.
 type toolType string
 
 const (

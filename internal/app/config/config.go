@@ -23,9 +23,9 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
-	"github.com/orla-project/orla/simple"
 )
 
 // Config is the whole configuration (RFC 1 §6, SPEC H1). Flags, schema, sample and manual are made from
@@ -93,7 +93,7 @@ func Defaults() Config {
 		LogFormat:             logging.JSON,
 		LogLevel:              "info",
 		AutoReload:            true,
-		MaxOutput:             simple.DefaultMaxOutput,
+		MaxOutput:             manifest.DefaultMaxOutput,
 		MaxInline:             mcpbridge.DefaultMaxInline,
 		MaxRequest:            httpfront.DefaultMaxRequest,
 		MaxConcurrentCalls:    8 * runtime.NumCPU(),

@@ -30,9 +30,6 @@ import (
 // method is what every service has, as the path of a URL.
 const method = "/orloj.tool.v1.ToolService/Execute"
 
-// defaultMaxOutput bounds an answer where nothing else is said.
-const defaultMaxOutput = 8 << 20
-
 // Options is what speaking to services needs.
 type Options struct {
 	// Client makes the requests. Required.
@@ -71,7 +68,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 	if at.Scheme == "grpc" {
 		client, scheme = opts.Client.H2C(), "http"
 	}
-	wire := &wire{tool: t.Name, client: client, most: cmp.Or(t.Run.MaxOutput, defaultMaxOutput)}
+	wire := &wire{tool: t.Name, client: client, most: cmp.Or(t.Run.MaxOutput, manifest.DefaultMaxOutput)}
 	return &Tool{
 		name:     t.Name,
 		host:     at.Host,

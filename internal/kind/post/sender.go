@@ -2,6 +2,7 @@ package post
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -17,13 +18,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-const (
-	// defaultMaxOutput bounds an answer where nothing else is said.
-	defaultMaxOutput = 8 << 20
-	// maxWords is how much is read of an answer that is not a result. So much of each
-	// call nobody counts, and more than that has no place in the room for answers.
-	maxWords = turns.Little
-)
+// maxWords is how much is read of an answer that is not a result. So much of each
+// call nobody counts, and more than that has no place in the room for answers.
+const maxWords = turns.Little
 
 // Options is what speaking to services needs.
 type Options struct {
@@ -54,10 +51,7 @@ func NewSender(t manifest.Tool, opts Options) (*Sender, error) {
 	}
 	s := &Sender{
 		name: t.Name, contract: spoken, auth: auth.New(t.Resource.Auth, opts.Auth), service: opts.Client.Service(t.Resource.Endpoint),
-		max: t.Run.MaxOutput, opts: opts,
-	}
-	if s.max == 0 {
-		s.max = defaultMaxOutput
+		max: cmp.Or(t.Run.MaxOutput, manifest.DefaultMaxOutput), opts: opts,
 	}
 	return s, nil
 }

@@ -81,7 +81,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 		name:     t.Name,
 		resource: t.Resource,
 		timeout:  t.Run.Timeout.String(),
-		most:     cmp.Or(t.Run.MaxOutput, wasm.DefaultMaxOutput),
+		most:     cmp.Or(t.Run.MaxOutput, manifest.DefaultMaxOutput),
 		contract: spoken,
 		auth:     auth.New(t.Resource.Auth, opts.Auth),
 		module:   newSource(*t.Resource.WASM, opts),

@@ -29,7 +29,6 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
-	"github.com/orla-project/orla/simple"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -84,8 +83,8 @@ func startInProcess(ctx context.Context, dir string) (*inProcess, error) {
 	found := discover.Tools(discover.Options{ToolsDir: dir})
 	for i := range found.Tools {
 		t := &found.Tools[i]
-		t.Run.MaxOutput = simple.DefaultMaxOutput
-		t.Runtime.QueueTimeout, t.Runtime.MaxMessage = callPatience, simple.DefaultMaxOutput
+		t.Run.MaxOutput = manifest.DefaultMaxOutput
+		t.Runtime.QueueTimeout, t.Runtime.MaxMessage = callPatience, manifest.DefaultMaxOutput
 	}
 	if diff := p.supervisor.Apply(found.Tools); len(found.Problems)+len(diff.Failed) > 0 {
 		p.stop()
