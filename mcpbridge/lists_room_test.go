@@ -1,14 +1,11 @@
 package mcpbridge_test
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,23 +88,10 @@ func TestS2AStreamThatIsNotReadKeepsFewLists(t *testing.T) {
 	const states, size = 64, 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		h := httpfront.New(w.bridge, httpfront.Settings{Loopback: true})
-		setLimits(h, time.Second, time.Hour, time.Hour)
-		ctx, hangUp := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		do := func(out http.ResponseWriter, method, path, body string) {
-			r := httptest.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			all.Go(func() { h.ServeHTTP(out, r) })
-		}
-		stream := &unread{httptest.NewRecorder(), make(chan struct{})}
-		endpoint := make(chan string, 1)
-		do(&first{stream, endpoint}, http.MethodGet, "/sse", "")
-		path := <-endpoint
+		s := w.unreadStream(t)
 		post := func(body string) {
 			t.Helper()
-			out := httptest.NewRecorder()
-			do(out, http.MethodPost, path, body)
+			out := s.post(body)
 			synctest.Wait()
 			if out.Code != http.StatusAccepted {
 				t.Fatalf("%d %s", out.Code, out.Body)
@@ -119,7 +103,7 @@ func TestS2AStreamThatIsNotReadKeepsFewLists(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return int64(m.HeapAlloc)
 		}
-		go func() { stream.reads <- struct{}{} }() // one message
+		go func() { s.reads <- struct{}{} }() // one message
 		post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 		before := kept()
 		for id := range states {
@@ -132,12 +116,11 @@ func TestS2AStreamThatIsNotReadKeepsFewLists(t *testing.T) {
 		if more := kept() - before; more > 96<<20 { // the last state twice, and half of the room
 			t.Errorf("%d MiB are kept for %d lists of %d MiB", more>>20, states, size>>20)
 		}
-		close(stream.reads)
+		close(s.reads)
 		synctest.Wait()
 		if held := w.bridge.Held(); held != 0 {
 			t.Errorf("%d bytes are held when all is read", held)
 		}
-		hangUp()
-		all.Wait()
+		s.hangUp()
 	})
 }

@@ -47,23 +47,10 @@ func TestS2AnswersThatNobodyReadsTakeRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				h := httpfront.New(w.bridge, httpfront.Settings{Loopback: true})
-				setLimits(h, time.Second, time.Hour, time.Hour)
-				ctx, hangUp := context.WithCancel(t.Context())
-				var all sync.WaitGroup
-				do := func(out http.ResponseWriter, method, path, body string) {
-					r := httptest.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
-					r.Header.Set("Content-Type", "application/json")
-					all.Go(func() { h.ServeHTTP(out, r) })
-				}
-				stream := &unread{httptest.NewRecorder(), make(chan struct{})}
-				endpoint := make(chan string, 1)
-				do(&first{stream, endpoint}, http.MethodGet, "/sse", "")
-				path := <-endpoint
+				s := w.unreadStream(t)
 				var answers []*httptest.ResponseRecorder
 				for id := range c.most + 100 {
-					answers = append(answers, httptest.NewRecorder())
-					do(answers[id], http.MethodPost, path, c.body(id+1))
+					answers = append(answers, s.post(c.body(id+1)))
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -80,17 +67,15 @@ func TestS2AnswersThatNobodyReadsTakeRoom(t *testing.T) {
 				if taken == 0 || taken > c.most {
 					t.Errorf("%d of %d are taken", taken, len(answers))
 				}
-				answer := httptest.NewRecorder()
-				do(answer, http.MethodPost, path, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				answer := s.post(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 				synctest.Wait()
 				if answer.Code != http.StatusAccepted {
 					t.Errorf("an answer: %d", answer.Code)
 				}
-				close(stream.reads)
+				close(s.reads)
 				synctest.Wait()
 				w.free(t, allOfRequests)
-				hangUp()
-				all.Wait()
+				s.hangUp()
 			})
 		})
 	}
@@ -107,4 +92,44 @@ func (f *first) Write(p []byte) (int, error) {
 		f.endpoint <- strings.TrimSpace(path)
 	}
 	return f.unread.Write(p)
+}
+
+// unreadStream is a stream of HTTP+SSE, and the requests of its client.
+type unreadStream struct {
+	*unread
+	front *httpfront.Front
+	path  string
+	ctx   context.Context
+	end   context.CancelFunc
+	all   sync.WaitGroup
+}
+
+// unreadStream opens a stream whose client does not read its messages.
+func (w *world) unreadStream(t *testing.T) *unreadStream {
+	s := &unreadStream{unread: &unread{httptest.NewRecorder(), make(chan struct{})}, front: httpfront.New(w.bridge, httpfront.Settings{Loopback: true})}
+	setLimits(s.front, time.Second, time.Hour, time.Hour)
+	s.ctx, s.end = context.WithCancel(t.Context())
+	endpoint := make(chan string, 1)
+	s.do(&first{s.unread, endpoint}, http.MethodGet, "/sse", "")
+	s.path = <-endpoint
+	return s
+}
+
+func (s *unreadStream) do(out http.ResponseWriter, method, path, body string) {
+	r := httptest.NewRequestWithContext(s.ctx, method, "http://localhost"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	s.all.Go(func() { s.front.ServeHTTP(out, r) })
+}
+
+// post sends a body, and returns what becomes the answer.
+func (s *unreadStream) post(body string) *httptest.ResponseRecorder {
+	out := httptest.NewRecorder()
+	s.do(out, http.MethodPost, s.path, body)
+	return out
+}
+
+// hangUp ends the stream, and waits for its requests.
+func (s *unreadStream) hangUp() {
+	s.end()
+	s.all.Wait()
 }
