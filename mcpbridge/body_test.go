@@ -48,7 +48,7 @@ func TestG7BodiesAreBoundedInSum(t *testing.T) {
 	w := newWorld(t)
 	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) {
 		setLimits(h, 20*time.Millisecond, time.Minute, time.Minute)
-		h.SetLimits(func(l *httpfront.Limits) { l.Body = time.Minute })
+		h.Limits.Body = time.Minute
 	})
 	session := f.initialize(t)
 	var slow []io.Closer

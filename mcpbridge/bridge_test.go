@@ -254,9 +254,7 @@ func (w *world) front(t testing.TB, settings httpfront.Settings, change ...func(
 
 // setLimits makes the front's patience that of a test.
 func setLimits(h *httpfront.Front, body, write, keepAlive time.Duration) {
-	h.SetLimits(func(l *httpfront.Limits) {
-		l.Body, l.Room, l.Write, l.KeepAlive = body, body, write, keepAlive
-	})
+	h.Limits.Body, h.Limits.Room, h.Limits.Write, h.Limits.KeepAlive = body, body, write, keepAlive
 }
 
 // addr is where it listens.

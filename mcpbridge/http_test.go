@@ -53,7 +53,7 @@ func TestG6LastAnswersGetOut(t *testing.T) {
 	w := newWorld(t)
 	g := newGate()
 	w.answer("echo", g.answer)
-	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) { h.SetLimits(func(l *httpfront.Limits) { l.Answers = patience }) })
+	f := w.front(t, httpfront.Settings{}, func(h *httpfront.Front) { h.Limits.Answers = patience })
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
 	for round := range 20 {
 		session := f.initialize(t)

@@ -23,7 +23,7 @@ func TestT83AReloadReadsWhatHasChanged(t *testing.T) {
 	file("c.yaml", "text: an AgentRole\n")
 	file("d.yaml", strings.Repeat("- text: an AgentRole\n", (1<<20)/10))
 	seen := &Seen{}
-	seen.WithClock(func() time.Time { return time.Now().Add(time.Hour) })
+	seen.Now = func() time.Time { return time.Now().Add(time.Hour) }
 	search := func(reads, denying int) {
 		t.Helper()
 		before, denies := seen.Reads(), 0
@@ -47,7 +47,7 @@ func TestT83AReloadReadsWhatHasChanged(t *testing.T) {
 	}
 	search(1, 0)
 	search(0, 0)
-	seen.WithClock(func() time.Time { return time.Now().Add(-time.Hour) }) // as if each file had just changed
+	seen.Now = func() time.Time { return time.Now().Add(-time.Hour) } // as if each file had just changed
 	file("c.yaml", "text: data\n")
 	search(1, 0)
 	search(1, 0)

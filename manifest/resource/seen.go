@@ -20,10 +20,11 @@ const (
 // the next search reads only the files that have changed. The zero Seen remembers
 // nothing yet. Several searches may use it at once.
 type Seen struct {
+	Now func() time.Time // nil: time.Now
+
 	mu    sync.Mutex
 	files map[string]seenFile
-	now   func() time.Time // nil: time.Now
-	reads int              // files that were read
+	reads int // files that were read
 }
 
 type seenFile struct {
@@ -46,8 +47,8 @@ func (s *Seen) look(at, path string) (sighting, Content, bool) {
 		return sighting{}, Content{}, false
 	}
 	f := sighting{key: path + "\x00" + filepath.Ext(at), path: path, at: time.Now()}
-	if s.now != nil {
-		f.at = s.now()
+	if s.Now != nil {
+		f.at = s.Now()
 	}
 	f.id, f.ok = identify(path)
 	s.mu.Lock()
@@ -81,9 +82,6 @@ func (s *Seen) Reads() int {
 	defer s.mu.Unlock()
 	return s.reads
 }
-
-// WithClock sets what tells the time, for tests.
-func (s *Seen) WithClock(now func() time.Time) { s.now = now }
 
 // identify returns what changes whenever a file does.
 func identify(path string) (id unix.Stat_t, ok bool) {

@@ -35,8 +35,8 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
 		account = budget.NewAccount(h.bridge.Requests(), owner)
-		body := &arriving{ctx: r.Context(), patience: h.limits.Room, account: account, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: owner}
-		if err = account.Grow(r.Context(), r.ContentLength, h.limits.Room); err == nil { // nothing is read before
+		body := &arriving{ctx: r.Context(), patience: h.Limits.Room, account: account, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: owner}
+		if err = account.Grow(r.Context(), r.ContentLength, h.Limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
 	}
@@ -69,7 +69,7 @@ func (h *Front) waits(w http.ResponseWriter, r *http.Request, account *budget.Ac
 	case len(body) <= budget.Small && !wire.AsksSomething(body): // an answer, which other messages may wait for
 		return true
 	}
-	switch err := account.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.limits.Room); {
+	switch err := account.Grow(r.Context(), int64(len(body))+n*budget.EachMessage, h.Limits.Room); {
 	case err == nil:
 		return true
 	case errors.Is(err, budget.ErrNoRoom):

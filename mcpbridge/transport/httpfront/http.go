@@ -87,7 +87,8 @@ type Front struct {
 	settings atomic.Pointer[Settings]
 	sessions *sessions
 	sse      *sse
-	limits   Limits
+	// Limits may be changed before the first request.
+	Limits   Limits
 	openings *turns.Queue // bounds the sessions that begin at once
 	working  *turns.Queue // bounds a caller's requests to half of the processors while others have some too
 	light    *turns.Queue // of the requests that take no place of working; see newLight
@@ -97,7 +98,7 @@ type Front struct {
 
 // New returns a bridge's HTTP front.
 func New(b *mcpbridge.Bridge, settings Settings) *Front {
-	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
+	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), Limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
 	h.sessions = newSessions()
 	h.Configure(settings)
 	h.mux.HandleFunc("GET /healthz", h.health)
@@ -168,10 +169,6 @@ func (h *Front) Serve(ctx context.Context) error {
 // Expire ends the sessions that were idle for longer than timeout.
 func (h *Front) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
 
-// SetLimits changes how long the front waits for clients, for tests. It must be called before the
-// first request.
-func (h *Front) SetLimits(change func(*Limits)) { change(&h.limits) }
-
 // Openings returns the queue of the sessions that begin, for tests.
 func (h *Front) Openings() *turns.Queue { return h.openings }
 
@@ -195,22 +192,22 @@ func (h *Front) CloseSessions() {
 func (h *Front) awaitCalls() {
 	select {
 	case <-h.calls.None():
-	case <-time.After(h.limits.Answers):
+	case <-time.After(h.Limits.Answers):
 	}
 }
 
 // ServeHTTP serves one request and logs it at level debug.
 func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	out := newResponse(w, h.limits)
+	out := newResponse(w, h.Limits)
 	defer out.finish()
 	if r.ContentLength != 0 {
 		// It holds for what the server reads of a refused request, too.
-		until := began.Add(h.limits.Body)
+		until := began.Add(h.Limits.Body)
 		_ = out.control.SetReadDeadline(until) // a recorder in a test has none
 		if r.ContentLength < 0 || r.ContentLength > budget.Small {
 			out.unread.Store(true)
-			r.Body = &pacedBody{ReadCloser: r.Body, out: out, patience: h.limits.Body, until: until}
+			r.Body = &pacedBody{ReadCloser: r.Body, out: out, patience: h.Limits.Body, until: until}
 		}
 	}
 	logged, session := h.log.Enabled(r.Context(), slog.LevelDebug), ""

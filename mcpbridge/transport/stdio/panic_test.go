@@ -56,7 +56,9 @@ func TestF2APanicOverALineGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-func lineOfTest(data string, account *budget.Account) line { return line{data: []byte(data), account: account} }
+func lineOfTest(data string, account *budget.Account) line {
+	return line{data: []byte(data), account: account}
+}
 
 // SPEC F2: a panic over what is written ends the connection, and who waits for it sees its
 // end.
