@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"container/heap"
 	"container/list"
 	"context"
 	"net"
@@ -35,7 +34,7 @@ type holders struct {
 	size    int
 	puts    uint64 // how many connections were put so far
 	of      map[holder]*share
-	largest byConnections
+	largest turns.Heap[*share]
 	headers *turns.Shares // of maxHeaders; has a lock of its own
 }
 
@@ -51,9 +50,10 @@ type holder struct {
 
 // share are the connections of one holder.
 type share struct {
+	turns.Position // in holders.largest
+
 	by    holder
 	conns list.List // of *conn, the oldest first
-	index int       // in holders.largest
 }
 
 func newConnections(most int) *connections {
@@ -67,7 +67,7 @@ func (c *connections) add(one *conn) {
 	c.mu.Lock()
 	var excess *conn
 	if c.pending.size > 0 && (c.pending.size >= max(1, c.most/2) || c.open >= c.most) {
-		excess, _ = c.pending.largest[0].conns.Front().Value.(*conn)
+		excess, _ = c.pending.largest.First().conns.Front().Value.(*conn)
 		c.dropLocked(excess)
 	}
 	c.pending.put(one, holder{address: addressOf(one)})
@@ -94,7 +94,7 @@ func (c *connections) know(one *conn, caller string) {
 	var excess *conn
 	one.holders.take(one)
 	if c.callers.size >= max(1, c.most-c.most/4) {
-		excess = c.callers.largest[0].spare()
+		excess = c.callers.largest.First().spare()
 		c.dropLocked(excess)
 	}
 	c.callers.put(one, by)
@@ -132,10 +132,10 @@ func (c *holders) put(one *conn, by holder) {
 	c.puts++
 	one.holders, one.share, one.element, one.put = c, h, h.conns.PushBack(one), c.puts
 	if added {
-		heap.Push(&c.largest, h)
+		c.largest.Push(h)
 		return
 	}
-	heap.Fix(&c.largest, h.index)
+	c.largest.Fix(h)
 }
 
 // take takes a connection out.
@@ -145,10 +145,10 @@ func (c *holders) take(one *conn) {
 	one.holders, one.share, one.element = nil, nil, nil
 	c.size--
 	if h.conns.Len() > 0 {
-		heap.Fix(&c.largest, h.index)
+		c.largest.Fix(h)
 		return
 	}
-	heap.Remove(&c.largest, h.index) // does not compare it with others
+	c.largest.Remove(h) // does not compare it with others
 	delete(c.of, h.by)
 }
 
@@ -263,36 +263,11 @@ func addressOf(c net.Conn) netip.Addr {
 	return turns.Network(at.Addr())
 }
 
-// byConnections is a heap of holders, that with the most connections first. Of several
-// with the most, that with the oldest connection is first.
-type byConnections []*share
-
-func (h byConnections) Len() int { return len(h) }
-
-func (h byConnections) Less(i, j int) bool {
-	if a, b := h[i].conns.Len(), h[j].conns.Len(); a != b {
+// Before reports whether a holder has more connections than another one, or as many, of which one is the
+// oldest.
+func (h *share) Before(other *share) bool {
+	if a, b := h.conns.Len(), other.conns.Len(); a != b {
 		return a > b
 	}
-	return h[i].first() < h[j].first()
-}
-
-func (h byConnections) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push is of heap.Interface.
-func (h *byConnections) Push(x any) {
-	a, _ := x.(*share)
-	a.index = len(*h)
-	*h = append(*h, a)
-}
-
-// Pop is of heap.Interface.
-func (h *byConnections) Pop() any {
-	last := len(*h) - 1
-	a := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return a
+	return h.first() < other.first()
 }

@@ -2,7 +2,6 @@ package turns
 
 import (
 	"cmp"
-	"container/heap"
 	"container/list"
 	"context"
 	"sync"
@@ -21,7 +20,7 @@ type Shares struct {
 	taken    int64
 	sessions map[Owner]*session // that have something, or wait
 	tenants  map[string]*tenant // the callers of these sessions, by name
-	waiting  needs[*tenant]     // whose sessions wait
+	waiting  Heap[*tenant]      // whose sessions wait
 	serial   int64
 	spare    []*session // to be used again
 	vacant   []*tenant  // the same of callers
@@ -31,15 +30,15 @@ type Shares struct {
 
 // tenant is a caller, or a session that stands for itself.
 type tenant struct {
-	position
+	Position
 	has      int64 // what the caller has taken
 	sessions int
-	waiting  needs[*session]
+	waiting  Heap[*session]
 }
 
 // session is one that has something, or waits.
 type session struct {
-	position
+	Position
 	owner   Owner
 	tenant  *tenant
 	self    tenant    // the tenant of a session that stands for itself
@@ -139,11 +138,11 @@ func (s *Shares) join(owner Owner, n int64) *list.Element {
 		return at
 	}
 	t := one.tenant
-	heap.Push(&t.waiting, one)
-	if len(t.waiting) == 1 {
-		heap.Push(&s.waiting, t)
+	t.waiting.Push(one)
+	if t.waiting.Len() == 1 {
+		s.waiting.Push(t)
 	} else {
-		heap.Fix(&s.waiting, t.at)
+		s.waiting.Fix(t)
 	}
 	return at
 }
@@ -161,13 +160,6 @@ func (s *Shares) leave(owner Owner, at *list.Element, w *sharer) {
 		s.movedLocked(one)
 		s.dropLocked(one)
 	}
-}
-
-// Add takes n even if that exceeds the limit.
-func (s *Shares) Add(owner Owner, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.addLocked(s.sessionLocked(owner), n)
 }
 
 // Give gives back n of what the owner has.
@@ -194,11 +186,11 @@ func (s *Shares) addLocked(one *session, n int64) {
 	if t != &one.self {
 		one.has += n
 		if one.waiters.Len() > 0 {
-			heap.Fix(&t.waiting, one.at)
+			t.waiting.Fix(one)
 		}
 	}
-	if len(t.waiting) > 0 {
-		heap.Fix(&s.waiting, t.at)
+	if t.waiting.Len() > 0 {
+		s.waiting.Fix(t)
 	}
 }
 
@@ -280,25 +272,25 @@ func (s *Shares) forgetLocked(one *session) {
 func (s *Shares) movedLocked(one *session) {
 	t := one.tenant
 	if one.waiters.Len() > 0 {
-		heap.Fix(&t.waiting, one.at)
+		t.waiting.Fix(one)
 	} else {
-		heap.Remove(&t.waiting, one.at)
+		t.waiting.Remove(one)
 	}
-	if len(t.waiting) > 0 {
-		heap.Fix(&s.waiting, t.at)
+	if t.waiting.Len() > 0 {
+		s.waiting.Fix(t)
 	} else {
-		heap.Remove(&s.waiting, t.at)
+		s.waiting.Remove(t)
 	}
 }
 
 // serveLocked gives those who wait what is free.
 func (s *Shares) serveLocked() {
-	for len(s.waiting) > 0 {
-		t := s.waiting[0]
+	for s.waiting.Len() > 0 {
+		t := s.waiting.First()
 		if need, _ := t.first(); need > s.limit-s.taken && s.taken > 0 {
 			return // nobody needs less
 		}
-		one := t.waiting[0]
+		one := t.waiting.First()
 		w := one.waiters.Remove(one.waiters.Front()).(*sharer)
 		s.movedLocked(one)
 		s.addLocked(one, w.n)
@@ -306,14 +298,9 @@ func (s *Shares) serveLocked() {
 	}
 }
 
-// position is where something stands in a heap.
-type position struct{ at int }
-
-func (p *position) put(at int) { p.at = at }
-
 // first is how much has to be free for the first that waits, and when that one came.
 func (t *tenant) first() (n, serial int64) {
-	n, serial = t.waiting[0].first()
+	n, serial = t.waiting.First().first()
 	return t.has + n, serial
 }
 
@@ -323,35 +310,14 @@ func (s *session) first() (n, serial int64) {
 	return s.need(w.n), w.serial
 }
 
-// needs is a heap of those that wait, the one that needs least first.
-type needs[T interface {
-	first() (n, serial int64)
-	put(at int)
-}] []T
+// Before reports whether the first that waits of one tenant needs less than that of another.
+func (t *tenant) Before(other *tenant) bool { return needsLess(t, other) }
 
-func (h needs[T]) Len() int { return len(h) }
-func (h needs[T]) Less(i, j int) bool {
-	a, since := h[i].first()
-	b, later := h[j].first()
+// Before is the same for the sessions of a tenant.
+func (s *session) Before(other *session) bool { return needsLess(s, other) }
+
+func needsLess(one, other interface{ first() (n, serial int64) }) bool {
+	a, since := one.first()
+	b, later := other.first()
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(since, later)) < 0
-}
-
-func (h needs[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].put(i)
-	h[j].put(j)
-}
-
-func (h *needs[T]) Push(x any) {
-	x.(T).put(len(*h))
-	*h = append(*h, x.(T))
-}
-
-func (h *needs[T]) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	var none T
-	(*h)[last] = none
-	*h = (*h)[:last]
-	return x
 }

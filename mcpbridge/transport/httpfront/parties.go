@@ -1,9 +1,10 @@
 package httpfront
 
 import (
-	"container/heap"
 	"container/list"
 	"context"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // party is whom a session counts for, when there are too many sessions.
@@ -16,7 +17,7 @@ type party struct {
 // in which they are ended to make room. The next one is found in constant time (SPEC S1).
 type parties struct {
 	of        map[string]*member // by party.who
-	most      byCount[*member]
+	most      turns.Heap[*member]
 	anonymous order // the sessions of callers without a token that have no open request
 }
 
@@ -25,7 +26,7 @@ type member struct {
 	counted
 	who      string
 	programs map[string]*program
-	most     byCount[*program]
+	most     turns.Heap[*program]
 	idle     order     // its sessions without an open request
 	busy     order     // its other sessions
 	streams  list.List // *stream, the oldest one first
@@ -58,14 +59,14 @@ func (p *parties) count(who string) int {
 // largest returns the caller or address with the most sessions and streams; nil if there
 // are none.
 func (p *parties) largest() *member {
-	if len(p.most) == 0 {
+	if p.most.Len() == 0 {
 		return nil
 	}
-	return p.most[0]
+	return p.most.First()
 }
 
 // largest returns the program with the most.
-func (m *member) largest() *program { return m.most[0] }
+func (m *member) largest() *program { return m.most.First() }
 
 // add counts one session or stream more.
 func (p *parties) add(of party) (*member, *program) {
@@ -76,18 +77,18 @@ func (p *parties) add(of party) (*member, *program) {
 			p.of = map[string]*member{}
 		}
 		p.of[of.who] = m
-		heap.Push(&p.most, m)
+		p.most.Push(m)
 	}
 	one := m.programs[of.program]
 	if one == nil {
 		one = &program{name: of.program}
 		m.programs[of.program] = one
-		heap.Push(&m.most, one)
+		m.most.Push(one)
 	}
 	m.n++
 	one.n++
-	heap.Fix(&p.most, m.at)
-	heap.Fix(&m.most, one.at)
+	p.most.Fix(m)
+	m.most.Fix(one)
 	return m, one
 }
 
@@ -95,14 +96,14 @@ func (p *parties) add(of party) (*member, *program) {
 func (p *parties) remove(m *member, of *program) {
 	m.n--
 	of.n--
-	heap.Fix(&p.most, m.at)
-	heap.Fix(&m.most, of.at)
+	p.most.Fix(m)
+	m.most.Fix(of)
 	if of.n == 0 {
-		heap.Remove(&m.most, of.at)
+		m.most.Remove(of)
 		delete(m.programs, of.name)
 	}
 	if m.n == 0 {
-		heap.Remove(&p.most, m.at)
+		p.most.Remove(m)
 		delete(p.of, m.who)
 	}
 }
@@ -204,40 +205,12 @@ func (r *rank) leave() {
 
 // counted is how many sessions and streams somebody has.
 type counted struct {
-	n  int
-	at int // in the heap of those that are counted
+	turns.Position
+	n int
 }
 
-func (c *counted) count() int { return c.n }
-func (c *counted) put(at int) { c.at = at }
+// Before reports whether a caller or address has more than another one.
+func (m *member) Before(other *member) bool { return m.n > other.n }
 
-// byCount is a heap of callers or programs by their sessions, the one with the most first.
-type byCount[T interface {
-	count() int
-	put(at int)
-}] []T
-
-func (h byCount[T]) Len() int           { return len(h) }
-func (h byCount[T]) Less(i, j int) bool { return h[i].count() > h[j].count() }
-func (h byCount[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].put(i)
-	h[j].put(j)
-}
-
-// Push is of heap.Interface.
-func (h *byCount[T]) Push(x any) {
-	one, _ := x.(T)
-	one.put(len(*h))
-	*h = append(*h, one)
-}
-
-// Pop is of heap.Interface.
-func (h *byCount[T]) Pop() any {
-	last := len(*h) - 1
-	one := (*h)[last]
-	var none T
-	(*h)[last] = none
-	*h = (*h)[:last]
-	return one
-}
+// Before is the same for programs.
+func (p *program) Before(other *program) bool { return p.n > other.n }

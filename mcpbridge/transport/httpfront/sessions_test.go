@@ -288,7 +288,7 @@ func (s *sessions) compare(t *testing.T, used map[*usage]int) {
 	if got := s.parties.anonymous.oldest(); got != anonymous {
 		t.Fatalf("the oldest session without a token is %p, want %p", got, anonymous)
 	}
-	if len(s.parties.of) != len(have) || len(s.parties.most) != len(have) {
+	if len(s.parties.of) != len(have) || s.parties.most.Len() != len(have) {
 		t.Fatalf("%d parties are kept, want %d", len(s.parties.of), len(have))
 	}
 	for who, n := range have {
@@ -300,7 +300,7 @@ func (s *sessions) compare(t *testing.T, used map[*usage]int) {
 	}
 	for p, n := range each {
 		m := s.parties.of[p.who]
-		if one := m.programs[p.program]; one.n != n || n > m.largest().n || one.idle.oldest() != idleOf[p] || len(m.programs) != len(m.most) {
+		if one := m.programs[p.program]; one.n != n || n > m.largest().n || one.idle.oldest() != idleOf[p] || len(m.programs) != m.most.Len() {
 			t.Fatalf("%v: %d are counted, want %d", p, one.n, n)
 		}
 	}
