@@ -13,9 +13,11 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// HoldForRequests takes of that room, and returns what gives it back.
+// HoldForRequests takes of that room, which has to be free, and returns what gives it back.
 func (b *Bridge) HoldForRequests(line string, n int64) func() {
-	b.requests.Add(turns.Owner{Session: line}, n)
+	if !b.requests.Try(turns.Owner{Session: line}, n) {
+		panic("there is no room")
+	}
 	return func() { b.requests.Give(turns.Owner{Session: line}, n) }
 }
 
