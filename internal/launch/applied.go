@@ -7,8 +7,8 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// Text says for people which limits hold, and names what is not bounded though
-// it is wanted to be. loose is never nil.
+// Text describes for operators which limits are in effect. loose lists the wanted limits that are
+// not; it is never nil.
 func (h Applied) Text(wanted cgroup.Limits) (text string, loose []string) {
 	loose = []string{}
 	var holds []string
@@ -42,7 +42,7 @@ func (h Applied) Text(wanted cgroup.Limits) (text string, loose []string) {
 	return text, loose
 }
 
-// BytesText is a number of bytes for people.
+// BytesText formats a number of bytes for people.
 func BytesText(n int64) string {
 	for _, unit := range []struct {
 		name  string

@@ -9,13 +9,13 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// Applied tells which limits of a tree hold.
+// Applied says which limits of a tree are in effect.
 type Applied struct {
-	Tree cgroup.Limits // for all of it together, by its cgroup
-	Each cgroup.Limits // for each of its processes, by what limits those
+	Tree cgroup.Limits // the limits of the whole tree, enforced by its cgroup
+	Each cgroup.Limits // the limits of each process, enforced by rlimits
 }
 
-// cells are the cgroups of the processes that live.
+// cells are the cgroups of the running processes.
 type cells struct {
 	mu    sync.Mutex // guards byPid
 	byPid map[int]*cgroup.Group
@@ -45,8 +45,7 @@ func (c *cells) of(pid int) *cgroup.Group {
 	return c.byPid[pid]
 }
 
-// newCell returns the cgroup for a process that is to be started; nil if it
-// gets none.
+// newCell returns the cgroup for a new process; nil if it gets none.
 func (l *Local) newCell(spec Spec) *cgroup.Group {
 	root := cmp.Or(spec.Cells, l.cgroup)
 	if spec.Cell == "" || root == nil {
@@ -66,8 +65,8 @@ func (l *Local) removeCell(cell *cgroup.Group) {
 	}
 }
 
-// spawnInto starts a process in a cgroup. Where the kernel, or the filter of a
-// container, refuses to do so in one step, it is put there afterwards.
+// spawnInto starts a process in a cgroup. If the kernel or the seccomp filter of a container does
+// not allow that in one step, it moves the process there after the start.
 func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, attr *syscall.ProcAttr) (spawned, error) {
 	if cell == nil {
 		return l.spawnRetrying(ctx, spec, attr)
@@ -82,7 +81,7 @@ func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, at
 	}
 	s, err := l.spawnRetrying(ctx, spec, attr)
 	if err != nil {
-		return s, err // it had nothing to do with the cgroup
+		return s, err // the cgroup was not the cause
 	}
 	if err := cell.Add(s.pid); err != nil {
 		s.free = true
@@ -91,8 +90,7 @@ func (l *Local) spawnInto(ctx context.Context, cell *cgroup.Group, spec Spec, at
 	return s, nil
 }
 
-// apply makes limits hold for a process that was just started, as far as its
-// cgroup does not hold them.
+// apply sets those limits for a new process that its cgroup does not enforce.
 func (l *Local) apply(s spawned, cell *cgroup.Group, limits cgroup.Limits) Applied {
 	var applied Applied
 	if !s.free {

@@ -17,5 +17,5 @@ func cannotEnter(error) bool { return false }
 
 func boundMemory(int, int64) error { return errors.New("not possible on this system") }
 
-// fromCell adds nothing: there are no cgroups here.
+// fromCell returns strays unchanged: there are no cgroups here.
 func (p *LocalProcess) fromCell(strays []trees.Process) []trees.Process { return strays }

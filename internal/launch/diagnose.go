@@ -14,14 +14,13 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// diagnose turns the reason why a start did not work into an error that says
-// what to do about it.
+// diagnose turns the error of a failed start into one that says what to do about it.
 func diagnose(spec Spec, err error) *fault.Error {
 	failed := func(format string, args ...any) *fault.Error {
 		return fault.Wrap(fault.StartFailed, err, format, args...)
 	}
-	// The system does not run this file, and will not the next time either. This
-	// cause has one code wherever the file is to run (SPEC-TOOLS 4).
+	// The system cannot execute this file, and a retry does not help. Each Launcher uses the same code
+	// for that (SPEC-TOOLS 4).
 	unsupported := func(format string, args ...any) *fault.Error {
 		return fault.Wrap(fault.UnsupportedTool, err, format, args...)
 	}
@@ -62,15 +61,15 @@ func diagnose(spec Spec, err error) *fault.Error {
 	return failed("%s could not be started: %v", spec.Path, errnoOf(err))
 }
 
-// lacksInterpreter reports whether a file names what is to run it, and that is not there.
+// lacksInterpreter reports whether a file names an interpreter that does not exist.
 func lacksInterpreter(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = f.Close() }() // only read
-	head := make([]byte, 256)        // what the kernel reads
-	n, _ := io.ReadFull(f, head)     // a short file is as good
+	head := make([]byte, 256)        // as much as the kernel reads
+	n, _ := io.ReadFull(f, head)     // a short file is fine
 	interpreter := ""
 	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
@@ -79,7 +78,7 @@ func lacksInterpreter(path string) bool {
 		}
 	} else if program, err := elf.NewFile(f); err == nil {
 		if at := slices.IndexFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }); at >= 0 {
-			text, _ := io.ReadAll(io.LimitReader(program.Progs[at].Open(), 4096)) // of no more than a path
+			text, _ := io.ReadAll(io.LimitReader(program.Progs[at].Open(), 4096)) // a path, at most
 			interpreter = string(bytes.TrimRight(text, "\x00"))
 		}
 	}
@@ -90,7 +89,7 @@ func lacksInterpreter(path string) bool {
 	return err != nil
 }
 
-// unrunnable says why the system does not know how to run a file.
+// unrunnable says why the system cannot execute a file.
 func unrunnable(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -98,7 +97,7 @@ func unrunnable(path string) string {
 	}
 	defer func() { _ = f.Close() }() // only read
 	head := make([]byte, 512)
-	n, _ := io.ReadFull(f, head) // a short file is what is looked for
+	n, _ := io.ReadFull(f, head) // short files are the ones to find
 	head = head[:n]
 	switch {
 	case n == 0:
@@ -111,7 +110,7 @@ func unrunnable(path string) string {
 	return path + " is not a program for this " + runtime.GOOS + "/" + runtime.GOARCH
 }
 
-// errnoOf strips the paths that os puts around a system error.
+// errnoOf removes the paths that package os adds to a system error.
 func errnoOf(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno

@@ -8,50 +8,49 @@ import (
 )
 
 const (
-	// settle is how long what a leader leaves in its group has to become a
-	// daemon by a session of its own.
+	// settle is how long the processes that a leader leaves in its group have to become daemons by
+	// calling setsid.
 	settle = 100 * time.Millisecond
-	// firstPause is the time between the first two looks at what is alive. It
-	// doubles up to lookPause: most of what is asked to end does so at once.
+	// firstPause is the time between the first two checks for live processes. It doubles up to
+	// lookPause: most processes end right after SIGTERM.
 	firstPause = time.Millisecond
 	lookPause  = 20 * time.Millisecond
-	// killPatience is how long what was sent SIGKILL has to be gone. What takes
-	// longer hangs in the kernel, or belongs to another user.
+	// killPatience is how long to wait for a process to end after SIGKILL. One that takes longer hangs
+	// in the kernel, or belongs to another user.
 	killPatience = 5 * time.Second
 )
 
-// calmLooks is how many looks in a row must find nothing of a tree that was seen
-// outside its group: what forks and exits without pause can slip through one.
+// calmLooks is how many checks in a row must find no process outside the group, once one was found:
+// a process that forks and exits all the time can escape a single check.
 const calmLooks = 3
 
-// rest is what is known to be left of a tree outside its group.
+// rest is what is known about the processes of a tree outside its group.
 type rest struct {
 	strays []trees.Process
-	calm   int // looks in a row that found nothing
+	calm   int // checks in a row that found none
 }
 
-// unseen is what is known before the first look, which is believed when it
-// finds nothing.
+// unseen is the state before the first check. One check that finds nothing is then enough.
 func unseen() rest { return rest{calm: calmLooks - 1} }
 
-// none reports whether nothing is left.
+// none reports whether no process is left.
 func (r rest) none() bool { return r.calm >= calmLooks }
 
-// ending is what end did before the leader ended.
+// ending records what end did before the leader ended.
 type ending struct {
 	rest     rest
-	patience time.Time // until when the tree may end by itself
-	asked    bool      // whether it was sent SIGTERM
-	grace    time.Time // until when it may obey; set with asked
+	patience time.Time // until when the tree may end without a signal
+	asked    bool      // whether SIGTERM was sent
+	grace    time.Time // when SIGKILL follows; set if asked
 }
 
-// end makes the leader end, and tells attend what it did.
+// end makes the leader end, and sends attend a record of what it did.
 func (p *LocalProcess) end(patience time.Duration) {
 	e := &ending{rest: unseen(), patience: time.Now().Add(patience)}
 	defer func() { p.ending <- e }()
 	p.since = trees.StartOf(p.pid)
 	if patience > 0 {
-		e.rest = p.find(e.rest) // now: an orphan does not tell whose it was
+		e.rest = p.find(e.rest) // now: an orphan does not show which tree it belongs to
 		if p.endsBy(e.patience, p.hurry) {
 			return
 		}
@@ -71,8 +70,8 @@ func (p *LocalProcess) end(patience time.Duration) {
 	}
 }
 
-// endsBy waits for the leader's end, until a moment at most. It reports whether
-// the leader has ended.
+// endsBy waits until the leader ends, a moment is reached or hurry is closed. It reports whether the
+// leader has ended.
 func (p *LocalProcess) endsBy(moment time.Time, hurry <-chan struct{}) bool {
 	late := time.NewTimer(time.Until(moment))
 	defer late.Stop()
@@ -90,8 +89,8 @@ func (p *LocalProcess) endsBy(moment time.Time, hurry <-chan struct{}) bool {
 func (p *LocalProcess) ask(e *ending) {
 	e.asked = true
 	e.rest = p.find(e.rest)
-	group := !p.reaped || p.groupLeft()                                      // until the leader is reaped the id is its own
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // a stopped process cannot obey
+	group := !p.reaped || p.groupLeft()                                      // until the leader is reaped, no other group can have the id
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // a stopped process cannot handle SIGTERM
 		if group {
 			p.signalGroup(sig)
 		}
@@ -100,7 +99,7 @@ func (p *LocalProcess) ask(e *ending) {
 	e.grace = time.Now().Add(p.grace)
 }
 
-// seeOut ends what is left of the tree of a process that was made to end.
+// seeOut ends the rest of the tree of a process that was made to end.
 func (p *LocalProcess) seeOut(e *ending) {
 	left := func() bool {
 		if p.groupLeft() || anyAlive(e.rest.strays) {
@@ -120,8 +119,8 @@ func (p *LocalProcess) seeOut(e *ending) {
 	}
 }
 
-// reapGroup ends the processes that a leader left in its group when it ended by itself, as systemd
-// does. A process that left the group on purpose is a daemon and may go on.
+// reapGroup ends the processes that a leader left in its group when it exited by itself, as systemd
+// does. A process that left the group on purpose is a daemon and goes on.
 func (p *LocalProcess) reapGroup() {
 	if p.await(settle, nil, p.groupLeft) {
 		return
@@ -133,8 +132,8 @@ func (p *LocalProcess) reapGroup() {
 	}
 }
 
-// sweep kills what is left of the tree until there is nothing: what is killed
-// may have forked just before.
+// sweep kills the rest of the tree until nothing is left: a process may fork just before it is
+// killed.
 func (p *LocalProcess) sweep(r rest) {
 	patience := time.Now().Add(killPatience)
 	for pause := firstPause; ; pause = min(2*pause, lookPause) {
@@ -156,8 +155,8 @@ func (p *LocalProcess) sweep(r rest) {
 	}
 }
 
-// await waits until nothing is left, for a time at most, until hurry or until
-// Kill. It reports whether nothing is.
+// await waits until left reports false, for at most a given time, until hurry is closed or until
+// Kill. It reports whether left has reported false.
 func (p *LocalProcess) await(most time.Duration, hurry <-chan struct{}, left func() bool) bool {
 	if !left() {
 		return true
@@ -180,7 +179,7 @@ func (p *LocalProcess) await(most time.Duration, hurry <-chan struct{}, left fun
 	}
 }
 
-// find looks for what is left of the tree outside its group.
+// find looks for processes of the tree outside its group.
 func (p *LocalProcess) find(known rest) rest {
 	t := trees.Tree{Mark: p.mark, Tag: p.tag, Since: p.since}
 	if !p.empty {
@@ -194,9 +193,9 @@ func (p *LocalProcess) find(known rest) rest {
 	return rest{calm: known.calm + 1}
 }
 
-// groupLeft reports whether the group outlives its reaped leader. Once it is
-// empty its id may be a stranger's, so it is never asked for again, and the
-// guard is not told of it any more.
+// groupLeft reports whether processes of the group are left after its leader was reaped. Once the
+// group is empty, another group may get its id, so groupLeft does not check again and releases the
+// guard's entry.
 func (p *LocalProcess) groupLeft() bool {
 	if !p.empty && !trees.GroupAlive(p.pid, &p.member) {
 		p.empty = true
@@ -205,14 +204,14 @@ func (p *LocalProcess) groupLeft() bool {
 	return !p.empty
 }
 
-// killTree kills what the kernel knows to belong together, at once: the cgroup,
-// which nothing has left, and the group. The leader is not reaped yet.
+// killTree kills at once what the kernel can kill together: the cgroup and the group. The leader
+// must not be reaped yet.
 func (p *LocalProcess) killTree() {
 	p.cell.Kill()
 	p.signalGroup(syscall.SIGKILL)
 }
 
-// signalGroup signals the whole group. No such group is success.
+// signalGroup sends a signal to the whole group. It is not an error if the group does not exist.
 func (p *LocalProcess) signalGroup(sig syscall.Signal) {
 	if err := syscall.Kill(-p.pid, sig); err != nil && err != syscall.ESRCH {
 		p.local.log.Warn("signal", "pid", p.pid, "signal", sig.String(), "err", err)

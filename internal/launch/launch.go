@@ -1,13 +1,12 @@
-// Package launch starts processes and ends them for certain.
+// Package launch starts processes and makes sure that they end.
 //
-// Each process leads a group of its own and dies with Orla: the direct child by
-// a death signal, whatever it forked by a guard process that outlives Orla for
-// the moment it takes (SPEC C4, D3). The package knows nothing of what a
-// process says; it is not for protocols.
+// Each process leads its own group and dies with Orla: the direct child by a parent death signal,
+// and the processes that it forks by the guard, a process that outlives Orla for as long as that
+// takes (SPEC C4, D3). The package knows nothing about protocols.
 //
-// Its invariant: a process that Start returned is reaped, and its group is
-// empty or killed, before Close returns. The one exception is what SIGKILL does
-// not end, which is logged and given up.
+// Its invariant: before Close returns, every process that Start returned is reaped, and its group is
+// empty or killed. The one exception is a process that SIGKILL does not end: that is logged, and
+// Orla stops waiting for it.
 package launch
 
 import (
@@ -28,110 +27,104 @@ import (
 	"github.com/orla-project/orla/internal/launch/trees"
 )
 
-// DefaultGrace is the time between SIGTERM and SIGKILL where a Spec has none, as that of a
-// simple tool (SPEC C4). That of a capsule is its stop_grace_ms.
+// DefaultGrace is the time between SIGTERM and SIGKILL if Spec.Grace is zero. It is the grace of
+// simple tools (SPEC C4); a capsule has its stop_grace_ms.
 const DefaultGrace = 2 * time.Second
 
 // Options configures a Local.
 type Options struct {
-	// Guard is the command that runs guard.Run with this process's word for
-	// it: argv with the program's absolute path first. If nil, no guard is
-	// kept, and only direct children are sure to die when Orla is killed.
+	// Guard is the command line of the guard process, which must call guard.Run with the argument that
+	// is appended. Its first element is the absolute path of the program. If nil, there is no guard, and
+	// only direct children are sure to die when Orla is killed.
 	Guard []string
-	// Cgroup is where processes with Spec.Cell get cgroups of their own. If nil,
-	// they get none.
+	// Cgroup is the parent of the cgroups for processes with Spec.Cell. If nil, they have none.
 	Cgroup *cgroup.Root
-	// Log receives what goes wrong with the guard and with processes that do
-	// not die. Required.
+	// Log receives the failures of the guard, and processes that SIGKILL does not end. Required.
 	Log *slog.Logger
 }
 
-// Local starts processes on this machine. Its methods may be called from any
-// goroutine.
+// Local starts processes on this machine. Its methods may be called from any goroutine.
 type Local struct {
 	log      *slog.Logger
 	instance string
-	outer    string // the mark of the process that this one runs in, if any
+	outer    string // the mark in Orla's own environment, if any
 	forks
 	tracking
-	guard  guardian // nil without one
+	guard  guardian // nil if there is none
 	reaper *reaper
 	cgroup *cgroup.Root
 	cells  cells
 	procs  sync.WaitGroup
-	mu     sync.Mutex // guards closed and procs.Add against Close
+	mu     sync.Mutex // guards closed, and procs.Add against Close
 	closed bool
 }
 
-// forks is where processes are forked.
+// forks has the goroutines and threads that fork processes.
 type forks struct {
 	spawns  chan spawn
 	spawner sync.WaitGroup
-	stays   chan struct{} // one for each process whose caller stays with it; see Run
+	stays   chan struct{} // one token for each caller of Run that keeps its thread
 }
 
-// tracking tells which processes belong to which.
+// tracking finds out which processes belong together.
 type tracking struct {
 	tags   *trees.Tagger
 	groups *guard.Groups
 	finder *trees.Finder
 }
 
-// guardian ends what a killed Orla leaves; see guard.Guard.
+// guardian ends the processes that a killed Orla leaves; see guard.Guard.
 type guardian interface {
-	// Await waits until there is one: what is started before it would outlive an Orla
-	// that is killed in that moment.
+	// Await waits for the guard process: a process that is started before it would outlive an Orla that
+	// is killed at that moment.
 	Await(ctx context.Context) error
-	// Dismiss ends it.
+	// Dismiss ends the guard process.
 	Dismiss()
 }
 
 // Spec describes one process to start.
 type Spec struct {
-	// Path is the program: absolute, and of this machine, unless the Launcher says otherwise.
+	// Path is the program: an absolute path on this machine, unless the Launcher says otherwise.
 	Path string
-	Argv []string // the whole argument vector, Argv[0] included
-	Env  []string // Start adds the mark
+	Argv []string // the whole argument vector, including Argv[0]
+	Env  []string // Start adds the mark (package trees)
 	Dir  string
-	// ID tells this process's descendants from those of any other, also when
-	// they left its group, so no two processes may have the same. If "", Start
-	// makes one.
+	// ID identifies the descendants of this process, also those that left its group. It must be unique.
+	// If "", Start makes one.
 	ID string
-	// Whole says that nothing of the tree may outlive the process: when it ends
-	// by itself, what it leaves is killed at once, daemons included (SPEC D2).
-	// If false, a daemon lives on, and the rest of its group ends politely.
+	// Whole says that the whole tree ends with the process: when the process exits, Start kills what it
+	// leaves at once, including daemons (SPEC D2). If false, daemons go on, and the rest of the group
+	// gets SIGTERM first.
 	Whole bool
-	// Input, if not nil, is all that the process can read from its stdin.
+	// Input, if not nil, is the whole stdin of the process.
 	Input []byte
 	// Grace is the time between SIGTERM and SIGKILL. If zero, DefaultGrace.
 	Grace time.Duration
-	// Cell is what to name a cgroup after that holds the tree and nothing else,
-	// where cgroups can be had. If "", it has none of its own. It is for trees
-	// that are Whole: whatever is left in it is killed.
+	// Cell is the name of the tree's own cgroup, if cgroups are available. If "", it has none. It is
+	// only for trees that are Whole: what is left in the cgroup is killed.
 	Cell string
-	// Cells makes the Cell. If nil, Options.Cgroup does.
+	// Cells is the parent of the Cell's cgroup. If nil, Options.Cgroup is.
 	Cells *cgroup.Root
-	// Limits bound what the tree may take, as far as that is possible here; see
-	// Process.Applied. They need a Cell.
+	// Limits are the limits of the tree, as far as they can be enforced here; see Process.Applied. They
+	// need a Cell.
 	Limits cgroup.Limits
 
-	// Secrets are more of Env, as KEY=VALUE, whose values are not to be seen by
-	// others than the process: not on a command line, not in a cluster's objects.
+	// Secrets are more variables for Env, as KEY=VALUE. Only the process may see their values: they are
+	// not put on a command line or into the objects of a cluster.
 	Secrets []string
-	// Expose names the files and folders of this machine, absolute, that a
-	// process sees, and only reads, where it does not see the machine's files.
-	// A Local ignores it: there a process sees all that Orla does.
+	// Expose lists files and folders of this machine, as absolute paths, that a process without access
+	// to the machine's files can read. A Local ignores it: its processes can see all files.
 	Expose []string
-	// Files are given to the process as descriptors 3 and up. They stay the caller's.
+	// Files are passed to the process as descriptors 3 and up. The caller closes them.
 	Files []*os.File
-	// Untagged says that others end what the process leaves on purpose, as a
-	// container engine ends its containers. It is then not found by its tag.
+	// Untagged says that something else ends what the process leaves, as a container engine ends its
+	// containers. The process gets no tag then.
 	Untagged bool
-	// Sys, if not nil, changes how the process is made: its namespaces. Only a
-	// Local heeds it, for the Launchers that start by it.
+	// Sys, if not nil, changes the attributes of the process, such as its namespaces. Only a Local uses
+	// it, for Launchers that start processes through one.
 	Sys func(*syscall.SysProcAttr)
 
-	stay bool // the caller has locked its thread, and keeps it until the process has ended
+	stay bool // the caller has locked its thread and keeps it until the process ends
 }
 
 type spawn struct {
@@ -144,14 +137,13 @@ type spawn struct {
 
 type spawned struct {
 	pid  int
-	tag  uint64 // what its descendants inherit; 0 if there is none
+	tag  uint64 // the tag that its descendants inherit; 0 if there is none
 	slot *int32 // its entry in the guard's table
 	free bool   // it could not be put into its cgroup
 	err  error
 }
 
-// NewLocal returns a Local that is ready to start processes. The caller must
-// Close it.
+// NewLocal returns a Local. The caller must Close it.
 func NewLocal(opts Options) (*Local, error) {
 	reserveThreads()
 	l := &Local{
@@ -177,9 +169,9 @@ func NewLocal(opts Options) (*Local, error) {
 	return l, nil
 }
 
-// spawnLoop starts every process that nobody stays with from one thread that
-// lives as long as they do: the death signal is sent when the thread that forked
-// ends, not the process (golang/go#27505).
+// spawnLoop starts the processes whose callers do not keep their thread, all from one thread that
+// lives until Close: the kernel sends the parent death signal when the thread that forked ends, not
+// the process (golang/go#27505).
 func (l *Local) spawnLoop(ready chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -189,7 +181,7 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 	}
 }
 
-// fork starts a process, which dies with the thread that this runs on.
+// fork starts a process. The process dies with the thread that calls fork.
 func (l *Local) fork(s spawn) spawned {
 	l.tags.Begin()
 	pid, err := l.reaper.Starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
@@ -197,26 +189,25 @@ func (l *Local) fork(s spawn) spawned {
 	if err != nil {
 		return spawned{err: err}
 	}
-	return spawned{pid: pid, tag: tag, slot: l.groups.Add(pid)} // here, since Orla may be killed at any moment
+	return spawned{pid: pid, tag: tag, slot: l.groups.Add(pid)} // right after the fork, since Orla may be killed at any moment
 }
 
 // errClosed is returned by Start after Close.
 var errClosed = errors.New("the launcher is closed")
 
-// Start starts a process with pipes for its three streams. Every error is a
-// *fault.Error that names the program and what to do. ctx bounds only the
-// start; end the process with Stop.
+// Start starts a process with pipes as its standard streams. Every error is a *fault.Error that
+// names the program and says what to do. ctx bounds only the start; Stop ends the process.
 func (l *Local) Start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	p, err := l.begin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
 	p.openStreams()
-	go p.attend() // leaves procs
+	go p.attend() // attend does procs.Done
 	return p, nil
 }
 
-// begin starts a process that nobody attends to yet.
+// begin starts a process without a goroutine that attends to it.
 func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -288,16 +279,15 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	if len(rest) > 0 {
 		p.feed, p.pipes[0] = os.NewFile(uintptr(p.pipes[0]), "|"), none
 		p.feeding.Go(func() {
-			_, _ = p.feed.Write(rest) // a process need not read it
+			_, _ = p.feed.Write(rest) // the process may not read it
 			_ = p.feed.Close()
 		})
 	}
 	return p, nil
 }
 
-// busyPauses are the waits between tries of a file that is still open for
-// writing somewhere: an editor saving it, or a sibling between fork and exec
-// (golang/go#22315).
+// busyPauses are the pauses between attempts to execute a file that is still open for writing: in an
+// editor that saves it, or in a sibling between fork and exec (golang/go#22315).
 var busyPauses = [...]time.Duration{
 	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond,
 	80 * time.Millisecond, 100 * time.Millisecond,
@@ -327,15 +317,14 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 	s.reply = reply
 	select {
 	case l.spawns <- s:
-		return <-reply // the spawner always answers: a fork is never long
+		return <-reply // the spawner always answers: forks are short
 	case <-ctx.Done():
 		return spawned{err: context.Cause(ctx)}
 	}
 }
 
-// Close waits until every process is reaped and its group is gone, and then
-// ends the guard. It does not stop processes: their owners do. Start fails
-// from now on.
+// Close waits until every process is reaped and its group is gone, and then ends the guard. It does
+// not stop processes: their owners do. Start fails from now on.
 func (l *Local) Close() {
 	l.mu.Lock()
 	if l.closed {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr gives a process a session of its own, and so a group. In Orla's
-// session it could reach for the terminal that Orla runs in, and stop for good
-// when it reads from there: a prompt for a password must fail at once.
+// sysProcAttr gives a process its own session, and so its own group. In Orla's session it could open
+// Orla's terminal, and would be stopped forever when it reads from it. A prompt for a password has
+// to fail at once instead.
 func sysProcAttr(*int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true}
 }
@@ -22,7 +22,7 @@ func leadsNamespace(*syscall.SysProcAttr) bool { return false }
 func awaitExit(pid, _ int) {
 	kq, err := unix.Kqueue()
 	if err != nil {
-		return // the reaping does the waiting
+		return // wait4 waits instead
 	}
 	defer func() { _ = unix.Close(kq) }() // nothing was written to it
 	var watch unix.Kevent_t
@@ -30,7 +30,7 @@ func awaitExit(pid, _ int) {
 	watch.Fflags = unix.NOTE_EXIT
 	events := make([]unix.Kevent_t, 1)
 	for {
-		// No such process means that it is a zombie already.
+		// ESRCH means that it is already a zombie.
 		n, err := unix.Kevent(kq, []unix.Kevent_t{watch}, events, nil)
 		if err != unix.EINTR || n > 0 {
 			return

@@ -7,25 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr gives a process a session of its own, and so a group. In Orla's
-// session it could reach for the terminal that Orla runs in, and stop for good
-// when it reads from there: a prompt for a password must fail at once.
-// pidfd receives a descriptor of the process, which awaitExit closes; none where
-// there are none.
+// sysProcAttr gives a process its own session, and so its own group. In Orla's session it could open
+// Orla's terminal, and would be stopped forever when it reads from it. A prompt for a password has
+// to fail at once instead. *pidfd is set to a descriptor of the process, which awaitExit closes; to
+// none if pidfds are not available.
 func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	*pidfd = none
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
-// leadsNamespace reports whether a process is to be the first of a pid
-// namespace. The kernel kills what is in one when its first process ends, and
-// lets that be reaped when all the rest is (pid_namespaces(7)).
+// leadsNamespace reports whether a process will be the first one of a pid namespace. The kernel
+// kills all others in a namespace when its first process ends, and lets that be reaped after them
+// (pid_namespaces(7)).
 func leadsNamespace(attr *syscall.SysProcAttr) bool { return attr.Cloneflags&unix.CLONE_NEWPID != 0 }
 
-// awaitExit returns when the process has ended, and leaves it unreaped. A pidfd
-// becomes readable then, and the runtime polls it with all else, so that the
-// wait holds no thread. Before Linux 5.4, and behind some containers' filters,
-// there are none; a thread waits then.
+// awaitExit returns when the process has ended, and does not reap it. It waits until the pidfd is
+// readable, by the runtime's poller, without blocking a thread. Before Linux 5.4, and behind the
+// seccomp filters of some containers, there are no pidfds; then it blocks a thread.
 func awaitExit(pid, pidfd int) {
 	if pidfd >= 0 && pollExit(pid, pidfd) {
 		return
@@ -34,8 +32,8 @@ func awaitExit(pid, pidfd int) {
 	}
 }
 
-// pollExit waits for the end by polling a pidfd, which it closes. It reports
-// false when that is not possible.
+// pollExit waits for the end by polling a pidfd, which it closes. It reports false if that is not
+// possible.
 func pollExit(pid, pidfd int) bool {
 	if unix.SetNonblock(pidfd, true) != nil {
 		_ = unix.Close(pidfd) // nothing was done with it
@@ -55,23 +53,23 @@ func pollExit(pid, pidfd int) bool {
 	return err == nil && ended
 }
 
-// answer is what the kernel says of a process.
+// answer is what the kernel reports about a process.
 type answer int
 
 const (
-	unknown answer = iota // asked at a bad moment
+	unknown answer = iota // the kernel could not say
 	yes
 	no
 )
 
-// hasEnded asks whether a process has ended and is not reaped. It asks by the
-// id, which nobody else can get before the reaping.
+// hasEnded checks whether a process has ended and is not reaped. It may use the pid, which no other
+// process can get before that is reaped.
 func hasEnded(pid, flags int) answer {
 	var info unix.Siginfo
 	switch err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|flags, nil); {
 	case err == unix.EINTR:
 		return unknown
-	case err != nil, info.Signo != 0: // an error means that it is no child any more
+	case err != nil, info.Signo != 0: // an error means that it is not a child any more
 		return yes
 	}
 	return no

@@ -72,12 +72,12 @@ func (l localLauncher) Start(ctx context.Context, spec Spec) (Process, error) {
 	return p, nil
 }
 
-// Streams are the process's pipes: Stdin, Stdout and Stderr.
+// Streams returns the process's pipes: Stdin, Stdout and Stderr.
 func (p *LocalProcess) Streams() (stdin, stdout, stderr *os.File) {
 	return p.Stdin, p.Stdout, p.Stderr
 }
 
-// Exit tells how the process ended. It may be called only after Exited is closed.
+// Exit returns how the process ended. It may be called only after Exited is closed.
 func (p *LocalProcess) Exit() Exit {
 	exit := Exit{Code: p.status.ExitStatus(), OutOfMemory: p.starved}
 	switch {

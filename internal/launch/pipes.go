@@ -5,18 +5,17 @@ import (
 	"syscall"
 )
 
-// none is where a descriptor would be.
+// none stands for a missing descriptor.
 const none = -1
 
-// pipes are the three streams between Orla and one process, as descriptors.
+// pipes are the descriptors of a process's standard streams.
 type pipes struct {
 	child  [3]int
 	parent [3]int
 }
 
-// open makes the pipes. Orla's ends never block. As much of input as fits goes
-// into stdin right away; when that is all, Orla's end is closed. The rest is
-// returned.
+// open makes the pipes. Orla's ends never block. It writes as much of input as fits to stdin, and
+// closes Orla's end of stdin if that was everything. Else it returns the rest.
 func (p *pipes) open(input []byte) (rest []byte, err error) {
 	p.child, p.parent = [3]int{none, none, none}, [3]int{none, none, none}
 	defer func() {
@@ -39,14 +38,14 @@ func (p *pipes) open(input []byte) (rest []byte, err error) {
 		}
 		if i == 0 && input != nil {
 			if rest = put(ours, input); len(rest) == 0 {
-				closeAll(p.parent[:1]) // all is in the pipe
+				closeAll(p.parent[:1]) // all of input is in the pipe
 			}
 		}
 	}
 	return rest, nil
 }
 
-// put writes what fits into a fresh pipe, and returns the rest.
+// put writes to an empty pipe what fits, and returns the rest.
 func put(fd int, input []byte) (rest []byte) {
 	for len(input) > 0 {
 		n, err := syscall.Write(fd, input)
@@ -54,13 +53,13 @@ func put(fd int, input []byte) (rest []byte) {
 		case n > 0:
 			input = input[n:]
 		case err != syscall.EINTR:
-			return input // it is full
+			return input // the pipe is full
 		}
 	}
 	return nil
 }
 
-// childAnd returns what a process begins with: its ends, and further files.
+// childAnd returns the descriptors of a new process: its ends of the pipes, and then files.
 func (p *pipes) childAnd(files []*os.File) []uintptr {
 	all := make([]uintptr, 0, len(p.child)+len(files))
 	for _, fd := range p.child {
@@ -78,7 +77,7 @@ func (p *pipes) closeParent() { closeAll(p.parent[:]) }
 func closeAll(fds []int) {
 	for i, fd := range fds {
 		if fd != none {
-			_ = syscall.Close(fd) // a pipe of ours: nothing can be lost by closing it
+			_ = syscall.Close(fd) // closing a pipe loses nothing
 			fds[i] = none
 		}
 	}

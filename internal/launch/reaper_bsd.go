@@ -6,7 +6,7 @@ import "time"
 
 const strayPause = time.Duration(0)
 
-// reaper is for the first process of a container, and for what Linux alone lets a tool do.
+// reaper does nothing here: its cases exist only on Linux.
 type reaper struct{}
 
 func newReaper(time.Duration) *reaper { return &reaper{} }

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// orphanPause is how long the first process of a container waits with its look for
-	// dead children, so that one look does for many.
+	// orphanPause is how long the first process of a container waits after SIGCHLD before it looks for
+	// dead children, so that one look covers many.
 	orphanPause = 100 * time.Millisecond
-	// strayPause is the same for any other process: only a tool that makes children of
-	// Orla's (CLONE_PARENT) gives it any.
+	// strayPause is the pause of any other process: its only orphans are the processes that a tool makes
+	// Orla's children (CLONE_PARENT).
 	strayPause = 5 * time.Second
 )
 
-// reaper takes note of the end of children that nobody waits for: what the first process of
-// a container inherits, and what a tool makes a child of Orla's. A dead one keeps its id for
-// ever otherwise (SPEC F3). It asks for each by its id, since a wait for any child would take
-// away how a tool ended.
+// reaper reaps children that nothing else in Orla waits for: those that the first process of a
+// container inherits, and those that a tool made Orla's children. A dead child keeps its pid until
+// it is reaped (SPEC F3). reaper waits for each by its pid, since a wait for any child would take
+// the exit status of tools.
 type reaper struct {
 	pause time.Duration
-	first bool         // this is the first process, whose dead children are orphans
-	seen  map[int]bool // dead at the last look, too; owned by serve
+	first bool         // this is the first process: unknown dead children are orphans
+	seen  map[int]bool // dead at the last look; owned by serve
 
-	mu   sync.Mutex // guards own; held while a child is started, so that none is taken for another's
+	mu   sync.Mutex // guards own; held during a fork, so that the new child is known before a look
 	own  map[int]struct{}
 	done chan struct{}
 	over sync.WaitGroup
@@ -39,7 +39,7 @@ func newReaper(pause time.Duration) *reaper {
 	if r.first {
 		r.pause = orphanPause
 	}
-	died := make(chan os.Signal, 1) // one that waits stands for all
+	died := make(chan os.Signal, 1) // one pending signal is enough
 	signal.Notify(died, syscall.SIGCHLD)
 	r.over.Go(func() {
 		defer signal.Stop(died)
@@ -66,9 +66,8 @@ func (r *reaper) serve(died <-chan os.Signal) {
 	}
 }
 
-// reap looks for dead children once. Those that others of this program have started are
-// waited for by them; so one that is not the first process's own is left alone until it has
-// been dead at two looks.
+// reap looks for dead children once. Other code in this program waits for the children that it
+// started; so a process that is not the first one reaps a child only if two looks found it dead.
 func (r *reaper) reap() {
 	dead := map[int]bool{}
 	for pid, st := range procfs.All() {
@@ -82,14 +81,14 @@ func (r *reaper) reap() {
 		if _, own := r.own[pid]; own {
 			delete(dead, pid)
 		} else if r.first || r.seen[pid] {
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // nobody asks how it ended
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // its exit status is not needed
 			delete(dead, pid)
 		}
 	}
 	r.seen = dead
 }
 
-// Starting makes start's process one that is waited for. Forget ends that.
+// Starting calls start and registers the process as one that is waited for, until Forget.
 func (r *reaper) Starting(start func() (pid int, err error)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +99,7 @@ func (r *reaper) Starting(start func() (pid int, err error)) (int, error) {
 	return pid, err
 }
 
-// Forget says that a process of ours is reaped.
+// Forget removes a process that was reaped.
 func (r *reaper) Forget(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/call/recovered"
 )
 
-// chunk is how much of a stream is read at once, and maxRest how much is read at
-// the end of one that somebody else still writes to: the largest pipe that an
-// ordinary user can have.
+// chunk is the size of one read of a stream. maxRest bounds the last read from a pipe that a
+// descendant still writes to: it is the largest pipe that an ordinary user can make.
 const (
 	chunk   = 32 << 10
 	maxRest = 1 << 20
@@ -21,20 +20,20 @@ const (
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// Ran is how a process ended that Run stayed with.
+// Ran is how a process of Run ended.
 type Ran struct {
 	Exit
-	Stopped bool // Run stopped it, since its context was over
+	Stopped bool // Run stopped it because ctx was done
 }
 
-// Run starts a process that has Spec.Input, and takes what it prints until the
-// process itself has ended: by itself, or by Stop when ctx is over. One that
-// SIGKILL does not end is given up, and nobody knows its exit. It never waits for
-// a descendant that holds the streams open: what is in the pipes when the process
-// ends is the last that stdout and stderr are called with, each with pieces that
-// it may not keep, and never by two at once. They may be called at the same time.
-// If one of them panics, the process is killed and Run panics too.
-// The error is Start's.
+// Run starts a process that has Spec.Input, and passes its output to stdout and stderr until the
+// process itself has ended: by itself, or by Stop when ctx is done. If SIGKILL does not end the
+// process, Run returns without an exit status.
+//
+// Run never waits for a descendant that holds the streams open: what is in the pipes when the
+// process ends is the last output. stdout and stderr must not keep the slice. Each is called by one
+// goroutine at a time, but both may be called at the same time. If one panics, Run kills the process
+// and panics too. The error is Start's.
 func Run(ctx context.Context, l Launcher, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
 	if here, ok := l.(localLauncher); ok {
 		return here.local.run(ctx, spec, stdout, stderr)
@@ -46,7 +45,7 @@ func Run(ctx context.Context, l Launcher, spec Spec, stdout, stderr func([]byte)
 	return follow(ctx, p, stdout, stderr), nil
 }
 
-// follow is Run for a process that has been started.
+// follow does what Run does, for a process that was started.
 func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 	_, out, err := p.Streams()
 	var streams sync.WaitGroup
@@ -65,8 +64,8 @@ func follow(ctx context.Context, p Process, stdout, stderr func([]byte)) Ran {
 		stopped = true
 		p.Stop()
 		select {
-		case <-p.Exited(): // SIGKILL sees to it within the grace
-		case <-p.Gone(): // or nothing does
+		case <-p.Exited(): // it ends within the grace, by SIGKILL at the latest
+		case <-p.Gone(): // or Orla stops waiting for it
 		}
 	}
 	exit := Exit{Code: -1}
@@ -92,8 +91,8 @@ func IsClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain reads f to its end, or until f's deadline passes and the pipe is empty,
-// and closes it.
+// drain reads f to its end, or until f's deadline has passed and the pipe is empty. Then it closes
+// f.
 func drain(f *os.File, take func([]byte)) {
 	defer func() { _ = f.Close() }() // only read
 	buf, _ := chunks.Get().(*[chunk]byte)
@@ -106,12 +105,12 @@ func drain(f *os.File, take func([]byte)) {
 			return
 		}
 		if err != nil {
-			return // io.EOF, or a pipe that is gone, which is the same
+			return // io.EOF, or the pipe is gone, which means the same
 		}
 	}
 }
 
-// drainRest takes what is in the pipe now without waiting for more.
+// drainRest reads what is in the pipe now, without waiting for more.
 func drainRest(f *os.File, buf []byte, take func([]byte)) {
 	if f.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -120,13 +119,13 @@ func drainRest(f *os.File, buf []byte, take func([]byte)) {
 	if err != nil {
 		return
 	}
-	_ = raw.Read(func(fd uintptr) bool { // the error would be a closed file
+	_ = raw.Read(func(fd uintptr) bool { // the only error is a closed file
 		takeRest(int(fd), buf, take)
 		return true
 	})
 }
 
-// takeRest takes what is in a pipe that does not block.
+// takeRest reads what is in a non-blocking pipe.
 func takeRest(fd int, buf []byte, take func([]byte)) {
 	for rest := maxRest; rest > 0; {
 		n, err := syscall.Read(fd, buf)
@@ -134,7 +133,7 @@ func takeRest(fd int, buf []byte, take func([]byte)) {
 			continue
 		}
 		if n <= 0 || err != nil {
-			return // io.EOF, EAGAIN: nothing is left
+			return // io.EOF or EAGAIN: nothing is left
 		}
 		take(buf[:n])
 		rest -= n

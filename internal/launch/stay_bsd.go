@@ -4,7 +4,7 @@ package launch
 
 import "context"
 
-// maxStays is none: nothing here tells of an end and of streams in one wait.
+// maxStays is 0: here one wait cannot cover the end of a process and its streams.
 const maxStays = 0
 
 func stays() int { return maxStays }

@@ -8,25 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stays is how many callers of Run may keep a thread each until their process
-// has ended. The rest share the runtime's poller, as all do that call Start. A
-// thread that stays keeps one of the runtime's processors as well, until the
-// monitor takes it, which can take 20 ms: one is left to all else.
+// stays is how many callers of Run may each keep a thread until their process has ended. All others
+// use the runtime's poller, as callers of Start do. A thread that waits also keeps one of the
+// runtime's processors until sysmon takes it, which can take 20 ms; so one processor is left for
+// everything else.
 func stays() int { return min(max(runtime.GOMAXPROCS(0)-1, 1), maxStays) }
 
-// maxStays bounds stays: the threads are there before they are needed
-// (reserveThreads), so they have to be few.
+// maxStays bounds stays. It is small, since reserveThreads starts these threads in advance.
 const maxStays = 16
 
-// run is Run. A caller that stays with its process on one thread spares what
-// costs most of a short call: threads that wake each other, one to fork, and one
-// each for the two streams and the end.
+// run implements Run. A caller that keeps its thread avoids the most expensive part of a short call:
+// threads that wake each other, one for the fork and one each for the two streams and the end.
 func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
 	select {
 	case l.stays <- struct{}{}:
 		defer func() { <-l.stays }()
-		runtime.Gosched()      // what waits for this processor, such as net/http's reader, would wait for the fork as well
-		runtime.LockOSThread() // the death signal follows the thread that forks
+		runtime.Gosched()      // else goroutines that wait for this processor, such as net/http's reader, wait for the fork too
+		runtime.LockOSThread() // the parent death signal follows the thread that forks
 		defer runtime.UnlockOSThread()
 		spec.stay = true
 	default:
@@ -37,7 +35,7 @@ func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte))
 	}
 	if !spec.stay || p.pidfd == none {
 		p.openStreams()
-		go p.attend() // leaves procs
+		go p.attend() // attend does procs.Done
 		return follow(ctx, p, stdout, stderr), nil
 	}
 	told := make(chan struct{})
@@ -61,20 +59,20 @@ func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte))
 		<-told
 	}
 	if !ended {
-		go p.attend() // it may end after all
+		go p.attend() // it may still end
 		return Ran{Exit: Exit{Code: -1}, Stopped: stopped}, nil
 	}
-	p.depart(func(rest func()) { go rest() }) // leaves procs
+	p.depart(func(rest func()) { go rest() }) // depart does procs.Done
 	<-p.exited
 	return Ran{Exit: p.Exit(), Stopped: stopped}, nil
 }
 
-// lookForLost is how often, in milliseconds, it is looked whether a process was
-// given up, of which no descriptor tells.
+// lookForLost is how often, in milliseconds, take checks whether Orla has stopped waiting for the
+// process: no descriptor shows that.
 const lookForLost = 1000
 
-// take takes what the process prints until it has ended. It reports false when
-// it was given up, as what SIGKILL does not end.
+// take reads the output of the process until it has ended. It reports false if Orla has stopped
+// waiting for it because SIGKILL did not end it.
 func (p *LocalProcess) take(stdout, stderr func([]byte)) bool {
 	takers := [...]func([]byte){stdout, stderr}
 	buf, _ := chunks.Get().(*[chunk]byte)
@@ -90,7 +88,7 @@ func (p *LocalProcess) take(stdout, stderr func([]byte)) bool {
 			return false
 		}
 		if _, err := unix.Poll(asked[:], lookForLost); err != nil {
-			continue // EINTR: three descriptors can be polled at all times
+			continue // EINTR: polling three descriptors cannot fail otherwise
 		}
 		for i, take := range takers {
 			if asked[i].Revents == 0 {
@@ -100,8 +98,8 @@ func (p *LocalProcess) take(stdout, stderr func([]byte)) bool {
 			case n > 0:
 				take(buf[:n])
 			case err != syscall.EAGAIN && err != syscall.EINTR:
-				closeAll(p.pipes[1+i : 2+i]) // nobody writes to it any more
-				asked[i].Fd = none           // which poll leaves out
+				closeAll(p.pipes[1+i : 2+i]) // no process writes to it any more
+				asked[i].Fd = none           // poll ignores it
 				asked[i].Revents = 0
 			}
 		}

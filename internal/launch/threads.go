@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// spareThreads is how many threads there are before the first process is
-// started: what serving many calls at once has been seen to take, and half as
-// much again, and those that callers of Run keep.
+// spareThreads is how many threads are started before the first process: one and a half times as
+// many as serving many calls at once was seen to use, and those that callers of Run keep.
 const spareThreads = 24 + maxStays
 
-// reserveThreads makes the runtime start threads that it keeps for later. When
-// a tool has used up the user's processes, none can be started any more, and
-// the runtime ends the whole program when it wants one and is refused.
+// reserveThreads makes the runtime start threads in advance. When a tool has used up the process
+// limit of the user, the system refuses to make a thread, and then the runtime ends the whole
+// program.
 func reserveThreads() {
 	var reserved sync.WaitGroup
 	all := make(chan struct{})
@@ -20,7 +19,7 @@ func reserveThreads() {
 	here.Add(spareThreads)
 	for range spareThreads {
 		reserved.Go(func() {
-			runtime.LockOSThread() // so that none serves two
+			runtime.LockOSThread() // so that each needs its own
 			defer runtime.UnlockOSThread()
 			here.Done()
 			<-all

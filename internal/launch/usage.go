@@ -2,9 +2,9 @@ package launch
 
 import "time"
 
-// Usage is what the tree of a process takes at one moment.
+// Usage is the resource usage of a process's tree at one moment.
 type Usage struct {
-	RSS       int64         // bytes of memory that are in use
-	CPU       time.Duration // spent, by what has ended and was waited for as well
+	RSS       int64         // bytes of memory in use
+	CPU       time.Duration // CPU time, including that of processes that have ended and were waited for
 	Processes int
 }

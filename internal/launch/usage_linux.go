@@ -6,10 +6,10 @@ import (
 	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
-// Usage returns what the trees of processes take that Start returned, by the
-// ids of their leaders. One that is gone is left out. Of a tree with a cgroup of
-// its own the kernel has the numbers. All others cost one look at the processes
-// of this machine, and what has made a session of its own is not counted.
+// Usage returns the usage of trees that Start returned, by the pids of their leaders. It omits trees
+// that are gone. If a tree has its own cgroup, the kernel's counters are used. For all others, Usage
+// reads the processes of this machine once, and does not count descendants that have made their own
+// session.
 func (l *Local) Usage(leaders []int) map[int]Usage {
 	trees := make(map[int]Usage, len(leaders))
 	asked := make(map[int]bool, len(leaders)) // each leads a session
@@ -23,7 +23,7 @@ func (l *Local) Usage(leaders []int) map[int]Usage {
 	if len(asked) == 0 {
 		return trees
 	}
-	pids, _ := procfs.PIDs() // what is listed is better than nothing
+	pids, _ := procfs.PIDs() // on an error, the pids that were listed are used
 	for _, pid := range pids {
 		session, err := unix.Getsid(pid)
 		if err != nil || !asked[session] {

@@ -2,5 +2,5 @@
 
 package launch
 
-// Usage knows of nothing here: there is no cheap way to ask for it.
+// Usage returns nil: these systems have no cheap way to measure it.
 func (*Local) Usage([]int) map[int]Usage { return nil }
